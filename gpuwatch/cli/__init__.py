@@ -1,0 +1,1 @@
+"""Arguments; each subcommand imports its code when it runs."""

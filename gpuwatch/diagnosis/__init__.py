@@ -1,0 +1,1 @@
+"""Pure functions from evidence to findings. Imports logs, history, formatting and model only."""

@@ -1,0 +1,1 @@
+"""The rules, one topic a file; each is a decorated pure function."""

@@ -1,0 +1,32 @@
+"""The one family of errors that gpuwatch shows to a person.
+
+Importable from everywhere; imports nothing. The command line turns each into one line on stderr
+(plus a hint) and the exit code. Anything else that escapes is a bug.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_FINDING = 3
+EXIT_PROBE_BROKEN = 4
+
+
+class GpuwatchError(Exception):
+    """Something that gpuwatch could not do: what went wrong, and what to do about it."""
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if exit_code is not None:
+            self.exit_code = exit_code
+
+
+class UsageError(GpuwatchError):
+    """The request itself was wrong (unknown name, unreadable option): exit code 2."""
+
+    exit_code = EXIT_USAGE

@@ -1,0 +1,1 @@
+"""Units to text: one place for the screen and for files. Imports only :mod:`gpuwatch.model`."""

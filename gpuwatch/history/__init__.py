@@ -1,0 +1,1 @@
+"""What was: ring buffers now, recordings (SQLite) beside them later. Owned by one thread."""

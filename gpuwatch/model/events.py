@@ -1,0 +1,62 @@
+"""What a probe says while it runs: one JSON object a line on its own file descriptor.
+
+The encoder lives in ``probes/_gpuwatch_probe.py`` (standard library only, because it runs in the
+user's interpreter); a contract test runs it against this decoder. A missing ``end`` event is itself
+a result: the probe was killed, ran out of memory or timed out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+
+KINDS = (
+    "start",
+    "framework",
+    "phase",
+    "setting",
+    "devices",
+    "placement",
+    "memory",
+    "progress",
+    "throughput",
+    "error",
+    "end",
+)
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event. ``t`` is the probe's monotonic clock in seconds; ``data`` depends on ``kind``.
+
+    Kinds that this version does not know are kept, so that an older gpuwatch can read a newer probe.
+    """
+
+    v: int
+    seq: int
+    t: float
+    kind: str
+    data: dict[str, Any] = {}
+
+
+class BrokenEvent(msgspec.Struct, frozen=True):
+    """A line on the event descriptor that is no event (a probe that died in mid-line, say)."""
+
+    line: str
+    problem: str
+
+
+_decoder = msgspec.json.Decoder(Event)
+
+
+def decode_event(line: bytes) -> Event | BrokenEvent:
+    """One line to an event; never raises."""
+    try:
+        event = _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return BrokenEvent(line[:400].decode("utf-8", "replace"), str(error))
+    if event.v > PROTOCOL_VERSION:
+        return BrokenEvent(line[:400].decode("utf-8", "replace"), f"protocol version {event.v} is newer than ours")
+    return event

@@ -1,0 +1,213 @@
+"""A run: one execution of a probe, with everything that was observed. ``gpuwatch.run/1``."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from gpuwatch.model.findings import Finding
+
+Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped"]
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for, and what is in effect as far as the framework tells."""
+
+    asked: Any
+    effective: Any = None
+    note: str = ""
+
+
+class Framework(msgspec.Struct, frozen=True, kw_only=True):
+    """The framework that the probe loaded."""
+
+    name: str
+    version: str | None = None
+    gpu_build: bool | None = None
+    """Built with CUDA, as the framework says of itself; None where it was not asked."""
+    interpreter: str | None = None
+    python_version: str | None = None
+    build: dict[str, Any] = {}
+    """``tf.sysconfig.get_build_info()``, as far as it is plain data."""
+
+
+class Devices(msgspec.Struct, frozen=True, kw_only=True):
+    """What the framework listed."""
+
+    physical: tuple[str, ...] = ()
+    visible: tuple[str, ...] = ()
+    virtual: tuple[str, ...] = ()
+    logical: tuple[str, ...] = ()
+
+
+class DeviceMapping(msgspec.Struct, frozen=True, kw_only=True):
+    """A framework device and the physical GPU behind it (joined by PCI bus id)."""
+
+    framework_device: str
+    """``/device:GPU:0``."""
+    cuda_ordinal: int | None = None
+    physical_index: int | None = None
+    uuid: str | None = None
+    pci_bus_id: str | None = None
+    name: str | None = None
+    compute_capability: str | None = None
+    granted_bytes: int | None = None
+    """The allocator's limit, from the framework's own line."""
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an op ran, how often. ``requested`` is None where nobody asked (auto)."""
+
+    op: str
+    dtype: str | None = None
+    requested: str | None = None
+    actual: str
+    count: int = 1
+
+
+class Fallback(msgspec.Struct, frozen=True, kw_only=True):
+    """An op that did not run where it was asked to."""
+
+    op: str
+    dtype: str | None = None
+    requested: str
+    actual: str
+    reason: str
+    """A cause id."""
+    detail: str = ""
+    count: int = 1
+
+
+class Oom(msgspec.Struct, frozen=True, kw_only=True):
+    """An out-of-memory failure, with its numbers in bytes; None where it was not said."""
+
+    device: str | None = None
+    allocator: str | None = None
+    requested_bytes: int | None = None
+    limit_bytes: int | None = None
+    in_use_bytes: int | None = None
+    largest_free_bytes: int | None = None
+    verdict: str | None = None
+    """A cause id."""
+    expected: bool = False
+
+
+class MemoryPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Device memory at one moment of the run, as NVML and the allocator see it."""
+
+    t: float
+    """Seconds since the probe was started."""
+    device_used_bytes: int | None = None
+    process_bytes: int | None = None
+    allocator_bytes: int | None = None
+    gpu_percent: float | None = None
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of the run; each number has one owner and they are never added up."""
+
+    allocator_peak_bytes: int | None = None
+    allocator_limit_bytes: int | None = None
+    nvml_peak_bytes: int | None = None
+    """Largest memory of this process that NVML showed, on its busiest device."""
+    nvml_device_peak_bytes: int | None = None
+    """Largest memory used on the device, all owners together."""
+    nvml_before_bytes: int | None = None
+    device_total_bytes: int | None = None
+    timeline: tuple[MemoryPoint, ...] = ()
+
+
+class Throughput(msgspec.Struct, frozen=True, kw_only=True):
+    """Speed of the workload; warm-up and compilation are not in it."""
+
+    device: str | None = None
+    steps: int
+    warmup_steps: int
+    median_step_seconds: float
+    p10_step_seconds: float
+    p90_step_seconds: float
+    steps_per_second: float
+    examples_per_second: float | None = None
+    flops_per_second: float | None = None
+    bytes_per_second: float | None = None
+    compile_seconds: float | None = None
+
+
+class Phases(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the time went, in seconds; None for a phase that was not reached."""
+
+    import_seconds: float | None = None
+    device_init_seconds: float | None = None
+    first_step_seconds: float | None = None
+    total_seconds: float | None = None
+
+
+class RunError(msgspec.Struct, frozen=True, kw_only=True):
+    """An exception of the probe's framework code."""
+
+    type: str
+    message: str
+    expected: bool = False
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How the process ended."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    ended: bool = False
+    """Whether the last event arrived."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.run/1"):
+    """One execution of a probe."""
+
+    config: str
+    title: str = ""
+    group: str
+    workload: str
+    workload_parameters: dict[str, Any] = {}
+    simulated: bool
+    simulation: str | None = None
+    """``driver``, ``plugin`` or None."""
+    started_at: datetime.datetime
+    fresh: bool = True
+    pid: int | None = None
+    host: str | None = None
+    settings: dict[str, Setting] = {}
+    environment: dict[str, str] = {}
+    """The variables that the probe set or that bear on GPUs, as they were at its start."""
+    framework: Framework | None = None
+    devices: Devices = Devices()
+    device_map: tuple[DeviceMapping, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    ooms: tuple[Oom, ...] = ()
+    memory: Memory = Memory()
+    throughput: Throughput | None = None
+    phases: Phases = Phases()
+    errors: tuple[RunError, ...] = ()
+    missing_libraries: tuple[str, ...] = ()
+    outcome: Outcome = Outcome()
+    verdict: Verdict
+    verdict_reason: str = ""
+    findings: tuple[Finding, ...] = ()
+    primary: str | None = None
+    driver_version: str | None = None
+    gpus: tuple[str, ...] = ()
+    """Physical GPUs of the machine: ``0 NVIDIA H200 GPU-…``."""
+    problems: tuple[str, ...] = ()
+    """What could not be observed, and why."""
+    log_tail: tuple[str, ...] = ()
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.comparison/1"):
+    """Runs side by side."""
+
+    runs: tuple[Run, ...]
+    columns: tuple[str, ...]
+    best: dict[str, str]
+    """Column to the configuration that is best in it."""

@@ -1,0 +1,166 @@
+"""A snapshot: one look at the machine. ``gpuwatch.snapshot/1`` is its JSON."""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.metrics import BY_ID
+from gpuwatch.model.reading import Missing, Reading, Value, number
+
+PROCESS_READINGS = (
+    "gpu_memory_bytes",
+    "sm_percent",
+    "memory_percent",
+    "encoder_percent",
+    "decoder_percent",
+    "cpu_percent",
+    "host_memory_bytes",
+    "run_seconds",
+    "threads",
+)
+"""Ids of a process's readings, in their order of columns."""
+
+_NEVER_READ = Missing("unknown", detail="not asked for")
+
+
+class Driver(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions as NVML tells them; None where it refused."""
+
+    version: str | None
+    cuda_version: str | None
+    """Highest CUDA version that the driver supports, ``13.0`` (nvmlSystemGetCudaDriverVersion)."""
+    nvml_version: str | None
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """One physical GPU. ``uuid`` is the only join key; ``index`` is NVML's, in PCI bus order."""
+
+    index: int
+    uuid: str
+    name: str
+    pci_bus_id: str
+    """``0000:01:00.0``: domain of four digits as TensorFlow prints it, lower case."""
+    compute_capability: str | None = None
+    simulated: bool = False
+    state: str = "ok"
+    """``ok``, ``lost``, ``reset-required``, ``asleep`` or ``failed``."""
+    state_detail: str = ""
+    readings: dict[str, Value]
+    missing: dict[str, Missing]
+
+    def get(self, metric_id: str) -> Reading:
+        """The reading of a metric of the table; KeyError for an unknown id."""
+        value = self.readings.get(metric_id)
+        if value is not None:
+            return value
+        if metric_id not in BY_ID:
+            raise KeyError(metric_id)
+        return self.missing.get(metric_id, _NEVER_READ)
+
+    def number(self, metric_id: str) -> float | None:
+        """The reading as a number, or None."""
+        return number(self.get(metric_id))
+
+
+class Mapped(msgspec.Struct, frozen=True, kw_only=True):
+    """One of a process's own device numbers, and the physical GPU behind it."""
+
+    ordinal: int
+    """CUDA ordinal inside the process."""
+    uuid: str
+    index: int
+    """NVML index of the same GPU."""
+    certainty: str = "likely"
+    """``fact`` where a probe or driver said it, ``likely`` where derived from the environment."""
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """One process on one device (a process on two devices is two entries with one pid)."""
+
+    pid: int
+    create_time: float | None
+    """Seconds since the epoch; with ``pid`` the identity of the process. None: cannot be seen."""
+    user: str | None
+    command: str | None
+    """Command line as the process set it: control characters are still in it."""
+    name: str | None = None
+    type: str
+    """``C`` compute, ``G`` graphics, ``C+G``, ``M`` MPS client, ``H`` on the host only."""
+    device_uuid: str | None
+    device_index: int | None = None
+    mig_instance: str | None = None
+    framework: str | None = None
+    """``tensorflow 2.21.0``, ``torch 2.11.0``, or None when none was recognised."""
+    container: str | None = None
+    cuda_visible_devices: str | None = None
+    device_map: tuple[Mapped, ...] = ()
+    note: str = ""
+    """Why facts are missing: ``permission denied``, ``another PID namespace``, ``gone``."""
+    readings: dict[str, Value]
+    missing: dict[str, Missing] = {}
+
+    @property
+    def key(self) -> tuple[str | None, int, float | None]:
+        """Identity of the row: device, pid and start time."""
+        return (self.device_uuid, self.pid, self.create_time)
+
+    def get(self, reading_id: str) -> Reading:
+        """One of :data:`PROCESS_READINGS`; KeyError for another id."""
+        value = self.readings.get(reading_id)
+        if value is not None:
+            return value
+        if reading_id not in PROCESS_READINGS:
+            raise KeyError(reading_id)
+        return self.missing.get(reading_id, _NEVER_READ)
+
+    def number(self, reading_id: str) -> float | None:
+        """The reading as a number, or None."""
+        return number(self.get(reading_id))
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine around the GPUs; None where it could not be read."""
+
+    hostname: str | None
+    cpu_percent: float | None
+    """Of all cores together, 0-100, since the sample before."""
+    cpu_count: int | None
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    swap_used_bytes: int | None = None
+    swap_total_bytes: int | None = None
+    load: tuple[float, float, float] | None = None
+    uptime_seconds: float | None = None
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a source could not do, and what helps."""
+
+    source: str
+    reason: str
+    detail: str
+    hint: str = ""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.snapshot/1"):
+    """One look at the machine."""
+
+    taken_at: datetime.datetime
+    took_seconds: float
+    simulated: bool
+    driver: Driver | None
+    devices: tuple[Device, ...]
+    processes: tuple[Process, ...]
+    host: Host
+    problems: tuple[Problem, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    def device(self, uuid: str | None) -> Device | None:
+        """The device with this UUID, or None."""
+        for device in self.devices:
+            if device.uuid == uuid:
+                return device
+        return None

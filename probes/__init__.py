@@ -1,0 +1,1 @@
+"""Probe scripts: one configuration each. Run by path, in the interpreter of the framework."""
