@@ -1,0 +1,223 @@
+"""Out-of-memory reports: TensorFlow's allocator dump and the errors around it, put together.
+
+One failure is told by many lines (head, bins, chunks, pool, stats, OP_REQUIRES, rendezvous, Python's
+error, "2 root error(s)"): they become one :class:`Oom`. Formats of 1.0 to 2.21, sizes in bytes or in
+words. The dump of 2.21 writes ``Limit: 256.00MiB`` where 2.20 wrote ``Limit: 268435456``.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuwatch.logs.clean import device, size_bytes, tensor_bytes
+from gpuwatch.model.run import Oom
+
+MAX_OOMS = 100
+_ALIGNMENT = 256  # BFC rounds requests up to multiples of 256 bytes
+
+_HEAD = re.compile(
+    r"(?:Allocator \((\S+?)\) )?[Rr]an out of memory trying to allocate "
+    r"\**([\d.]+ ?[KMGTP]?i?B?)\**(?: \(rounded to (\d+)\))?"
+)
+_TENSOR = re.compile(
+    r"OOM when allocating (?:temporary )?tensor (?:of|with) shape ?\[([\d,\s]*)\]"
+    r"(?: and type (\w+))?(?: on (\S+))?(?: by allocator (\w+))?"
+)
+_FREE = re.compile(r"Free\s+at \S+ of size (\d+)")
+_FREE_IN_BIN = re.compile(r"Size: ([\d.]+\w*) \| Requested Size: \S+ \| in_use: 0")
+_POOL = re.compile(r"memory_limit_: ([\d.]+ ?\w*)")
+_STAT = re.compile(r"^(Limit|InUse|MaxInUse):\s+([\d.]+ ?\w*)$")
+_REFUSED = re.compile(r"failed to allocate ([\d.]+\w*) \((\d+) bytes\) from device")
+_XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) (\d+)(?:\.\d+)?\s?(?:bytes|B\b)")
+_ASYNC = re.compile(r"(\S+) cuMemAllocAsync failed to allocate (\d+)")
+_ORDINAL = re.compile(r"device ordinal (\d+)|StreamExecutor for CUDA:(\d+)")
+_ALLOCATOR_DEVICE = re.compile(r"GPU_(\d+)_bfc|gpu_async_(\d+)|gpu_host_bfc")
+_COPY = re.compile(r"to (\S*?GPU:\d+) in order to run")
+
+_CONTEXT = (
+    "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY",
+    "Bad StatusOr access: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY",
+    "cuCtxCreate: CUDA_ERROR_OUT_OF_MEMORY",
+)
+
+
+class Draft(msgspec.Struct, kw_only=True):
+    """An OOM while its lines still come in."""
+
+    allocator: str | None = None
+    device: str | None = None
+    requested: int | None = None
+    exact: bool = False
+    limit: int | None = None
+    in_use: int | None = None
+    largest_free: int | None = None
+    dumped: bool = False
+    verdict: str | None = None
+
+
+class OomCollector:
+    """Takes messages, keeps distinct failures. ``refused`` counts what the driver would not give."""
+
+    def __init__(self) -> None:
+        self.drafts: list[Draft] = []
+        self._open: Draft | None = None
+        """The dump that is being read."""
+
+    def in_dump(self) -> bool:
+        """Whether plain lines (``Limit: …``) may belong to a dump."""
+        return self._open is not None
+
+    def head(self, message: str) -> bool:
+        """``ran out of memory trying to allocate``: True for a failure, False for its harmless twin."""
+        if "is not a failure" in message:
+            return False
+        match = _HEAD.search(message)
+        if match is None:
+            return False
+        requested = int(match[3]) if match[3] else size_bytes(match[2])
+        self._finish()
+        self._open = Draft(allocator=match[1], device=_allocator_device(match[1]), requested=requested)
+        return True
+
+    def dump_line(self, message: str) -> None:
+        """A line of ``bfc_allocator.cc`` or of the Stats block."""
+        draft = self._open
+        if draft is None:
+            return
+        if message.startswith("InUse at"):
+            return
+        if match := (_FREE.search(message) or _FREE_IN_BIN.search(message)):
+            draft.dumped = True
+            draft.largest_free = max(draft.largest_free or 0, size_bytes(match[1]) or 0)
+        elif match := _POOL.search(message):
+            draft.limit = size_bytes(match[1]) or draft.limit
+            draft.dumped = True
+            if draft.largest_free is None:
+                draft.largest_free = 0
+        elif match := _STAT.match(message):
+            amount = size_bytes(match[2])
+            if match[1] == "Limit":
+                # memory_limit_ of the pool line is exact where Limit may be 2^64 or rounded.
+                draft.limit = draft.limit or amount
+            elif match[1] == "InUse":
+                draft.in_use = amount
+
+    def tensor(self, message: str) -> bool:
+        """``OOM when allocating tensor with shape``: a new failure, or more about the one just dumped."""
+        match = _TENSOR.search(message)
+        if match is None:
+            return False
+        allocator = match[4]
+        where = device(match[3]) if match[3] else _allocator_device(allocator)
+        exact = tensor_bytes(match[1], match[2])
+        if self._open is not None and _same(self._open, allocator, where, exact):
+            self._merge(self._open, allocator, where, exact)
+            self._finish()
+            return True
+        self._finish()
+        for draft in reversed(self.drafts):
+            if _same(draft, allocator, where, exact):
+                self._merge(draft, allocator, where, exact)
+                return True
+        self._add(Draft(allocator=allocator, device=where, requested=exact, exact=True))
+        return True
+
+    def other(self, message: str) -> bool:
+        """Failures without a dump: context creation, XLA, the async allocator, a copy to the device."""
+        for text in _CONTEXT:
+            if text in message:
+                ordinal = _ORDINAL.search(message)
+                where = f"GPU:{ordinal[1] or ordinal[2]}" if ordinal else None
+                self._add_once(Draft(device=where, verdict="memory.context-failed"))
+                return True
+        if match := _ASYNC.search(message):
+            self._add_once(
+                Draft(allocator=match[1], device=_allocator_device(match[1]), requested=int(match[2]), exact=True)
+            )
+            return True
+        if match := _XLA.search(message):
+            self._add_once(Draft(requested=int(match[1]), exact=True))
+            return True
+        if "Dst tensor is not initialized" in message:
+            copy = _COPY.search(message)
+            self._add_once(Draft(device=device(copy[1]) if copy else None))
+            return True
+        return False
+
+    def result(self) -> list[Oom]:
+        """The failures so far; an unfinished dump counts."""
+        drafts = self.drafts if self._open is None else [*self.drafts, self._open]
+        return [
+            Oom(
+                device=draft.device,
+                allocator=draft.allocator,
+                requested_bytes=draft.requested,
+                limit_bytes=draft.limit,
+                in_use_bytes=draft.in_use,
+                largest_free_bytes=draft.largest_free,
+                verdict=draft.verdict,
+            )
+            for draft in drafts
+        ]
+
+    def _finish(self) -> None:
+        if self._open is not None:
+            draft, self._open = self._open, None
+            for known in self.drafts:
+                if (known.allocator, known.requested, known.limit, known.in_use) == (
+                    draft.allocator,
+                    draft.requested,
+                    draft.limit,
+                    draft.in_use,
+                ):
+                    return
+            self._add(draft)
+
+    def _add(self, draft: Draft) -> None:
+        if len(self.drafts) < MAX_OOMS:
+            self.drafts.append(draft)
+
+    def _add_once(self, draft: Draft) -> None:
+        self._finish()
+        for known in self.drafts:
+            if (
+                known.verdict == draft.verdict
+                and known.requested == draft.requested
+                and (known.device == draft.device or None in (known.device, draft.device))
+            ):
+                known.device = known.device or draft.device
+                return
+        self._add(draft)
+
+    @staticmethod
+    def _merge(draft: Draft, allocator: str | None, where: str | None, exact: int | None) -> None:
+        draft.allocator = draft.allocator or allocator
+        draft.device = where or draft.device
+        if exact is not None:
+            draft.requested, draft.exact = exact, True
+
+
+def refused_bytes(message: str) -> int | None:
+    """Bytes of ``failed to allocate … from device``, which alone is no failure of the work."""
+    match = _REFUSED.search(message)
+    return int(match[2]) if match else None
+
+
+def _allocator_device(allocator: str | None) -> str | None:
+    match = _ALLOCATOR_DEVICE.match(allocator or "")
+    if match is None or not (match[1] or match[2]):
+        return "CPU:0" if allocator in ("cpu", "mklcpu") else None
+    return f"GPU:{match[1] or match[2]}"
+
+
+def _same(draft: Draft, allocator: str | None, where: str | None, exact: int | None) -> bool:
+    if allocator and draft.allocator and allocator != draft.allocator:
+        return False
+    if where and draft.device and where != draft.device:
+        return False
+    if exact is None or draft.requested is None or draft.exact:
+        return exact == draft.requested
+    # A head without "(rounded to N)" gives three digits: 2.25GiB.
+    return abs(exact - draft.requested) <= max(_ALIGNMENT, draft.requested // 100)

@@ -1,0 +1,127 @@
+"""The lines that tie a framework device to a physical GPU, of TensorFlow 0.x to today and of plug-ins."""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.logs.clean import pci_address
+from gpuwatch.logs.facts import CuInitError, IgnoredGpu
+from gpuwatch.model.run import DeviceMapping
+
+_MIB = 1024**2
+
+_CREATED = re.compile(
+    r"Creat(?:ed|ing) (?:TensorFlow )?device \(?\S*?(gpu|GPU):(\d+)\)?(?: with \**(\d+) MB\**(?: memory)?)?\)?:?\s*"
+    r"-> (?:physical (?:GPU|PluggableDevice) )?\(?device: (\d+), name: (.+?), "
+    r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
+)
+_SESSION = re.compile(
+    r"/(?:device:)?(gpu|GPU):(\d+)()\s*-> device: (\d+), name: (.+?), "
+    r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
+)
+_IGNORED = re.compile(
+    r"Ignoring (?:visible )?gpu device \(device: (\d+), name: (.+?), pci bus id: ([0-9a-fA-F:.]+)"
+    r".*?\) with (.+)$"
+)
+_CUINIT = re.compile(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d+)\))?(?::\s*(.*))?")
+_LIBRARY = re.compile(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
+_DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
+_HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.*?) - this hides all GPUs")
+_NUMA_PCI = re.compile(r"/sys/bus/pci/devices/([0-9a-fA-F:.]+)/numa_node")
+_MISSING_FILE = re.compile(r"(?:libdevice not found at|Can't find) \.?/?(libdevice[\w.]*bc)")
+
+# CUresult, cuda.h
+CODES = {
+    "CUDA_ERROR_OUT_OF_MEMORY": 2,
+    "CUDA_ERROR_NOT_INITIALIZED": 3,
+    "CUDA_ERROR_STUB_LIBRARY": 34,
+    "CUDA_ERROR_NO_DEVICE": 100,
+    "CUDA_ERROR_INVALID_DEVICE": 101,
+    "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED": 303,
+    "CUDA_ERROR_OPERATING_SYSTEM": 304,
+    "CUDA_ERROR_SYSTEM_NOT_READY": 802,
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": 803,
+    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": 804,
+    "CUDA_ERROR_MPS_CONNECTION_FAILED": 805,
+    "CUDA_ERROR_UNKNOWN": 999,
+}
+
+_OPTIONAL_LIBRARIES = ("libnvinfer", "nvinfer")
+"""TensorRT: its absence takes no GPU away."""
+
+
+def mapping(message: str) -> DeviceMapping | None:
+    """``Created device … -> device: 0, name: …``, any version, with or without the MB."""
+    match = _CREATED.search(message) or _SESSION.search(message)
+    if match is None:
+        return None
+    return DeviceMapping(
+        framework_device=f"/device:GPU:{int(match[2])}",
+        cuda_ordinal=int(match[4]),
+        pci_bus_id=pci_address(match[6]),
+        name=match[5],
+        compute_capability=match[7],
+        granted_bytes=int(match[3]) * _MIB if match[3] else None,
+    )
+
+
+def begins_mapping(message: str) -> bool:
+    """Whether a mapping line starts here, which the author of a post may have folded."""
+    return "Creat" in message and (" device (" in message or "Created device /" in message)
+
+
+def ignored(message: str) -> IgnoredGpu | None:
+    """``Ignoring visible gpu device (…) with …``."""
+    match = _IGNORED.search(message)
+    if match is None:
+        return None
+    why = match[4]
+    if "capability" in why:
+        reason = "capability"
+    elif "core count" in why or "multiprocessor count" in why:
+        reason = "core-count"
+    else:
+        reason = "other"
+    return IgnoredGpu(
+        name=match[2], pci_bus_id=pci_address(match[3]), cuda_ordinal=int(match[1]), reason=reason, detail=why
+    )
+
+
+def cuinit(message: str) -> CuInitError | None:
+    """``failed call to cuInit: …`` of every version."""
+    at = message.find("failed call to cuInit")
+    if at < 0:
+        return None
+    text = message[at:].partition(":")[2].strip()
+    match = _CUINIT.search(text)
+    if match is None:
+        return CuInitError(name=None, code=None, text=text)
+    code = int(match[2]) if match[2] else CODES.get(match[1])
+    name = match[1]
+    if name == "UNKNOWN ERROR":
+        name = next((known for known, number in CODES.items() if number == code), name)
+    return CuInitError(name=name, code=code, text=text)
+
+
+def missing_library(message: str) -> list[str]:
+    """Libraries that a dso_loader line says could not be loaded; dlerror may name a second one."""
+    names = []
+    if match := _LIBRARY.search(message):
+        names.append(match[1].rstrip(".,"))
+        if (second := _DLERROR.search(message)) and second[1] not in names:
+            names.append(second[1])
+    elif match := _MISSING_FILE.search(message):
+        names.append(match[1])
+    return [name for name in names if not name.startswith(_OPTIONAL_LIBRARIES)]
+
+
+def hidden(message: str) -> str | None:
+    """The value of CUDA_VISIBLE_DEVICES that TensorFlow itself blames."""
+    match = _HIDDEN.search(message)
+    return match[1].strip("\"'") if match else None
+
+
+def numa_pci(message: str) -> str | None:
+    """PCI address in the NUMA complaint: noise, and proof that the driver enumerated this device."""
+    match = _NUMA_PCI.search(message)
+    return pci_address(match[1]) if match else None

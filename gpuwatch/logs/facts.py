@@ -1,0 +1,115 @@
+"""What a framework's log said, as data. Filled by the parsers, read by diagnosis and probing.
+
+"Seen", "mapped" and "dropped (why)" are three states of a GPU and are kept apart here:
+``found_device_lines`` and ``seen_pci``, ``device_map``, ``ignored_gpus``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuwatch.model.run import DeviceMapping, Oom, Placement, RunError
+
+LINES_PER_TOPIC = 6
+_LINE_CHARS = 400
+
+
+class IgnoredGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU that the framework saw and did not take."""
+
+    name: str | None
+    pci_bus_id: str | None
+    cuda_ordinal: int | None = None
+    reason: str
+    """``capability`` (too old for this build), ``core-count`` or ``other``."""
+    detail: str = ""
+
+
+class CuInitError(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``cuInit`` answered. ``code`` is CUDA's CUresult, None where the name is unknown to us."""
+
+    name: str | None
+    code: int | None
+    text: str
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One op of a colocation group, with the device that the user asked for."""
+
+    node: str
+    op: str
+    requested: str
+
+
+class Colocation(msgspec.Struct, frozen=True, kw_only=True):
+    """A colocation report: who was tied together, what was asked, what the kernels support."""
+
+    members: tuple[Member, ...]
+    requested: str | None
+    supported: tuple[str, ...]
+    """Device types, such as ``("CPU",)``."""
+    failed: bool
+    """True where placement failed, False where the placer moved the group (soft placement)."""
+
+
+class Refusals(msgspec.Struct, kw_only=True):
+    """Allocations that the driver refused to TensorFlow's allocator (a back-off series is no failure)."""
+
+    count: int = 0
+    first_bytes: int | None = None
+    smallest_bytes: int | None = None
+
+
+class LogFacts(msgspec.Struct, kw_only=True):
+    """Everything that one log said."""
+
+    lines: int = 0
+    frameworks: list[str] = []
+    device_map: list[DeviceMapping] = []
+    placements: list[Placement] = []
+    ooms: list[Oom] = []
+    missing_libraries: list[str] = []
+    ignored_gpus: list[IgnoredGpu] = []
+    cuinit_error: CuInitError | None = None
+    driver_messages: list[str] = []
+    hidden_by_environment: str | None = None
+    """The value of CUDA_VISIBLE_DEVICES that TensorFlow itself blames (2.19 and later)."""
+    found_device_lines: int = 0
+    seen_pci: list[str] = []
+    """Devices that driver code named without a mapping: proof that cuInit and PCI enumeration worked."""
+    libraries_skipped: bool = False
+    """``Cannot dlopen some GPU libraries``: the driver works, a CUDA library does not, all GPUs are dropped."""
+    cudart_missing: bool = False
+    """``Could not find cuda drivers``: libcudart could not be opened. Says nothing of the driver."""
+    errors: list[RunError] = []
+    colocations: list[Colocation] = []
+    refusals: Refusals = msgspec.field(default_factory=Refusals)
+    topics: dict[str, int] = {}
+    """How often each topic of :mod:`gpuwatch.logs.topics` was met."""
+    evidence: dict[str, list[str]] = {}
+    """Topic to its first lines, cleaned, verbatim otherwise."""
+    unrecognised: list[str] = []
+    """Lines of TensorFlow's GPU sources that no rule knows, so that drift of formats is visible."""
+
+    @property
+    def colocation(self) -> Colocation | None:
+        """The last colocation report."""
+        return self.colocations[-1] if self.colocations else None
+
+    @property
+    def gpus_mapped(self) -> int:
+        """Distinct framework GPUs."""
+        return len({mapping.framework_device for mapping in self.device_map})
+
+    def note(self, topic: str, line: str) -> None:
+        """Counts ``topic`` and keeps its first distinct lines."""
+        self.topics[topic] = self.topics.get(topic, 0) + 1
+        kept = self.evidence.setdefault(topic, [])
+        if len(kept) < LINES_PER_TOPIC:
+            line = line[:_LINE_CHARS]
+            if line not in kept:
+                kept.append(line)
+
+    def lines_of(self, *topics: str) -> tuple[str, ...]:
+        """Evidence lines of these topics, in their order."""
+        return tuple(line for topic in topics for line in self.evidence.get(topic, ()))

@@ -1,0 +1,147 @@
+"""Where ops ran: eager ``Executing op`` lines, placer lines, and reports of colocation.
+
+The placer prints every node twice (stdout and stderr), and every eager op is wrapped in a tiny function
+whose nodes it prints again. So: executions count where an op was executed eagerly, and elsewhere each
+node counts once.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.logs.clean import device
+from gpuwatch.logs.facts import Colocation, Member
+from gpuwatch.model.run import Placement
+
+MAX_NODES = 50_000
+"""Distinct nodes that are remembered; counts of larger graphs are lower bounds."""
+MAX_KEYS = 2_000
+MAX_MEMBERS = 50
+
+_NOISE = frozenset(
+    {"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Const", "NoOp", "_EagerConst", "_HostConst", "Placeholder"}
+)
+_NODE = re.compile(r"(\S+): (?:\((\w+)\): ?)?(/(?:job:\S+?/)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$")
+_SERIAL = re.compile(r"_\d+$")
+_MKL = re.compile(r"^_Mkl(?:Native)?")
+_MEMBER = re.compile(r"^(\S+) \((\w+)\)\s*(/\S+)?")
+_ROOT = re.compile(r"requested_device_name_='([^']*)'.*supported_device_types_=\[([^\]]*)\]")
+_EXECUTING = re.compile(r"Executing op (\S+) in device (\S+)")
+
+
+class PlacementCounter:
+    """Counts (op, device), from eager lines and from the placer's."""
+
+    def __init__(self) -> None:
+        self._eager: dict[tuple[str, str], int] = {}
+        self._graph: dict[tuple[str, str], int] = {}
+        self._nodes: set[int] = set()
+        self._names: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def executing(self, message: str) -> tuple[str, str] | None:
+        """An ``Executing op`` line; the key it counts under, for :meth:`again`."""
+        match = _EXECUTING.search(message)
+        if match is None:
+            return None
+        key = self._key(match[1], match[2])
+        if key is not None:
+            self.again(key)
+        return key
+
+    def again(self, key: tuple[str, str]) -> None:
+        """The same eager line once more."""
+        if key in self._eager or len(self._eager) < MAX_KEYS:
+            self._eager[key] = self._eager.get(key, 0) + 1
+
+    def node(self, message: str) -> bool:
+        """A placer line, prefixed or raw; False when it is none."""
+        match = _NODE.search(message)
+        if match is None:
+            return False
+        # TensorFlow 0.x prints no op type.
+        key = self._key(match[2] or match[1].rsplit("/", 1)[-1], match[3])
+        if key is None:
+            return True
+        identity = hash((match[1], key))
+        if identity not in self._nodes and len(self._nodes) < MAX_NODES:
+            self._nodes.add(identity)
+            if key in self._graph or len(self._graph) < MAX_KEYS:
+                self._graph[key] = self._graph.get(key, 0) + 1
+        return True
+
+    def result(self) -> list[Placement]:
+        """Placements, most frequent first."""
+        merged = dict(self._graph)
+        merged.update(self._eager)
+        ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
+        return [Placement(op=op, actual=where, count=count) for (op, where), count in ordered]
+
+    def _key(self, op: str, where: str) -> tuple[str, str] | None:
+        if op in _NOISE:
+            return None
+        key = self._names.get((op, where))
+        if key is None:
+            key = (op_name(op), device(where))
+            if len(self._names) < MAX_KEYS:
+                self._names[op, where] = key
+        return key
+
+
+def op_name(op: str) -> str:
+    """``MatMul`` of ``_MklMatMul``; ``train_step`` of ``__inference_train_step_1234``."""
+    if op.startswith("__"):
+        for prefix in ("__inference_", "__forward_", "__backward_", "__wrapped__"):
+            if op.startswith(prefix):
+                return _SERIAL.sub("", op.removeprefix(prefix))
+        return op
+    return _MKL.sub("", op) or op
+
+
+class ColocationReader:
+    """Reads one ``Colocation Debug Info`` block, line by line. Ends at the first line that is not of it."""
+
+    def __init__(self, *, failed: bool) -> None:
+        self.failed = failed
+        self._members: list[Member] = []
+        self._supported: tuple[str, ...] | None = None
+        self._types: list[set[str]] = []
+        self._requested: str | None = None
+        self._in_members = False
+        self._lines = 0
+
+    def take(self, line: str) -> bool:
+        """One cleaned line; False when the block is over."""
+        self._lines += 1
+        if self._lines > 4 * MAX_MEMBERS:
+            return False
+        if line.startswith("Root Member("):
+            if match := _ROOT.search(line):
+                self._requested = device(match[1]) if match[1] else None
+                self._supported = tuple(part.strip() for part in match[2].split(",") if part.strip())
+            return True
+        if line.startswith(("Colocation members", "/job:", "See below", "Colocation ")) or not line:
+            self._in_members = self._in_members or line.startswith("Colocation members")
+            return not (self._members and not line)
+        if self._in_members:
+            match = _MEMBER.match(line)
+            if match is None:
+                return not self._members
+            if len(self._members) < MAX_MEMBERS:
+                self._members.append(Member(match[1], match[2], device(match[3]) if match[3] else ""))
+            return True
+        name, colon, kinds = line.partition(": ")
+        if colon and name.isidentifier():
+            self._types.append(set(kinds.split()))
+            return True
+        return False
+
+    def result(self) -> Colocation:
+        """What was read."""
+        supported = self._supported
+        if supported is None:
+            common = set.intersection(*self._types) if self._types else set()
+            supported = tuple(sorted(common))
+        requested = self._requested or next((m.requested for m in self._members if m.requested), None)
+        return Colocation(
+            members=tuple(self._members), requested=requested, supported=supported, failed=self.failed
+        )

@@ -1,0 +1,310 @@
+"""One pass over a TensorFlow log: lines in, :class:`LogFacts` out.
+
+Speed comes from not looking: a line without a C++ source position and without one of a few substrings is
+dropped after some C-level searches, and a message that was seen before (timestamps apart) costs a lookup.
+Lines are searched, never anchored, because people quote, indent and fold them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.logs import bfc, devices, topics
+from gpuwatch.logs.clean import source_message, undecorated
+from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.placement import ColocationReader, PlacementCounter
+from gpuwatch.model.run import DeviceMapping, RunError
+
+MAX_ERRORS = 20
+MAX_LIST = 64
+_MAX_LINE = 20_000
+_MEMO_SIZE = 4096
+_MEMO_CHARS = 600
+_FOLDED_LINES = 4
+
+_ERROR_LINE = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$|^((?:\w+\.)+\w*Error)$")
+_GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
+_QUIET = re.compile(
+    r"NUMA|PCIe gen|cuDNN version|NVML library|interconnect StreamExecutor|^\d+:|strength|Adding visible"
+    r"|remaining|edge matrix|^ *(?:\d+ )+\d*$|Your kernel"
+)
+
+
+class LogParser:
+    """Feed it lines; read ``facts`` at any time. Memory is bounded whatever comes."""
+
+    def __init__(self) -> None:
+        self._facts = LogFacts()
+        self._placements = PlacementCounter()
+        self._ooms = bfc.OomCollector()
+        self._memo: dict[str, tuple[str, str] | int | None] = {}
+        self._colocation: ColocationReader | None = None
+        self._placement_failed = False
+        self._folded: list[str] = []
+
+    @property
+    def facts(self) -> LogFacts:
+        """What is known so far."""
+        self._facts.placements = self._placements.result()
+        self._facts.ooms = self._ooms.result()
+        return self._facts
+
+    def feed(self, line: str) -> None:
+        """One line, with or without its end."""
+        facts = self._facts
+        facts.lines += 1
+        at = line.find(".cc:")
+        if at > 0:
+            end = line.find("]", at, at + 12)
+            if end > 0:
+                message = line[end + 2 :]
+                known = self._memo.get(message, 0)
+                if known is None:
+                    return
+                if known.__class__ is tuple:
+                    self._placements.again(known)  # type: ignore[arg-type]
+                    return
+                if known == 1:
+                    facts.refusals.count += 1
+                    return
+                self._source_line(line, message)
+                return
+        if self._colocation is None and not self._folded and not self._ooms.in_dump():
+            for hint in topics.HINTS:
+                if hint in line:
+                    break
+            else:
+                if "gpu:" not in line and "cpu:" not in line:
+                    return
+        self._plain_line(line)
+
+    def close(self) -> None:
+        """The log is over: what was open is closed."""
+        self._end_colocation()
+        self._end_folded()
+
+    # C++ lines
+
+    def _source_line(self, line: str, tail: str) -> None:
+        if "\r" in line.rstrip("\r\n"):
+            self._pieces(line)
+            return
+        line = undecorated(line[:_MAX_LINE])
+        found = source_message(line)
+        if found is None:
+            self._plain_line(line)
+            return
+        source, message = found
+        if self._colocation is not None:
+            self._end_colocation()
+        self._end_folded()
+        action: tuple[str, str] | int | None = None
+        if source == "bfc_allocator":
+            self._allocator(line, message)
+            return
+        if source == "execute" and message.startswith("Executing op"):
+            action = self._placements.executing(message)
+        elif source == "placer":
+            self._placements.node(message)
+        elif (refused := bfc.refused_bytes(message)) is not None:
+            self._refused(line, refused)
+            action = 1
+        else:
+            self._meaning(source, line, message)
+            if self._colocation is not None or self._folded:
+                return
+        if len(tail) <= _MEMO_CHARS:
+            if len(self._memo) >= _MEMO_SIZE:
+                self._memo.clear()
+            self._memo[tail] = action
+
+    def _allocator(self, line: str, message: str) -> None:
+        if "an out of memory trying" in message:
+            if self._ooms.head(message):
+                self._facts.note("memory.oom", line)
+            elif "is not a failure" in message:
+                self._facts.note("memory.not-a-failure", line)
+            return
+        self._ooms.dump_line(message)
+
+    def _refused(self, line: str, amount: int) -> None:
+        refusals = self._facts.refusals
+        refusals.count += 1
+        refusals.first_bytes = amount if refusals.first_bytes is None else refusals.first_bytes
+        smallest = refusals.smallest_bytes
+        refusals.smallest_bytes = amount if smallest is None else min(smallest, amount)
+        self._facts.note("memory.refused", line)
+
+    # Everything else
+
+    def _plain_line(self, raw: str) -> None:
+        if "\r" in raw.rstrip("\r\n"):
+            self._pieces(raw)
+            return
+        line = undecorated(raw[:_MAX_LINE])
+        if self._colocation is not None:
+            if self._colocation.take(line):
+                return
+            self._end_colocation()
+        if self._folded and self._continue_folded(line):
+            return
+        if self._ooms.in_dump():
+            self._ooms.dump_line(line)
+        if not line:
+            return
+        if "Executing op " in line:
+            self._placements.executing(line)
+            return
+        if "pu:" in line.lower() and self._placements.node(line):
+            return
+        self._meaning("", line, line)
+        self._python_error(line)
+
+    def _pieces(self, raw: str) -> None:
+        """A progress bar overwrote itself: each stretch is a line of its own."""
+        for piece in raw.split("\r")[-50:]:
+            if piece.strip():
+                self._facts.lines -= 1
+                self.feed(piece)
+        self._facts.lines += 1
+
+    def _meaning(self, source: str, line: str, message: str) -> None:
+        """All that a message may say, whichever file printed it."""
+        facts = self._facts
+        known = False
+        for topic in topics.topics_of(message):
+            facts.note(topic, line)
+            known = True
+            if topic == "placement.no-kernel":
+                self._placement_failed = "Failed to place the graph" not in message
+            elif topic in ("driver.not-running", "driver.no-device-node", "driver.mismatch"):
+                self._keep(facts.driver_messages, message)
+            elif topic == "cuda.libraries-skipped":
+                facts.libraries_skipped = True
+            elif topic == "cuda.cudart-missing":
+                facts.cudart_missing = True
+        if "evice" in message:
+            known |= self._devices(line, message)
+        if "OOM when allocating" in message:
+            if self._ooms.tensor(message):
+                facts.note("memory.oom", line)
+            known = True
+        elif "ut of memory" in message or "OUT_OF_MEMORY" in message or "Dst tensor" in message:
+            self._memory(line, message)
+            known = True
+        elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
+            facts.note("memory.oom", line)
+        if "cuInit" in message and (error := devices.cuinit(message)) is not None:
+            facts.cuinit_error = facts.cuinit_error or error
+            facts.note("driver.cuinit", line)
+            known = True
+        if "ould" in message or "libdevice" in message:
+            for name in devices.missing_library(message):
+                self._keep(facts.missing_libraries, name)
+                facts.note("cuda.missing-library", line)
+        if "hides all GPUs" in message and (value := devices.hidden(message)) is not None:
+            facts.hidden_by_environment = value
+            facts.note("visibility.hidden", line)
+            known = True
+        if source in _GPU_SOURCES and not known and not _QUIET.search(message):
+            self._keep(facts.unrecognised, line[:400])
+
+    def _memory(self, line: str, message: str) -> None:
+        if "trying to allocate" in message and "is not a failure" not in message and self._ooms.head(message):
+            self._facts.note("memory.oom", line)
+        elif self._ooms.other(message):
+            self._facts.note("memory.oom", line)
+
+    def _devices(self, line: str, message: str) -> bool:
+        facts = self._facts
+        if (found := devices.mapping(message)) is not None:
+            self._mapped(found)
+            facts.note("device.mapped", line)
+            return True
+        if devices.begins_mapping(message):
+            self._folded = [message]
+            return True
+        if (gpu := devices.ignored(message)) is not None:
+            if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST:
+                facts.ignored_gpus.append(gpu)
+            facts.note("device.ignored", line)
+            return True
+        if "Found device" in message and "with properties" in message:
+            facts.found_device_lines += 1
+            facts.note("device.found", line)
+            return True
+        if (pci := devices.numa_pci(message)) is not None:
+            self._keep(facts.seen_pci, pci)
+            return True
+        if "Colocation Debug Info" in message:
+            self._colocation = ColocationReader(failed=self._placement_failed)
+            return True
+        return False
+
+    def _mapped(self, found: DeviceMapping) -> None:
+        known = self._facts.device_map
+        if "tensorflow" not in self._facts.frameworks:
+            self._facts.frameworks.append("tensorflow")
+        for index, earlier in enumerate(known):
+            if (earlier.framework_device, earlier.pci_bus_id) == (found.framework_device, found.pci_bus_id):
+                if earlier.granted_bytes is None and found.granted_bytes is not None:
+                    known[index] = found
+                return
+        if len(known) < MAX_LIST:
+            known.append(found)
+
+    def _python_error(self, line: str) -> None:
+        match = _ERROR_LINE.match(line)
+        if match is None:
+            if "Colocation Debug Info" in line and self._colocation is None:
+                self._colocation = ColocationReader(failed=self._placement_failed)
+            return
+        name = (match[1] or match[3]).rsplit(".", 1)[-1]
+        error = RunError(type=name, message=(match[2] or "")[:2000])
+        errors = self._facts.errors
+        if error in errors:
+            errors.remove(error)
+        errors.append(error)
+        del errors[:-MAX_ERRORS]
+
+    # Units of several lines
+
+    def _end_colocation(self) -> None:
+        if self._colocation is None:
+            return
+        report = self._colocation.result()
+        self._colocation = None
+        colocations = self._facts.colocations
+        if (report.members or report.requested) and report not in colocations and len(colocations) < MAX_LIST:
+            colocations.append(report)
+
+    def _continue_folded(self, line: str) -> bool:
+        """A mapping line that somebody folded by hand: joined with the lines after it."""
+        self._folded.append(line)
+        joined = " ".join(self._folded)
+        found = devices.mapping(joined)
+        if found is not None:
+            self._folded.clear()
+            self._mapped(found)
+            self._facts.note("device.mapped", joined)
+            return True
+        if len(self._folded) > _FOLDED_LINES:
+            self._folded.clear()
+        return False
+
+    def _end_folded(self) -> None:
+        self._folded.clear()
+
+    @staticmethod
+    def _keep(where: list[str], text: str) -> None:
+        if text not in where and len(where) < MAX_LIST:
+            where.append(text)
+
+
+def parse(text: str) -> LogFacts:
+    """The facts of a whole log that is already in memory."""
+    parser = LogParser()
+    for line in text.splitlines():
+        parser.feed(line)
+    parser.close()
+    return parser.facts
