@@ -1,1 +1,6 @@
-"""Simulated GPUs: C libraries with the real ABIs over one shared state, and their loader."""
+"""Simulated GPUs: NVIDIA's libraries in C over one shared state, so that all that is above runs unchanged.
+
+The lowest layer: imports the standard library, platformdirs and `gpuwatch.errors` only. `shape` says which
+GPUs, `build` compiles the libraries, `machine` makes them available; `csrc/` holds the C sources, which the
+wheel ships. To add a library: a source in `csrc/` and a line in `build.LIBRARIES`.
+"""

@@ -1,0 +1,975 @@
+/* libnvidia-ml.so.1 of a simulated machine: NVML's own binary interface over the shared state.
+ *
+ * Every exported function passes ENTER (initialised? a fault for this call?) first. What the simulation
+ * does not model answers NVML_ERROR_NOT_SUPPORTED, never a made-up number. Struct layouts and versions are
+ * those that nvidia-ml-py declares; numbers of enumerations are NVML's.
+ */
+#define _GNU_SOURCE
+#include "state.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define API __attribute__((visibility("default")))
+
+typedef int nvmlReturn_t;
+enum {
+    NVML_SUCCESS = 0,
+    NVML_ERROR_UNINITIALIZED = 1,
+    NVML_ERROR_INVALID_ARGUMENT = 2,
+    NVML_ERROR_NOT_SUPPORTED = 3,
+    NVML_ERROR_NOT_FOUND = 6,
+    NVML_ERROR_INSUFFICIENT_SIZE = 7,
+    NVML_ERROR_DRIVER_NOT_LOADED = 9,
+    NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
+    NVML_ERROR_UNKNOWN = 999,
+};
+
+#define DRIVER_VERSION "570.00-sim"
+#define NVML_VERSION "12.570.00-sim"
+#define CUDA_VERSION 12080
+#define NO_INSTANCE 0xffffffffu
+#define NOT_AVAILABLE (~0ull)
+
+/* A struct's version number as NVML makes it: size in the low bytes, version in the high one. */
+#define STRUCT_VERSION(type, number) ((unsigned)(sizeof(type) | ((unsigned)(number) << 24)))
+
+typedef struct device_handle {
+    uint32_t index;
+} *nvmlDevice_t;
+
+static struct device_handle handles[GWS_MAX_DEVICES];
+static _Atomic int init_count;
+static _Atomic(gws_state *) machine;
+
+/* The index that a handle stands for, or -1: anything else that is passed is not dereferenced. */
+static int handle_index(const struct device_handle *handle, const gws_state *state) {
+    uintptr_t offset = (uintptr_t)handle - (uintptr_t)handles;
+    if (offset % sizeof *handles || offset / sizeof *handles >= state->device_count) return -1;
+    return (int)(offset / sizeof *handles);
+}
+
+#define ENTER(device_index)                                                                                  \
+    gws_state *state = atomic_load_explicit(&machine, memory_order_acquire);                                 \
+    if (!state || atomic_load_explicit(&init_count, memory_order_relaxed) <= 0)                              \
+        return NVML_ERROR_UNINITIALIZED;                                                                     \
+    do {                                                                                                     \
+        int code_ = gws_fault_check(state, __func__, device_index);                                          \
+        if (code_) return code_;                                                                             \
+    } while (0)
+
+#define ENTER_DEVICE(handle)                                                                                 \
+    gws_state *state = atomic_load_explicit(&machine, memory_order_acquire);                                 \
+    if (!state || atomic_load_explicit(&init_count, memory_order_relaxed) <= 0)                              \
+        return NVML_ERROR_UNINITIALIZED;                                                                     \
+    int found_ = handle_index(handle, state);                                                                \
+    if (found_ < 0) return NVML_ERROR_INVALID_ARGUMENT;                                                      \
+    uint32_t index = (uint32_t)found_;                                                                       \
+    gws_device *card = &state->device[index];                                                                \
+    (void)card;                                                                                              \
+    do {                                                                                                     \
+        int code_ = gws_fault_check(state, __func__, found_);                                                \
+        if (code_) return code_;                                                                             \
+    } while (0)
+
+#define REQUIRE(pointer)                                                                                     \
+    if (!(pointer)) return NVML_ERROR_INVALID_ARGUMENT
+
+static nvmlReturn_t put_text(char *out, unsigned length, const char *text) {
+    REQUIRE(out);
+    if (strlen(text) + 1 > length) return NVML_ERROR_INSUFFICIENT_SIZE;
+    strcpy(out, text);
+    return NVML_SUCCESS;
+}
+
+static unsigned percent(double share) { return (unsigned)lround(share * 100.0); }
+
+/* --- the library ------------------------------------------------------------------------------------ */
+
+/* Not part of NVML: by this symbol a client can tell that the GPUs are simulated. */
+API const char *gpuwatch_sim_version(void) { return "1"; }
+
+static nvmlReturn_t start(const char *function) {
+    gws_state *state = gws_default();
+    if (!state) return NVML_ERROR_DRIVER_NOT_LOADED;
+    int code = gws_fault_check(state, function, -1);
+    if (code) return code;
+    for (uint32_t i = 0; i < GWS_MAX_DEVICES; i++) handles[i].index = i;
+    atomic_store_explicit(&machine, state, memory_order_release);
+    atomic_fetch_add(&init_count, 1);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlInit(void) { return start(__func__); }
+API nvmlReturn_t nvmlInit_v2(void) { return start(__func__); }
+API nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    return start(__func__);
+}
+
+API nvmlReturn_t nvmlShutdown(void) {
+    ENTER(-1);
+    int count = atomic_load(&init_count);
+    do {
+        if (count <= 0) return NVML_ERROR_UNINITIALIZED;
+    } while (!atomic_compare_exchange_weak(&init_count, &count, count - 1));
+    return NVML_SUCCESS;
+}
+
+API const char *nvmlErrorString(nvmlReturn_t code) {
+    static const char *const texts[] = {
+        "Success", "Uninitialized", "Invalid Argument", "Not Supported", "Insufficient Permissions",
+        "Already Initialized", "Not Found", "Insufficient Size", "Insufficient External Power",
+        "Driver Not Loaded", "Timeout", "Interrupt Request Issue", "NVML Shared Library Not Found",
+        "Function Not Found", "Corrupted infoROM", "GPU is lost", "GPU requires reset",
+        "The operating system has blocked the request", "Driver/library version mismatch", "In use by another client",
+        "Insufficient Memory", "No data", "ECC is not supported on this vGPU", "Insufficient Resources",
+        "The requested frequency is not supported", "Argument version mismatch", "Deprecated",
+        "Not Ready", "GPU Not Found", "Invalid State", "Reset type not supported",
+    };
+    if (code >= 0 && (size_t)code < sizeof texts / sizeof *texts) return texts[code];
+    return "Unknown Error";
+}
+
+API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length) {
+    ENTER(-1);
+    return put_text(version, length, DRIVER_VERSION);
+}
+
+API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length) {
+    ENTER(-1);
+    return put_text(version, length, NVML_VERSION);
+}
+
+API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
+    ENTER(-1);
+    REQUIRE(version);
+    *version = CUDA_VERSION;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    ENTER(-1);
+    REQUIRE(version);
+    *version = CUDA_VERSION;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length) {
+    ENTER(-1);
+    REQUIRE(name && length);
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return NVML_ERROR_NOT_FOUND;
+    char text[1024];
+    ssize_t got = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (got <= 0) return NVML_ERROR_NOT_FOUND;
+    text[got] = 0;                     /* its first argument, as NVML gives it ... */
+    snprintf(name, length, "%s", text); /* ... cut to the room that there is */
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlUnitGetCount(unsigned *count) {
+    ENTER(-1);
+    REQUIRE(count);
+    *count = 0; /* S-class units: a simulated machine has none */
+    return NVML_SUCCESS;
+}
+
+/* --- finding a device ------------------------------------------------------------------------------- */
+
+static nvmlReturn_t hand_out(gws_state *state, const char *function, uint32_t index, nvmlDevice_t *device) {
+    int code = gws_fault_check(state, function, (int32_t)index);
+    if (code) return code;
+    *device = &handles[index];
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t count_devices(gws_state *state, unsigned *count) {
+    REQUIRE(count);
+    *count = state->device_count;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetCount(unsigned *count) {
+    ENTER(-1);
+    return count_devices(state, count);
+}
+
+API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
+    ENTER(-1);
+    return count_devices(state, count);
+}
+
+/* The fault check follows when the device is known, so ENTER is spelt out without it. */
+#define ENTER_UNCHECKED()                                                                                    \
+    gws_state *state = atomic_load_explicit(&machine, memory_order_acquire);                                 \
+    if (!state || atomic_load_explicit(&init_count, memory_order_relaxed) <= 0) return NVML_ERROR_UNINITIALIZED
+
+API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device) {
+    ENTER_UNCHECKED();
+    if (!device || index >= state->device_count) return NVML_ERROR_INVALID_ARGUMENT;
+    return hand_out(state, __func__, index, device);
+}
+
+API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
+    ENTER_UNCHECKED();
+    if (!device || index >= state->device_count) return NVML_ERROR_INVALID_ARGUMENT;
+    return hand_out(state, __func__, index, device);
+}
+
+API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
+    ENTER_UNCHECKED();
+    REQUIRE(uuid && device);
+    for (uint32_t i = 0; i < state->device_count; i++)
+        if (strcmp(state->device[i].uuid, uuid) == 0) return hand_out(state, __func__, i, device);
+    return NVML_ERROR_NOT_FOUND;
+}
+
+typedef struct {
+    unsigned version, type;
+    union {
+        char text[41];
+        unsigned char bytes[16];
+    } value;
+} nvmlUUID_t;
+
+API nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device) {
+    ENTER_UNCHECKED();
+    REQUIRE(uuid && device);
+    if (uuid->version != STRUCT_VERSION(nvmlUUID_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (uuid->type != 1 && uuid->type != 2) return NVML_ERROR_INVALID_ARGUMENT;
+    for (uint32_t i = 0; i < state->device_count; i++) {
+        const gws_device *card = &state->device[i];
+        bool same = uuid->type == 1 ? strncmp(card->uuid, uuid->value.text, sizeof uuid->value.text) == 0
+                                    : memcmp(card->uuid_bytes, uuid->value.bytes, 16) == 0;
+        if (same) return hand_out(state, __func__, i, device);
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+static nvmlReturn_t by_pci(gws_state *state, const char *function, const char *text, nvmlDevice_t *device) {
+    REQUIRE(text && device);
+    unsigned domain = 0, bus = 0, slot = 0, unit = 0;
+    if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &unit) < 3) {
+        domain = 0;
+        if (sscanf(text, "%x:%x.%x", &bus, &slot, &unit) < 2) return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    if (domain == 0 && slot == 0 && unit == 0)
+        for (uint32_t i = 0; i < state->device_count; i++)
+            if (state->device[i].pci_bus == bus) return hand_out(state, function, i, device);
+    return NVML_ERROR_NOT_FOUND;
+}
+
+API nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pci, nvmlDevice_t *device) {
+    ENTER_UNCHECKED();
+    return by_pci(state, __func__, pci, device);
+}
+
+API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvmlDevice_t *device) {
+    ENTER_UNCHECKED();
+    return by_pci(state, __func__, pci, device);
+}
+
+/* --- identity --------------------------------------------------------------------------------------- */
+
+API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length) {
+    ENTER_DEVICE(device);
+    return put_text(name, length, card->name);
+}
+
+API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned length) {
+    ENTER_DEVICE(device);
+    return put_text(uuid, length, card->uuid);
+}
+
+/* Functions that give one unsigned number of a device. The expression may use state, card and index. */
+#define UNSIGNED_GETTER(function, expression)                                                                \
+    API nvmlReturn_t function(nvmlDevice_t device, unsigned *out) {                                          \
+        ENTER_DEVICE(device);                                                                                \
+        REQUIRE(out);                                                                                        \
+        *out = (unsigned)(expression);                                                                       \
+        return NVML_SUCCESS;                                                                                 \
+    }
+
+static int64_t overridden(const gws_state *state, uint32_t index, gws_override_key key, int64_t otherwise) {
+    int64_t value;
+    return gws_override(state, index, key, &value) ? value : otherwise;
+}
+
+UNSIGNED_GETTER(nvmlDeviceGetIndex, index)
+UNSIGNED_GETTER(nvmlDeviceGetMinorNumber, index)
+UNSIGNED_GETTER(nvmlDeviceGetNumGpuCores, card->cores)
+UNSIGNED_GETTER(nvmlDeviceGetArchitecture, 7 /* Ampere */)
+UNSIGNED_GETTER(nvmlDeviceGetBrand, 0 /* unknown: a simulated card is of no brand */)
+UNSIGNED_GETTER(nvmlDeviceGetMemoryBusWidth, 384)
+UNSIGNED_GETTER(nvmlDeviceGetBusType, 2 /* PCI Express */)
+UNSIGNED_GETTER(nvmlDeviceGetPowerSource, 0 /* mains */)
+UNSIGNED_GETTER(nvmlDeviceGetBoardId, card->pci_bus << 8)
+UNSIGNED_GETTER(nvmlDeviceGetMultiGpuBoard, 0)
+UNSIGNED_GETTER(nvmlDeviceGetMaxMigDeviceCount, 0)
+UNSIGNED_GETTER(nvmlDeviceIsMigDeviceHandle, 0)
+UNSIGNED_GETTER(nvmlDeviceGetComputeMode, overridden(state, index, GWS_SET_COMPUTE_MODE, 0))
+UNSIGNED_GETTER(nvmlDeviceGetPersistenceMode, overridden(state, index, GWS_SET_PERSISTENCE_MODE, 0))
+UNSIGNED_GETTER(nvmlDeviceGetDisplayMode, 0)
+UNSIGNED_GETTER(nvmlDeviceGetDisplayActive, 0)
+UNSIGNED_GETTER(nvmlDeviceGetAccountingMode, 0)
+
+API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
+    ENTER_DEVICE(device);
+    REQUIRE(major && minor);
+    *major = card->cc_major;
+    *minor = card->cc_minor;
+    return NVML_SUCCESS;
+}
+
+#define PCI_DEVICE_ID 0x00000000u /* no vendor sells this device */
+
+typedef struct {
+    char bus_id_legacy[16];
+    unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+    char bus_id[32];
+} nvmlPciInfo_t;
+
+typedef struct {
+    char bus_id[16];
+    unsigned domain, bus, device, pci_device_id, pci_subsystem_id, reserved[4];
+} nvmlPciInfo_v2_t;
+
+static void fill_legacy_pci(const gws_device *card, nvmlPciInfo_v2_t *out) {
+    memset(out, 0, sizeof *out);
+    snprintf(out->bus_id, sizeof out->bus_id, "%s", card->pci_bus_id);
+    out->bus = card->pci_bus;
+    out->pci_device_id = PCI_DEVICE_ID;
+}
+
+API nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v2_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    fill_legacy_pci(card, out);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    fill_legacy_pci(card, out);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    memset(out, 0, sizeof *out);
+    snprintf(out->bus_id_legacy, sizeof out->bus_id_legacy, "%s", card->pci_bus_id);
+    snprintf(out->bus_id, sizeof out->bus_id, "0000%s", card->pci_bus_id);
+    out->bus = card->pci_bus;
+    out->pci_device_id = PCI_DEVICE_ID;
+    return NVML_SUCCESS;
+}
+
+typedef struct {
+    unsigned version, domain, bus, device, pci_device_id, pci_subsystem_id, base_class, sub_class;
+    char bus_id[32];
+} nvmlPciInfoExt_t;
+
+API nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    if (out->version != STRUCT_VERSION(nvmlPciInfoExt_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    unsigned version = out->version;
+    memset(out, 0, sizeof *out);
+    out->version = version;
+    out->bus = card->pci_bus;
+    out->pci_device_id = PCI_DEVICE_ID;
+    out->base_class = 3; /* display controller ... */
+    out->sub_class = 2;  /* ... for 3D */
+    snprintf(out->bus_id, sizeof out->bus_id, "0000%s", card->pci_bus_id);
+    return NVML_SUCCESS;
+}
+
+/* --- memory ----------------------------------------------------------------------------------------- */
+
+typedef struct {
+    unsigned long long total, free, used;
+} nvmlMemory_t;
+
+typedef struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+} nvmlMemory_v2_t;
+
+API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    out->total = card->total_bytes;
+    out->used = gws_used_bytes(state, index) + card->reserved_bytes; /* version 1 counts the reserve as used */
+    out->free = out->total - out->used;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    if (out->version != STRUCT_VERSION(nvmlMemory_v2_t, 2)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    out->total = card->total_bytes;
+    out->reserved = card->reserved_bytes;
+    out->used = gws_used_bytes(state, index);
+    out->free = out->total - out->reserved - out->used;
+    return NVML_SUCCESS;
+}
+
+/* --- activity --------------------------------------------------------------------------------------- */
+
+typedef struct {
+    unsigned gpu, memory;
+} nvmlUtilization_t;
+
+API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    gws_load load = gws_device_load(state, index);
+    out->gpu = percent(load.sm_share);
+    out->memory = percent(load.memory_share);
+    return NVML_SUCCESS;
+}
+
+/* Video engines are not modelled: a value is there only when somebody set one. */
+static nvmlReturn_t engine(const gws_state *state, uint32_t index, gws_override_key key, unsigned *share,
+                           unsigned *period_us) {
+    int64_t value;
+    REQUIRE(share && period_us);
+    if (!gws_override(state, index, key, &value)) return NVML_ERROR_NOT_SUPPORTED;
+    *share = (unsigned)value;
+    *period_us = (unsigned)(GWS_WINDOW_NS / 1000);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
+    ENTER_DEVICE(device);
+    return engine(state, index, GWS_SET_ENCODER_PERCENT, share, period_us);
+}
+
+API nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
+    ENTER_DEVICE(device);
+    return engine(state, index, GWS_SET_DECODER_PERCENT, share, period_us);
+}
+
+#define IDLE_CELSIUS 33.0
+#define FULL_CELSIUS 76.0
+
+static unsigned celsius(gws_state *state, uint32_t index) {
+    double heat = gws_device_heat(state, index);
+    return (unsigned)overridden(state, index, GWS_SET_TEMPERATURE_CELSIUS,
+                                lround(IDLE_CELSIUS + (FULL_CELSIUS - IDLE_CELSIUS) * heat));
+}
+
+API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned sensor, unsigned *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out && sensor == 0);
+    *out = celsius(state, index);
+    return NVML_SUCCESS;
+}
+
+typedef struct {
+    unsigned version, sensor;
+    int celsius;
+} nvmlTemperature_t;
+
+API nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    if (out->version != STRUCT_VERSION(nvmlTemperature_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    REQUIRE(out->sensor == 0);
+    out->celsius = (int)celsius(state, index);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned kind, unsigned *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out && kind < 8);
+    switch (kind) {
+    case 0: *out = 98; return NVML_SUCCESS; /* shutdown */
+    case 1: *out = 95; return NVML_SUCCESS; /* slowdown */
+    case 3: *out = 93; return NVML_SUCCESS; /* the highest that it should run at */
+    default: return NVML_ERROR_NOT_SUPPORTED;
+    }
+}
+
+static unsigned draw_mw(gws_state *state, uint32_t index) {
+    const gws_device *card = &state->device[index];
+    double dynamic = (double)(card->power_full_mw - card->power_idle_mw);
+    double mw = card->power_idle_mw + dynamic * gws_device_load(state, index).sm_share;
+    return (unsigned)overridden(state, index, GWS_SET_POWER_MW, lround(mw));
+}
+
+static unsigned long long energy_mj(gws_state *state, uint32_t index) {
+    const gws_device *card = &state->device[index];
+    double idle = card->power_idle_mw * (double)(gws_now_ns() - state->created_ns) * 1e-9;
+    double dynamic = (double)(card->power_full_mw - card->power_idle_mw);
+    return (unsigned long long)(idle + dynamic * (double)gws_device_busy_ns(state, index) * 1e-9);
+}
+
+UNSIGNED_GETTER(nvmlDeviceGetPowerUsage, draw_mw(state, index))
+UNSIGNED_GETTER(nvmlDeviceGetEnforcedPowerLimit, card->power_limit_mw)
+UNSIGNED_GETTER(nvmlDeviceGetPowerManagementLimit, card->power_limit_mw)
+UNSIGNED_GETTER(nvmlDeviceGetPowerManagementDefaultLimit, card->power_limit_mw)
+UNSIGNED_GETTER(nvmlDeviceGetPowerManagementMode, 1)
+
+API nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned *low, unsigned *high) {
+    ENTER_DEVICE(device);
+    REQUIRE(low && high);
+    *low = 100000;
+    *high = card->power_limit_mw;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    *out = energy_mj(state, index);
+    return NVML_SUCCESS;
+}
+
+/* A card with a context on it clocks up, an empty one rests, as GeForce cards do. */
+static bool awake(gws_state *state, uint32_t index) {
+    return gws_device_in_use(state, index) || gws_device_load(state, index).sm_share > 0.005;
+}
+
+static unsigned sm_clock(gws_state *state, uint32_t index) {
+    const gws_device *card = &state->device[index];
+    unsigned mhz = card->sm_clock_idle_mhz;
+    if (awake(state, index)) /* a warm card boosts less, in steps of 15 MHz */
+        mhz = card->sm_clock_full_mhz - 15 * (unsigned)(gws_device_heat(state, index) * 6.0);
+    return (unsigned)overridden(state, index, GWS_SET_SM_CLOCK_MHZ, mhz);
+}
+
+API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz) {
+    ENTER_DEVICE(device);
+    REQUIRE(mhz && kind < 4);
+    if (kind == 3) return NVML_ERROR_NOT_SUPPORTED; /* video */
+    if (kind == 2)
+        *mhz = awake(state, index) ? card->memory_clock_full_mhz : card->memory_clock_idle_mhz;
+    else
+        *mhz = sm_clock(state, index);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz) {
+    ENTER_DEVICE(device);
+    REQUIRE(mhz && kind < 4);
+    if (kind == 3) return NVML_ERROR_NOT_SUPPORTED;
+    *mhz = kind == 2 ? card->memory_clock_full_mhz : card->sm_clock_max_mhz;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, unsigned kind, unsigned id, unsigned *mhz) {
+    ENTER_DEVICE(device);
+    REQUIRE(mhz && kind < 4 && id < 4);
+    if (id != 0 || kind == 3) return NVML_ERROR_NOT_SUPPORTED; /* the current one only */
+    if (kind == 2)
+        *mhz = awake(state, index) ? card->memory_clock_full_mhz : card->memory_clock_idle_mhz;
+    else
+        *mhz = sm_clock(state, index);
+    return NVML_SUCCESS;
+}
+
+static unsigned pstate(gws_state *state, uint32_t index) { return awake(state, index) ? 2 : 8; }
+
+UNSIGNED_GETTER(nvmlDeviceGetPerformanceState, pstate(state, index))
+UNSIGNED_GETTER(nvmlDeviceGetPowerState, pstate(state, index))
+
+#define REASON_IDLE 0x1ull
+#define REASONS_SUPPORTED 0x1ffull
+
+static unsigned long long clock_reasons(gws_state *state, uint32_t index) {
+    return (unsigned long long)overridden(state, index, GWS_SET_CLOCK_EVENT_REASONS,
+                                          awake(state, index) ? 0 : (int64_t)REASON_IDLE);
+}
+
+#define LONG_GETTER(function, expression)                                                                    \
+    API nvmlReturn_t function(nvmlDevice_t device, unsigned long long *out) {                                \
+        ENTER_DEVICE(device);                                                                                \
+        REQUIRE(out);                                                                                        \
+        *out = (expression);                                                                                 \
+        return NVML_SUCCESS;                                                                                 \
+    }
+
+LONG_GETTER(nvmlDeviceGetCurrentClocksEventReasons, clock_reasons(state, index))
+LONG_GETTER(nvmlDeviceGetCurrentClocksThrottleReasons, clock_reasons(state, index))
+LONG_GETTER(nvmlDeviceGetSupportedClocksEventReasons, REASONS_SUPPORTED)
+LONG_GETTER(nvmlDeviceGetSupportedClocksThrottleReasons, REASONS_SUPPORTED)
+
+static unsigned fan(gws_state *state, uint32_t index) {
+    return (unsigned)overridden(state, index, GWS_SET_FAN_PERCENT,
+                                lround(30.0 + 45.0 * gws_device_heat(state, index)));
+}
+
+UNSIGNED_GETTER(nvmlDeviceGetNumFans, 1)
+UNSIGNED_GETTER(nvmlDeviceGetFanSpeed, fan(state, index))
+
+API nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned number, unsigned *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out && number == 0);
+    *out = fan(state, index);
+    return NVML_SUCCESS;
+}
+
+/* --- PCI Express ------------------------------------------------------------------------------------ */
+
+static unsigned link_generation(gws_state *state, uint32_t index) {
+    int64_t value; /* a resting card's link rests too, so a low generation means nothing without load */
+    if (gws_override(state, index, GWS_SET_PCIE_GENERATION, &value)) return (unsigned)value;
+    return awake(state, index) ? state->device[index].pcie_generation : 1;
+}
+
+static unsigned link_mbps(unsigned generation) {
+    static const unsigned mbps[] = {0, 2500, 5000, 8000, 16000, 32000, 64000};
+    return mbps[generation < 7 ? generation : 0];
+}
+
+UNSIGNED_GETTER(nvmlDeviceGetCurrPcieLinkGeneration, link_generation(state, index))
+UNSIGNED_GETTER(nvmlDeviceGetCurrPcieLinkWidth, overridden(state, index, GWS_SET_PCIE_WIDTH, card->pcie_width))
+UNSIGNED_GETTER(nvmlDeviceGetMaxPcieLinkGeneration, card->pcie_generation)
+UNSIGNED_GETTER(nvmlDeviceGetGpuMaxPcieLinkGeneration, card->pcie_generation)
+UNSIGNED_GETTER(nvmlDeviceGetMaxPcieLinkWidth, card->pcie_width)
+UNSIGNED_GETTER(nvmlDeviceGetPcieLinkMaxSpeed, card->pcie_generation)
+UNSIGNED_GETTER(nvmlDeviceGetPcieSpeed, link_mbps(link_generation(state, index)))
+
+#define PCIE_SAMPLE_MS 20         /* the real call measures for 20 ms and blocks that long */
+#define ATTACHED_KB_PER_S 3000000 /* what an attached process under full memory load is taken to move */
+
+API nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, unsigned counter, unsigned *kb_per_s) {
+    ENTER_DEVICE(device);
+    REQUIRE(kb_per_s && counter < 2);
+    _Atomic uint64_t *bytes = counter == 0 ? &card->device_to_host_bytes : &card->host_to_device_bytes;
+    uint64_t before = atomic_load(bytes), began_ns = gws_now_ns();
+    struct timespec rest = {.tv_nsec = PCIE_SAMPLE_MS * 1000000L};
+    nanosleep(&rest, NULL);
+    double seconds = (double)(gws_now_ns() - began_ns) * 1e-9;
+    double rate = (double)(atomic_load(bytes) - before) / 1000.0 / seconds;
+    rate += gws_attached_load(state, index).memory_share * ATTACHED_KB_PER_S * (counter == 0 ? 0.25 : 1.0);
+    *kb_per_s = (unsigned)rate;
+    return NVML_SUCCESS;
+}
+
+/* --- ECC: off, as on a card without it, unless errors were set -------------------------------------- */
+
+static bool ecc_count(const gws_state *state, uint32_t index, bool corrected, unsigned long long *out) {
+    int64_t value = 0;
+    bool has_corrected = gws_override(state, index, GWS_SET_ECC_CORRECTED, &value);
+    unsigned long long first = (unsigned long long)value;
+    value = 0;
+    bool has_uncorrected = gws_override(state, index, GWS_SET_ECC_UNCORRECTED, &value);
+    *out = corrected ? first : (unsigned long long)value;
+    return has_corrected || has_uncorrected;
+}
+
+API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
+    ENTER_DEVICE(device);
+    REQUIRE(current && pending);
+    unsigned long long unused;
+    if (!ecc_count(state, index, true, &unused)) return NVML_ERROR_NOT_SUPPORTED;
+    *current = *pending = 1;
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned kind, unsigned counter,
+                                             unsigned long long *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out && kind < 2 && counter < 2);
+    return ecc_count(state, index, kind == 0, out) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+API nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigned kind, unsigned counter,
+                                                 unsigned location, unsigned long long *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out && kind < 2 && counter < 2 && location < 8);
+    if (location != 2) return NVML_ERROR_NOT_SUPPORTED; /* all of them are in the device memory */
+    return ecc_count(state, index, kind == 0, out) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+/* --- processes -------------------------------------------------------------------------------------- */
+
+typedef struct {
+    unsigned pid;
+    unsigned long long used;
+} nvmlProcessInfo_v1_t;
+
+typedef struct {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+} nvmlProcessInfo_v2_t; /* version 3 is the same since driver 535.104 */
+
+static nvmlReturn_t list_v1(gws_state *state, uint32_t index, uint32_t kinds, unsigned *count,
+                            nvmlProcessInfo_v1_t *out) {
+    REQUIRE(count);
+    gws_process_view views[GWS_MAX_PROCESSES];
+    uint32_t there = gws_list_processes(state, index, kinds, views, GWS_MAX_PROCESSES);
+    uint32_t room = *count;
+    *count = there;
+    if (there > room) return NVML_ERROR_INSUFFICIENT_SIZE;
+    REQUIRE(out || there == 0);
+    for (uint32_t i = 0; i < there; i++)
+        out[i] = (nvmlProcessInfo_v1_t){.pid = (unsigned)views[i].pid, .used = views[i].bytes};
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t list_v2(gws_state *state, uint32_t index, uint32_t kinds, unsigned *count,
+                            nvmlProcessInfo_v2_t *out) {
+    REQUIRE(count);
+    gws_process_view views[GWS_MAX_PROCESSES];
+    uint32_t there = gws_list_processes(state, index, kinds, views, GWS_MAX_PROCESSES);
+    uint32_t room = *count;
+    *count = there;
+    if (there > room) return NVML_ERROR_INSUFFICIENT_SIZE;
+    REQUIRE(out || there == 0);
+    for (uint32_t i = 0; i < there; i++)
+        out[i] = (nvmlProcessInfo_v2_t){.pid = (unsigned)views[i].pid,
+                                        .used = views[i].bytes,
+                                        .gpu_instance = NO_INSTANCE,
+                                        .compute_instance = NO_INSTANCE};
+    return NVML_SUCCESS;
+}
+
+#define PROCESS_LISTS(family, kinds)                                                                         \
+    API nvmlReturn_t nvmlDeviceGet##family##RunningProcesses(nvmlDevice_t device, unsigned *count,           \
+                                                             nvmlProcessInfo_v1_t *out) {                    \
+        ENTER_DEVICE(device);                                                                                \
+        return list_v1(state, index, kinds, count, out);                                                     \
+    }                                                                                                        \
+    API nvmlReturn_t nvmlDeviceGet##family##RunningProcesses_v2(nvmlDevice_t device, unsigned *count,        \
+                                                                nvmlProcessInfo_v2_t *out) {                 \
+        ENTER_DEVICE(device);                                                                                \
+        return list_v2(state, index, kinds, count, out);                                                     \
+    }                                                                                                        \
+    API nvmlReturn_t nvmlDeviceGet##family##RunningProcesses_v3(nvmlDevice_t device, unsigned *count,        \
+                                                                nvmlProcessInfo_v2_t *out) {                 \
+        ENTER_DEVICE(device);                                                                                \
+        return list_v2(state, index, kinds, count, out);                                                     \
+    }
+
+PROCESS_LISTS(Compute, GWS_KIND_COMPUTE)
+PROCESS_LISTS(Graphics, GWS_KIND_GRAPHICS)
+PROCESS_LISTS(MPSCompute, GWS_KIND_MPS)
+
+typedef struct {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+    unsigned long long protected_used;
+} nvmlProcessDetail_t;
+
+typedef struct {
+    unsigned version, mode, count;
+    nvmlProcessDetail_t *out;
+} nvmlProcessDetailList_t;
+
+API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *list) {
+    ENTER_DEVICE(device);
+    REQUIRE(list);
+    if (list->version != STRUCT_VERSION(nvmlProcessDetailList_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    static const uint32_t kinds[] = {GWS_KIND_COMPUTE, GWS_KIND_GRAPHICS, GWS_KIND_MPS, 7};
+    if (list->mode >= 4) return NVML_ERROR_INVALID_ARGUMENT;
+    gws_process_view views[GWS_MAX_PROCESSES];
+    uint32_t there = gws_list_processes(state, index, kinds[list->mode], views, GWS_MAX_PROCESSES);
+    uint32_t room = list->out ? list->count : 0;
+    list->count = there;
+    if (there > room) return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (uint32_t i = 0; i < there; i++)
+        list->out[i] = (nvmlProcessDetail_t){.pid = (unsigned)views[i].pid,
+                                             .used = views[i].bytes,
+                                             .gpu_instance = NO_INSTANCE,
+                                             .compute_instance = NO_INSTANCE,
+                                             .protected_used = NOT_AVAILABLE};
+    return NVML_SUCCESS;
+}
+
+typedef struct {
+    unsigned pid;
+    unsigned long long time_us;
+    unsigned sm, memory, encoder, decoder;
+} nvmlProcessUtilizationSample_t;
+
+typedef struct {
+    unsigned long long time_us;
+    unsigned pid, sm, memory, encoder, decoder, jpg, ofa;
+} nvmlProcessUtilizationInfo_t;
+
+typedef struct {
+    unsigned version, count;
+    unsigned long long last_seen_us;
+    nvmlProcessUtilizationInfo_t *out;
+} nvmlProcessesUtilizationInfo_t;
+
+/* The processes that ran something in the last second and after last_seen; an idle one has no sample. */
+static uint32_t active_processes(gws_state *state, uint32_t index, unsigned long long last_seen_us,
+                                 gws_process_view *views) {
+    uint32_t there = gws_list_processes(state, index, 7, views, GWS_MAX_PROCESSES), kept = 0;
+    for (uint32_t i = 0; i < there; i++) {
+        if (!views[i].last_busy_ns || views[i].sm_share <= 0) continue;
+        if (gws_wall_us(state, views[i].last_busy_ns) <= last_seen_us) continue;
+        views[kept++] = views[i];
+    }
+    return kept;
+}
+
+API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *out,
+                                                 unsigned *count, unsigned long long last_seen_us) {
+    ENTER_DEVICE(device);
+    REQUIRE(count);
+    gws_process_view views[GWS_MAX_PROCESSES];
+    uint32_t there = active_processes(state, index, last_seen_us, views), room = out ? *count : 0;
+    *count = there;
+    if (there == 0) return NVML_ERROR_NOT_FOUND;
+    if (there > room) return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (uint32_t i = 0; i < there; i++)
+        out[i] = (nvmlProcessUtilizationSample_t){.pid = (unsigned)views[i].pid,
+                                                  .time_us = gws_wall_us(state, views[i].last_busy_ns),
+                                                  .sm = percent(views[i].sm_share),
+                                                  .memory = percent(views[i].memory_share)};
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info) {
+    ENTER_DEVICE(device);
+    REQUIRE(info);
+    if (info->version != STRUCT_VERSION(nvmlProcessesUtilizationInfo_t, 1))
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    gws_process_view views[GWS_MAX_PROCESSES];
+    uint32_t there = active_processes(state, index, info->last_seen_us, views);
+    uint32_t room = info->out ? info->count : 0;
+    info->count = there;
+    if (there == 0) return NVML_ERROR_NOT_FOUND;
+    if (there > room) return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (uint32_t i = 0; i < there; i++)
+        info->out[i] = (nvmlProcessUtilizationInfo_t){.pid = (unsigned)views[i].pid,
+                                                      .time_us = gws_wall_us(state, views[i].last_busy_ns),
+                                                      .sm = percent(views[i].sm_share),
+                                                      .memory = percent(views[i].memory_share)};
+    return NVML_SUCCESS;
+}
+
+/* --- fields ----------------------------------------------------------------------------------------- */
+
+typedef struct {
+    unsigned field, scope;
+    long long time_us, latency_us;
+    unsigned type;
+    nvmlReturn_t code;
+    union {
+        double d;
+        unsigned u;
+        unsigned long ul;
+        unsigned long long ull;
+    } value;
+} nvmlFieldValue_t;
+
+enum { TYPE_UNSIGNED = 1, TYPE_UNSIGNED_LONG_LONG = 3 };
+
+static void put_unsigned(nvmlFieldValue_t *value, unsigned number) {
+    value->type = TYPE_UNSIGNED;
+    value->value.u = number;
+    value->code = NVML_SUCCESS;
+}
+
+static void put_long(nvmlFieldValue_t *value, unsigned long long number) {
+    value->type = TYPE_UNSIGNED_LONG_LONG;
+    value->value.ull = number;
+    value->code = NVML_SUCCESS;
+}
+
+static void fill_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value) {
+    const gws_device *card = &state->device[index];
+    unsigned long long errors;
+    int64_t number;
+    value->time_us = (long long)gws_wall_us(state, gws_now_ns());
+    value->latency_us = 0;
+    value->value.ull = 0;
+    value->type = TYPE_UNSIGNED;
+    value->code = NVML_ERROR_NOT_SUPPORTED;
+    switch (value->field) {
+    case 1: case 2: /* ECC mode now, and after the next start */
+        if (ecc_count(state, index, true, &errors)) put_unsigned(value, 1);
+        break;
+    case 3: case 5: /* corrected errors since the start, and ever */
+        if (ecc_count(state, index, true, &errors)) put_long(value, errors);
+        break;
+    case 4: case 6: /* uncorrected */
+        if (ecc_count(state, index, false, &errors)) put_long(value, errors);
+        break;
+    case 82: /* memory temperature */
+        if (gws_override(state, index, GWS_SET_MEMORY_TEMPERATURE_CELSIUS, &number))
+            put_unsigned(value, (unsigned)number);
+        break;
+    case 83: put_long(value, energy_mj(state, index)); break;
+    case 185: case 186: put_unsigned(value, draw_mw(state, index)); break; /* average, instant */
+    case 187: put_unsigned(value, 100000); break;                          /* lowest power limit */
+    case 188: case 189: case 190: case 192: put_unsigned(value, card->power_limit_mw); break;
+    case 197: put_long(value, atomic_load(&card->device_to_host_bytes)); break; /* sent over PCIe */
+    case 198: put_long(value, atomic_load(&card->host_to_device_bytes)); break; /* received */
+    default: break; /* NVLink, remapped rows, policies: not modelled */
+    }
+}
+
+API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values) {
+    ENTER_DEVICE(device);
+    REQUIRE(values && count > 0);
+    for (int i = 0; i < count; i++) fill_field(state, index, &values[i]);
+    return NVML_SUCCESS;
+}
+
+/* --- between devices -------------------------------------------------------------------------------- */
+
+API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t other, unsigned *level) {
+    ENTER_DEVICE(device);
+    int second = handle_index(other, state);
+    REQUIRE(level && second >= 0);
+    *level = (uint32_t)second == index ? 0 : 30; /* the same board; else one host bridge joins them all */
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, unsigned kind, unsigned *status) {
+    ENTER_DEVICE(device);
+    REQUIRE(status && kind < 6 && handle_index(other, state) >= 0);
+    *status = 2; /* the GPU does not support it, as cuDeviceCanAccessPeer says too */
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device, nvmlDevice_t other, int *same) {
+    ENTER_DEVICE(device);
+    int second = handle_index(other, state);
+    REQUIRE(same && second >= 0);
+    *same = (uint32_t)second == index;
+    return NVML_SUCCESS;
+}
+
+typedef struct {
+    unsigned version, supported;
+} nvmlGpmSupport_t;
+
+API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    if (out->version != 1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    out->supported = 0;
+    return NVML_SUCCESS;
+}
+
+/* --- what is not modelled --------------------------------------------------------------------------- */
+
+/* The rest of the arguments is not looked at, which the C calling conventions of Linux allow. */
+#define NOT_MODELLED(function)                                                                               \
+    API nvmlReturn_t function(nvmlDevice_t device) {                                                         \
+        ENTER_DEVICE(device);                                                                                \
+        return NVML_ERROR_NOT_SUPPORTED;                                                                     \
+    }
+#include "nvml_not_modelled.h"

@@ -1,0 +1,820 @@
+/* See state.h. Compiled into libgpuwatchsim.so, which all other simulated libraries need and which Python
+ * drives through ctypes. */
+#define _GNU_SOURCE
+#include "state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CELL_AMOUNT_BITS 40
+#define CELL_AMOUNT_MASK ((1ull << CELL_AMOUNT_BITS) - 1)
+#define CELL_EPOCH_MASK 0xffffffull
+
+#define CHECK_EVERY_NS 250000000ull /* how long a process that exists is believed not to be a zombie */
+#define HEAT_SECONDS 20.0           /* thermal inertia of a card */
+#define VARY_SECONDS 30.0           /* period of an attached process's varying load */
+#define VARY_SHARE 0.35             /* ... and its swing, relative to the given load */
+#define KERNEL_WAIT_SECONDS 2       /* a stopped process (SIGSTOP) may hold a device no longer than that */
+#define MEMORY_BYTES_PER_NS 10.0    /* what a host moves; makes bytes into "memory was busy" time */
+
+#define MIB (1024ull * 1024ull)
+
+const char *const gws_override_names[GWS_SET_COUNT] = {
+    "temperature_celsius", "memory_temperature_celsius", "power_milliwatts", "clock_event_reasons",
+    "ecc_corrected", "ecc_uncorrected", "encoder_percent", "decoder_percent", "pcie_generation",
+    "pcie_width", "compute_mode", "persistence_mode", "sm_clock_mhz", "fan_percent",
+};
+
+/* --- time ------------------------------------------------------------------------------------------- */
+
+uint64_t gws_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+uint64_t gws_wall_us(const gws_state *state, uint64_t ns) {
+    return (uint64_t)(state->created_wall_us + ((int64_t)ns - (int64_t)state->created_ns) / 1000);
+}
+
+static void sleep_ms(uint32_t ms) {
+    struct timespec rest = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000L};
+    while (nanosleep(&rest, &rest) == -1 && errno == EINTR) {
+    }
+}
+
+/* --- rings ------------------------------------------------------------------------------------------ */
+
+static void ring_add_cell(gws_ring *ring, uint64_t epoch, uint64_t amount) {
+    _Atomic uint64_t *cell = &ring->cell[epoch % GWS_RING_CELLS];
+    uint64_t tag = (epoch & CELL_EPOCH_MASK) << CELL_AMOUNT_BITS;
+    uint64_t old = atomic_load_explicit(cell, memory_order_relaxed), new;
+    do {
+        new = (old & ~CELL_AMOUNT_MASK) == tag ? old + amount : tag | amount;
+    } while (!atomic_compare_exchange_weak_explicit(cell, &old, new, memory_order_relaxed,
+                                                    memory_order_relaxed));
+}
+
+/* Adds the time from..to, scaled, to the intervals that it touches. */
+static void ring_add_span(gws_ring *ring, uint64_t from_ns, uint64_t to_ns, double scale) {
+    uint64_t span = (GWS_RING_CELLS - 1) * GWS_CELL_NS;
+    if (to_ns > span && from_ns < to_ns - span) from_ns = to_ns - span;
+    while (from_ns < to_ns) {
+        uint64_t epoch = from_ns / GWS_CELL_NS, end = (epoch + 1) * GWS_CELL_NS;
+        if (end > to_ns) end = to_ns;
+        ring_add_cell(ring, epoch, (uint64_t)((double)(end - from_ns) * scale));
+        from_ns = end;
+    }
+}
+
+/* The amount of the last second; of the oldest interval, the part that is still inside. */
+static double ring_sum(const gws_ring *ring, uint64_t now_ns) {
+    uint64_t last = now_ns / GWS_CELL_NS, first = (now_ns - GWS_WINDOW_NS) / GWS_CELL_NS;
+    double sum = 0;
+    for (uint64_t epoch = first; epoch <= last; epoch++) {
+        uint64_t cell = atomic_load_explicit(&ring->cell[epoch % GWS_RING_CELLS], memory_order_relaxed);
+        if (cell >> CELL_AMOUNT_BITS != (epoch & CELL_EPOCH_MASK)) continue;
+        double amount = (double)(cell & CELL_AMOUNT_MASK);
+        if (epoch == first)
+            amount *= 1.0 - (double)((now_ns - GWS_WINDOW_NS) % GWS_CELL_NS) / (double)GWS_CELL_NS;
+        sum += amount;
+    }
+    return sum;
+}
+
+static double clamp_share(double share) { return share < 0 ? 0 : share > 1 ? 1 : share; }
+
+/* --- locking ---------------------------------------------------------------------------------------- */
+
+static void init_mutex(pthread_mutex_t *mutex) {
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static void lock(gws_state *state) {
+    /* A holder that was killed leaves at worst a slot of its own half filled, and that slot is swept. */
+    if (pthread_mutex_lock(&state->lock) == EOWNERDEAD) pthread_mutex_consistent(&state->lock);
+}
+
+static void unlock(gws_state *state) { pthread_mutex_unlock(&state->lock); }
+
+/* --- who is alive ----------------------------------------------------------------------------------- */
+
+/* Start time of a live process in clock ticks since boot; 0: gone, or a zombie, which holds no memory. */
+static uint64_t start_time_of(int32_t pid) {
+    char path[32], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (length <= 0) return 0;
+    text[length] = 0;
+    char *rest = strrchr(text, ')'); /* the command may hold any character, so count from the last one */
+    if (!rest) return 0;
+    char status = 0;
+    long threads = 0;
+    unsigned long long start = 0;
+    if (sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
+               &status, &threads, &start) != 3)
+        return 0;
+    bool zombie = (status == 'Z' || status == 'X') && threads <= 1; /* else only its first thread ended */
+    return zombie ? 0 : start;
+}
+
+static uint64_t exec_id(void) {
+    uint64_t id = 1;
+    const void *random = (const void *)getauxval(AT_RANDOM); /* 16 bytes that are new with every execve */
+    if (random) memcpy(&id, random, sizeof id);
+    return id;
+}
+
+static bool slot_alive(gws_process *slot, uint64_t now_ns, bool exact) {
+    if (slot->flags & GWS_SLOT_FOREIGN) return true;
+    int32_t pid = slot->pid;
+    if (kill(pid, 0) != 0 && errno == ESRCH) return false;
+    if (!exact && now_ns - slot->checked_ns < CHECK_EVERY_NS) return true;
+    slot->checked_ns = now_ns;
+    return start_time_of(pid) == slot->start_time;
+}
+
+/* --- the load of one slot --------------------------------------------------------------------------- */
+
+/* An attached process's load swings as 1 + VARY_SHARE * sin(phase); the phase starts from its pid. */
+static double vary_phase(const gws_process *slot, uint64_t now_ns) {
+    double elapsed = (double)(now_ns - slot->entered_ns) * 1e-9;
+    return 2 * M_PI * (elapsed / VARY_SECONDS + (double)(slot->pid % 97) / 97.0);
+}
+
+static double attached_factor(const gws_process *slot, uint64_t now_ns) {
+    return slot->flags & GWS_SLOT_VARYING ? 1.0 + VARY_SHARE * sin(vary_phase(slot, now_ns)) : 1.0;
+}
+
+/* Busy time of an attached process since it came: the integral of its load. */
+static double attached_busy_ns(const gws_process *slot, uint64_t now_ns) {
+    double elapsed = (double)(now_ns - slot->entered_ns);
+    if (slot->flags & GWS_SLOT_VARYING) {
+        double swing = cos(vary_phase(slot, slot->entered_ns)) - cos(vary_phase(slot, now_ns));
+        elapsed += VARY_SHARE * swing * VARY_SECONDS * 1e9 / (2 * M_PI);
+    }
+    return slot->sm_share * elapsed;
+}
+
+static double running_ns(const gws_process *slot, uint64_t now_ns) {
+    uint64_t since = atomic_load_explicit(&slot->running_since_ns, memory_order_relaxed);
+    if (!since || since >= now_ns) return 0;
+    uint64_t elapsed = now_ns - since;
+    return (double)(elapsed < GWS_WINDOW_NS ? elapsed : GWS_WINDOW_NS);
+}
+
+static gws_load slot_load(const gws_process *slot, uint64_t now_ns) {
+    gws_load load;
+    if (slot->flags & GWS_SLOT_ATTACHED) {
+        double factor = attached_factor(slot, now_ns);
+        load.sm_share = clamp_share(slot->sm_share * factor);
+        load.memory_share = clamp_share(slot->memory_share * factor);
+    } else {
+        load.sm_share =
+            clamp_share((ring_sum(&slot->busy, now_ns) + running_ns(slot, now_ns)) / (double)GWS_WINDOW_NS);
+        load.memory_share = clamp_share(ring_sum(&slot->memory_busy, now_ns) / (double)GWS_WINDOW_NS);
+    }
+    return load;
+}
+
+/* Share of an attached process's load that has become heat: 1 - exp(-age / HEAT_SECONDS). */
+static double attached_heat(const gws_process *slot, uint64_t now_ns) {
+    double age = (double)(now_ns - slot->entered_ns) * 1e-9;
+    return slot->sm_share * attached_factor(slot, now_ns) * (1.0 - exp(-age / HEAT_SECONDS));
+}
+
+/* --- slots; all of it under the lock ---------------------------------------------------------------- */
+
+static double heat_decayed(gws_device *device, uint64_t now_ns) {
+    if (now_ns > device->heat_at_ns) {
+        device->heat *= exp(-(double)(now_ns - device->heat_at_ns) * 1e-9 / HEAT_SECONDS);
+        device->heat_at_ns = now_ns;
+    }
+    return device->heat;
+}
+
+static void free_slot(gws_state *state, gws_process *slot, uint64_t now_ns) {
+    gws_device *device = &state->device[slot->device];
+    if (slot->flags & GWS_SLOT_ATTACHED) {
+        /* What it has heated and consumed stays with the device. */
+        device->heat = heat_decayed(device, now_ns) + attached_heat(slot, now_ns);
+        atomic_fetch_add(&device->busy_total_ns, (uint64_t)attached_busy_ns(slot, now_ns));
+    }
+    atomic_store(&slot->pid, 0);
+}
+
+static int sweep(gws_state *state, int32_t device, uint64_t now_ns, bool exact) {
+    int freed = 0;
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        gws_process *slot = &state->process[i];
+        if (!slot->pid || (device >= 0 && slot->device != device)) continue;
+        if (!slot_alive(slot, now_ns, exact)) {
+            free_slot(state, slot, now_ns);
+            freed++;
+        }
+    }
+    return freed;
+}
+
+static uint64_t used_bytes(const gws_state *state, uint32_t device) {
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < state->process_high; i++)
+        if (state->process[i].pid && state->process[i].device == (int32_t)device)
+            used += state->process[i].bytes;
+    return used;
+}
+
+static uint64_t free_bytes(const gws_state *state, uint32_t device) {
+    uint64_t taken = used_bytes(state, device) + state->device[device].reserved_bytes;
+    uint64_t total = state->device[device].total_bytes;
+    return taken < total ? total - taken : 0;
+}
+
+static gws_process *find_slot(gws_state *state, int32_t pid, uint32_t device, bool attached) {
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        gws_process *slot = &state->process[i];
+        if (slot->pid == pid && slot->device == (int32_t)device &&
+            !!(slot->flags & GWS_SLOT_ATTACHED) == attached)
+            return slot;
+    }
+    return NULL;
+}
+
+/* A cleared slot that is not yet in sight: the caller fills it and stores the pid last. */
+static gws_process *new_slot(gws_state *state) {
+    for (uint32_t i = 0; i < GWS_MAX_PROCESSES; i++) {
+        gws_process *slot = &state->process[i];
+        if (slot->pid) continue;
+        memset(slot, 0, sizeof *slot);
+        if (i >= state->process_high) state->process_high = i + 1;
+        return slot;
+    }
+    return NULL;
+}
+
+/* --- this process's own slots ----------------------------------------------------------------------- */
+
+static _Atomic(gws_process *) own_slot[GWS_MAX_DEVICES]; /* of own_state; a forked child starts anew */
+static _Atomic(gws_state *) own_state;
+
+static void forget_own_slots(void) {
+    for (int i = 0; i < GWS_MAX_DEVICES; i++) atomic_store(&own_slot[i], NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_own_slots); }
+
+static gws_process *own(gws_state *state, uint32_t device) {
+    if (atomic_load_explicit(&own_state, memory_order_relaxed) != state) return NULL;
+    return atomic_load_explicit(&own_slot[device], memory_order_acquire);
+}
+
+/* Enters this process, under the lock. Slots of an earlier program of the same pid go first. */
+static gws_process *enter(gws_state *state, uint32_t device, uint64_t now_ns) {
+    int32_t pid = getpid();
+    uint64_t id = exec_id();
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        gws_process *slot = &state->process[i];
+        if (slot->pid == pid && !(slot->flags & GWS_SLOT_ATTACHED) && slot->exec_id != id)
+            free_slot(state, slot, now_ns);
+    }
+    gws_process *slot = find_slot(state, pid, device, false);
+    if (!slot) {
+        slot = new_slot(state);
+        if (!slot && sweep(state, -1, now_ns, true)) slot = new_slot(state);
+        if (!slot) return NULL;
+        slot->device = (int32_t)device;
+        slot->kind = GWS_KIND_COMPUTE;
+        slot->start_time = start_time_of(pid);
+        slot->exec_id = id;
+        slot->entered_ns = slot->checked_ns = now_ns;
+        atomic_store(&slot->pid, pid);
+    }
+    if (atomic_exchange(&own_state, state) != state) forget_own_slots();
+    atomic_store_explicit(&own_slot[device], slot, memory_order_release);
+    return slot;
+}
+
+int gws_take(gws_state *state, uint32_t device, uint64_t bytes) {
+    uint64_t now_ns = gws_now_ns();
+    lock(state);
+    int error = 0;
+    if (bytes > free_bytes(state, device)) {
+        sweep(state, (int32_t)device, now_ns, true);
+        if (bytes > free_bytes(state, device)) error = ENOMEM;
+    }
+    if (!error) {
+        gws_process *slot = own(state, device);
+        if (!slot) slot = enter(state, device, now_ns);
+        if (slot)
+            slot->bytes += bytes;
+        else
+            error = ENOMEM;
+    }
+    unlock(state);
+    return error;
+}
+
+void gws_give(gws_state *state, uint32_t device, uint64_t bytes) {
+    lock(state);
+    gws_process *slot = own(state, device);
+    if (slot) slot->bytes = bytes < slot->bytes ? slot->bytes - bytes : 0;
+    unlock(state);
+}
+
+void gws_leave(gws_state *state, uint32_t device) {
+    lock(state);
+    gws_process *slot = own(state, device);
+    if (slot) {
+        free_slot(state, slot, gws_now_ns());
+        atomic_store(&own_slot[device], NULL);
+    }
+    unlock(state);
+}
+
+void gws_memory_info(gws_state *state, uint32_t device, uint64_t *free_out, uint64_t *total_out) {
+    lock(state);
+    sweep(state, (int32_t)device, gws_now_ns(), true); /* what is planned from it must not count the dead */
+    *free_out = free_bytes(state, device);
+    *total_out = state->device[device].total_bytes;
+    unlock(state);
+}
+
+uint64_t gws_kernel_begin(gws_state *state, uint32_t device) {
+    gws_device *card = &state->device[device];
+    int result = pthread_mutex_trylock(&card->kernel_lock);
+    if (result == EBUSY) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += KERNEL_WAIT_SECONDS;
+        result = pthread_mutex_timedlock(&card->kernel_lock, &until);
+    }
+    if (result == EOWNERDEAD) pthread_mutex_consistent(&card->kernel_lock);
+    uint64_t now_ns = gws_now_ns();
+    gws_process *slot = own(state, device);
+    if (slot) atomic_store_explicit(&slot->running_since_ns, now_ns, memory_order_relaxed);
+    return now_ns;
+}
+
+void gws_kernel_end(gws_state *state, uint32_t device, uint64_t began_ns, uint64_t moved_bytes) {
+    gws_device *card = &state->device[device];
+    uint64_t now_ns = gws_now_ns();
+    double took = (double)(now_ns - began_ns);
+    double moving = (double)moved_bytes / MEMORY_BYTES_PER_NS;
+    double scale = took > 0 ? clamp_share(moving / took) : 0;
+    gws_process *slot = own(state, device);
+    ring_add_span(&card->busy, began_ns, now_ns, 1.0);
+    ring_add_span(&card->memory_busy, began_ns, now_ns, scale);
+    atomic_fetch_add(&card->busy_total_ns, now_ns - began_ns);
+    if (slot) {
+        atomic_store_explicit(&slot->running_since_ns, 0, memory_order_relaxed);
+        atomic_store_explicit(&slot->last_busy_ns, now_ns, memory_order_relaxed);
+        ring_add_span(&slot->busy, began_ns, now_ns, 1.0);
+        ring_add_span(&slot->memory_busy, began_ns, now_ns, scale);
+    }
+    pthread_mutex_unlock(&card->kernel_lock); /* fails harmlessly when the wait above ran out */
+    lock(state);
+    card->heat = heat_decayed(card, now_ns) + took * 1e-9 / HEAT_SECONDS;
+    unlock(state);
+}
+
+void gws_copied(gws_state *state, uint32_t device, uint64_t began_ns, uint64_t bytes,
+                gws_copy_direction direction) {
+    gws_device *card = &state->device[device];
+    uint64_t now_ns = gws_now_ns();
+    gws_process *slot = own(state, device);
+    ring_add_span(&card->memory_busy, began_ns, now_ns, 1.0);
+    if (slot) ring_add_span(&slot->memory_busy, began_ns, now_ns, 1.0);
+    if (direction == GWS_COPY_TO_DEVICE) atomic_fetch_add(&card->host_to_device_bytes, bytes);
+    if (direction == GWS_COPY_TO_HOST) atomic_fetch_add(&card->device_to_host_bytes, bytes);
+}
+
+/* --- what is read ----------------------------------------------------------------------------------- */
+
+uint32_t gws_device_count(const gws_state *state) { return state->device_count; }
+const char *gws_device_name(const gws_state *state, uint32_t device) { return state->device[device].name; }
+const char *gws_device_uuid(const gws_state *state, uint32_t device) { return state->device[device].uuid; }
+const char *gws_device_pci_bus_id(const gws_state *state, uint32_t device) {
+    return state->device[device].pci_bus_id;
+}
+uint64_t gws_device_total_bytes(const gws_state *state, uint32_t device) {
+    return state->device[device].total_bytes;
+}
+uint64_t gws_device_reserved_bytes(const gws_state *state, uint32_t device) {
+    return state->device[device].reserved_bytes;
+}
+
+uint64_t gws_used_bytes(gws_state *state, uint32_t device) {
+    lock(state);
+    sweep(state, (int32_t)device, gws_now_ns(), false);
+    uint64_t used = used_bytes(state, device);
+    unlock(state);
+    return used;
+}
+
+gws_load gws_device_load(gws_state *state, uint32_t device) {
+    gws_device *card = &state->device[device];
+    uint64_t now_ns = gws_now_ns();
+    double busy = ring_sum(&card->busy, now_ns) / (double)GWS_WINDOW_NS;
+    double moving = ring_sum(&card->memory_busy, now_ns) / (double)GWS_WINDOW_NS;
+    lock(state);
+    sweep(state, (int32_t)device, now_ns, false);
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        gws_process *slot = &state->process[i];
+        if (!slot->pid || slot->device != (int32_t)device) continue;
+        if (slot->flags & GWS_SLOT_ATTACHED) {
+            gws_load load = slot_load(slot, now_ns);
+            busy += load.sm_share;
+            moving += load.memory_share;
+        } else {
+            busy += running_ns(slot, now_ns) / (double)GWS_WINDOW_NS;
+        }
+    }
+    unlock(state);
+    return (gws_load){.sm_share = clamp_share(busy), .memory_share = clamp_share(moving)};
+}
+
+gws_load gws_attached_load(gws_state *state, uint32_t device) {
+    gws_load sum = {0, 0};
+    uint64_t now_ns = gws_now_ns();
+    lock(state);
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        gws_process *slot = &state->process[i];
+        if (!slot->pid || slot->device != (int32_t)device || !(slot->flags & GWS_SLOT_ATTACHED)) continue;
+        gws_load load = slot_load(slot, now_ns);
+        sum.sm_share += load.sm_share;
+        sum.memory_share += load.memory_share;
+    }
+    unlock(state);
+    return (gws_load){clamp_share(sum.sm_share), clamp_share(sum.memory_share)};
+}
+
+double gws_device_heat(gws_state *state, uint32_t device) {
+    uint64_t now_ns = gws_now_ns();
+    lock(state);
+    double heat = heat_decayed(&state->device[device], now_ns);
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        gws_process *slot = &state->process[i];
+        if (slot->pid && slot->device == (int32_t)device && slot->flags & GWS_SLOT_ATTACHED)
+            heat += attached_heat(slot, now_ns);
+    }
+    unlock(state);
+    return clamp_share(heat);
+}
+
+uint64_t gws_device_busy_ns(gws_state *state, uint32_t device) {
+    uint64_t now_ns = gws_now_ns();
+    lock(state);
+    double busy = (double)atomic_load(&state->device[device].busy_total_ns);
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        gws_process *slot = &state->process[i];
+        if (slot->pid && slot->device == (int32_t)device && slot->flags & GWS_SLOT_ATTACHED)
+            busy += attached_busy_ns(slot, now_ns);
+    }
+    unlock(state);
+    return (uint64_t)busy;
+}
+
+bool gws_device_in_use(gws_state *state, uint32_t device) {
+    bool in_use = false;
+    lock(state);
+    for (uint32_t i = 0; i < state->process_high && !in_use; i++)
+        in_use = state->process[i].pid && state->process[i].device == (int32_t)device;
+    unlock(state);
+    return in_use;
+}
+
+uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, gws_process_view *out,
+                            uint32_t capacity) {
+    uint32_t count = 0;
+    uint64_t now_ns = gws_now_ns();
+    lock(state);
+    sweep(state, (int32_t)device, now_ns, false);
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        gws_process *slot = &state->process[i];
+        if (!slot->pid || slot->device != (int32_t)device || !(slot->kind & kinds)) continue;
+        if (count < capacity) {
+            gws_load load = slot_load(slot, now_ns);
+            bool runs = slot->flags & GWS_SLOT_ATTACHED ? slot->sm_share > 0 : slot->running_since_ns != 0;
+            out[count] = (gws_process_view){
+                .pid = slot->pid,
+                .kind = slot->kind,
+                .bytes = slot->bytes,
+                .sm_share = load.sm_share,
+                .memory_share = load.memory_share,
+                .last_busy_ns = runs ? now_ns : slot->last_busy_ns,
+            };
+        }
+        count++;
+    }
+    unlock(state);
+    return count;
+}
+
+/* --- attached processes ----------------------------------------------------------------------------- */
+
+int gws_attach(gws_state *state, int32_t pid, uint32_t device, uint64_t bytes, double sm_share,
+               double memory_share, uint32_t kind, uint32_t flags) {
+    if (pid <= 0 || device >= state->device_count || !kind) return EINVAL;
+    uint64_t start = flags & GWS_SLOT_FOREIGN ? 0 : start_time_of(pid);
+    if (!start && !(flags & GWS_SLOT_FOREIGN)) return ESRCH;
+    uint64_t now_ns = gws_now_ns();
+    lock(state);
+    sweep(state, (int32_t)device, now_ns, true);
+    int error = 0;
+    gws_process *slot = find_slot(state, pid, device, true);
+    uint64_t had = slot ? slot->bytes : 0;
+    if (bytes > had && bytes - had > free_bytes(state, device)) {
+        error = ENOMEM;
+    } else {
+        if (slot) free_slot(state, slot, now_ns);
+        slot = new_slot(state);
+        if (!slot && sweep(state, -1, now_ns, true)) slot = new_slot(state);
+        if (slot) {
+            slot->device = (int32_t)device;
+            slot->kind = kind;
+            slot->flags = flags | GWS_SLOT_ATTACHED;
+            slot->start_time = start;
+            slot->bytes = bytes;
+            slot->sm_share = clamp_share(sm_share);
+            slot->memory_share = clamp_share(memory_share);
+            slot->entered_ns = slot->checked_ns = now_ns;
+            atomic_store(&slot->pid, pid);
+        } else {
+            error = ENOSPC;
+        }
+    }
+    unlock(state);
+    return error;
+}
+
+int gws_detach(gws_state *state, int32_t pid, int32_t device) {
+    int count = 0;
+    uint64_t now_ns = gws_now_ns();
+    lock(state);
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        gws_process *slot = &state->process[i];
+        if (slot->pid != pid || pid == 0 || !(slot->flags & GWS_SLOT_ATTACHED)) continue;
+        if (device >= 0 && slot->device != device) continue;
+        free_slot(state, slot, now_ns);
+        count++;
+    }
+    unlock(state);
+    return count;
+}
+
+int gws_sweep(gws_state *state) {
+    lock(state);
+    int freed = sweep(state, -1, gws_now_ns(), true);
+    unlock(state);
+    return freed;
+}
+
+/* --- values set by hand ----------------------------------------------------------------------------- */
+
+bool gws_override(const gws_state *state, uint32_t device, gws_override_key key, int64_t *value) {
+    if (!atomic_load_explicit(&state->device[device].override_set[key], memory_order_acquire)) return false;
+    *value = atomic_load_explicit(&state->device[device].override_value[key], memory_order_relaxed);
+    return true;
+}
+
+int gws_set_override(gws_state *state, uint32_t device, const char *key, int64_t value, int is_set) {
+    if (device >= state->device_count) return EINVAL;
+    for (int i = 0; i < GWS_SET_COUNT; i++) {
+        if (strcmp(gws_override_names[i], key) != 0) continue;
+        atomic_store(&state->device[device].override_value[i], value);
+        atomic_store_explicit(&state->device[device].override_set[i], is_set != 0, memory_order_release);
+        return 0;
+    }
+    return ENOENT;
+}
+
+/* --- faults ----------------------------------------------------------------------------------------- */
+
+/* "nvmlDeviceGetMemoryInfo" stands for itself and its _v2; "cu*" for a family; "*" for all of NVML (the
+ * CUDA driver's codes mean other things, so it must be named). */
+static bool fault_matches(const char *pattern, const char *function) {
+    if (strcmp(pattern, "*") == 0) return strncmp(function, "nvml", 4) == 0;
+    size_t length = strlen(pattern);
+    if (length && pattern[length - 1] == '*') return strncmp(pattern, function, length - 1) == 0;
+    if (strncmp(pattern, function, length) != 0) return false;
+    const char *rest = function + length;
+    if (*rest == 0 || strcmp(rest, "WithFlags") == 0) return true;
+    return rest[0] == '_' && rest[1] == 'v' && rest[2] >= '0' && rest[2] <= '9';
+}
+
+int gws_fault_slow(gws_state *state, const char *function, int32_t device) {
+    int code = 0;
+    uint32_t delay_ms = 0, generation = 0;
+    gws_fault *found = NULL;
+    lock(state);
+    for (int i = 0; i < GWS_MAX_FAULTS && !found; i++) {
+        gws_fault *fault = &state->fault[i];
+        if (!fault->active || (fault->device >= 0 && fault->device != device)) continue;
+        if (!fault_matches(fault->function, function)) continue;
+        found = fault;
+        code = fault->code;
+        delay_ms = fault->delay_ms;
+        generation = fault->generation;
+        if (fault->remaining > 0 && --fault->remaining == 0) {
+            fault->active = 0;
+            atomic_fetch_sub(&state->fault_count, 1);
+        }
+    }
+    unlock(state);
+    while (delay_ms > 0) {
+        uint32_t slice = delay_ms < 20 ? delay_ms : 20;
+        sleep_ms(slice);
+        delay_ms -= slice;
+        if (found->generation != generation) break; /* cleared meanwhile: a hung call comes back */
+    }
+    return code;
+}
+
+int gws_inject(gws_state *state, const char *function, int32_t device, int32_t code, uint32_t delay_ms,
+               int32_t count) {
+    if (!*function || strlen(function) >= GWS_FUNCTION_BYTES || count == 0 ||
+        device >= (int32_t)state->device_count)
+        return EINVAL;
+    int error = ENOSPC;
+    lock(state);
+    for (int i = 0; i < GWS_MAX_FAULTS; i++) {
+        gws_fault *fault = &state->fault[i];
+        if (fault->active) continue;
+        strcpy(fault->function, function);
+        fault->device = device;
+        fault->code = code;
+        fault->delay_ms = delay_ms;
+        fault->remaining = count;
+        fault->generation = ++state->fault_generation;
+        fault->active = 1;
+        atomic_fetch_add(&state->fault_count, 1);
+        error = 0;
+        break;
+    }
+    unlock(state);
+    return error;
+}
+
+void gws_clear_faults(gws_state *state) {
+    lock(state);
+    for (int i = 0; i < GWS_MAX_FAULTS; i++) {
+        state->fault[i].active = 0;
+        state->fault[i].generation = ++state->fault_generation;
+    }
+    atomic_store(&state->fault_count, 0);
+    unlock(state);
+}
+
+/* --- making and opening ----------------------------------------------------------------------------- */
+
+static void read_boot_id(char out[40]) {
+    memset(out, 0, 40);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    ssize_t length = read(fd, out, 36);
+    if (length < 0) out[0] = 0;
+    close(fd);
+}
+
+static uint64_t mix(uint64_t x) { /* splitmix64's finisher: spreads a small number over 64 bits */
+    x += 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+/* The figures of a GA102 card (capability 8.6, 82 SMs), whose TensorFlow reserve is known. */
+static void init_device(gws_device *device, uint32_t index, uint32_t count, uint64_t memory_bytes,
+                        const char *label) {
+    snprintf(device->name, sizeof device->name, "Simulated GPU %s", label);
+    uint64_t seed = mix(memory_bytes) ^ mix(count * 64u + index);
+    uint64_t high = mix(seed), low = mix(high ^ seed);
+    for (int i = 0; i < 8; i++) {
+        device->uuid_bytes[i] = (uint8_t)(high >> (56 - 8 * i));
+        device->uuid_bytes[8 + i] = (uint8_t)(low >> (56 - 8 * i));
+    }
+    const uint8_t *u = device->uuid_bytes;
+    snprintf(device->uuid, sizeof device->uuid,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3],
+             u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    device->pci_bus = index + 1;
+    snprintf(device->pci_bus_id, sizeof device->pci_bus_id, "0000:%02x:00.0", device->pci_bus & 0xff);
+    device->cc_major = 8;
+    device->cc_minor = 6;
+    device->sm_count = 82;
+    device->cores = 82 * 128;
+    device->total_bytes = memory_bytes;
+    device->reserved_bytes = memory_bytes / 32 < 256 * MIB ? memory_bytes / 32 : 256 * MIB;
+    device->context_bytes = memory_bytes / 16 < 320 * MIB ? memory_bytes / 16 : 320 * MIB;
+    device->power_limit_mw = 350000;
+    device->power_idle_mw = 22000;
+    device->power_full_mw = 320000;
+    device->sm_clock_idle_mhz = 210;
+    device->sm_clock_full_mhz = 1695;
+    device->sm_clock_max_mhz = 2100;
+    device->memory_clock_idle_mhz = 405;
+    device->memory_clock_full_mhz = 9501;
+    device->pcie_generation = 4;
+    device->pcie_width = 16;
+    device->heat_at_ns = gws_now_ns();
+    init_mutex(&device->kernel_lock);
+}
+
+int gws_create(const char *path, uint32_t device_count, uint64_t memory_bytes, const char *shape,
+               const char *memory_label) {
+    if (device_count < 1 || device_count > GWS_MAX_DEVICES || strlen(shape) >= 32) return EINVAL;
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return errno;
+    int error = 0;
+    gws_state *state = MAP_FAILED;
+    if (ftruncate(fd, sizeof *state) != 0)
+        error = errno;
+    else
+        state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (!error && state == MAP_FAILED) error = errno;
+    close(fd);
+    if (error) return error;
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    state->created_ns = gws_now_ns();
+    state->created_wall_us = (int64_t)wall.tv_sec * 1000000 + wall.tv_nsec / 1000;
+    state->layout_version = GWS_LAYOUT_VERSION;
+    state->size = sizeof *state;
+    state->device_count = device_count;
+    strcpy(state->shape, shape);
+    read_boot_id(state->boot_id);
+    init_mutex(&state->lock);
+    for (uint32_t i = 0; i < device_count; i++)
+        init_device(&state->device[i], i, device_count, memory_bytes, memory_label);
+    state->magic = GWS_MAGIC;
+    munmap(state, sizeof *state);
+    return 0;
+}
+
+static gws_state *map(const char *path) {
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return NULL;
+    struct stat status;
+    gws_state *state = MAP_FAILED;
+    int error = 0;
+    if (fstat(fd, &status) != 0)
+        error = errno;
+    else if (status.st_size != (off_t)sizeof *state) /* mapping less would end in SIGBUS */
+        error = ESTALE;
+    else if ((state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
+        error = errno;
+    close(fd);
+    if (!error) {
+        char boot_id[40];
+        read_boot_id(boot_id);
+        if (state->magic != GWS_MAGIC || state->layout_version != GWS_LAYOUT_VERSION ||
+            state->size != sizeof *state || memcmp(boot_id, state->boot_id, sizeof boot_id) != 0) {
+            munmap(state, sizeof *state);
+            error = ESTALE;
+        }
+    }
+    errno = error;
+    return error ? NULL : state;
+}
+
+gws_state *gws_open(const char *path) { return map(path); }
+void gws_close(gws_state *state) { munmap(state, sizeof *state); }
+
+int gws_check(const char *path, uint32_t device_count, uint64_t memory_bytes) {
+    gws_state *state = map(path);
+    if (!state) return errno;
+    bool fits = state->device_count == device_count && state->device[0].total_bytes == memory_bytes;
+    munmap(state, sizeof *state);
+    return fits ? 0 : ESTALE;
+}
+
+gws_state *gws_default(void) {
+    static _Atomic(gws_state *) opened;
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    gws_state *state = atomic_load_explicit(&opened, memory_order_acquire);
+    if (state) return state;
+    pthread_mutex_lock(&once);
+    state = atomic_load(&opened);
+    const char *path = getenv("GPUWATCH_SIM_STATE");
+    if (!state && path && (state = map(path))) atomic_store_explicit(&opened, state, memory_order_release);
+    pthread_mutex_unlock(&once);
+    return state;
+}

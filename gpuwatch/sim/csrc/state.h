@@ -1,0 +1,208 @@
+/* The one state that every simulated library and every process of a simulated machine shares.
+ *
+ * It is a memory-mapped file. What is derived (used memory, utilisation, temperature) is computed from
+ * the process slots when it is read and never stored as a total, so a process that is killed between two
+ * stores can leave nothing behind that does not vanish with its slot.
+ *
+ * Units are in the names: _bytes, _ns (CLOCK_MONOTONIC), _mw, _mhz. Shares are 0..1.
+ */
+#ifndef GPUWATCH_SIM_STATE_H
+#define GPUWATCH_SIM_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GWS_MAGIC 0x31534d4957555047ull /* "GPUWIMS1" */
+#define GWS_LAYOUT_VERSION 1u           /* raise it with every change of a struct below */
+
+enum {
+    GWS_MAX_DEVICES = 16,
+    GWS_MAX_PROCESSES = 1024,
+    GWS_MAX_FAULTS = 64,
+    GWS_RING_CELLS = 16,
+    GWS_NAME_BYTES = 64,
+    GWS_UUID_TEXT_BYTES = 48,
+    GWS_PCI_TEXT_BYTES = 24,
+    GWS_FUNCTION_BYTES = 64,
+};
+
+#define GWS_CELL_NS 100000000ull    /* one cell of a ring */
+#define GWS_WINDOW_NS 1000000000ull /* utilisation is the share of the last second */
+
+/* Amounts by time: each cell packs the number of its 100 ms interval (24 bits) with the amount (40 bits),
+ * so that one compare-and-swap both expires an old interval and adds to the present one. */
+typedef struct {
+    _Atomic uint64_t cell[GWS_RING_CELLS];
+} gws_ring;
+
+/* Values that a test or a demonstration sets by hand; the order is that of gws_override_names. */
+typedef enum {
+    GWS_SET_TEMPERATURE_CELSIUS,
+    GWS_SET_MEMORY_TEMPERATURE_CELSIUS,
+    GWS_SET_POWER_MW,
+    GWS_SET_CLOCK_EVENT_REASONS,
+    GWS_SET_ECC_CORRECTED,
+    GWS_SET_ECC_UNCORRECTED,
+    GWS_SET_ENCODER_PERCENT,
+    GWS_SET_DECODER_PERCENT,
+    GWS_SET_PCIE_GENERATION,
+    GWS_SET_PCIE_WIDTH,
+    GWS_SET_COMPUTE_MODE,
+    GWS_SET_PERSISTENCE_MODE,
+    GWS_SET_SM_CLOCK_MHZ,
+    GWS_SET_FAN_PERCENT,
+    GWS_SET_COUNT,
+} gws_override_key;
+
+typedef struct {
+    char name[GWS_NAME_BYTES];
+    char uuid[GWS_UUID_TEXT_BYTES];
+    uint8_t uuid_bytes[16];
+    char pci_bus_id[GWS_PCI_TEXT_BYTES]; /* 0000:01:00.0 */
+    uint32_t pci_bus;
+    int32_t cc_major, cc_minor, sm_count, cores;
+    uint64_t total_bytes, reserved_bytes, context_bytes;
+    uint32_t power_limit_mw, power_idle_mw, power_full_mw;
+    uint32_t sm_clock_idle_mhz, sm_clock_full_mhz, sm_clock_max_mhz;
+    uint32_t memory_clock_idle_mhz, memory_clock_full_mhz;
+    uint32_t pcie_generation, pcie_width;
+    gws_ring busy, memory_busy;         /* ns in which kernels ran, in which memory was moved */
+    _Atomic uint64_t busy_total_ns;     /* since the machine was made: the dynamic part of the energy */
+    _Atomic uint64_t host_to_device_bytes, device_to_host_bytes; /* counters, for PCIe throughput */
+    double heat;                        /* share of busy time, averaged with HEAT_SECONDS; under the lock */
+    uint64_t heat_at_ns;
+    pthread_mutex_t kernel_lock;        /* robust: one kernel at a time, as two programs share a real card */
+    _Atomic uint32_t override_set[GWS_SET_COUNT];
+    _Atomic int64_t override_value[GWS_SET_COUNT];
+} gws_device;
+
+enum {
+    GWS_KIND_COMPUTE = 1,
+    GWS_KIND_GRAPHICS = 2,
+    GWS_KIND_MPS = 4,
+};
+enum {
+    GWS_SLOT_ATTACHED = 1, /* put there by gws_attach: load and memory are given, not measured */
+    GWS_SLOT_VARYING = 2,  /* its load swings slowly around the given one */
+    GWS_SLOT_FOREIGN = 4,  /* a pid of another PID namespace: never checked, never swept */
+};
+
+typedef struct {
+    _Atomic int32_t pid; /* 0: the slot is free. Stored last when a slot is taken, first when it is freed */
+    int32_t device;
+    uint32_t kind, flags;
+    uint64_t start_time; /* field 22 of /proc/PID/stat: tells a reused pid apart */
+    uint64_t exec_id;    /* changes with execve, which keeps pid and start time but drops the contexts */
+    uint64_t bytes;
+    uint64_t entered_ns, checked_ns;
+    _Atomic uint64_t last_busy_ns;
+    _Atomic uint64_t running_since_ns; /* a kernel runs now, since then; 0: none */
+    gws_ring busy, memory_busy;
+    double sm_share, memory_share; /* attached processes only */
+} gws_process;
+
+typedef struct {
+    char function[GWS_FUNCTION_BYTES]; /* "nvmlDeviceGetMemoryInfo", "cu*", "*" */
+    int32_t device;                    /* -1: any */
+    int32_t code;
+    uint32_t delay_ms;
+    int32_t remaining; /* -1: for ever */
+    uint32_t active;
+    uint32_t generation; /* ends the delay of a call when the fault is cleared */
+} gws_fault;
+
+typedef struct {
+    uint64_t magic;
+    uint32_t layout_version, size;
+    uint32_t device_count;
+    char shape[32];
+    char boot_id[40];
+    uint64_t created_ns;
+    int64_t created_wall_us;
+    pthread_mutex_t lock; /* robust, shared between processes */
+    _Atomic uint32_t fault_count;
+    uint32_t fault_generation;
+    uint32_t process_high; /* slots at and beyond this index were never taken */
+    gws_device device[GWS_MAX_DEVICES];
+    gws_fault fault[GWS_MAX_FAULTS];
+    gws_process process[GWS_MAX_PROCESSES];
+} gws_state;
+
+/* One process on one device, as NVML wants it. */
+typedef struct {
+    int32_t pid;
+    uint32_t kind;
+    uint64_t bytes;
+    double sm_share, memory_share; /* of the last second */
+    uint64_t last_busy_ns;         /* 0: never */
+} gws_process_view;
+
+typedef struct {
+    double sm_share, memory_share;
+} gws_load;
+
+/* --- the machine ------------------------------------------------------------------------------------ */
+int gws_create(const char *path, uint32_t device_count, uint64_t memory_bytes, const char *shape,
+               const char *memory_label); /* 0 or an errno */
+int gws_check(const char *path, uint32_t device_count, uint64_t memory_bytes);
+                                          /* 0: fits; ESTALE: another layout, boot or shape; else an errno */
+gws_state *gws_open(const char *path);    /* NULL with errno */
+void gws_close(gws_state *state);
+gws_state *gws_default(void);             /* the machine that GPUWATCH_SIM_STATE names, or NULL */
+uint64_t gws_now_ns(void);
+uint64_t gws_wall_us(const gws_state *state, uint64_t ns); /* monotonic to Unix time in microseconds */
+
+/* --- devices ---------------------------------------------------------------------------------------- */
+uint32_t gws_device_count(const gws_state *state);
+const char *gws_device_name(const gws_state *state, uint32_t device);
+const char *gws_device_uuid(const gws_state *state, uint32_t device);
+const char *gws_device_pci_bus_id(const gws_state *state, uint32_t device);
+uint64_t gws_device_total_bytes(const gws_state *state, uint32_t device);
+uint64_t gws_device_reserved_bytes(const gws_state *state, uint32_t device);
+uint64_t gws_used_bytes(gws_state *state, uint32_t device); /* by processes; the reserved part is apart */
+gws_load gws_device_load(gws_state *state, uint32_t device);
+gws_load gws_attached_load(gws_state *state, uint32_t device); /* the given part of it, not measured */
+double gws_device_heat(gws_state *state, uint32_t device);
+uint64_t gws_device_busy_ns(gws_state *state, uint32_t device);
+bool gws_device_in_use(gws_state *state, uint32_t device);
+bool gws_override(const gws_state *state, uint32_t device, gws_override_key key, int64_t *value);
+int gws_set_override(gws_state *state, uint32_t device, const char *key, int64_t value, int is_set);
+
+/* --- processes -------------------------------------------------------------------------------------- */
+uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, gws_process_view *out,
+                            uint32_t capacity); /* how many there are, which may be more than capacity */
+int gws_attach(gws_state *state, int32_t pid, uint32_t device, uint64_t bytes, double sm_share,
+               double memory_share, uint32_t kind, uint32_t flags); /* 0, ENOMEM, ESRCH, ENOSPC, EINVAL */
+int gws_detach(gws_state *state, int32_t pid, int32_t device);      /* device -1: all; how many went */
+int gws_sweep(gws_state *state);                                    /* how many dead slots were freed */
+
+/* For the driver: this process's memory on a device. take fails with ENOMEM when it does not fit. */
+int gws_take(gws_state *state, uint32_t device, uint64_t bytes);
+void gws_give(gws_state *state, uint32_t device, uint64_t bytes);
+void gws_leave(gws_state *state, uint32_t device); /* the context is gone: so is the entry */
+void gws_memory_info(gws_state *state, uint32_t device, uint64_t *free_bytes, uint64_t *total_bytes);
+
+/* Around everything that stands for a kernel; moved_bytes is what it read and wrote. */
+uint64_t gws_kernel_begin(gws_state *state, uint32_t device);
+void gws_kernel_end(gws_state *state, uint32_t device, uint64_t began_ns, uint64_t moved_bytes);
+typedef enum { GWS_COPY_TO_DEVICE, GWS_COPY_TO_HOST, GWS_COPY_ON_DEVICE } gws_copy_direction;
+void gws_copied(gws_state *state, uint32_t device, uint64_t began_ns, uint64_t bytes,
+                gws_copy_direction direction);
+
+/* --- faults ----------------------------------------------------------------------------------------- */
+int gws_inject(gws_state *state, const char *function, int32_t device, int32_t code, uint32_t delay_ms,
+               int32_t count);
+void gws_clear_faults(gws_state *state);
+int gws_fault_slow(gws_state *state, const char *function, int32_t device);
+
+/* The check that every simulated function passes first: 0, or the code that it must return. */
+static inline int gws_fault_check(gws_state *state, const char *function, int32_t device) {
+    if (__builtin_expect(atomic_load_explicit(&state->fault_count, memory_order_relaxed) == 0, 1))
+        return 0;
+    return gws_fault_slow(state, function, device);
+}
+
+#endif

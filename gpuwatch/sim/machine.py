@@ -1,0 +1,343 @@
+"""A simulated machine: its state file, its libraries, and what a test or a demonstration does to it.
+
+Use::
+
+    machine = SimMachine.open(SimShape.parse("2x24GiB"))
+    subprocess.run(command, env=machine.environment(os.environ))   # a program on simulated GPUs
+    machine.load_nvml()                                            # pynvml in this process
+    machine.attach(pid, device=0, memory_bytes=2**30, sm_percent=40)
+    machine.inject("nvmlDeviceGetPowerUsage", code=15, device=1)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.sim import build
+from gpuwatch.sim.shape import SimShape
+
+ENV_SHAPE: Final = "GPUWATCH_SIM"
+ENV_STATE: Final = "GPUWATCH_SIM_STATE"
+NVML_LIBRARY: Final = "libnvidia-ml.so.1"
+ANY_DEVICE: Final = -1
+FOR_EVER: Final = -1
+
+# Bits of state.h.
+_KINDS: Final = {"C": 1, "G": 2, "C+G": 3, "M": 4, "M+C": 5}
+_VARYING: Final = 2
+_FOREIGN: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SimDevice:
+    """One simulated GPU, as NVML and CUDA show it."""
+
+    index: int
+    uuid: str
+    pci_bus_id: str
+    name: str
+    memory_bytes: int
+    reserved_bytes: int
+
+
+class SimMachine:
+    """The simulated GPUs of one shape, shared by all processes of this user that ask for it."""
+
+    def __init__(self, shape: SimShape, library_dir: Path, state_path: Path) -> None:
+        """Use `open`."""
+        self.shape = shape
+        self.library_dir = library_dir
+        self.state_path = state_path
+        self._control = _load_control(library_dir)
+        self._handle: int | None = None
+
+    @classmethod
+    def open(cls, shape: SimShape, *, name: str | None = None, tier: build.Tier = "driver") -> Self:
+        """Make the machine, or join it when it is there already.
+
+        Args:
+            shape: The GPUs.
+            name: A private machine of that name instead of the one that all of this shape share.
+            tier: How frameworks reach it. Only "driver" exists: NVIDIA's libraries.
+
+        Raises:
+            GpuwatchError: it cannot be built, or its folder is not safe to use.
+        """
+        if tier != "driver":
+            raise GpuwatchError(f"there is no simulation tier {tier!r}", hint="use driver")
+        if name is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
+            raise GpuwatchError(f"not a name for a simulated machine: {name!r}")
+        library_dir = build.ensure_built()
+        folder = _state_folder()
+        machine = cls(shape, library_dir, folder / f"{name or 'shared'}-{shape}.state")
+        with _locked(folder):
+            machine._create_if_needed()
+        machine._handle = machine._map()
+        return machine
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self | None:
+        """The machine that `environment` names (a child of a simulated run), or None."""
+        shape, state = environment.get(ENV_SHAPE), environment.get(ENV_STATE)
+        if not shape or not state:
+            return None
+        machine = cls(SimShape.parse(shape), build.ensure_built(), Path(state))
+        machine._handle = machine._map()
+        return machine
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """`base` plus what makes a program see the simulated GPUs."""
+        env = dict(base)
+        others = [p for p in env.get("LD_LIBRARY_PATH", "").split(":") if p]
+        others = [p for p in others if p != str(self.library_dir)]
+        env["LD_LIBRARY_PATH"] = ":".join([str(self.library_dir), *others])
+        env[ENV_SHAPE] = str(self.shape)
+        env[ENV_STATE] = str(self.state_path)
+        return env
+
+    def load_nvml(self) -> None:
+        """Load the simulated NVML into this process, so that pynvml finds it by its soname.
+
+        Sets GPUWATCH_SIM and GPUWATCH_SIM_STATE in this process's environment: the library reads them, and
+        children inherit them. One process can watch one machine.
+        """
+        os.environ[ENV_SHAPE] = str(self.shape)
+        os.environ[ENV_STATE] = str(self.state_path)
+        library = ctypes.CDLL(str(self.library_dir / NVML_LIBRARY), mode=ctypes.RTLD_GLOBAL)
+        served = ctypes.CDLL(NVML_LIBRARY)
+        if not hasattr(served, "gpuwatch_sim_version") or served._handle != library._handle:
+            raise GpuwatchError(
+                "this process has already loaded another NVML, so it cannot see the simulated GPUs",
+                hint="load the simulated NVML before the first use of pynvml",
+            )
+
+    def devices(self) -> tuple[SimDevice, ...]:
+        """The simulated GPUs in the order of their indices."""
+        control, handle = self._control, self._open_handle()
+        return tuple(
+            SimDevice(
+                index=index,
+                uuid=control.gws_device_uuid(handle, index).decode(),
+                pci_bus_id=control.gws_device_pci_bus_id(handle, index).decode(),
+                name=control.gws_device_name(handle, index).decode(),
+                memory_bytes=control.gws_device_total_bytes(handle, index),
+                reserved_bytes=control.gws_device_reserved_bytes(handle, index),
+            )
+            for index in range(control.gws_device_count(handle))
+        )
+
+    def used_bytes(self, device: int) -> int:
+        """What processes hold on a device; the driver's reserve is not in it."""
+        self._check_device(device)
+        return int(self._control.gws_used_bytes(self._open_handle(), device))
+
+    def attach(
+        self,
+        pid: int,
+        device: int,
+        memory_bytes: int,
+        sm_percent: float = 0.0,
+        memory_percent: float = 0.0,
+        kind: str = "C",
+        vary: bool = False,
+        foreign: bool = False,
+    ) -> None:
+        """Let a process be seen on a device with this memory and load, until it ends or is detached.
+
+        A second call for the same process and device replaces the first.
+
+        Args:
+            pid: A live process of this user, or any number when `foreign`.
+            device: Index of the GPU.
+            memory_bytes: What it holds there; the device must have it free.
+            sm_percent: Share of time that its kernels run, 0-100.
+            memory_percent: Share of time that it moves memory, 0-100.
+            kind: "C" compute, "G" graphics, "C+G", "M" (MPS server), "M+C" (MPS client).
+            vary: Let the load swing slowly around the given one.
+            foreign: A pid of another PID namespace: it need not exist here, and is never swept.
+
+        Raises:
+            GpuwatchError: no such process or device, or the memory does not fit.
+        """
+        self._check_device(device)
+        if kind not in _KINDS:
+            raise GpuwatchError(f"not a kind of GPU process: {kind!r}", hint=", ".join(_KINDS))
+        for share in (sm_percent, memory_percent):
+            if not 0 <= share <= 100:
+                raise GpuwatchError(f"not a percentage of 0 to 100: {share:g}")
+        if memory_bytes < 0:
+            raise GpuwatchError(f"not an amount of memory: {memory_bytes}")
+        flags = (_VARYING if vary else 0) | (_FOREIGN if foreign else 0)
+        code = self._control.gws_attach(
+            self._open_handle(),
+            pid,
+            device,
+            memory_bytes,
+            sm_percent / 100,
+            memory_percent / 100,
+            _KINDS[kind],
+            flags,
+        )
+        if code:
+            reasons = {
+                errno.ESRCH: f"there is no process {pid}",
+                errno.ENOMEM: f"{memory_bytes} bytes do not fit on simulated GPU {device}",
+                errno.ENOSPC: "the simulated machine has no room for another process",
+            }
+            raise GpuwatchError(reasons.get(code, os.strerror(code)))
+
+    def detach(self, pid: int, device: int = ANY_DEVICE) -> int:
+        """Take an attached process off one device, or off all; returns off how many."""
+        return int(self._control.gws_detach(self._open_handle(), pid, device))
+
+    def inject(
+        self,
+        function: str,
+        code: int = 0,
+        device: int = ANY_DEVICE,
+        delay_ms: int = 0,
+        count: int = FOR_EVER,
+    ) -> None:
+        """Let calls of a function fail, or take long.
+
+        Args:
+            function: An NVML or CUDA driver function. Its _v2, _v3 are meant too; "nvmlDevice*" is a
+                family; "*" is all of NVML.
+            code: What the call returns (an NVML or CUDA error number); 0: it succeeds, after the delay.
+            device: Only calls about this GPU.
+            delay_ms: How long the call takes before it answers. `clear_faults` ends it early.
+            count: How many calls; FOR_EVER.
+        """
+        if device != ANY_DEVICE:
+            self._check_device(device)
+        result = self._control.gws_inject(self._open_handle(), function.encode(), device, code, delay_ms, count)
+        if result:
+            raise GpuwatchError(f"cannot inject a fault into {function!r}: {os.strerror(result)}")
+
+    def clear_faults(self) -> None:
+        """End all faults; calls that hang in one come back."""
+        self._control.gws_clear_faults(self._open_handle())
+
+    def override(self, device: int, name: str, value: int | None) -> None:
+        """Let a device report this value instead of the modelled one; None: the model's again.
+
+        Names are those of `gws_override_names` in state.c: "temperature_celsius", "power_milliwatts",
+        "clock_event_reasons" (NVML's bits), "ecc_corrected", "ecc_uncorrected" (either switches ECC on), ...
+        """
+        self._check_device(device)
+        code = self._control.gws_set_override(self._open_handle(), device, name.encode(), value or 0, value is not None)
+        if code:
+            raise GpuwatchError(f"a simulated GPU has no value {name!r} that can be set")
+
+    def remove(self) -> None:
+        """Delete the state file. Processes that use it keep their own view; new ones start afresh."""
+        if self._handle is not None:
+            self._control.gws_close(self._handle)
+            self._handle = None
+        self.state_path.unlink(missing_ok=True)
+
+    def _create_if_needed(self) -> None:
+        """Under the folder's lock."""
+        path = os.fsencode(self.state_path)
+        shape = self.shape
+        if self._control.gws_check(path, shape.count, shape.memory_bytes) == 0:
+            return
+        fresh = self.state_path.with_suffix(f".new-{os.getpid()}")
+        fresh.unlink(missing_ok=True)
+        code = self._control.gws_create(
+            os.fsencode(fresh),
+            shape.count,
+            shape.memory_bytes,
+            str(shape).encode(),
+            shape.memory_label.encode(),
+        )
+        if code:
+            fresh.unlink(missing_ok=True)
+            raise GpuwatchError(f"cannot make the simulated GPUs in {fresh}: {os.strerror(code)}")
+        fresh.replace(self.state_path)
+
+    def _map(self) -> int:
+        handle = self._control.gws_open(os.fsencode(self.state_path))
+        if not handle:
+            reason = os.strerror(ctypes.get_errno())
+            raise GpuwatchError(f"cannot open the simulated GPUs in {self.state_path}: {reason}")
+        return int(handle)
+
+    def _open_handle(self) -> int:
+        if self._handle is None:
+            raise GpuwatchError("this simulated machine was removed")
+        return self._handle
+
+    def _check_device(self, device: int) -> None:
+        if not 0 <= device < self.shape.count:
+            raise GpuwatchError(f"there is no simulated GPU {device} (0 to {self.shape.count - 1})")
+
+
+def _state_folder() -> Path:
+    """The folder of this user's machines, in memory where the system has such a place."""
+    bases = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()]
+    for base in bases:
+        if base and Path(base).is_dir() and os.access(base, os.W_OK | os.X_OK):
+            folder = Path(base) / f"gpuwatch-sim-{os.getuid()}"
+            break
+    else:
+        raise GpuwatchError("no folder for the simulated GPUs' state", hint="set XDG_RUNTIME_DIR")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        # In a folder that all may write to, anybody could have put it there first.
+        raise GpuwatchError(f"{folder} does not belong to this user", hint="remove it")
+    if stat.S_IMODE(status.st_mode) != 0o700:
+        folder.chmod(0o700)
+    return folder
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _load_control(library_dir: Path) -> ctypes.CDLL:
+    control = ctypes.CDLL(str(library_dir / build.CONTROL_LIBRARY), use_errno=True)
+    state, text, uint = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32
+    int32, size, real = ctypes.c_int32, ctypes.c_uint64, ctypes.c_double
+    signatures: dict[str, tuple[object, list[object]]] = {
+        "gws_create": (int32, [text, uint, size, text, text]),
+        "gws_check": (int32, [text, uint, size]),
+        "gws_open": (state, [text]),
+        "gws_close": (None, [state]),
+        "gws_device_count": (uint, [state]),
+        "gws_device_name": (text, [state, uint]),
+        "gws_device_uuid": (text, [state, uint]),
+        "gws_device_pci_bus_id": (text, [state, uint]),
+        "gws_device_total_bytes": (size, [state, uint]),
+        "gws_device_reserved_bytes": (size, [state, uint]),
+        "gws_used_bytes": (size, [state, uint]),
+        "gws_attach": (int32, [state, int32, uint, size, real, real, uint, uint]),
+        "gws_detach": (int32, [state, int32, int32]),
+        "gws_inject": (int32, [state, text, int32, int32, uint, int32]),
+        "gws_clear_faults": (None, [state]),
+        "gws_set_override": (int32, [state, uint, text, ctypes.c_int64, int32]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(control, name)  # control[name] would be a new object every time
+        function.restype = result
+        function.argtypes = arguments
+    return control

@@ -1,0 +1,84 @@
+"""Which simulated GPUs: how many, and how much memory each has ("2x24GiB")."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Self
+
+from gpuwatch.errors import UsageError
+
+MAX_DEVICES: Final = 16
+MIN_MEMORY_BYTES: Final = 512 * 2**20
+MAX_MEMORY_BYTES: Final = 2**40
+_UNIT_BYTES: Final = {
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
+_EXAMPLE: Final = "for example 2x24GiB (two GPUs of 24 GiB) or 8GiB (one)"
+_TEXT: Final = re.compile(
+    r"""\s* (?: (?P<count>[^\s×xX*]*) \s* [xX×*] \s* )?  # 2x
+        (?P<amount>\d+(?:\.\d+)?)? \s* (?P<unit>[a-zA-Z]*) \s*""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SimShape:
+    """A simulated machine's GPUs: all alike, in PCI order."""
+
+    count: int
+    memory_bytes: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MAX_DEVICES:
+            raise UsageError(f"{self.count} simulated GPUs: there can be 1 to {MAX_DEVICES}", hint=_EXAMPLE)
+        if self.memory_bytes < MIN_MEMORY_BYTES:
+            raise UsageError(
+                f"{self.memory_bytes / 2**20:g} MiB for a simulated GPU: 512 MiB is the least",
+                hint=_EXAMPLE,
+            )
+        if self.memory_bytes > MAX_MEMORY_BYTES:
+            raise UsageError(
+                f"{self.memory_bytes / 2**40:g} TiB for a simulated GPU: 1 TiB is the most",
+                hint=_EXAMPLE,
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read "2x24GiB", "24GiB", "4 x 80 GB" (units MiB GiB TiB MB GB TB, in any case)."""
+        found = _TEXT.fullmatch(text)
+        if not found:
+            raise _wrong(text, "it is not a number of GPUs and a memory size")
+        count, amount, unit = found["count"], found["amount"], found["unit"].lower()
+        if count is not None and not re.fullmatch(r"\d{1,9}", count):
+            raise _wrong(text, "no number of GPUs before the x")
+        if amount is None:
+            raise _wrong(text, "no memory size" + (" after the x" if count is not None else ""))
+        if not unit:
+            raise _wrong(text, "no unit after the memory size")
+        if unit not in _UNIT_BYTES:
+            raise _wrong(text, f"unknown unit {found['unit']!r} (MiB, GiB, TiB, MB, GB, TB)")
+        try:
+            return cls(int(count or 1), round(float(amount) * _UNIT_BYTES[unit]))
+        except UsageError as error:
+            raise _wrong(text, error.message) from None
+
+    @property
+    def memory_label(self) -> str:
+        """The memory of one GPU as text that `parse` reads back: 24GiB, 80GB, 1536MiB."""
+        for name in ("TiB", "GiB", "TB", "GB", "MiB", "MB"):
+            if self.memory_bytes % _UNIT_BYTES[name.lower()] == 0:
+                return f"{self.memory_bytes // _UNIT_BYTES[name.lower()]}{name}"
+        return f"{self.memory_bytes / 2**20:.10g}MiB"
+
+    def __str__(self) -> str:
+        return f"{self.count}x{self.memory_label}"
+
+
+def _wrong(text: str, why: str) -> UsageError:
+    return UsageError(f"cannot simulate {text.strip()!r}: {why}; {_EXAMPLE}")
