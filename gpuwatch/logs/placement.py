@@ -142,6 +142,4 @@ class ColocationReader:
             common = set.intersection(*self._types) if self._types else set()
             supported = tuple(sorted(common))
         requested = self._requested or next((m.requested for m in self._members if m.requested), None)
-        return Colocation(
-            members=tuple(self._members), requested=requested, supported=supported, failed=self.failed
-        )
+        return Colocation(members=tuple(self._members), requested=requested, supported=supported, failed=self.failed)

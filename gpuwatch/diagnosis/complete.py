@@ -1,0 +1,114 @@
+"""Turns the runner's draft into a finished run: joined, judged, explained."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuwatch.diagnosis.engine import diagnose, primary
+from gpuwatch.diagnosis.evidence import Evidence, device_behind
+from gpuwatch.diagnosis.fallbacks import fallbacks, hidden_on_purpose
+from gpuwatch.diagnosis.rules.memory import judged
+from gpuwatch.logs.facts import LogFacts
+from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.model.run import DeviceMapping, Run, Verdict
+from gpuwatch.model.snapshot import Snapshot
+
+replace = msgspec.structs.replace
+
+
+def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
+    """The finished run.
+
+    ``run`` is the draft with what the runner saw (events, exit, ``verdict`` as ok, error, oom, timeout or
+    skipped); ``log`` what the framework's log said; ``before`` the machine before the start.
+    """
+    run = replace(
+        run,
+        device_map=_joined(run.device_map or tuple(log.device_map), before),
+        placements=run.placements or tuple(log.placements),
+        ooms=run.ooms or tuple(log.ooms),
+        missing_libraries=run.missing_libraries or tuple(log.missing_libraries),
+    )
+    evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
+    run = replace(run, ooms=judged(evidence, run.ooms))
+    evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
+    first = diagnose(evidence)
+    run = replace(run, fallbacks=fallbacks(run, evidence, first))
+    findings = diagnose(Evidence(snapshot=before, run=run, log=log, environment=run.environment))
+    main = primary(findings)
+    verdict = _verdict(run)
+    on_purpose = hidden_on_purpose(evidence, findings)
+    return replace(
+        run,
+        verdict=verdict,
+        verdict_reason=run.verdict_reason or _reason(run, verdict, findings, main, on_purpose),
+        findings=findings,
+        primary=main,
+    )
+
+
+def _joined(mappings: tuple[DeviceMapping, ...], before: Snapshot | None) -> tuple[DeviceMapping, ...]:
+    if before is None:
+        return mappings
+    joined = []
+    for mapping in mappings:
+        device = device_behind(mapping, before)
+        if device is not None:
+            mapping = replace(
+                mapping,
+                physical_index=device.index,
+                uuid=device.uuid,
+                pci_bus_id=device.pci_bus_id,
+                name=mapping.name or device.name,
+                compute_capability=mapping.compute_capability or device.compute_capability,
+            )
+        joined.append(mapping)
+    return tuple(joined)
+
+
+def _verdict(run: Run) -> Verdict:
+    """What the runner saw, refined: a crash that was an OOM is an OOM, work on the CPU is a fallback."""
+    if run.verdict in ("skipped", "timeout", "oom"):
+        return run.verdict
+    unexpected_oom = any(not oom.expected for oom in run.ooms)
+    if unexpected_oom:
+        return "oom"
+    if run.verdict == "error":
+        return "error"
+    return "fallback" if run.fallbacks else "ok"
+
+
+def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str | None, on_purpose: bool) -> str:
+    """One sentence."""
+    if verdict == "oom" and run.ooms:
+        cause = next((oom.verdict for oom in run.ooms if oom.verdict and not oom.expected), run.ooms[0].verdict)
+        expected = " (expected)" if all(oom.expected for oom in run.ooms) else ""
+        return f"{CAUSES[cause or 'unknown']}{expected}."
+    if verdict == "fallback":
+        entry = run.fallbacks[0]
+        asked = "" if entry.requested == "auto" else f" instead of {entry.requested}"
+        more = f" and {len(run.fallbacks) - 1} more" if len(run.fallbacks) > 1 else ""
+        return f"{entry.op}{more} ran on {entry.actual}{asked}: {CAUSES.get(entry.reason, entry.reason)}."
+    if verdict == "timeout":
+        return "The deadline passed before the probe ended."
+    if verdict == "error":
+        unexpected = [error for error in run.errors if not error.expected]
+        if unexpected:
+            last = unexpected[-1]
+            return f"{last.type}: {last.message.splitlines()[0][:200] if last.message else 'no message'}"
+        if run.outcome.signal is not None:
+            return f"The probe was killed by signal {run.outcome.signal}."
+        return f"The probe ended with exit code {run.outcome.exit_code}."
+    if verdict == "skipped":
+        return "The probe cannot show its subject here."
+    if on_purpose:
+        return "The work ran on the CPU, as asked: every GPU was hidden."
+    expected_errors = [error for error in run.errors if error.expected]
+    if expected_errors:
+        return (
+            f"Ended as expected, in {expected_errors[0].type}: {CAUSES.get(main or '', 'the subject of this probe')}."
+        )
+    warning = next((found for found in findings if found.severity in ("error", "warning")), None)
+    if warning is not None:
+        return f"Ran, with a warning: {warning.title}."
+    return "Ran where it was asked to."

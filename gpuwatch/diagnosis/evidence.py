@@ -1,0 +1,106 @@
+"""Everything that rules may look at. Frozen: a rule is a pure function of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gpuwatch.logs.clean import device as device_name
+from gpuwatch.model.run import DeviceMapping, Run
+from gpuwatch.model.snapshot import Device, Snapshot
+
+if TYPE_CHECKING:
+    from gpuwatch.history.ring import History
+    from gpuwatch.logs.facts import LogFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known. None means "not looked at", which is different from "looked, found nothing"."""
+
+    snapshot: Snapshot | None = None
+    """The machine; for a run, as it was before the start."""
+    run: Run | None = None
+    log: LogFacts | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    history: History | None = None
+
+    @property
+    def driver_answers(self) -> bool | None:
+        """Whether NVML answered; None where nobody asked it."""
+        return None if self.snapshot is None else self.snapshot.driver is not None
+
+    @property
+    def device_map(self) -> tuple[DeviceMapping, ...]:
+        """Framework devices, from the run or else from the log."""
+        if self.run is not None and self.run.device_map:
+            return self.run.device_map
+        return tuple(self.log.device_map) if self.log is not None else ()
+
+    @property
+    def gpu_usable(self) -> bool:
+        """Whether the framework got at least one GPU."""
+        if self.device_map:
+            return True
+        return self.run is not None and any("GPU" in name for name in self.run.devices.logical)
+
+    def variable(self, name: str) -> str | None:
+        """An environment variable as the work saw it."""
+        if self.run is not None and name in self.run.environment:
+            return self.run.environment[name]
+        return self.environment.get(name)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The whole environment as the work saw it."""
+        merged = dict(self.environment)
+        if self.run is not None:
+            merged.update(self.run.environment)
+        return merged
+
+    def asked(self, setting: str) -> object:
+        """What the probe itself asked for, or None."""
+        if self.run is None or setting not in self.run.settings:
+            return None
+        return self.run.settings[setting].asked
+
+    @property
+    def visible_devices(self) -> str | None:
+        """CUDA_VISIBLE_DEVICES as the work saw it; what the probe set wins over what it inherited."""
+        asked = self.asked("CUDA_VISIBLE_DEVICES")
+        if isinstance(asked, str):
+            return asked
+        return self.variable("CUDA_VISIBLE_DEVICES")
+
+    @property
+    def visibility_on_purpose(self) -> bool:
+        """Whether the probe itself chose CUDA_VISIBLE_DEVICES, so that its effect is the subject."""
+        return isinstance(self.asked("CUDA_VISIBLE_DEVICES"), str)
+
+    def device_of(self, framework_device: str | None) -> Device | None:
+        """The physical GPU behind ``GPU:0``, where the map and the snapshot know it."""
+        if self.snapshot is None or framework_device is None:
+            return None
+        wanted = device_name(framework_device)
+        for mapping in self.device_map:
+            if device_name(mapping.framework_device) == wanted:
+                return device_behind(mapping, self.snapshot)
+        return None
+
+
+def device_behind(mapping: DeviceMapping, snapshot: Snapshot) -> Device | None:
+    """By UUID where it is known, else by PCI address: never by index, which CUDA renumbers."""
+    for device in snapshot.devices:
+        if mapping.uuid is not None:
+            if device.uuid == mapping.uuid:
+                return device
+        elif mapping.pci_bus_id is not None and _slot(device.pci_bus_id) == _slot(mapping.pci_bus_id):
+            return device
+    return None
+
+
+def _slot(pci_bus_id: str) -> str:
+    """``01:00.0``: TensorFlow and NVML write the domain with different widths."""
+    domain, _, rest = pci_bus_id.lower().partition(":")
+    return f"{domain.lstrip('0')}:{rest}"

@@ -1,0 +1,93 @@
+"""Which ops of a run did not run where they should have, and why."""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.diagnosis.engine import NO_GPU
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.logs.clean import device as device_name
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.run import Fallback, Placement, Run
+
+AUTO = "auto"
+_FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
+# Ops that nobody means to run on the CPU of a machine with a GPU.
+_HEAVY = re.compile(r"MatMul|Conv\dD|FusedBatchNorm|CudnnRNN|Einsum|^(?:train|multi|one)_step", re.IGNORECASE)
+
+
+def no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
+    """Why no GPU was usable: cause id and its sentence; ``unknown`` where nothing says why."""
+    for severity in ("error", "warning", "info"):
+        for found in findings:
+            if found.severity == severity and found.id in NO_GPU:
+                return found.id, found.title
+    return "unknown", "no GPU was usable, and nothing says why"
+
+
+def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
+    """Computed from the placements; empty where the run hid the GPUs on purpose."""
+    found = (_fallback(placement, run, evidence, findings) for placement in run.placements)
+    return tuple(entry for entry in found if entry is not None)
+
+
+def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
+    """Whether the probe itself asked for "no GPU": then the CPU is where its ops belong."""
+    return evidence.visibility_on_purpose and any(
+        found.id == "visibility.hidden" and found.severity == "info" for found in findings
+    )
+
+
+def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> Fallback | None:
+    actual = device_name(placement.actual)
+    asked = device_name(placement.requested) if placement.requested else None
+    usable = evidence.gpu_usable
+    if asked is not None:
+        if asked == actual or not asked.startswith("GPU"):
+            return None
+        reason, detail = _reason(asked, usable, run, findings)
+        return _entry(placement, asked, actual, reason, detail)
+    if not actual.startswith("CPU") or not _is_float(placement):
+        return None
+    if not usable:
+        if hidden_on_purpose(evidence, findings):
+            return None
+        reason, detail = no_gpu_cause(findings)
+        return _entry(placement, AUTO, actual, reason, detail)
+    if _HEAVY.search(placement.op) and placement.dtype is not None:
+        return _entry(
+            placement, AUTO, actual, "placement.no-kernel", "TensorFlow chose the CPU although a GPU is mapped"
+        )
+    return None
+
+
+def _reason(asked: str, usable: bool, run: Run, findings: tuple[Finding, ...]) -> tuple[str, str]:
+    logical = [device_name(name) for name in run.devices.logical if "GPU" in name]
+    logical = logical or [device_name(mapping.framework_device) for mapping in run.device_map]
+    if usable and asked in logical:
+        return "placement.no-kernel", f"{asked} exists, but the op has no kernel for it"
+    if usable:
+        return "placement.device-missing", f"the framework has {', '.join(dict.fromkeys(logical))} only"
+    cause, detail = no_gpu_cause(findings)
+    if asked != "GPU:0":
+        return "placement.device-missing", f"the framework has no GPU at all: {detail}"
+    return cause, detail
+
+
+def _is_float(placement: Placement) -> bool:
+    """An op of unknown type counts where it is one of the heavy ones."""
+    if placement.dtype is None:
+        return _HEAVY.search(placement.op) is not None
+    return _FLOATS.search(placement.dtype) is not None
+
+
+def _entry(placement: Placement, asked: str, actual: str, reason: str, detail: str) -> Fallback:
+    return Fallback(
+        op=placement.op,
+        dtype=placement.dtype,
+        requested=asked,
+        actual=actual,
+        reason=reason,
+        detail=detail,
+        count=placement.count,
+    )

@@ -1,0 +1,60 @@
+"""The rules, in the order in which they were declared. Filled by imports in :mod:`.engine`, nothing scans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.model.findings import CAUSES, Certainty, Finding, Severity
+
+RuleFunction = Callable[[Evidence], Iterable[Finding]]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A pure function from evidence to findings, and the causes that it may name."""
+
+    name: str
+    causes: tuple[str, ...]
+    find: RuleFunction
+
+
+RULES: list[Rule] = []
+
+
+def rule(*causes: str) -> Callable[[RuleFunction], RuleFunction]:
+    """Declares a rule. ``causes`` are the cause ids that it can yield."""
+    unknown = [cause for cause in causes if cause not in CAUSES]
+    if unknown or not causes:
+        raise ValueError(f"unknown cause ids: {unknown}")
+
+    def declare(function: RuleFunction) -> RuleFunction:
+        RULES.append(Rule(function.__name__, causes, function))
+        return function
+
+    return declare
+
+
+def finding(
+    cause: str,
+    severity: Severity,
+    certainty: Certainty,
+    *,
+    title: str = "",
+    evidence: Iterable[str] = (),
+    action: str = "",
+    device_uuid: str | None = None,
+    pid: int | None = None,
+) -> Finding:
+    """A finding of a known cause; its title is the cause's unless a better one is given."""
+    return Finding(
+        id=cause,
+        severity=severity,
+        certainty=certainty,
+        title=title or CAUSES[cause],
+        evidence=tuple(dict.fromkeys(line for line in evidence if line)),
+        action=action,
+        device_uuid=device_uuid,
+        pid=pid,
+    )

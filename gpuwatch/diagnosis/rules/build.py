@@ -1,0 +1,100 @@
+"""The framework's build and the CUDA libraries beneath it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.model.findings import Finding, Severity
+
+_INSTALL = 'Install them into the same environment: pip install "tensorflow[and-cuda]".'
+
+
+@rule("cuda.libraries-missing")
+def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
+    """The driver is fine, a CUDA library cannot be loaded: TensorFlow then drops every GPU."""
+    log = evidence.log
+    if log is None or (evidence.driver_answers is False and not log.libraries_skipped):
+        return
+    names = [name for name in log.missing_libraries if not name.startswith("libcuda.so") or evidence.driver_answers]
+    driver_works = evidence.driver_answers or log.libraries_skipped or bool(log.seen_pci)
+    if log.libraries_skipped:
+        certainty = "fact"
+    elif names and log.cuinit_error is None and not hidden_lib_noise(names):
+        certainty = "likely"
+    elif log.cudart_missing and driver_works and not evidence.gpu_usable and log.cuinit_error is None:
+        certainty = "likely"
+        names = names or ["libcudart"]
+    elif names and evidence.driver_answers and not evidence.gpu_usable:
+        certainty = "fact"
+    else:
+        return
+    severity: Severity = "warning" if evidence.gpu_usable else "error"
+    shown = ", ".join(names)
+    title = f"CUDA libraries cannot be loaded: {shown}" if shown else "CUDA libraries cannot be loaded"
+    action = _INSTALL
+    if not names:
+        action += " TF_CPP_VMODULE=dso_loader=1 with TF_CPP_MIN_LOG_LEVEL=0 makes TensorFlow name them."
+    yield finding(
+        "cuda.libraries-missing",
+        severity,
+        "fact" if certainty == "fact" else "likely",
+        title=title,
+        evidence=log.lines_of("cuda.libraries-skipped", "cuda.missing-library", "cuda.cudart-missing"),
+        action=action,
+    )
+
+
+def hidden_lib_noise(names: list[str]) -> bool:
+    """Only libcuda is missing: that is the driver's, not the toolkit's."""
+    return all(name.startswith(("libcuda.so", "libnvidia-ml.so")) for name in names)
+
+
+@rule("build.cpu-only")
+def cpu_only(evidence: Evidence) -> Iterator[Finding]:
+    """A build without CUDA, said by the framework itself."""
+    run = evidence.run
+    said = run is not None and run.framework is not None and run.framework.gpu_build is False
+    lines: list[str] = []
+    if said and run is not None and run.framework is not None and run.simulation != "plugin":
+        lines.append(f"{run.framework.name} {run.framework.version or ''} says: not built with CUDA")
+    if evidence.log is not None and not evidence.gpu_usable:
+        lines += evidence.log.lines_of("build.cpu-only")
+    if not lines:
+        return
+    severity: Severity = "error" if said and evidence.driver_answers and not evidence.gpu_usable else "warning"
+    yield finding(
+        "build.cpu-only",
+        severity,
+        "fact" if said else "likely",
+        evidence=lines,
+        action='Install the build with GPU support: pip uninstall tensorflow-cpu; pip install "tensorflow[and-cuda]".',
+    )
+
+
+@rule("build.gpu-unsupported")
+def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
+    """The wheel has no code for this card: too old, or too new."""
+    log = evidence.log
+    if log is None:
+        return
+    old = [gpu for gpu in log.ignored_gpus if gpu.reason == "capability"]
+    lines = log.lines_of("build.gpu-unsupported", "build.gpu-jit", "device.ignored")
+    if old or "build.gpu-unsupported" in log.topics:
+        yield finding(
+            "build.gpu-unsupported",
+            "warning" if evidence.gpu_usable and old else "error",
+            "fact",
+            evidence=lines,
+            action="Use a build that was made for this GPU's compute capability, or another GPU.",
+        )
+    elif "build.gpu-jit" in log.topics:
+        yield finding(
+            "build.gpu-unsupported",
+            "warning",
+            "fact",
+            title="This build has no native code for this GPU: kernels are compiled at the first start",
+            evidence=lines,
+            action="Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once.",
+        )

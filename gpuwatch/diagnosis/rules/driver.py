@@ -1,0 +1,147 @@
+"""The NVIDIA driver: missing, of two versions at once, or not willing to start.
+
+"Could not find cuda drivers on your machine" is TensorFlow's wording for a missing **libcudart** and is
+printed beside a perfect driver, so it never proves a missing driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.model.findings import Finding, Severity
+
+_MISMATCH_CODES = (803, 804)
+_MISSING_CODES = (100, 303)
+_OTHER_ADVICE = {
+    34: "The libcuda.so.1 that was loaded is the stub of the CUDA toolkit: take its folder out of LD_LIBRARY_PATH.",
+    802: "Start the fabric manager (nvidia-fabricmanager), whose version must be the driver's.",
+    805: "Restart the MPS control daemon, or unset CUDA_MPS_PIPE_DIRECTORY.",
+    999: "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm); it breaks after suspend.",
+}
+
+
+def _log_lines(evidence: Evidence) -> tuple[str, ...]:
+    if evidence.log is None:
+        return ()
+    return evidence.log.lines_of("driver.cuinit", "driver.not-running", "driver.no-device-node", "driver.mismatch")
+
+
+def _problem_lines(evidence: Evidence) -> list[str]:
+    if evidence.snapshot is None:
+        return []
+    return [f"{problem.source}: {problem.detail}" for problem in evidence.snapshot.problems if problem.detail]
+
+
+def says_mismatch(evidence: Evidence) -> bool:
+    """Whether NVML, cuInit or TensorFlow named two versions of the driver."""
+    if any("mismatch" in f"{problem.reason} {problem.detail}".lower() for problem in _problems(evidence)):
+        return True
+    log = evidence.log
+    if log is None:
+        return False
+    code = log.cuinit_error.code if log.cuinit_error is not None else None
+    return "driver.mismatch" in log.topics or code in _MISMATCH_CODES
+
+
+def _problems(evidence: Evidence) -> tuple[object, ...]:
+    return evidence.snapshot.problems if evidence.snapshot is not None else ()
+
+
+def hidden(evidence: Evidence) -> bool:
+    """Whether the environment leaves no GPU visible."""
+    if evidence.log is not None and evidence.log.hidden_by_environment is not None:
+        return True
+    value = evidence.visible_devices
+    return value is not None and read_visible(value, None).hides_all
+
+
+@rule("driver.missing")
+def driver_missing(evidence: Evidence) -> Iterator[Finding]:
+    """No driver: NVML cannot be used, or cuInit finds no libcuda or no device."""
+    if evidence.driver_answers or evidence.gpu_usable or says_mismatch(evidence):
+        return
+    log = evidence.log
+    lines = [*_problem_lines(evidence), *_log_lines(evidence)]
+    certainty = "fact"
+    if evidence.driver_answers is None:
+        if log is None or log.libraries_skipped or log.seen_pci or log.found_device_lines:
+            return
+        code = log.cuinit_error.code if log.cuinit_error is not None else None
+        if code in _MISSING_CODES:
+            if code == 100 and hidden(evidence):
+                return
+            certainty = "fact" if code == 303 else "likely"
+        elif "driver.not-running" in log.topics or "driver.no-device-node" in log.topics:
+            pass
+        elif log.cudart_missing and log.cuinit_error is None and not log.device_map:
+            # 2.12 to 2.15 print no cuInit line when libcuda.so.1 is absent: this is all they say.
+            certainty = "likely"
+            lines += log.lines_of("cuda.cudart-missing")
+        else:
+            return
+    elif log is not None and log.cuinit_error is not None and log.cuinit_error.code not in _MISSING_CODES:
+        return
+    on_purpose = evidence.visibility_on_purpose and hidden(evidence)
+    severity: Severity = "info" if on_purpose else "error"
+    if log is not None:
+        lines += log.lines_of("cuda.missing-library")
+    yield finding(
+        "driver.missing",
+        severity,
+        "fact" if certainty == "fact" else "likely",
+        evidence=lines or ["NVML does not answer"],
+        action="Install the NVIDIA driver and load it (nvidia-smi must work); in a container start it with --gpus all.",
+    )
+
+
+@rule("driver.mismatch")
+def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
+    """User library and kernel module differ: an upgrade without a reboot, or a cuda-compat library."""
+    if not says_mismatch(evidence):
+        return
+    code = evidence.log.cuinit_error.code if evidence.log is not None and evidence.log.cuinit_error else None
+    if code == 804:
+        action = (
+            "Take the cuda-compat libcuda.so.1 out of LD_LIBRARY_PATH: forward compatibility is for data-centre GPUs."
+        )
+    else:
+        action = "Reboot, or unload and load the nvidia kernel modules, so that both are of one version."
+    yield finding(
+        "driver.mismatch", "error", "fact", evidence=[*_problem_lines(evidence), *_log_lines(evidence)], action=action
+    )
+
+
+@rule("driver.bad-state", "container.lost-devices")
+def driver_bad_state(evidence: Evidence) -> Iterator[Finding]:
+    """cuInit failed with something that means neither "no driver" nor "two versions"."""
+    log = evidence.log
+    if log is None or log.cuinit_error is None or evidence.gpu_usable:
+        return
+    error = log.cuinit_error
+    if error.code in _MISMATCH_CODES or says_mismatch(evidence):
+        return
+    if error.code in _MISSING_CODES:
+        if error.code == 100 and evidence.driver_answers and not hidden(evidence):
+            yield finding(
+                "container.lost-devices",
+                "error",
+                "likely",
+                title="NVML answers, but CUDA finds no device",
+                evidence=_log_lines(evidence),
+                action="Check that /dev/nvidia* is there and accessible for this user; recreate the container.",
+            )
+        return
+    name = error.name or "an error"
+    yield finding(
+        "driver.bad-state",
+        "error",
+        "fact",
+        title=f"The driver is there but does not start: {name}" + (f" ({error.code})" if error.code else ""),
+        evidence=_log_lines(evidence),
+        action=_OTHER_ADVICE.get(
+            error.code or 0, "Look in the kernel's log (dmesg) for NVRM and Xid lines, and reboot."
+        ),
+    )

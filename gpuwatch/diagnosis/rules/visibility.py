@@ -1,0 +1,152 @@
+"""GPUs that are there and that the work cannot see, because of its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.model.findings import Finding, Severity
+
+KNOWN_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_CACHE_MAXSIZE",
+    "CUDA_CACHE_PATH",
+    "CUDA_CACHE_DISABLE",
+    "CUDA_MODULE_LOADING",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_ALLOCATOR",
+    "TF_GPU_THREAD_MODE",
+    "TF_GPU_THREAD_COUNT",
+    "TF_PER_DEVICE_MEMORY_LIMIT_MB",
+    "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_CPP_MIN_LOG_LEVEL",
+    "TF_CPP_VMODULE",
+    "TF_XLA_FLAGS",
+    "TF_USE_LEGACY_KERAS",
+    "TF_ENABLE_GPU_GARBAGE_COLLECTION",
+    "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_NVML_BASED_CUDA_CHECK",
+    "LD_LIBRARY_PATH",
+)
+"""Variables that bear on GPUs; what comes close to one and is none of them is taken for a misspelling."""
+
+_SHORTEST = 12
+"""Names shorter than this are near too many others."""
+_DISTANCE = 2
+
+
+@rule("visibility.hidden", "visibility.bad-ordinal")
+def environment_hides(evidence: Evidence) -> Iterator[Finding]:
+    """CUDA_VISIBLE_DEVICES leaves no GPU, or ends early."""
+    value = evidence.visible_devices
+    said = evidence.log.hidden_by_environment if evidence.log is not None else None
+    if said is not None and value is None:
+        value = said
+    if value is None:
+        return
+    devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
+    seen = read_visible(value, devices)
+    if not seen.hides_all and seen.ended_at is None:
+        return
+    lines = [f"CUDA_VISIBLE_DEVICES={value}"]
+    if evidence.log is not None:
+        lines += evidence.log.lines_of("visibility.hidden")
+        if not evidence.gpu_usable and evidence.log.cuinit_error is not None:
+            lines += evidence.log.lines_of("driver.cuinit")
+    severity: Severity = "error"
+    if evidence.gpu_usable or evidence.visibility_on_purpose:
+        severity = "info" if evidence.visibility_on_purpose else "warning"
+    elif evidence.driver_answers is False:
+        # Nothing is there to be hidden: the missing driver is the cause.
+        severity = "info"
+    if seen.on_purpose or (said is not None and seen.hides_all and not seen.after):
+        yield finding(
+            "visibility.hidden",
+            severity,
+            "fact",
+            evidence=lines,
+            action="Unset CUDA_VISIBLE_DEVICES, or set it to the GPUs that the work shall use (0, or a UUID).",
+        )
+        return
+    if devices is not None:
+        lines.append(f"the machine has {len(devices)} GPU{'' if len(devices) == 1 else 's'}")
+    kept = ", ".join(seen.entries) or "no GPU"
+    lines.append(f"CUDA stops reading at {seen.ended_at!r}: visible is {kept}")
+    if seen.after:
+        lines.append(f"never read: {', '.join(seen.after)}")
+    yield finding(
+        "visibility.bad-ordinal",
+        severity,
+        "fact" if devices is not None or (seen.ended_at or "").startswith("-") else "likely",
+        evidence=lines,
+        action="List only GPUs that exist, without -1 and without repetition; UUIDs are safest.",
+    )
+
+
+@rule("visibility.bad-ordinal")
+def framework_says_ordinal(evidence: Evidence) -> Iterator[Finding]:
+    """The framework itself complained of a device number."""
+    if evidence.log is None:
+        return
+    lines = evidence.log.lines_of("visibility.bad-ordinal")
+    if lines:
+        yield finding(
+            "visibility.bad-ordinal",
+            "error",
+            "fact",
+            title="A GPU number was used that this process does not have",
+            evidence=lines,
+            action="Inside a process GPUs are counted from 0, after CUDA_VISIBLE_DEVICES; use those numbers.",
+        )
+
+
+@rule("visibility.misspelt")
+def misspelt(evidence: Evidence) -> Iterator[Finding]:
+    """A variable that is nearly one that matters."""
+    for name in sorted(evidence.variables):
+        if len(name) < _SHORTEST or name in KNOWN_VARIABLES:
+            continue
+        for known in KNOWN_VARIABLES:
+            if len(known) >= _SHORTEST and distance(name, known, _DISTANCE) <= _DISTANCE:
+                yield finding(
+                    "visibility.misspelt",
+                    "warning",
+                    "likely",
+                    title=f"{name} is not a variable that anything reads; {known} was probably meant",
+                    evidence=(f"{name}={evidence.variables[name]}",),
+                    action=f"Write {known}={evidence.variables[name]}",
+                )
+                break
+
+
+def distance(one: str, other: str, most: int) -> int:
+    """Edit distance with transpositions; ``most + 1`` as soon as it must be larger than ``most``."""
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        current = [i]
+        for j, b in enumerate(other, 1):
+            cost = min(row[j] + 1, current[j - 1] + 1, row[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                cost = min(cost, before[j - 2] + 1)
+            current.append(cost)
+        if min(current) > most:
+            return most + 1
+        before, row = row, current
+    return row[-1]
