@@ -1,0 +1,101 @@
+"""The command line: ``gpuwatch`` and its subcommands.
+
+stdout is data, stderr is everything else. This module owns the exit codes and what an error looks
+like: one line that says what was wrong and what to do, never a traceback for a user's mistake.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from gpuwatch import __version__
+from gpuwatch.cli.options import sim_option
+from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError
+
+# Name to "module:attribute"; imported when it runs, so that one command does not pay for another.
+_COMMANDS = {
+    "snapshot": "gpuwatch.cli.snapshot:snapshot",
+    "probe": "gpuwatch.cli.probe:probe",
+    "compare": "gpuwatch.cli.report:compare",
+    "report": "gpuwatch.cli.report:report",
+    "sim": "gpuwatch.cli.sim:sim",
+    "schema": "gpuwatch.cli.report:schema",
+}
+
+
+class _LazyGroup(click.Group):
+    """Loads a subcommand's module when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gpuwatch")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.25, 60.0),
+    default=1.0,
+    show_default=True,
+    help="Seconds between samples of the dashboard.",
+)
+@sim_option
+@click.pass_context
+def cli(ctx: click.Context, interval: float) -> None:
+    """Watch NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
+
+    Without a command: the dashboard.
+    """
+    if ctx.invoked_subcommand is None:
+        from gpuwatch.cli.dashboard import run
+
+        ctx.exit(run(ctx, interval))
+
+
+def main() -> NoReturn:
+    """Entry point of the program."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+    except GpuwatchError as error:
+        _say(error.message, error.hint)
+        code = error.exit_code
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "gpuwatch"
+        _say(error.format_message().rstrip("."), f"see {where} --help")
+        code = EXIT_USAGE
+    except click.ClickException as error:
+        _say(error.format_message())
+        code = EXIT_FAILED
+    except (click.Abort, KeyboardInterrupt):
+        code = 128 + signal.SIGINT
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing may be written to it at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 128 + signal.SIGPIPE
+    sys.exit(code if isinstance(code, int) else EXIT_OK)
+
+
+def _say(message: str, hint: str = "") -> None:
+    click.echo(f"gpuwatch: {message}" + (f" ({hint})" if hint else ""), err=True)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends things as Ctrl+C does: what was started is ended, the terminal restored."""
+    raise SystemExit(128 + number)

@@ -1,0 +1,239 @@
+"""``gpuwatch probe``: run configurations and say what each really did."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from gpuwatch.cli.options import enter_simulation, progress_wanted, sim_option
+from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
+from gpuwatch.model.codec import to_json
+from gpuwatch.model.events import Event
+from gpuwatch.model.run import Run
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.collector import Collector
+from gpuwatch.probing.interpreter import FrameworkMissing, choose_interpreter
+from gpuwatch.probing.locate import GROUPS, ProbeScript, find_probe, find_probes
+from gpuwatch.probing.runner import ProbeOptions, run_probe
+
+_SAMPLE_SECONDS = 0.1
+
+
+@click.command()
+@click.option("--config", "configs", multiple=True, metavar="NAME", help="Configuration to run; repeatable.")
+@click.option("--group", "groups", multiple=True, type=click.Choice(GROUPS), help="Every configuration of a group.")
+@click.option("--all", "everything", is_flag=True, help="Every configuration.")
+@click.option("--list", "listing", is_flag=True, help="Name the configurations and stop.")
+@click.option("--python", metavar="PATH", help="Interpreter in which the framework is installed.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.01, 3600),
+    default=1.0,
+    show_default=True,
+    help="Time budget of each measurement.",
+)
+@click.option("--size", type=click.IntRange(16, 65536), help="Edge of the matrices (default: by the machine).")
+@click.option("--gpu", metavar="UUID|INDEX,...", help="Let the probe see these GPUs only, in this order.")
+@click.option(
+    "--deadline",
+    type=click.FloatRange(1, 86400),
+    default=180.0,
+    show_default=True,
+    help="Seconds after which a probe is killed.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout: a run, or a comparison of several.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; the suffix gives the format.")
+@sim_option
+@click.pass_context
+def probe(
+    ctx: click.Context,
+    configs: tuple[str, ...],
+    groups: tuple[str, ...],
+    everything: bool,
+    listing: bool,
+    python: str | None,
+    seconds: float,
+    size: int | None,
+    gpu: str | None,
+    deadline: float,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Run small TensorFlow workloads under memory and placement settings, and report what happened."""
+    if listing:
+        for script in find_probes().values():
+            click.echo(f"{script.name:<20} {script.group:<12} {script.title}")
+        return
+    scripts = _chosen(configs, groups, everything)
+    if output is not None:
+        _check_output(output)
+    enter_simulation(ctx)
+    try:
+        interpreter = choose_interpreter("tensorflow", python)
+    except FrameworkMissing as error:
+        if as_json:
+            click.echo(to_json(_not_run(scripts[0], error)), nl=False)
+        raise
+    runs = _run_all(scripts, interpreter, seconds, size, gpu, deadline)
+    _publish(runs, as_json, output)
+    ctx.exit(_exit_code(runs))
+
+
+def _chosen(configs: tuple[str, ...], groups: tuple[str, ...], everything: bool) -> list[ProbeScript]:
+    chosen = {name: find_probe(name) for name in configs}
+    for script in find_probes().values():
+        if everything or script.group in groups:
+            chosen.setdefault(script.name, script)
+    if not chosen:
+        raise UsageError(
+            "nothing to run", hint="name a configuration: --config growth, --group memory, --all or --list"
+        )
+    return list(chosen.values())
+
+
+def _check_output(path: Path) -> None:
+    """A wrong file name is said before the work, not after it."""
+    from gpuwatch.reports.registry import format_for
+
+    format_for(path)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UsageError(
+            f"cannot write {path}: " + ("it is a folder" if path.is_dir() else "its folder does not exist")
+        )
+
+
+def _run_all(
+    scripts: list[ProbeScript], interpreter: str, seconds: float, size: int | None, gpu: str | None, deadline: float
+) -> list[Run]:
+    from gpuwatch.diagnosis.complete import complete
+
+    collector = Collector(_SAMPLE_SECONDS)
+    collector.start()
+    runs = []
+    try:
+        for number, script in enumerate(scripts, 1):
+            taken = collector.wait(1, 5.0)
+            before = taken[-1] if taken else None
+            options = ProbeOptions(
+                python=interpreter,
+                seconds=seconds,
+                size=size or _size_for(before),
+                deadline=deadline,
+                visible=_visible(gpu, before),
+            )
+            with _progress(script, number, len(scripts)) as on_event:
+                observed = run_probe(script, options, source=collector, before=before, on_event=on_event)
+            runs.append(complete(observed.run, observed.log, observed.before))
+    finally:
+        collector.stop()
+    return runs
+
+
+def _size_for(machine: Snapshot | None) -> int:
+    """Large enough to measure the device, small enough for the time: one size for all runs."""
+    if machine is None or not machine.devices:
+        return 1024
+    return 512 if machine.simulated else 4096
+
+
+def _visible(gpu: str | None, machine: Snapshot | None) -> tuple[str, ...]:
+    if gpu is None:
+        return ()
+    devices = () if machine is None else machine.devices
+    chosen = []
+    for wanted in gpu.split(","):
+        wanted = wanted.strip()
+        found = [d for d in devices if (str(d.index) == wanted if wanted.isdigit() else d.uuid.startswith(wanted))]
+        if len(found) != 1 or not wanted:
+            known = ", ".join(f"{d.index} {d.uuid}" for d in devices) or "none"
+            raise UsageError(f"--gpu {wanted}: no such GPU", hint=f"GPUs here: {known}")
+        chosen.append(found[0].uuid)
+    return tuple(chosen)
+
+
+@contextmanager
+def _progress(script: ProbeScript, number: int, total: int) -> Iterator[Callable[[Event], None] | None]:
+    """One line on a terminal that says what the probe is doing; nothing in a pipe."""
+    if not progress_wanted():
+        yield None
+        return
+    last = ""
+
+    def show(event: Event) -> None:
+        nonlocal last
+        text = _doing(event)
+        if text and text != last:
+            last = text
+            line = f"[{number}/{total}] {script.name}: {text}"
+            sys.stderr.write("\r\x1b[K" + line[:100])
+            sys.stderr.flush()
+
+    sys.stderr.write(f"\r\x1b[K[{number}/{total}] {script.name}: starting the interpreter")
+    sys.stderr.flush()
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _doing(event: Event) -> str:
+    data = event.data
+    match event.kind:
+        case "start":
+            return "importing the framework"
+        case "framework":
+            return f"{data.get('name')} {data.get('version')} imported, starting the devices"
+        case "devices":
+            return "first step"
+        case "placement":
+            return f"{data.get('op')} on {str(data.get('actual', '')).rpartition('device:')[2]}, measuring"
+        case "progress":
+            return f"measuring, {data.get('steps')} steps in {data.get('seconds', 0):.1f} s"
+        case "end":
+            return "done"
+    return ""
+
+
+def _publish(runs: list[Run], as_json: bool, output: Path | None) -> None:
+    from gpuwatch.reports.compare import compare
+    from gpuwatch.reports.registry import render, write
+
+    document = runs[0] if len(runs) == 1 else compare(runs)
+    if output is not None:
+        write(document, output)
+        click.echo(f"written: {output}", err=True)
+    if as_json:
+        click.echo(to_json(document), nl=False)
+    elif output is None:
+        click.echo(render(document, "text"), nl=False)
+
+
+def _not_run(script: ProbeScript, error: FrameworkMissing) -> Run:
+    import datetime
+
+    from gpuwatch.model.run import RunError
+
+    return Run(
+        config=script.name,
+        title=script.title,
+        group=script.group,
+        workload=script.workload,
+        simulated=False,
+        started_at=datetime.datetime.now(datetime.UTC),
+        verdict="error",
+        verdict_reason=f"{error.message}; {error.hint}",
+        errors=(RunError(type="ModuleNotFoundError", message=error.message),),
+    )
+
+
+def _exit_code(runs: list[Run]) -> int:
+    if any(run.verdict in ("error", "timeout") for run in runs):
+        return EXIT_PROBE_BROKEN
+    if any(finding.severity == "error" for run in runs for finding in run.findings):
+        return EXIT_FINDING
+    return EXIT_OK

@@ -1,0 +1,37 @@
+"""``gpuwatch sim``: run any command on simulated GPUs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import click
+
+from gpuwatch.errors import GpuwatchError, UsageError
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--gpus", type=click.IntRange(1, 16), default=2, show_default=True, help="How many GPUs.")
+@click.option("--memory", metavar="SIZE", default="24GiB", show_default=True, help="Memory of each.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def sim(gpus: int, memory: str, command: tuple[str, ...]) -> None:
+    """Run COMMAND on simulated GPUs.
+
+    It gets NVIDIA's management library and CUDA driver as libraries that simulate, so that
+    TensorFlow, nvitop, gpustat and gpuwatch itself find GPUs on a machine that has none. Commands
+    that run under the same --gpus and --memory see the same devices.
+    """
+    from gpuwatch.sim.machine import SimMachine
+    from gpuwatch.sim.shape import SimShape
+
+    if not command:
+        raise UsageError("no command to run", hint="for example: gpuwatch sim -- python train.py")
+    shape = SimShape.parse(f"{gpus}x{memory}")
+    program = shutil.which(command[0])
+    if program is None:
+        raise UsageError(f"{command[0]}: there is no such program")
+    environment = SimMachine.open(shape).environment(os.environ)
+    try:
+        os.execve(program, list(command), environment)
+    except OSError as error:
+        raise GpuwatchError(f"{command[0]} cannot be started: {error.strerror}") from error

@@ -1,0 +1,76 @@
+"""``gpuwatch snapshot``: one sample as text, JSON or CSV."""
+
+from __future__ import annotations
+
+import datetime
+
+import click
+
+from gpuwatch.cli.options import enter_simulation, sim_option
+from gpuwatch.errors import EXIT_FAILED, EXIT_OK, UsageError
+from gpuwatch.model.codec import to_json
+from gpuwatch.model.snapshot import Problem, Snapshot
+from gpuwatch.monitor.collector import Collector
+from gpuwatch.monitor.sampler import empty_host
+
+_BETWEEN = 0.25
+"""Seconds between the two samples: CPU and rates need two."""
+
+
+def take(deadline: float) -> tuple[Snapshot, bool]:
+    """A snapshot with rates in it, and whether the driver answered within ``deadline`` seconds."""
+    collector = Collector(_BETWEEN, on_demand=True)
+    collector.start()
+    try:
+        taken = collector.wait(2, deadline)
+    finally:
+        collector.stop()
+    if taken:
+        return taken[-1], True
+    problem = Problem(
+        source="collector",
+        reason="driver.bad-state",
+        detail=f"the driver did not answer within {deadline:g} s",
+        hint="see dmesg for a GPU that hangs; --deadline gives it more time",
+    )
+    silent = Snapshot(
+        taken_at=datetime.datetime.now(datetime.UTC),
+        took_seconds=deadline,
+        simulated=False,
+        driver=None,
+        devices=(),
+        processes=(),
+        host=empty_host(),
+        problems=(problem,),
+    )
+    return silent, False
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document (gpuwatch.snapshot/1).")
+@click.option("--csv", "as_csv", is_flag=True, help="One line per GPU, metric ids as header.")
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=0.5),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for the driver.",
+)
+@sim_option
+@click.pass_context
+def snapshot(ctx: click.Context, as_json: bool, as_csv: bool, deadline: float) -> None:
+    """Show the GPUs and their processes once."""
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other")
+    enter_simulation(ctx)
+    taken, answered = take(deadline)
+    if as_json:
+        click.echo(to_json(taken), nl=False)
+    else:
+        from gpuwatch.reports.registry import render
+
+        click.echo(render(taken, "csv" if as_csv else "text"), nl=False)
+        if as_csv:
+            for problem in taken.problems:
+                click.echo(f"gpuwatch: {problem.detail} ({problem.hint})", err=True)
+    ctx.exit(EXIT_OK if answered else EXIT_FAILED)

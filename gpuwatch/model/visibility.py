@@ -1,0 +1,74 @@
+"""How CUDA reads CUDA_VISIBLE_DEVICES, and what a process therefore sees.
+
+Source: CUDA C++ Programming Guide, "CUDA Environment Variables": the list ends at the first entry
+that is not valid; integers count in CUDA_DEVICE_ORDER; ``GPU-`` entries may be shortened as long as
+they are unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gpuwatch.model.snapshot import Device, Mapped
+
+
+class Visible(msgspec.Struct, frozen=True, kw_only=True):
+    """What one value of CUDA_VISIBLE_DEVICES selects."""
+
+    map: tuple[Mapped, ...]
+    invalid: str | None = None
+    """The entry at which the list ended; None when all were valid."""
+    hidden: bool = False
+    """Nothing is visible because the value says so (empty, ``-1``, ``NoDevFiles``)."""
+    unsure: str = ""
+    """Why the map cannot be told from outside; then it is empty."""
+
+
+def _order_known(devices: Sequence[Device], order: str | None) -> bool:
+    return order == "PCI_BUS_ID" or len({device.name for device in devices}) <= 1
+
+
+def visible_devices(value: str | None, order: str | None, devices: Sequence[Device]) -> Visible:
+    """The map from CUDA ordinal to physical GPU for a process with this environment.
+
+    ``value`` and ``order`` are CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (None: not set). With
+    cards of several models and the default order (fastest first) integers cannot be resolved from
+    outside, and the answer says so instead of guessing.
+    """
+    if not devices:
+        return Visible(map=())
+    mixed = "cards differ and CUDA_DEVICE_ORDER is not PCI_BUS_ID"
+    if value is None:
+        if not _order_known(devices, order):
+            return Visible(map=(), unsure=mixed)
+        return Visible(map=tuple(Mapped(ordinal=d.index, uuid=d.uuid, index=d.index) for d in devices))
+    entries = [entry.strip() for entry in value.split(",")]
+    if entries in ([""], ["-1"], ["NoDevFiles"]):
+        return Visible(map=(), hidden=True)
+    chosen: list[Device] = []
+    for entry in entries:
+        device = _find(entry, devices)
+        if device is None:
+            return Visible(map=_mapped(chosen), invalid=entry, hidden=not chosen and entry.startswith("-"))
+        if entry.isdigit() and not _order_known(devices, order):
+            return Visible(map=(), unsure=mixed)
+        if device in chosen:
+            # The driver refuses a list with the same device twice.
+            return Visible(map=(), invalid=entry)
+        chosen.append(device)
+    return Visible(map=_mapped(chosen))
+
+
+def _find(entry: str, devices: Sequence[Device]) -> Device | None:
+    if entry.isdigit():
+        return next((device for device in devices if device.index == int(entry)), None)
+    if entry.startswith("GPU-"):
+        found = [device for device in devices if device.uuid.startswith(entry)]
+        return found[0] if len(found) == 1 else None
+    return None
+
+
+def _mapped(chosen: Sequence[Device]) -> tuple[Mapped, ...]:
+    return tuple(Mapped(ordinal=ordinal, uuid=device.uuid, index=device.index) for ordinal, device in enumerate(chosen))

@@ -1,0 +1,213 @@
+"""The live feed: starts the collector's process, reads its snapshots, replaces it when it hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+
+_REPLACE_AFTER = 10.0
+"""Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
+_OVERDUE = 2.0
+_KEEP = 600
+
+# The package is found where it is now, without putting the working directory on the path.
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.monitor.worker import main; main()"
+
+
+class Collector:
+    """Snapshots from a process of its own; implements :class:`gpuwatch.monitor.feed.Feed`.
+
+    ``interval`` is in seconds. ``environment`` replaces the process's environment (simulated GPUs).
+    """
+
+    def __init__(
+        self, interval: float = 1.0, *, on_demand: bool = False, environment: dict[str, str] | None = None
+    ) -> None:
+        self._interval = interval
+        self._on_demand = on_demand
+        self._environment = environment
+        self._wake: Callable[[], None] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._frames: deque[Snapshot] = deque(maxlen=_KEEP)
+        self._lock = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._stopping = threading.Event()
+        self._last: float | None = None
+        self._started = 0.0
+        self._replaced = 0
+        self._detail = ""
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def interval(self) -> float:
+        """Seconds between samples."""
+        return self._interval
+
+    @interval.setter
+    def interval(self, seconds: float) -> None:
+        self._interval = seconds
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with suppress(OSError, ValueError):  # it is being replaced; its successor gets the new interval
+                process.stdin.write(msgspec.json.encode({"interval": seconds}) + b"\n")
+                process.stdin.flush()
+
+    def launch(self) -> None:
+        """Starts the process alone, so that it works while the caller imports what it needs."""
+        if self._process is None:
+            self._process = self._spawn()
+            self._started = time.monotonic()
+
+    def start(self, wake: Callable[[], None] | None = None) -> None:
+        """Begins to read; ``wake`` is called from the reader's thread after each snapshot."""
+        self._wake = wake
+        self.launch()
+        supervisor = threading.Thread(target=self._supervise, name="gpuwatch-collector", daemon=True)
+        self._threads.append(supervisor)
+        supervisor.start()
+
+    def drain(self) -> list[Snapshot]:
+        """Every snapshot since the last call, oldest first."""
+        with self._lock:
+            frames = list(self._frames)
+            self._frames.clear()
+        return frames
+
+    def wait(self, count: int, timeout: float) -> list[Snapshot]:
+        """Blocks until ``count`` snapshots are there or ``timeout`` seconds have passed."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: len(self._frames) >= count, timeout)
+        return self.drain()
+
+    def status(self) -> FeedStatus:
+        """How the collector is doing."""
+        now = time.monotonic()
+        if self._stopping.is_set():
+            return FeedStatus("stopped", None if self._last is None else now - self._last)
+        last = self._last
+        since = now - (self._started if last is None else last)
+        overdue = since - self._interval
+        if overdue > _OVERDUE:
+            age = None if last is None else now - last
+            return FeedStatus("not-answering", age, overdue, self._replaced, self._detail)
+        if last is None:
+            return FeedStatus("starting", None, 0.0, self._replaced, self._detail)
+        return FeedStatus("ok", now - last, 0.0, self._replaced)
+
+    def stop(self) -> None:
+        """Ends the process and the threads."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        process = self._process
+        if process is not None:
+            _end(process)
+        for thread in self._threads:
+            thread.join(timeout=1.0)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        package_parent = str(Path(__file__).resolve().parents[2])
+        try:
+            return subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    _START,
+                    package_parent,
+                    str(self._interval),
+                    "1" if self._on_demand else "0",
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL if not os.environ.get("GPUWATCH_DEBUG") else None,
+                env=self._environment,
+            )
+        except OSError as error:
+            raise GpuwatchError(f"the collector cannot be started: {error}") from error
+
+    def _supervise(self) -> None:
+        """Reads one collector after another until stopped."""
+        pause = 0.0
+        while not self._stopping.wait(pause):
+            process = self._process
+            if process is None:
+                process = self._process = self._spawn()
+                self._started = time.monotonic()
+            reader = threading.Thread(target=self._read, args=(process,), name="gpuwatch-reader", daemon=True)
+            reader.start()
+            while reader.is_alive() and not self._stopping.is_set():
+                reader.join(timeout=0.5)
+                last = max(self._last or 0.0, self._started)
+                if time.monotonic() - last > max(_REPLACE_AFTER, 5 * self._interval):
+                    self._detail = "the collector did not answer and was replaced"
+                    break
+            if self._stopping.is_set():
+                return
+            if not reader.is_alive():
+                self._detail = f"the collector ended by itself ({_ending(process)}) and was replaced"
+            _end(process)
+            self._process = None
+            self._replaced += 1
+            pause = min(10.0, 0.5 * 2 ** min(self._replaced, 5))
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        decoder = msgspec.msgpack.Decoder(Snapshot)
+        stream = process.stdout
+        assert stream is not None
+        while True:
+            header = stream.read(4)
+            if len(header) < 4:
+                return
+            (length,) = struct.unpack(">I", header)
+            frame = stream.read(length)
+            if len(frame) < length:
+                return
+            snapshot = decoder.decode(frame)
+            if process is not self._process:
+                return  # an old collector that came back to life
+            self._last = time.monotonic()
+            with self._arrived:
+                self._frames.append(snapshot)
+                self._arrived.notify_all()
+            if self._wake is not None:
+                self._wake()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Closes its stdin, then kills it; one that hangs inside the driver is left to the kernel."""
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(timeout=0.1)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.5)
+
+
+def _ending(process: subprocess.Popen[bytes]) -> str:
+    code = process.poll()
+    if code is None:
+        return "it closed its output"
+    if code < 0:
+        return signal.Signals(-code).name
+    return f"exit code {code}"

@@ -1,0 +1,278 @@
+"""One look at the machine: asks the sources and builds the snapshot. Runs inside the collector.
+
+Rates and everything that needs two samples are derived here, once.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Collection
+
+from gpuwatch.model.metrics import METRICS, Lane
+from gpuwatch.model.reading import Missing, Value
+from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
+from gpuwatch.model.visibility import visible_devices
+from gpuwatch.sources.answers import GpuProcess, NvmlUnavailable, Utilization
+from gpuwatch.sources.host import Facts, HostReader, ProcessTable
+from gpuwatch.sources.nvml import Nvml, NvmlDevice
+
+_SLOW_EVERY = 5.0
+_REOPEN_EVERY = 5.0
+_ALL_LANES = (Lane.FAST, Lane.SLOW, Lane.ON_DEMAND)
+
+_FIRST = Missing("no_sample", detail="needs two samples; this is the first")
+_GONE = Missing("unknown", detail="the process is not in this PID namespace, or is gone")
+_NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")
+_MEMORY_UNTOLD = Missing("not_supported", detail="the driver does not tell this process's memory")
+
+
+class Sampler:
+    """Keeps the sources open between samples; one instance per collector."""
+
+    def __init__(self, on_demand: bool = False) -> None:
+        self._nvml = Nvml()
+        self._table = ProcessTable()
+        self._host = HostReader()
+        self._slow_at = float("-inf")
+        self._tried_at = float("-inf")
+        self._problem: Problem | None = None
+        self._on_demand = on_demand
+
+    def sample(self) -> Snapshot:
+        """One snapshot; whatever could not be read is in it with its reason."""
+        taken_at = datetime.datetime.now(datetime.UTC)
+        began = time.monotonic()
+        problems: list[Problem] = []
+        driver, devices, processes = self._gpus(began, problems)
+        if not devices:
+            processes = [_host_process(facts, began) for facts in self._table.everyone(began)]
+        self._table.forget_except({process.pid for process in processes})
+        host, host_problems = self._host.read()
+        return Snapshot(
+            taken_at=taken_at,
+            took_seconds=time.monotonic() - began,
+            simulated=self._nvml.simulated,
+            driver=driver,
+            devices=tuple(devices),
+            processes=tuple(processes),
+            host=host,
+            problems=(*problems, *host_problems),
+        )
+
+    def close(self) -> None:
+        """Ends the session with the driver."""
+        self._nvml.close()
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _gpus(self, now: float, problems: list[Problem]) -> tuple[Driver | None, list[Device], list[Process]]:
+        slow = now - self._slow_at >= _SLOW_EVERY
+        try:
+            if self._problem is None or now - self._tried_at >= _REOPEN_EVERY:
+                self._tried_at = now
+                self._problem = None
+                self._nvml.open()
+            if self._problem is None and slow and self._slow_at > float("-inf"):
+                self._nvml.refresh()
+        except NvmlUnavailable as error:
+            self._problem = error.problem
+        if self._problem is not None:
+            problems.append(self._problem)
+            return None, [], []
+        lanes: Collection[Lane] = (Lane.FAST,)
+        if slow:
+            self._slow_at = now
+            lanes = _ALL_LANES if self._on_demand else (Lane.FAST, Lane.SLOW)
+        listed = [(device, *self._nvml.sample(device, lanes)) for device in self._nvml.devices]
+        devices: list[Device] = []
+        processes: list[Process] = []
+        plain = [_device(device, {}, {}, self._nvml.simulated) for device, _, _ in listed]
+        for device, readings, missing in listed:
+            rows, complete = self._processes(device, plain, now, problems)
+            _unexplained(device, rows, complete, readings, missing)
+            if not self._on_demand:
+                _not_asked(readings, missing)
+            devices.append(_device(device, readings, missing, self._nvml.simulated))
+            processes.extend(rows)
+        if not devices:
+            problems.append(
+                Problem(
+                    source="nvml",
+                    reason="driver.bad-state",
+                    detail="the NVIDIA driver answers, and lists no GPU",
+                    hint="see lspci and dmesg; in a container, check which GPUs it was given",
+                )
+            )
+        return self._nvml.driver, devices, processes
+
+    def _processes(
+        self, device: NvmlDevice, devices: list[Device], now: float, problems: list[Problem]
+    ) -> tuple[list[Process], bool]:
+        """The processes of one device, and whether the list is complete."""
+        if device.state in ("lost", "reset-required") or device.handle is None:
+            return [], False
+        listed, failed = self._nvml.processes(device)
+        problems.extend(
+            Problem(source=f"nvml device {device.index}", reason=lack.reason, detail=lack.detail) for lack in failed
+        )
+        if not listed:
+            return [], not failed
+        utilization, lack = self._nvml.process_utilization(device)
+        rows = [
+            _gpu_process(entry, device, self._table.look(entry.pid, now), utilization.get(entry.pid), lack, devices)
+            for entry in listed
+        ]
+        return rows, not failed
+
+
+def _device(device: NvmlDevice, readings: dict[str, Value], missing: dict[str, Missing], simulated: bool) -> Device:
+    return Device(
+        index=device.index,
+        uuid=device.uuid,
+        name=device.name,
+        pci_bus_id=device.pci_bus_id,
+        compute_capability=device.compute_capability,
+        simulated=simulated,
+        state=device.state,
+        state_detail=device.state_detail,
+        readings=readings,
+        missing=missing,
+    )
+
+
+_ON_DEMAND_IDS = tuple(spec.id for spec in METRICS if spec.lane is Lane.ON_DEMAND)
+_ON_DEMAND = Missing("no_sample", detail="asked for on demand only: the call takes 20 ms")
+
+
+def _not_asked(readings: dict[str, Value], missing: dict[str, Missing]) -> None:
+    for metric_id in _ON_DEMAND_IDS:
+        if metric_id not in readings:
+            missing.setdefault(metric_id, _ON_DEMAND)
+
+
+def _unexplained(
+    device: NvmlDevice,
+    rows: list[Process],
+    complete: bool,
+    readings: dict[str, Value],
+    missing: dict[str, Missing],
+) -> None:
+    """Used memory less that of the listed processes; only where every one of them is told."""
+    used = readings.get("memory.used_bytes")
+    key = "memory.unexplained_bytes"
+    if not isinstance(used, int):
+        missing[key] = missing.get("memory.used_bytes", Missing("unknown", detail="memory used is not known"))
+        return
+    if not complete:
+        missing[key] = Missing("unknown", detail="the list of processes could not be read")
+        return
+    owned = [row.readings.get("gpu_memory_bytes") for row in rows]
+    known = [amount for amount in owned if isinstance(amount, int)]
+    if len(known) < len(owned):
+        missing[key] = Missing("unknown", detail="the driver does not tell the memory of every process")
+        return
+    readings[key] = max(0, used - sum(known))
+
+
+def _gpu_process(
+    entry: GpuProcess,
+    device: NvmlDevice,
+    facts: Facts | None,
+    utilization: Utilization | None,
+    lack: Missing | None,
+    devices: list[Device],
+) -> Process:
+    readings: dict[str, Value] = {}
+    missing: dict[str, Missing] = {}
+    if entry.used_bytes is None:
+        missing["gpu_memory_bytes"] = _MEMORY_UNTOLD
+    else:
+        readings["gpu_memory_bytes"] = entry.used_bytes
+    if utilization is None:
+        why = lack or _NO_UTILIZATION
+        missing.update(dict.fromkeys(("sm_percent", "memory_percent", "encoder_percent", "decoder_percent"), why))
+    else:
+        readings["sm_percent"] = utilization.sm
+        readings["memory_percent"] = utilization.memory
+        readings["encoder_percent"] = utilization.encoder
+        readings["decoder_percent"] = utilization.decoder
+    mapped, note = _sees(facts, devices)
+    return Process(
+        pid=entry.pid,
+        create_time=None if facts is None else facts.create_time,
+        user=None if facts is None else facts.user,
+        command=None if facts is None else facts.command,
+        name=None if facts is None else facts.name,
+        type=entry.kind,
+        device_uuid=device.uuid,
+        device_index=device.index,
+        mig_instance=entry.mig_instance,
+        framework=None if facts is None else facts.framework,
+        container=None if facts is None else facts.container,
+        cuda_visible_devices=None
+        if facts is None or facts.environment is None
+        else facts.environment.get("CUDA_VISIBLE_DEVICES"),
+        device_map=mapped,
+        note=note,
+        readings=readings | _host_readings(facts, missing),
+        missing=missing,
+    )
+
+
+def _sees(facts: Facts | None, devices: list[Device]) -> tuple[tuple[Mapped, ...], str]:
+    """The process's own device numbers as its environment gives them, and a note for the person."""
+    if facts is None:
+        return (), "not in this PID namespace, or gone"
+    if facts.environment is None:
+        return (), facts.note or "environment cannot be read"
+    visible = visible_devices(
+        facts.environment.get("CUDA_VISIBLE_DEVICES"), facts.environment.get("CUDA_DEVICE_ORDER"), devices
+    )
+    return visible.map, facts.note or visible.unsure
+
+
+def _host_readings(facts: Facts | None, missing: dict[str, Missing]) -> dict[str, Value]:
+    if facts is None:
+        missing.update(dict.fromkeys(("cpu_percent", "host_memory_bytes", "run_seconds", "threads"), _GONE))
+        return {}
+    readings: dict[str, Value] = {
+        "host_memory_bytes": facts.host_memory_bytes,
+        "run_seconds": max(0.0, time.time() - facts.create_time),
+        "threads": facts.threads,
+    }
+    if facts.cpu_percent is None:
+        missing["cpu_percent"] = _FIRST
+    else:
+        readings["cpu_percent"] = facts.cpu_percent
+    return readings
+
+
+_NO_GPU = Missing("not_supported", detail="no GPU answers on this machine")
+
+
+def _host_process(facts: Facts, now: float) -> Process:
+    missing = dict.fromkeys(
+        ("gpu_memory_bytes", "sm_percent", "memory_percent", "encoder_percent", "decoder_percent"), _NO_GPU
+    )
+    readings = _host_readings(facts, missing)
+    return Process(
+        pid=facts.pid,
+        create_time=facts.create_time,
+        user=facts.user,
+        command=facts.command,
+        name=facts.name,
+        type="H",
+        device_uuid=None,
+        framework=facts.framework,
+        container=facts.container,
+        cuda_visible_devices=None if facts.environment is None else facts.environment.get("CUDA_VISIBLE_DEVICES"),
+        note=facts.note,
+        readings=readings,
+        missing=missing,
+    )
+
+
+def empty_host() -> Host:
+    """A host of which nothing is known, for snapshots made when the collector did not answer."""
+    return Host(hostname=None, cpu_percent=None, cpu_count=None, memory_used_bytes=None, memory_total_bytes=None)

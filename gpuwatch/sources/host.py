@@ -1,0 +1,277 @@
+"""The only file that asks the operating system: psutil for the machine, /proc for processes.
+
+A tick reads one small file per process (``/proc/<pid>/stat``: identity, CPU time, memory, threads in
+one read); what does not change (user, command, environment, container, framework) is read once per
+process and kept under (pid, start time).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from gpuwatch.model.snapshot import Host, Problem
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+GPU_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_ALLOCATOR",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+"""Variables of a process that bear on its GPUs."""
+
+# A container's id in a cgroup path: docker, podman, containerd and cri-o use 64 hex digits.
+_CONTAINER = re.compile(r"(?:docker|libpod|cri-containerd|crio|containerd)?[-/:]?([0-9a-f]{64})")
+_SLURM = re.compile(r"/job_(\d+)")
+# The library that each framework always has open, and the distribution that carries its version.
+_FRAMEWORKS = (
+    (re.compile(r"(\S+)/tensorflow/(?:libtensorflow_framework|libtensorflow_cc|python/_pywrap)"), "tensorflow"),
+    (re.compile(r"(\S+)/torch/lib/libtorch"), "torch"),
+    (re.compile(r"(\S+)/jaxlib/"), "jaxlib"),
+)
+_YOUNG_SECONDS = 120.0
+_RETRY_FRAMEWORK_YOUNG = 10.0
+_RETRY_FRAMEWORK_OLD = 120.0
+
+
+class Facts(msgspec.Struct):
+    """What is known of one process; None where it could not be read, ``note`` says why."""
+
+    pid: int
+    start_ticks: int
+    create_time: float
+    name: str
+    user: str | None = None
+    command: str | None = None
+    environment: dict[str, str] | None = None
+    """Those of :data:`GPU_VARIABLES` that are set; None when the environment may not be read."""
+    container: str | None = None
+    framework: str | None = None
+    note: str = ""
+    cpu_percent: float | None = None
+    """Of one core, since the sample before; None on the first."""
+    host_memory_bytes: int = 0
+    threads: int = 0
+    looked_for_framework: float = 0.0
+    cpu_ticks: int = 0
+    seen_at: float = 0.0
+
+
+class ProcessTable:
+    """Processes by pid, with rates between two looks and a memory of what does not change."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._known: dict[int, Facts] = {}
+        self._users: dict[int, str] = {}
+        self._ticks: dict[int, tuple[int, int]] = {}
+        self._boot = psutil.boot_time()
+
+    def look(self, pid: int, now: float) -> Facts | None:
+        """Facts about ``pid`` at monotonic time ``now``; None when there is no such process here."""
+        stat = self._stat(pid)
+        if stat is None:
+            self._known.pop(pid, None)
+            return None
+        name, start, ticks, threads, resident, state = stat
+        facts = self._known.get(pid)
+        if facts is None or facts.start_ticks != start:
+            facts = Facts(pid, start, self._boot + start / _TICKS, name)
+            self._known[pid] = facts
+            self._describe(facts, state)
+        elif now > facts.seen_at:
+            facts.cpu_percent = max(0.0, (ticks - facts.cpu_ticks) / _TICKS / (now - facts.seen_at) * 100)
+        facts.cpu_ticks, facts.seen_at = ticks, now
+        facts.host_memory_bytes, facts.threads = resident, threads
+        if facts.framework is None:
+            # Frameworks are imported some seconds after the start; later it gets unlikely.
+            young = time.time() - facts.create_time < _YOUNG_SECONDS
+            if now - facts.looked_for_framework > (_RETRY_FRAMEWORK_YOUNG if young else _RETRY_FRAMEWORK_OLD):
+                facts.looked_for_framework = now
+                facts.framework = self._framework(pid)
+        return facts
+
+    def everyone(self, now: float, most: int = 50) -> list[Facts]:
+        """The busiest processes of this host, for machines without a GPU; kernel threads left out."""
+        rows: list[tuple[float, int, int]] = []
+        before, self._ticks = self._ticks, {}
+        for entry in os.listdir(self._proc):
+            if not entry.isdigit():
+                continue
+            pid = int(entry)
+            stat = self._stat(pid)
+            if stat is None or not stat[4]:
+                continue
+            _, start, ticks, _, resident, _ = stat
+            self._ticks[pid] = (start, ticks)
+            known = before.get(pid)
+            spent = ticks - known[1] if known is not None and known[0] == start else 0
+            rows.append((-spent, -resident, pid))
+        rows.sort()
+        return [facts for _, _, pid in rows[:most] if (facts := self.look(pid, now)) is not None]
+
+    def forget_except(self, pids: set[int]) -> None:
+        """Drops what is kept about processes that are not in ``pids``."""
+        for pid in self._known.keys() - pids:
+            del self._known[pid]
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _stat(self, pid: int) -> tuple[str, int, int, int, int, str] | None:
+        """Name, start, CPU ticks, threads, resident bytes, state (proc(5), /proc/pid/stat)."""
+        try:
+            with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:
+                raw = file.read(4096)
+        except OSError:
+            return None
+        # The name may hold spaces and parentheses: the last one ends it.
+        head, _, tail = raw.rpartition(b")")
+        fields = tail.split()
+        if len(fields) < 22:
+            return None
+        return (
+            head.partition(b"(")[2].decode("utf-8", "replace"),
+            int(fields[19]),
+            int(fields[11]) + int(fields[12]),
+            int(fields[17]),
+            int(fields[21]) * _PAGE,
+            fields[0].decode(),
+        )
+
+    def _describe(self, facts: Facts, state: str) -> None:
+        base = f"{self._proc}/{facts.pid}"
+        denied: list[str] = []
+        try:
+            facts.user = self._user(os.stat(base).st_uid)
+        except OSError:
+            denied.append("owner")
+        command = _read(f"{base}/cmdline", denied, "command line")
+        if command is not None:
+            facts.command = command.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or None
+        environ = _read(f"{base}/environ", denied, "environment")
+        if environ is not None:
+            facts.environment = {}
+            for entry in environ.split(b"\0"):
+                key, _, value = entry.partition(b"=")
+                if (text := key.decode("utf-8", "replace")) in GPU_VARIABLES:
+                    facts.environment[text] = value.decode("utf-8", "replace")
+        cgroup = _read(f"{base}/cgroup", denied, "cgroup")
+        if cgroup is not None:
+            facts.container = _container(cgroup.decode("utf-8", "replace"))
+        facts.framework = self._framework(facts.pid)
+        facts.looked_for_framework = time.monotonic()
+        if state == "Z":
+            facts.note = "zombie: its parent has not collected it"
+        elif denied:
+            facts.note = "permission denied: " + ", ".join(denied)
+
+    def _user(self, uid: int) -> str:
+        if uid not in self._users:
+            try:
+                self._users[uid] = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                self._users[uid] = str(uid)
+        return self._users[uid]
+
+    def _framework(self, pid: int) -> str | None:
+        try:
+            with open(f"{self._proc}/{pid}/maps", encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    if "tensorflow" not in line and "torch" not in line and "jaxlib" not in line:
+                        continue
+                    for pattern, distribution in _FRAMEWORKS:
+                        match = pattern.search(line)
+                        if match:
+                            return _with_version(Path(match.group(1)), distribution)
+        except OSError:
+            return None
+        return None
+
+
+def _with_version(site: Path, distribution: str) -> str:
+    """``tensorflow 2.21.0``: the version from the dist-info folder beside the package."""
+    try:
+        found = sorted(site.glob(f"{distribution}-*.dist-info")) or sorted(site.glob(f"{distribution}_*-*.dist-info"))
+    except OSError:
+        found = []
+    if not found:
+        return distribution
+    return f"{distribution} {found[0].name.removesuffix('.dist-info').partition('-')[2]}"
+
+
+def _read(path: str, denied: list[str], what: str) -> bytes | None:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(1 << 20)
+    except PermissionError:
+        denied.append(what)
+    except OSError:
+        return None
+    return None
+
+
+def _container(cgroup: str) -> str | None:
+    job = _SLURM.search(cgroup)
+    if job:
+        return f"slurm job {job.group(1)}"
+    match = _CONTAINER.search(cgroup)
+    if match is None:
+        return None
+    kind = "pod" if "kubepods" in cgroup else "container"
+    return f"{kind} {match.group(1)[:12]}"
+
+
+class HostReader:
+    """The machine as a whole."""
+
+    def __init__(self) -> None:
+        self._hostname = socket.gethostname()
+        psutil.cpu_percent(None)  # starts the interval of the next call
+        self._first = True
+
+    def read(self) -> tuple[Host, list[Problem]]:
+        """CPU since the read before (None on the first), memory, swap, load."""
+        problems: list[Problem] = []
+        cpu: float | None = psutil.cpu_percent(None)
+        if self._first:
+            cpu, self._first = None, False
+        try:
+            memory = psutil.virtual_memory()
+            swap = psutil.swap_memory()
+            sizes: tuple[int | None, ...] = (
+                memory.total - memory.available,
+                memory.total,
+                swap.used,
+                swap.total,
+            )
+        except (OSError, psutil.Error) as error:
+            sizes = (None, None, None, None)
+            problems.append(Problem(source="host", reason="failed", detail=f"memory of the host: {error}"))
+        try:
+            load: tuple[float, float, float] | None = os.getloadavg()
+        except OSError:
+            load = None
+        host = Host(
+            hostname=self._hostname,
+            cpu_percent=cpu,
+            cpu_count=psutil.cpu_count(),
+            memory_used_bytes=sizes[0],
+            memory_total_bytes=sizes[1],
+            swap_used_bytes=sizes[2],
+            swap_total_bytes=sizes[3],
+            load=load,
+            uptime_seconds=time.time() - psutil.boot_time(),
+        )
+        return host, problems

@@ -1,0 +1,30 @@
+"""Hide every GPU: CUDA_VISIBLE_DEVICES=-1 before TensorFlow is imported.
+
+The usual way to force work onto the CPU, and the usual leftover in a shell when TensorFlow
+"does not find" a GPU.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "cpu-only",
+    "title": "Every GPU hidden",
+    "group": "visibility",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+}
+
+ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def configure(tf, probe):
+    """The environment has done it."""
+
+
+def work(tf, probe):
+    probe.matmul(tf)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work, ENVIRONMENT)
