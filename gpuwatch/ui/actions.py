@@ -1,0 +1,126 @@
+"""THE table of actions. Key bindings, footer, help and command palette all come from it.
+
+To add one: an entry here, and a method ``action_<id>`` on the app.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.binding import Binding, BindingType
+
+Pane = Literal["anywhere", "gpus", "processes", "finding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that a key does."""
+
+    id: str
+    keys: str
+    """Textual's names, separated by commas."""
+    shown: str
+    """The key as a person reads it."""
+    title: str
+    """Two words at most, for the footer."""
+    help: str
+    pane: Pane = "anywhere"
+    footer: bool = True
+    palette: bool = True
+    run: str = ""
+    """Textual's action string, ``id`` when empty."""
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action(
+        "filter",
+        "slash",
+        "/",
+        "filter",
+        "Show only processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not). Esc clears",
+    ),
+    Action("sort", "s,f6", "s", "sort", "Choose the column to sort by (or click on its head)"),
+    Action(
+        "reverse", "S,shift+f6", "S", "reverse", "Sort the other way round (or click on the head again)", footer=False
+    ),
+    Action("missing", "i", "i", "why –", "Why cells of this row are empty: call, code and reason", "processes"),
+    Action("missing_device", "i", "i", "why –", "Why readings of this GPU are missing", "gpus", palette=False),
+    Action("choose_gpu", "enter", "↵", "its processes", "Show only the processes of this GPU", "gpus", palette=False),
+    Action("open_findings", "enter", "↵", "evidence", "Show the evidence and what to do", "finding", palette=False),
+    Action("findings", "f", "f", "findings", "What is wrong: evidence, and what to do", footer=False),
+    Action("pause", "space", "space", "pause", "Freeze the screen; sampling goes on, and resuming jumps to now"),
+    Action("faster", "plus,equals_sign", "+", "faster", "Sample more often", footer=False),
+    Action("slower", "minus", "-", "slower", "Sample less often", footer=False),
+    Action("clear", "escape", "Esc", "clear", "Clear the filter, then the selection", footer=False),
+    Action(
+        "next_pane",
+        "tab",
+        "Tab",
+        "next pane",
+        "Go to the next pane (Shift+Tab: back)",
+        footer=False,
+        palette=False,
+        run="app.focus_next",
+    ),
+    Action(
+        "previous_pane",
+        "shift+tab",
+        "⇧Tab",
+        "back",
+        "Go to the pane before",
+        footer=False,
+        palette=False,
+        run="app.focus_previous",
+    ),
+    Action("help", "question_mark,f1", "?", "help", "All keys"),
+    Action(
+        "palette",
+        "ctrl+p",
+        "^P",
+        "palette",
+        "Find any action by its name, or choose a theme",
+        palette=False,
+        run="command_palette",
+    ),
+    Action("quit", "q", "q", "quit", "Leave gpuwatch"),
+    Action("move('up')", "up,k", "↑ k", "up", "One row up", footer=False, palette=False),
+    Action("move('down')", "down,j", "↓ j", "down", "One row down", footer=False, palette=False),
+    Action(
+        "move('left')",
+        "left,h",
+        "← h",
+        "left",
+        "GPU to the left; in the table: scroll the command back",
+        footer=False,
+        palette=False,
+    ),
+    Action(
+        "move('right')",
+        "right,l",
+        "→ l",
+        "right",
+        "GPU to the right; in the table: scroll the command",
+        footer=False,
+        palette=False,
+    ),
+    Action("move('page_up')", "pageup", "PgUp", "page up", "One page up", footer=False, palette=False),
+    Action("move('page_down')", "pagedown", "PgDn", "page down", "One page down", footer=False, palette=False),
+    Action("move('home')", "home,g", "Home g", "first", "To the first row", footer=False, palette=False),
+    Action("move('end')", "end,G", "End G", "last", "To the last row", footer=False, palette=False),
+)
+
+
+def for_pane(pane: str) -> tuple[Action, ...]:
+    """Actions that can be used while ``pane`` is focused, its own first."""
+    own = tuple(a for a in ACTIONS if a.pane == pane)
+    return own + tuple(a for a in ACTIONS if a.pane == "anywhere")
+
+
+def bindings(pane: str) -> list[BindingType]:
+    """Textual bindings of one pane's actions, run by the screen; Textual's own keys are left to it."""
+    return [
+        Binding(action.keys, f"screen.{action.id}", action.title, id=f"gpuwatch.{action.id}", show=False)
+        for action in ACTIONS
+        if action.pane == pane and not action.run
+    ]

@@ -1,0 +1,201 @@
+"""The dashboard: takes snapshots from a feed, keeps their history, draws the newest.
+
+Everything here runs on one thread. The feed's thread only posts a wake-up; the handler drains what
+has come, so nothing needs a lock and a burst of samples is drawn once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from gpuwatch.history.ring import History
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.feed import Feed
+from gpuwatch.ui import theme
+from gpuwatch.ui.actions import ACTIONS
+from gpuwatch.ui.messages import SnapshotsArrived
+from gpuwatch.ui.screens.overview import OverviewScreen
+from gpuwatch.ui.view import View, ranked
+
+Diagnose = Callable[[Snapshot, History], tuple[Finding, ...]]
+
+INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""What + and - step through, in seconds."""
+_TICK = 1.0
+
+
+class GpuwatchApp(App[None]):
+    """gpuwatch on a terminal."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "gpuwatch"
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "quit", "quit", show=False, priority=True, system=True),
+    ]
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        read_only: bool = False,
+        clock: Callable[[], float] = time.time,
+        diagnose: Diagnose | None = None,
+    ) -> None:
+        super().__init__()
+        self.feed = feed
+        self.read_only = read_only
+        self.clock = clock
+        self.diagnose = diagnose
+        self.history = History()
+        self.snapshot: Snapshot | None = None
+        self.findings: tuple[Finding, ...] = ()
+        self.overview = OverviewScreen()
+        self._frozen: View | None = None
+        self._last_data = float("-inf")
+        self._feed_running = False
+        self.animation_level = "none"
+        for one in theme.THEMES:
+            self.register_theme(one)
+        self.theme = theme.DEFAULT
+
+    def get_default_screen(self) -> Screen[None]:
+        """The first screen is the whole app for now."""
+        return self.overview
+
+    def on_mount(self) -> None:
+        """Draws the first frame, then lets the feed begin."""
+        self.overview.show(self.view())
+        self.set_interval(_TICK, self._tick)
+        self._feed_running = True
+        self.feed.start(self._wake)
+
+    def on_unmount(self) -> None:
+        """Nothing that was started stays behind."""
+        self.stop_feed()
+
+    def stop_feed(self) -> None:
+        """Ends the feed, once."""
+        if self._feed_running:
+            self._feed_running = False
+            self.feed.stop()
+
+    # Data
+
+    def _wake(self) -> None:
+        """Called from the feed's thread."""
+        self.post_message(SnapshotsArrived())
+
+    def on_snapshots_arrived(self, message: SnapshotsArrived) -> None:
+        """Keeps all that came, draws the last."""
+        arrived = self.feed.drain()
+        if not arrived:
+            return
+        for snapshot in arrived:
+            self.history.add(snapshot)
+        self.snapshot = arrived[-1]
+        self.findings = self.snapshot.findings
+        if self.diagnose is not None:
+            self.findings += self.diagnose(self.snapshot, self.history)
+        self._last_data = time.monotonic()
+        if self._frozen is None:
+            self.overview.show(self.view())
+        else:
+            self.overview.show_status(self._paused_view())
+
+    def view(self) -> View:
+        """What the panes are to show now."""
+        return View(
+            snapshot=self.snapshot,
+            history=self.history,
+            status=self.feed.status(),
+            now=self.clock(),
+            interval=self.feed.interval,
+            findings=self.findings,
+            read_only=self.read_only,
+            until=self.snapshot.taken_at.timestamp() if self.snapshot is not None else None,
+            wrong=ranked(self.findings),
+        )
+
+    def _tick(self) -> None:
+        """Once a second: what only the clock changes, and only when no data do it."""
+        if self._frozen is not None:
+            self.overview.show_status(self._paused_view())
+        elif time.monotonic() - self._last_data > _TICK * 1.4:
+            view = self.view()
+            if view.stale:
+                self.overview.show(view)
+            else:
+                self.overview.show_status(view)
+
+    # What actions need
+
+    def toggle_pause(self) -> None:
+        """Freezes the display; history goes on, and resuming shows now."""
+        if self._frozen is None:
+            view = self.view()
+            self._frozen = view
+            self.overview.show(self._paused_view())
+        else:
+            self._frozen = None
+            self.overview.show(self.view())
+
+    def _paused_view(self) -> View:
+        frozen = self._frozen
+        assert frozen is not None
+        return View(
+            snapshot=frozen.snapshot,
+            history=frozen.history,
+            status=self.feed.status(),
+            now=self.clock(),
+            interval=self.feed.interval,
+            findings=frozen.findings,
+            read_only=frozen.read_only,
+            until=frozen.until,
+            wrong=frozen.wrong,
+            paused_since=frozen.now,
+        )
+
+    def change_interval(self, step: int) -> None:
+        """To the next longer or shorter interval."""
+        nearest = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.feed.interval))
+        self.feed.interval = INTERVALS[min(max(nearest + step, 0), len(INTERVALS) - 1)]
+        self.overview.show_status(self._paused_view() if self._frozen is not None else self.view())
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: every action, and Textual's choice of themes."""
+        if screen is self.overview:
+            for action in ACTIONS:
+                if action.palette:
+                    run = f"screen.{action.run or action.id}"
+                    yield SystemCommand(action.title.capitalize(), action.help, self._later(run))
+        yield SystemCommand("Theme", "Choose another look", self.action_change_theme)
+
+    def _later(self, action: str) -> Callable[[], object]:
+        async def run() -> None:
+            await self.run_action(action)
+
+        return run
+
+
+def run_dashboard(
+    feed: Feed,
+    *,
+    read_only: bool = False,
+    clock: Callable[[], float] = time.time,
+    diagnose: Diagnose | None = None,
+) -> int:
+    """Runs the dashboard until it is left; the exit code."""
+    app = GpuwatchApp(feed, read_only=read_only, clock=clock, diagnose=diagnose)
+    try:
+        app.run()
+    finally:
+        app.stop_feed()
+    return app.return_code or 0

@@ -1,0 +1,32 @@
+"""Bars in eighths of a cell, on an axis that never moves."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+@lru_cache(maxsize=4096)
+def _cells(eighths: int, width: int) -> tuple[str, str]:
+    full, rest = divmod(eighths, 8)
+    filled = "█" * full + (_EIGHTHS[rest] if rest else "")
+    return filled, " " * (width - len(filled))
+
+
+def bar(fraction: float | None, width: int) -> tuple[str, str]:
+    """The filled and the empty part of a bar of ``width`` cells; unknown is an empty bar.
+
+    More than nothing is always seen, and full only when it is full.
+    """
+    if width <= 0:
+        return "", ""
+    if fraction is None:
+        return "", " " * width
+    total = width * 8
+    eighths = round(min(max(fraction, 0.0), 1.0) * total)
+    if fraction > 0:
+        eighths = max(eighths, 1)
+    if fraction < 0.995:
+        eighths = min(eighths, total - 1)
+    return _cells(eighths, width)

@@ -1,0 +1,253 @@
+"""Rows and columns of the process table: what each cell says, how it sorts, what fits.
+
+Pure: no widget, no terminal. To add a column: one entry in :data:`COLUMNS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN, duration, gib, short_size
+from gpuwatch.model.snapshot import Device, Mapped, Process, Snapshot
+
+Key = tuple[str | None, int, float | None]
+Sortable = float | str | None
+
+NOTABLE_UNEXPLAINED = 100 * 2**20
+"""Less than this is rounding, contexts and driver bookkeeping."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unexplained:
+    """Memory of a device that no listed process owns, as a row of its own."""
+
+    device: Device
+    amount: float
+    reason: str
+
+    @property
+    def key(self) -> Key:
+        """No process has pid -1."""
+        return (self.device.uuid, -1, None)
+
+
+Row = Process | Unexplained
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its head, widths (narrow, wide), what it says and how it sorts."""
+
+    id: str
+    title: str
+    narrow: int
+    wide: int
+    text: Callable[[Process, int], str]
+    value: Callable[[Process], Sortable]
+    number: bool = True
+    """Numbers stand at the right, and sort largest first."""
+
+
+def _number(reading: str) -> Callable[[Process], Sortable]:
+    return lambda process: process.number(reading)
+
+
+def _whole(reading: str) -> Callable[[Process, int], str]:
+    def text(process: Process, width: int) -> str:
+        value = process.number(reading)
+        return UNKNOWN if value is None else f"{value:.0f}"
+
+    return text
+
+
+def _cpu(process: Process, width: int) -> str:
+    value = process.number("cpu_percent")
+    if value is None:
+        return UNKNOWN
+    return f"{value:.1f}" if value < 1000 and width >= 6 else f"{value:.0f}"
+
+
+def _gpu_memory(process: Process, width: int) -> str:
+    value = process.number("gpu_memory_bytes")
+    if value is None:
+        return UNKNOWN
+    return f"{gib(value)} GiB" if width >= 9 else f"{gib(value)}G"
+
+
+def _host_memory(process: Process, width: int) -> str:
+    return short_size(process.number("host_memory_bytes"))
+
+
+@lru_cache(maxsize=1024)
+def short_framework(framework: str | None, width: int) -> str:
+    """``tensorflow 2.21.0`` as it fits: whole, without the patch level, or ``tf 2.21``."""
+    if not framework:
+        return UNKNOWN
+    framework = printable(framework)
+    name, _, version = framework.partition(" ")
+    brief = ".".join(version.split("+")[0].split(".")[:2])
+    for text in (f"{name} {brief}".strip(), f"{'tf' if name == 'tensorflow' else name[:6]} {brief}".strip()):
+        if len(text) <= width:
+            return text
+    return framework
+
+
+@lru_cache(maxsize=1024)
+def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int) -> str:
+    """Which physical GPU each of the process's own numbers is: ``GPU:0→1``, or ``0-7→0-7``."""
+    if not device_map:
+        return UNKNOWN
+    ordered = sorted(device_map, key=lambda mapped: mapped.ordinal)
+    first = ordered[0]
+    name = (framework or "").partition(" ")[0]
+    prefix = {"tensorflow": "GPU:", "torch": "cuda:"}.get(name, "")
+    if len(ordered) == 1:
+        text = f"{prefix}{first.ordinal}→{first.index}"
+        return text if len(text) <= width else f"{first.ordinal}→{first.index}"
+    shift = first.index - first.ordinal
+    straight = all(m.index - m.ordinal == shift and m.ordinal == n for n, m in enumerate(ordered))
+    if straight:
+        last = ordered[-1]
+        return f"{first.ordinal}-{last.ordinal}→{first.index}-{last.index}"
+    text = " ".join(f"{m.ordinal}→{m.index}" for m in ordered)
+    return text if len(text) <= width else f"{len(ordered)} of them ≠"[:width]
+
+
+def command_text(process: Process) -> str:
+    """The command line, made harmless; the name or the reason where it cannot be read."""
+    text = process.command or process.name
+    if text:
+        return printable(text)
+    return f"({printable(process.note)})" if process.note else UNKNOWN
+
+
+def _framework(process: Process, width: int) -> str:
+    if process.framework is None and "denied" in process.note:
+        return "– (denied)"
+    return short_framework(process.framework, width)
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(
+        "gpu",
+        "GPU",
+        3,
+        3,
+        lambda p, w: UNKNOWN if p.device_index is None else str(p.device_index),
+        lambda p: p.device_index,
+    ),
+    Column("pid", "PID", 7, 7, lambda p, w: str(p.pid), lambda p: p.pid),
+    Column(
+        "user", "USER", 7, 10, lambda p, w: printable(p.user) if p.user else UNKNOWN, lambda p: p.user, number=False
+    ),
+    Column("type", "TYPE", 4, 4, lambda p, w: p.type, lambda p: p.type, number=False),
+    Column("framework", "FRAMEWORK", 10, 15, _framework, lambda p: p.framework, number=False),
+    Column(
+        "sees", "SEES", 7, 10, lambda p, w: short_map(p.device_map, p.framework, w), lambda p: len(p.device_map) or None
+    ),
+    Column("memory", "GPU-MEM", 7, 9, _gpu_memory, _number("gpu_memory_bytes")),
+    Column("sm", "SM%", 3, 4, _whole("sm_percent"), _number("sm_percent")),
+    Column("mbw", "MBW%", 4, 4, _whole("memory_percent"), _number("memory_percent")),
+    Column("cpu", "CPU%", 5, 6, _cpu, _number("cpu_percent")),
+    Column("host", "HOST", 6, 6, _host_memory, _number("host_memory_bytes")),
+    Column("time", "TIME", 8, 9, lambda p, w: duration(p.number("run_seconds")), _number("run_seconds")),
+    Column("command", "COMMAND", 10, 20, lambda p, w: command_text(p), command_text, number=False),
+)
+BY_ID = {column.id: column for column in COLUMNS}
+_LEFT_NUMBERS = frozenset({"gpu", "sees"})
+_GPU_ONLY = frozenset({"gpu", "type", "sees", "memory", "sm", "mbw"})
+_FOLDING = ("type", "mbw", "host", "framework", "sees", "time")
+"""Columns that go when there is no room, the first first."""
+_TAKEN_BY_MARK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A column with its place."""
+
+    column: Column
+    start: int
+    width: int
+
+    @property
+    def at_right(self) -> bool:
+        """Whether its text stands at the right."""
+        return self.column.number and self.column.id not in _LEFT_NUMBERS
+
+
+@lru_cache(maxsize=64)
+def place(width: int, *, gpus: bool = True) -> tuple[Placed, ...]:
+    """Columns that fit into ``width`` cells, the command taking what is left."""
+    columns = [column for column in COLUMNS if gpus or column.id not in _GPU_ONLY]
+    wide = width >= 118
+    folding = list(_FOLDING)
+
+    def need(at_least: int) -> int:
+        return _TAKEN_BY_MARK + sum((c.wide if wide else c.narrow) + 1 for c in columns[:-1]) + at_least
+
+    while folding and need(20 if wide else 10) > width:
+        gone = folding.pop(0)
+        columns = [column for column in columns if column.id != gone]
+    placed = []
+    x = _TAKEN_BY_MARK
+    for column in columns[:-1]:
+        size = column.wide if wide else column.narrow
+        placed.append(Placed(column, x, size))
+        x += size + 1
+    # A right-aligned column beside the command needs a little air.
+    x += int(wide)
+    placed.append(Placed(columns[-1], x, max(width - x, 1)))
+    return tuple(placed)
+
+
+def rows_of(snapshot: Snapshot) -> list[Row]:
+    """Processes, and a row for each device with notable unexplained memory."""
+    rows: list[Row] = list(snapshot.processes)
+    for device in snapshot.devices:
+        amount = device.number("memory.unexplained_bytes")
+        if amount is not None and amount >= NOTABLE_UNEXPLAINED:
+            reason = next(
+                (
+                    f.title
+                    for f in snapshot.findings
+                    if f.device_uuid == device.uuid and f.id == "container.pid-namespace"
+                ),
+                "held by no process that can be seen from here",
+            )
+            rows.append(Unexplained(device, amount, reason))
+    return rows
+
+
+def sort_value(row: Row, column: Column) -> Sortable:
+    """What a row sorts by; None for unknown."""
+    if isinstance(row, Unexplained):
+        return {"memory": row.amount, "gpu": row.device.index}.get(column.id)
+    return column.value(row)
+
+
+def in_order(rows: Iterable[Row], column: Column, *, reverse: bool) -> list[Row]:
+    """Sorted and stable: equal rows stand by GPU and pid; unknown values are always last."""
+    base = sorted(rows, key=_tie)
+    known = [(value, row) for row in base if (value := sort_value(row, column)) is not None]
+    unknown = [row for row in base if sort_value(row, column) is None]
+    if any(isinstance(value, str) for value, _ in known):
+        known.sort(key=lambda pair: str(pair[0]).lower(), reverse=reverse)
+    else:
+        known.sort(key=lambda pair: float(pair[0] or 0), reverse=reverse)
+    return [row for _, row in known] + unknown
+
+
+def _tie(row: Row) -> tuple[int, int]:
+    if isinstance(row, Unexplained):
+        return (row.device.index, 2**31)
+    return (10**6 if row.device_index is None else row.device_index, row.pid)
+
+
+def matching(rows: Sequence[Row], test: Callable[[Process], bool] | None) -> list[Row]:
+    """Rows that a filter keeps; unexplained memory is no process and goes with any filter."""
+    if test is None:
+        return list(rows)
+    return [row for row in rows if isinstance(row, Process) and test(row)]

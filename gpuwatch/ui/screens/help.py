@@ -1,0 +1,32 @@
+"""Help, made from the table of actions."""
+
+from __future__ import annotations
+
+from gpuwatch.ui.actions import ACTIONS
+from gpuwatch.ui.screens.lines_modal import Lines
+
+_HEADS = {
+    "anywhere": "Anywhere",
+    "processes": "In the processes",
+    "gpus": "In the GPUs",
+    "finding": "On the finding",
+}
+_SIGNS = (
+    ("–", "could not be read; i says why"),
+    ("▲ ✖ ●", "warning, error, well"),
+    ("0→1", "the program's GPU 0 is physical GPU 1"),
+    ("120s", "how far a graph reaches back; its axis never moves"),
+    ("unexplained", "memory in use that belongs to no process that can be seen"),
+)
+
+
+def help_lines() -> Lines:
+    """Every action, by pane, and what the signs mean."""
+    lines: Lines = []
+    for pane, head in _HEADS.items():
+        lines.append([(head, "title")])
+        lines += [[(f"  {action.shown:<8}", "key"), (action.help, "text")] for action in ACTIONS if action.pane == pane]
+        lines.append([])
+    lines.append([("Signs", "title")])
+    lines += [[(f"  {sign:<13}", "strong"), (meaning, "text")] for sign, meaning in _SIGNS]
+    return lines

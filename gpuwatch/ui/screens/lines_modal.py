@@ -1,0 +1,105 @@
+"""A sheet of lines over the screen: help, evidence, missing readings, and menus."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Generic, TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+
+from gpuwatch.ui.widgets.paint import Line, Painted, Span
+
+Lines = list[list[Span]]
+Result = TypeVar("Result")
+
+
+class Sheet(Painted, can_focus=True):
+    """Lines that scroll; with a cursor when it is a menu."""
+
+    def __init__(self, lines: Lines, *, cursor: int | None = None) -> None:
+        super().__init__(id="sheet")
+        self._all = lines
+        self._top = 0
+        self.cursor = cursor
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """As high as its lines, and no higher."""
+        return len(self._all)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Shows what fits."""
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Puts the visible part on screen."""
+        room = max(self.size.height, 1)
+        if self.cursor is not None:
+            self._top = min(max(self._top, self.cursor - room + 1), self.cursor)
+        self._top = min(max(self._top, 0), max(len(self._all) - room, 0))
+        lines = []
+        for number in range(self._top, min(self._top + room, len(self._all))):
+            wash = "cursor" if number == self.cursor else ""
+            lines.append(Line(tuple(self._all[number]), wash))
+        self.paint(lines)
+        below = len(self._all) - self._top - room
+        self.border_subtitle = f"{below} more below" if below > 0 else "Esc closes"
+
+    def move(self, rows: int) -> None:
+        """Moves the cursor, or scrolls."""
+        if self.cursor is not None:
+            self.cursor = min(max(self.cursor + rows, 0), len(self._all) - 1)
+        else:
+            self._top += rows
+        self.redraw()
+
+    def row_at(self, y: int) -> int:
+        """Number of the line at a height on screen."""
+        return self._top + y
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel."""
+        event.stop()
+        self.move(3 if self.cursor is None else 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel."""
+        event.stop()
+        self.move(-3 if self.cursor is None else -1)
+
+
+class LinesModal(ModalScreen[Result], Generic[Result]):
+    """Closed by Esc, q, the key that opened it, or a click beside it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,f1,f", "close", "close", show=False),
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup", "move(-10)", "page up", show=False),
+        Binding("pagedown,space", "move(10)", "page down", show=False),
+        Binding("home,g", "move(-100000)", "first", show=False),
+        Binding("end,G", "move(100000)", "last", show=False),
+    ]
+
+    def __init__(self, title: str, lines: Lines, *, cursor: int | None = None) -> None:
+        super().__init__()
+        self.sheet = Sheet(lines, cursor=cursor)
+        self.sheet.border_title = title.replace("[", r"\[")
+
+    def compose(self) -> ComposeResult:
+        """Only the sheet."""
+        yield self.sheet
+
+    def action_close(self) -> None:
+        """Without a result."""
+        self.dismiss(None)
+
+    def action_move(self, rows: int) -> None:
+        """Arrows and pages."""
+        self.sheet.move(rows)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click beside the sheet closes it."""
+        if not self.sheet.region.contains(event.screen_x, event.screen_y):
+            self.dismiss(None)

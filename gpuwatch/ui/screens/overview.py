@@ -1,0 +1,263 @@
+"""The first screen: host, GPUs, what is wrong, processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.filtering import parse
+from gpuwatch.ui.layout import Plan, plan
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.footer import KeyLine
+from gpuwatch.ui.widgets.gpus import GpuPane
+from gpuwatch.ui.widgets.process_table import ProcessTable
+from gpuwatch.ui.widgets.strips import FindingStrip, HostStrip, TopLine
+from gpuwatch.ui.widgets.too_small import TooSmall
+
+if TYPE_CHECKING:
+    from gpuwatch.ui.app import GpuwatchApp
+    from gpuwatch.ui.widgets.filter_bar import FilterBar
+
+_PANES = {"gpus": "gpus", "finding": "finding", "processes": "processes"}
+
+
+class OverviewScreen(Screen[None]):
+    """Everything at a glance."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("anywhere")
+    AUTO_FOCUS = "#processes"
+
+    def __init__(self) -> None:
+        super().__init__(id="overview")
+        self._view: View | None = None
+        self._plan: Plan | None = None
+        self.top_line = TopLine(id="top")
+        self.host = HostStrip(id="host")
+        self.gpus = GpuPane(id="gpus")
+        self.finding = FindingStrip(id="finding")
+        self.processes = ProcessTable(id="processes")
+        self.keys = KeyLine(id="keys")
+        self.filter_bar: FilterBar | None = None
+
+    @property
+    def gpuwatch(self) -> GpuwatchApp:
+        """The app, with its type."""
+        from gpuwatch.ui.app import GpuwatchApp
+
+        assert isinstance(self.app, GpuwatchApp)
+        return self.app
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield self.top_line
+        yield self.host
+        yield self.gpus
+        yield self.finding
+        yield self.processes
+        yield self.keys
+        yield TooSmall(id="too-small")
+
+    # Showing
+
+    def show(self, view: View) -> None:
+        """Draws all panes from ``view``."""
+        self._view = view
+        self._arrange()
+        self.top_line.show(view)
+        self.host.show(view)
+        assert self._plan is not None
+        self.gpus.show(view, self._plan)
+        self.finding.show(view)
+        self.processes.show(view, framed=self._plan.framed)
+        self._show_keys()
+        if self.filter_bar is not None:
+            self.filter_bar.say(self.processes.counts)
+
+    def show_status(self, view: View) -> None:
+        """Draws only what follows the clock."""
+        self._view = view
+        self.top_line.show(view)
+        if view.snapshot is None:
+            self._arrange()
+            assert self._plan is not None
+            self.gpus.show(view, self._plan)
+
+    def _arrange(self) -> None:
+        view = self._view
+        if view is None:
+            return
+        size = self.app.size
+        wanted = plan(size.width, size.height, len(view.devices), findings=bool(view.wrong))
+        self.finding.display = bool(view.wrong)
+        if wanted == self._plan:
+            return
+        self._plan = wanted
+        self.set_class(wanted.too_small, "-too-small")
+        self.host.display = wanted.host
+        self.gpus.styles.height = max(wanted.gpu_height, 1)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Another size, another plan."""
+        if self._view is not None:
+            self.show(self._view)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The footer shows the keys of the focused pane."""
+        self._show_keys()
+
+    def _show_keys(self) -> None:
+        view = self._view
+        self.keys.show(self.focused_pane, paused=view is not None and view.paused_since is not None)
+
+    @property
+    def focused_pane(self) -> str:
+        """Which pane has the focus."""
+        focused = self.focused
+        return _PANES.get(focused.id or "", "processes") if focused is not None else "processes"
+
+    # Actions: one for each entry of the table
+
+    def action_move(self, where: str) -> None:
+        """Arrows, pages, ends: in the focused pane."""
+        if self.focused_pane == "gpus":
+            steps = {
+                "up": (0, -1),
+                "down": (0, 1),
+                "left": (-1, 0),
+                "right": (1, 0),
+                "page_up": (0, -1000),
+                "home": (0, -1000),
+                "page_down": (0, 1000),
+                "end": (0, 1000),
+            }
+            self.gpus.move(*steps[where])
+        else:
+            self.processes.move(where)
+
+    async def action_filter(self) -> None:
+        """Opens the line to type a filter into."""
+        from gpuwatch.ui.widgets.filter_bar import FilterBar
+
+        if self.filter_bar is not None:
+            self.filter_bar.focus_input()
+            return
+        current = self.processes.filter
+        self.filter_bar = FilterBar(current.text if current is not None else "")
+        self.keys.display = False
+        await self.mount(self.filter_bar, after=self.keys)
+        self.filter_bar.say(self.processes.counts)
+
+    def filter_typed(self, text: str) -> None:
+        """Live, with every key."""
+        self.processes.set_filter(parse(text))
+        if self.filter_bar is not None:
+            self.filter_bar.say(self.processes.counts)
+
+    async def filter_done(self, *, keep: bool) -> None:
+        """Enter keeps the filter, Esc clears it."""
+        if not keep:
+            self.processes.set_filter(None)
+        if self.filter_bar is not None:
+            bar, self.filter_bar = self.filter_bar, None
+            await bar.remove()
+        self.keys.display = True
+        self.processes.focus()
+
+    def action_clear(self) -> None:
+        """Filter first, then the chosen row."""
+        if self.processes.filter is not None:
+            self.processes.set_filter(None)
+        else:
+            self.processes.unpin()
+
+    def action_sort(self) -> None:
+        """A menu of columns."""
+        from gpuwatch.ui.screens.sort_menu import SortMenu
+
+        self.app.push_screen(SortMenu(self.processes.sort_column), self._sort_chosen)
+
+    def _sort_chosen(self, column: str | None) -> None:
+        if column is not None:
+            self.processes.sort_by(column)
+
+    def action_reverse(self) -> None:
+        """The same column, the other way."""
+        self.processes.sort_by(self.processes.sort_column)
+
+    @on(ProcessTable.SortAsked)
+    def _head_clicked(self, event: ProcessTable.SortAsked) -> None:
+        self.processes.sort_by(event.column)
+
+    def action_choose_gpu(self) -> None:
+        """Enter in the pane of GPUs."""
+        self.gpus.choose()
+
+    @on(GpuPane.Chosen)
+    def _gpu_chosen(self, event: GpuPane.Chosen) -> None:
+        wanted = parse(f"gpu:{event.index}")
+        current = self.processes.filter
+        self.processes.set_filter(None if current is not None and current.text == f"gpu:{event.index}" else wanted)
+
+    def action_missing(self) -> None:
+        """Why cells of the selected row are empty."""
+        from gpuwatch.ui.screens.missing import missing_of_row
+
+        view, row = self._view, self.processes.selected
+        if view is not None and view.snapshot is not None and row is not None:
+            self._open(*missing_of_row(row, view.snapshot))
+
+    def action_missing_device(self) -> None:
+        """Why readings of the chosen GPU are missing."""
+        from gpuwatch.ui.screens.missing import missing_of_device
+
+        view = self._view
+        if view is not None and view.devices:
+            device = next((d for d in view.devices if d.uuid == self.gpus.cursor_uuid), view.devices[0])
+            self._open(*missing_of_device(device))
+
+    def action_findings(self) -> None:
+        """All findings with their evidence."""
+        from gpuwatch.ui.screens.evidence import evidence
+
+        if self._view is not None:
+            self._open(*evidence(self._view))
+
+    def action_open_findings(self) -> None:
+        """Enter on the finding's line."""
+        self.action_findings()
+
+    @on(FindingStrip.Opened)
+    def _finding_clicked(self) -> None:
+        self.action_findings()
+
+    def action_help(self) -> None:
+        """All keys, by pane."""
+        from gpuwatch.ui.screens.help import help_lines
+
+        self._open("Keys", help_lines())
+
+    def _open(self, title: str, lines: list[list[tuple[str, str]]]) -> None:
+        from gpuwatch.ui.screens.lines_modal import LinesModal
+
+        self.app.push_screen(LinesModal(title, lines))
+
+    def action_pause(self) -> None:
+        """Freezes and thaws the display."""
+        self.gpuwatch.toggle_pause()
+
+    def action_faster(self) -> None:
+        """A shorter interval."""
+        self.gpuwatch.change_interval(-1)
+
+    def action_slower(self) -> None:
+        """A longer interval."""
+        self.gpuwatch.change_interval(1)
+
+    def action_quit(self) -> None:
+        """Leaves."""
+        self.app.exit()

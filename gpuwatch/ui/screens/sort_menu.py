@@ -1,0 +1,63 @@
+"""The menu of columns to sort by."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+
+from gpuwatch.ui.rows import COLUMNS
+from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
+
+_SAID = {
+    "gpu": "physical GPU",
+    "pid": "process id",
+    "user": "owner",
+    "type": "compute or graphics",
+    "framework": "TensorFlow, PyTorch",
+    "sees": "how many GPUs it may see",
+    "memory": "memory it holds on the GPU",
+    "sm": "compute activity on the GPU",
+    "mbw": "memory activity on the GPU",
+    "cpu": "CPU of the host",
+    "host": "memory on the host",
+    "time": "run time",
+    "command": "command line",
+}
+
+
+class SortMenu(LinesModal[str]):
+    """Enter or a click chooses; the current column again turns the order round."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "choose", show=False),
+        Binding("s,f6", "close", "close", show=False),
+    ]
+
+    def __init__(self, current: str) -> None:
+        lines: Lines = [
+            [
+                (" ● " if column.id == current else "   ", "accent"),
+                (column.title.ljust(11), "strong" if column.id == current else "text"),
+                (_SAID[column.id].ljust(28), "dim"),
+            ]
+            for column in COLUMNS
+        ]
+        cursor = next((n for n, column in enumerate(COLUMNS) if column.id == current), 0)
+        super().__init__("Sort by", lines, cursor=cursor)
+        self.sheet.styles.width = 48
+
+    def action_choose(self) -> None:
+        """The column under the cursor."""
+        self.dismiss(COLUMNS[self.sheet.cursor or 0].id)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a line chooses it."""
+        inside = self.sheet.content_region
+        if inside.contains(event.screen_x, event.screen_y):
+            number = self.sheet.row_at(event.screen_y - inside.y)
+            if 0 <= number < len(COLUMNS):
+                self.dismiss(COLUMNS[number].id)
+            return
+        super().on_click(event)

@@ -1,0 +1,66 @@
+"""gpuwatch's own themes: the only place with colours in numbers. State is always said in words too."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+THEMES = (
+    Theme(
+        name="gpuwatch",
+        primary="#7fb4ca",
+        secondary="#9d8cd6",
+        accent="#7fb4ca",
+        success="#8cc265",
+        warning="#e0af5b",
+        error="#ef6b73",
+        foreground="#d5dae2",
+        background="#11151a",
+        surface="#181d24",
+        panel="#232a33",
+        dark=True,
+    ),
+    Theme(
+        name="gpuwatch-light",
+        primary="#1b6a8c",
+        secondary="#6a4fb3",
+        accent="#1b6a8c",
+        success="#2f7d1e",
+        warning="#9a6100",
+        error="#b8222f",
+        foreground="#1d242c",
+        background="#fafbfc",
+        surface="#f0f2f5",
+        panel="#dfe4ea",
+        dark=False,
+    ),
+    Theme(
+        name="gpuwatch-contrast",
+        primary="#00d7ff",
+        secondary="#ff87ff",
+        accent="#00d7ff",
+        success="#00ff5f",
+        warning="#ffd700",
+        error="#ff5f5f",
+        foreground="#ffffff",
+        background="#000000",
+        surface="#000000",
+        panel="#303030",
+        dark=True,
+    ),
+    # Blue, yellow and vermilion stay apart in the common kinds of colour blindness.
+    Theme(
+        name="gpuwatch-colour-blind",
+        primary="#56b4e9",
+        secondary="#cc79a7",
+        accent="#56b4e9",
+        success="#56b4e9",
+        warning="#f0e442",
+        error="#e8743b",
+        foreground="#d8dde4",
+        background="#11151a",
+        surface="#181d24",
+        panel="#232a33",
+        dark=True,
+    ),
+)
+DEFAULT = THEMES[0].name

@@ -1,0 +1,103 @@
+"""History as braille: two columns of dots a cell, four dots a row, on a fixed axis.
+
+Columns are buckets of absolute time, so that a graph moves left and never shimmers; a bucket without
+a sample is a gap. A reading of the bottom of the axis still shows its lowest dot: zero is a value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import islice
+
+SPANS = (60, 120, 300, 600)
+"""Seconds that a graph may show."""
+
+# Dots of a column from the bottom, left and right: their bits in the braille block.
+_LEFT = (0x40, 0x04, 0x02, 0x01)
+_RIGHT = (0x80, 0x20, 0x10, 0x08)
+_FILL_LEFT = tuple(sum(_LEFT[:n]) for n in range(5))
+_FILL_RIGHT = tuple(sum(_RIGHT[:n]) for n in range(5))
+
+
+def span_for(width: int, interval: float) -> int:
+    """The longest span for which a column of dots is at most about two and a half samples wide."""
+    columns = max(width * 2, 1)
+    best = SPANS[0]
+    for span in SPANS:
+        if span / columns <= max(interval, 1.0) * 2.75:
+            best = span
+    return best
+
+
+def buckets(
+    times: Sequence[float],
+    values: Sequence[float | None],
+    *,
+    columns: int,
+    span: float,
+    until: float,
+    interval: float,
+) -> list[float | None]:
+    """The mean of each column's samples, oldest first; None where nothing was measured.
+
+    ``values`` may be shorter than ``times``: both end now. A column that falls between two samples
+    of the usual interval repeats the one before it, which is not a gap.
+    """
+    width = span / columns
+    last = math.floor(until / width)
+    first = last - columns + 1
+    sums = [0.0] * columns
+    counts = [0] * columns
+    holes = [False] * columns
+    skip = len(times) - len(values)
+    start = max(skip, len(times) - int(span / max(interval, 0.1) * 1.5) - 8, 0)
+    for moment, value in zip(islice(times, start, None), islice(values, start - skip, None), strict=True):
+        column = math.floor(moment / width) - first
+        if not 0 <= column < columns:
+            continue
+        if value is None:
+            holes[column] = True
+        else:
+            sums[column] += value
+            counts[column] += 1
+    reach = math.ceil(interval * 1.9 / width)
+    result: list[float | None] = []
+    carried: float | None = None
+    left = 0
+    for total, count, hole in zip(sums, counts, holes, strict=True):
+        if count:
+            carried, left = total / count, reach
+            result.append(carried)
+        elif hole or left <= 0:
+            carried = None
+            result.append(None)
+        else:
+            result.append(carried)
+        left -= 1
+    return result
+
+
+def braille(columns: Sequence[float | None], *, low: float, high: float, rows: int = 1) -> list[str]:
+    """``rows`` strings of ``len(columns) / 2`` cells, the top row first."""
+    levels = rows * 4
+    extent = max(high - low, 1e-9)
+    heights = [
+        0 if value is None else min(max(math.ceil((value - low) / extent * levels - 0.25), 1), levels)
+        for value in columns
+    ]
+    if len(heights) % 2:
+        heights.insert(0, 0)
+    pairs = list(zip(heights[::2], heights[1::2], strict=True))
+    lines = []
+    for row in range(rows - 1, -1, -1):
+        base = row * 4
+        lines.append(
+            "".join(
+                chr(0x2800 + _FILL_LEFT[min(max(a - base, 0), 4)] + _FILL_RIGHT[min(max(b - base, 0), 4)])
+                if a > base or b > base
+                else " "
+                for a, b in pairs
+            )
+        )
+    return lines

@@ -1,0 +1,58 @@
+"""What the panes are asked to show: one immutable bundle per redraw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gpuwatch.history.ring import History
+from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.model.snapshot import Device, Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+
+_CAUSE_ORDER = {cause: rank for rank, cause in enumerate(CAUSES)}
+
+BAD_STATES = frozenset({"lost", "reset-required", "failed"})
+"""Device states in which the readings cannot be believed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A snapshot with what surrounds it. ``snapshot`` is None until the first one came."""
+
+    snapshot: Snapshot | None
+    history: History
+    status: FeedStatus
+    now: float
+    interval: float
+    findings: tuple[Finding, ...] = ()
+    paused_since: float | None = None
+    read_only: bool = False
+    until: float | None = None
+    """Where graphs end: the moment of the snapshot, which stands still while paused."""
+    wrong: tuple[Finding, ...] = field(default=())
+    """Errors and warnings, the most important first."""
+
+    @property
+    def devices(self) -> Sequence[Device]:
+        """Devices of the snapshot, none before the first."""
+        return self.snapshot.devices if self.snapshot is not None else ()
+
+    @property
+    def stale(self) -> bool:
+        """True when what is on screen is older than it should be."""
+        return self.snapshot is not None and self.status.state in ("not-answering", "stopped")
+
+    @property
+    def age(self) -> float:
+        """Seconds since the snapshot on screen was taken."""
+        if self.status.age_seconds is not None and self.paused_since is None:
+            return self.status.age_seconds
+        return max(0.0, self.now - self.snapshot.taken_at.timestamp()) if self.snapshot else 0.0
+
+
+def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Errors and warnings by severity, then by the fixed order of causes; ``info`` left out."""
+    wrong = [finding for finding in findings if finding.severity != "info"]
+    wrong.sort(key=lambda f: (SEVERITY_ORDER[f.severity], _CAUSE_ORDER.get(f.id, len(_CAUSE_ORDER))))
+    return tuple(wrong)

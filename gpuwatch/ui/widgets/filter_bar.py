@@ -1,0 +1,67 @@
+"""The line that a filter is typed into; made when it is first asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.widget import Widget
+from textual.widgets import Input
+
+from gpuwatch.ui.widgets.paint import Line, Painted
+
+if TYPE_CHECKING:
+    from gpuwatch.ui.screens.overview import OverviewScreen
+
+
+class FilterBar(Widget):
+    """``/ text            3 of 5``."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(id="filter-bar")
+        self._input = Input(text, placeholder="words  user:alice  gpu:1  mem>2GiB  -xorg", compact=True, id="filter")
+        self._note = Painted(id="filter-note")
+        self._mark = Painted(id="filter-mark")
+
+    def compose(self) -> ComposeResult:
+        """Mark, text, how many match."""
+        yield self._mark
+        yield self._input
+        yield self._note
+
+    def on_mount(self) -> None:
+        """Typing starts at once."""
+        self._mark.paint((Line(((" / ", "key"),)),))
+        self._input.focus()
+
+    def focus_input(self) -> None:
+        """Typing goes on."""
+        self._input.focus()
+
+    def say(self, counts: tuple[int, int]) -> None:
+        """How many rows match."""
+        text = f"{counts[0]} of {counts[1]}"
+        keys = "  ↵ keep  Esc clear "
+        self._note.paint((Line(((text.rjust(44 - len(keys)), "text"), (keys, "dim"))),))
+
+    @property
+    def _overview(self) -> OverviewScreen:
+        return cast("OverviewScreen", self.screen)
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        self._overview.filter_typed(event.value)
+
+    @on(Input.Submitted)
+    async def _kept(self) -> None:
+        await self._overview.filter_done(keep=True)
+
+    async def on_key(self, event: events.Key) -> None:
+        """Esc clears; the arrows go back to the table and keep the filter."""
+        if event.key == "escape":
+            event.stop()
+            await self._overview.filter_done(keep=False)
+        elif event.key in ("down", "up"):
+            event.stop()
+            await self._overview.filter_done(keep=True)

@@ -1,0 +1,56 @@
+"""The last line: keys that work in the focused pane, from the table of actions."""
+
+from __future__ import annotations
+
+from textual import events
+
+from gpuwatch.ui.actions import Action, for_pane
+from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.pen import Pen
+
+
+class KeyLine(Painted):
+    """Keys and what they do; each can be clicked."""
+
+    DEFAULT_CLASSES = "strip"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._pane = "processes"
+        self._places: list[tuple[int, int, Action]] = []
+        self._paused = False
+
+    def show(self, pane: str, *, paused: bool) -> None:
+        """Follows the focus."""
+        self._pane, self._paused = pane, paused
+        self._redraw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """What does not fit is left out, from the right, but never help and quit."""
+        self._redraw()
+
+    async def on_click(self, event: events.Click) -> None:
+        """A click on a key does what the key does."""
+        for start, end, action in self._places:
+            if start <= event.x < end:
+                await self.app.run_action(action.run or action.id)
+
+    def _redraw(self) -> None:
+        if not self.size.width:
+            return
+        pen = Pen(self.size.width)
+        pen.add(" ")
+        actions = [a for a in for_pane(self._pane) if a.footer]
+        last = [a for a in actions if a.id in ("help", "quit")]
+        reserve = sum(len(a.shown) + len(a.title) + 3 for a in last)
+        self._places = []
+        for action in actions:
+            title = "resume" if action.id == "pause" and self._paused else action.title
+            need = len(action.shown) + len(title) + 3
+            if action in last:
+                reserve -= need
+            elif pen.left - reserve < need:
+                continue
+            self._places.append((pen.x, pen.x + need - 2, action))
+            pen.add(action.shown, "key").add(f" {title}", "dim").add("  ")
+        self.paint((pen.to(pen.limit).line(),))

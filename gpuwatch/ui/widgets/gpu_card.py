@@ -1,0 +1,198 @@
+"""A GPU as a card: border with its identity, bars, numbers, and graphs where there is room."""
+
+from __future__ import annotations
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.model.snapshot import Device
+from gpuwatch.ui.cells import cut, width_of
+from gpuwatch.ui.facts import (
+    HOT_CELSIUS,
+    decimal,
+    fraction,
+    link,
+    state_note,
+    throttle,
+    whole_number,
+)
+from gpuwatch.ui.trend import braille, buckets, span_for
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.gpu_line import sparkline
+from gpuwatch.ui.widgets.paint import Span
+from gpuwatch.ui.widgets.pen import Pen
+
+_GIB = 1024**3
+_LABEL = 4
+_MEMORY_TEXT = 18
+"""`` 131.2 / 139.8 GiB``"""
+
+
+def card(device: Device, view: View, width: int, graph: int, *, finding: bool, selected: bool) -> list[list[Span]]:
+    """The lines of one card, each exactly ``width`` cells."""
+    edge = "focus" if selected else "border"
+    inner = width - 4
+    lines = [_top(device, width, edge, selected=selected)]
+    bad, bad_ink = state_note(device)
+    rows: list[Pen] = []
+    if bad and device.number("memory.used_bytes") is None:
+        rows = _message(bad, bad_ink, inner, 3 + graph)
+    else:
+        rows = [_utilisation(device, view, inner, graph), _memory(device, inner, graph), _numbers(device, inner)]
+        rows += _graphs(device, view, inner, graph)
+    for pen in rows:
+        pen.to(inner)
+        lines.append([("│ ", edge), *pen.spans, (" │", edge)])
+    lines.append(_bottom(device, width, edge, finding=finding))
+    return lines
+
+
+def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]:
+    pen = Pen(width)
+    pen.add("╭─", edge).add(f" {device.index}", "title").add(" · ", edge)
+    bus = device.pci_bus_id
+    name = cut(printable(device.name), width - pen.x - width_of(bus) - 8)
+    pen.add(name, "strong")
+    if device.simulated and pen.left > width_of(bus) + 20:
+        pen.add(" simulated", "dim")
+    pen.add(" ", edge)
+    if selected:
+        pen.add("◂ ", edge)
+    if pen.left >= width_of(bus) + 5:
+        pen.to(width - width_of(bus) - 4, "─", edge).add(f" {bus} ", "dim")
+    return pen.to(width - 1, "─", edge).add("╮", edge).spans
+
+
+def _bottom(device: Device, width: int, edge: str, *, finding: bool) -> list[Span]:
+    pen = Pen(width)
+    pen.add("╰", edge)
+    words, warning = throttle(device)
+    if finding:
+        pen.add("─", edge).add(" ▲ finding ", "warning")
+    bad, ink = state_note(device)
+    if bad:
+        pen.add("─", edge).add(f" {cut(bad, width // 2)} ", ink)
+    if words:
+        pen.add("─", edge).add(f" {'▲ slowed: ' if warning else 'clocks: '}{words} ", "warning" if warning else "dim")
+    errors = device.number("ecc.uncorrected")
+    if errors:
+        pen.add("─", edge).add(f" ✖ {errors:.0f} uncorrected ECC ", "error")
+    pcie = link(device)
+    if pcie and pen.left >= width_of(pcie) + 5:
+        pen.to(width - width_of(pcie) - 4, "─", edge).add(f" {pcie} ", "dim")
+    return pen.to(width - 1, "─", edge).add("╯", edge).spans
+
+
+def _bar_width(inner: int, graph: int) -> int:
+    if graph:
+        return max(inner - _LABEL - 2 - _MEMORY_TEXT - 16, 10)
+    return min(max(int(inner * 0.36), 10), 44)
+
+
+def _utilisation(device: Device, view: View, inner: int, graph: int) -> Pen:
+    pen = Pen(inner)
+    gpu = device.number("utilization.gpu_percent")
+    pen.add("GPU ", "dim").bar(fraction(gpu, 100), _bar_width(inner, graph), "gpu")
+    pen.add(whole_number(gpu, 4 if not graph else 6), "dim" if gpu is None else "strong").add(" %", "dim")
+    if graph:
+        bandwidth = device.number("utilization.memory_percent")
+        text = f"bandwidth {whole_number(bandwidth, 3)} %"
+        if pen.left >= len(text) + 2:
+            pen.to(inner - len(text)).add(text, "dim")
+        return pen
+    span = f"{span_for((pen.left - 7), view.interval)}s"
+    room = pen.left - 2 - len(span) - 1
+    if room >= 6:
+        pen.add("  ").add(sparkline(device, view, room), "graph").add(" " + span, "dim")
+    return pen
+
+
+def _memory(device: Device, inner: int, graph: int) -> Pen:
+    pen = Pen(inner)
+    used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
+    pen.add("MEM ", "dim").bar(fraction(used, total), _bar_width(inner, graph), "memory")
+    pen.add(decimal(used, 6, _GIB), "dim" if used is None else "strong").add(f" / {decimal(total, 1, _GIB)} GiB", "dim")
+    reserved = device.number("memory.reserved_bytes")
+    if reserved is not None:
+        for text in (f"reserved {decimal(reserved, 4, _GIB)}", f"+{decimal(reserved, 1, _GIB)}"):
+            if pen.left >= len(text) + 2:
+                pen.to(inner - len(text)).add(text, "dim")
+                break
+    return pen
+
+
+def _numbers(device: Device, inner: int) -> Pen:
+    """Power, temperature, clock, state: each of fixed width, as many as fit."""
+    number = device.number
+    celsius = number("temperature.gpu_celsius")
+    hot = celsius is not None and celsius >= HOT_CELSIUS
+    state = device.get("performance.state")
+    fields: list[tuple[str, str, str, str]] = [
+        (
+            "PWR ",
+            whole_number(number("power.draw_watts"), 4),
+            f" / {whole_number(number('power.limit_watts'), 1)} W",
+            "",
+        ),
+        ("TEMP", whole_number(celsius, 4), " °C", "▲" if hot else ""),
+        ("SM", whole_number(number("clocks.sm_mhz"), 5), " MHz", ""),
+        ("", f"{state if isinstance(state, str) else '–':>3}", "", ""),
+    ]
+    if number("fan.speed_percent") is not None:
+        fields.append(("FAN", whole_number(number("fan.speed_percent"), 4), " %", ""))
+    fields.append(("MCLK", whole_number(number("clocks.memory_mhz"), 6), " MHz", ""))
+    if number("temperature.memory_celsius") is not None:
+        fields.append(("MTEMP", whole_number(number("temperature.memory_celsius"), 4), " °C", ""))
+    need = sum(len(a) + len(b) + len(c) for a, b, c, _ in fields[:4])
+    gap = min(max((inner - need) // 4, 1), 3)
+    pen = Pen(inner)
+    for title, value, unit, mark in fields:
+        size = len(title) + len(value) + len(unit) + (gap if pen.x else 0)
+        if size > pen.left:
+            break
+        if pen.x:
+            pen.add(f"{mark:>{gap}}" if mark else " " * gap, "warning")
+        pen.add(title, "dim").add(value, "dim" if value.endswith("–") else "warning" if mark else "text").add(
+            unit, "dim"
+        )
+    return pen
+
+
+def _graphs(device: Device, view: View, inner: int, graph: int) -> list[Pen]:
+    """GPU and memory side by side, each with its axis in words."""
+    if not graph:
+        return []
+    one = (inner - 3) // 2
+    total = device.number("memory.total_bytes")
+    span = span_for(one, view.interval)
+    parts = []
+    for metric, high, caption, ink in (
+        ("utilization.gpu_percent", 100.0, "GPU 0–100 %", "graph"),
+        ("memory.used_bytes", total or 1.0, f"MEM 0–{decimal(total, 1, _GIB)} GiB", "memory"),
+    ):
+        columns = buckets(
+            view.history.times,
+            view.history.series(device.uuid, metric),
+            columns=one * 2,
+            span=span,
+            until=view.until if view.until is not None else view.now,
+            interval=view.interval,
+        )
+        parts.append((caption, ink, braille(columns, low=0.0, high=high, rows=graph - 1)))
+    pens = []
+    caption_pen = Pen(inner)
+    for number, (caption, _ink, _rows) in enumerate(parts):
+        start = number * (one + 3)
+        caption_pen.to(start).add(caption, "dim")
+        caption_pen.to(start + one - len(f"{span}s")).add(f"{span}s", "dim")
+    pens.append(caption_pen)
+    for row in range(graph - 1):
+        pen = Pen(inner)
+        for number, (_caption, ink, rows) in enumerate(parts):
+            pen.to(number * (one + 3)).add(rows[row], ink)
+        pens.append(pen)
+    return pens
+
+
+def _message(text: str, ink: str, inner: int, height: int) -> list[Pen]:
+    pens = [Pen(inner) for _ in range(height)]
+    pens[height // 2].add(cut(printable(text), inner), ink)
+    return pens

@@ -1,0 +1,171 @@
+"""The pane of GPUs: cards or lines, as the layout says. One cursor, so that a GPU can be chosen."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+
+from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.layout import Plan
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets import gpu_card, gpu_line
+from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
+from gpuwatch.ui.widgets.paint import Line, Painted, Span
+from gpuwatch.ui.widgets.pen import Pen
+
+
+class GpuPane(Painted, can_focus=True):
+    """All GPUs."""
+
+    class Chosen(Message):
+        """Enter or a double click on a GPU."""
+
+        def __init__(self, uuid: str, index: int) -> None:
+            super().__init__()
+            self.uuid = uuid
+            self.index = index
+
+    DEFAULT_CLASSES = "pane"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("gpus")
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._view: View | None = None
+        self._plan = Plan()
+        self.cursor_uuid: str | None = None
+
+    def show(self, view: View, plan: Plan) -> None:
+        """Draws the devices of ``view``."""
+        self._view, self._plan = view, plan
+        self._redraw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Widths follow the pane's."""
+        self._redraw()
+
+    def on_focus(self, event: events.Focus) -> None:
+        """The cursor is seen only in the focused pane."""
+        self._redraw()
+
+    def on_blur(self, event: events.Blur) -> None:
+        """See :meth:`on_focus`."""
+        self._redraw()
+
+    def move(self, columns: int, rows: int) -> None:
+        """Moves the cursor over the grid."""
+        view = self._view
+        if view is None or not view.devices:
+            return
+        across = self._plan.columns
+        here = self._cursor()
+        there = here + columns + rows * across
+        count = len(view.devices)
+        if rows and abs(rows) > 1:
+            there = min(max(there, 0), count - 1)
+        if 0 <= there < count:
+            self.cursor_uuid = view.devices[there].uuid
+            self._redraw()
+
+    def choose(self) -> None:
+        """Says which GPU was chosen."""
+        view = self._view
+        if view is not None and view.devices:
+            device = view.devices[self._cursor()]
+            self.post_message(self.Chosen(device.uuid, device.index))
+
+    def on_click(self, event: events.Click) -> None:
+        """A click moves the cursor, a second one chooses."""
+        view = self._view
+        number = self._at(event.x, event.y)
+        if view is None or number is None or number >= len(view.devices):
+            return
+        self.cursor_uuid = view.devices[number].uuid
+        self._redraw()
+        if event.chain == 2:
+            self.choose()
+
+    def _cursor(self) -> int:
+        devices = self._view.devices if self._view is not None else ()
+        for number, device in enumerate(devices):
+            if device.uuid == self.cursor_uuid:
+                return number
+        return 0
+
+    def _at(self, x: int, y: int) -> int | None:
+        plan = self._plan
+        if plan.style == "card":
+            column = min(x * plan.columns // max(self.size.width, 1), plan.columns - 1)
+            return y // plan.card_height * plan.columns + column
+        if plan.style == "line":
+            rows = self.size.height - int(plan.heading)
+            y -= int(plan.heading)
+            column = min(x * plan.columns // max(self.size.width, 1), plan.columns - 1)
+            return column * rows + y if y >= 0 else None
+        return None
+
+    def _redraw(self) -> None:
+        view, plan, width = self._view, self._plan, self.size.width
+        if view is None or not width:
+            return
+        if not view.devices:
+            self.paint(no_gpu_lines(view, width, self.size.height))
+            return
+        chosen = self._cursor() if self.has_focus else -1
+        found = {finding.device_uuid for finding in view.wrong}
+        lines = (
+            self._cards(view, width, chosen, found) if plan.style == "card" else self._rows(view, width, chosen, found)
+        )
+        self.paint(lines, stale=view.stale)
+
+    def _cards(self, view: View, width: int, chosen: int, found: set[str | None]) -> list[Line]:
+        plan = self._plan
+        lines: list[Line] = []
+        for first in range(0, len(view.devices), plan.columns):
+            row: list[list[Span]] = [[] for _ in range(plan.card_height)]
+            for place, device in enumerate(view.devices[first : first + plan.columns]):
+                start, end = (width * place // plan.columns, width * (place + 1) // plan.columns)
+                card = gpu_card.card(
+                    device,
+                    view,
+                    end - start,
+                    plan.graph,
+                    finding=device.uuid in found,
+                    selected=first + place == chosen,
+                )
+                for spans, more in zip(row, card, strict=True):
+                    spans.extend(more)
+            lines += [Line(tuple(spans)) for spans in row]
+        return lines
+
+    def _rows(self, view: View, width: int, chosen: int, found: set[str | None]) -> list[Line]:
+        plan = self._plan
+        one = width // plan.columns
+        at = gpu_line.columns_for(one, tuple(view.devices))
+        lines: list[Line] = []
+        if plan.heading:
+            pen = Pen(width)
+            for column in range(plan.columns):
+                part = Pen(one)
+                gpu_line.heading(part, at, view)
+                pen.to(column * one)
+                pen.spans += part.spans
+                pen.x += part.x
+            lines.append(pen.to(width, ink="header").line())
+        rows = -(-len(view.devices) // plan.columns)
+        for row in range(rows):
+            pen = Pen(width)
+            for column in range(plan.columns):
+                number = column * rows + row
+                if number >= len(view.devices):
+                    continue
+                device = view.devices[number]
+                pen.to(column * one)
+                part = Pen(one)
+                gpu_line.draw(part, device, at, view, finding=device.uuid in found, selected=number == chosen)
+                pen.spans += part.spans
+                pen.x += part.x
+            lines.append(pen.to(width).line())
+        return lines

@@ -1,0 +1,64 @@
+"""What stands where the GPUs would: the wait for the first answer, or why there are none."""
+
+from __future__ import annotations
+
+import textwrap
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.paint import Line, Span
+from gpuwatch.ui.widgets.pen import Pen
+
+SIMULATE = "gpuwatch --sim 2x24GiB"
+_GPU_SOURCES = ("nvml", "driver", "gpu", "collector")
+
+
+def no_gpu_lines(view: View, width: int, height: int) -> list[Line]:
+    """A framed panel of exactly ``height`` lines."""
+    inner = max(width - 6, 10)
+    body: list[list[Span]] = []
+    if view.snapshot is None:
+        title, ink = "starting", "dim"
+        body.append([("◌ ", "accent"), ("asking the driver for its GPUs…", "text")])
+        if view.status.state == "not-answering":
+            body = [[("✖ ", "error"), (f"the driver has not answered for {view.status.waiting_seconds:.0f} s", "text")]]
+        if view.status.detail:
+            body.append([("  " + printable(view.status.detail), "dim")])
+    else:
+        title, ink = "no GPU on this machine", "strong"
+        problems = [p for p in view.snapshot.problems if any(word in p.source.lower() for word in _GPU_SOURCES)]
+        for problem in problems or view.snapshot.problems:
+            for number, text in enumerate(textwrap.wrap(printable(problem.detail), inner - 2) or [""]):
+                body.append([("✖ " if not number else "  ", "error"), (text, "text")])
+            for number, text in enumerate(textwrap.wrap(printable(problem.hint), inner - 4)):
+                body.append([("  → " if not number else "    ", "accent"), (text, "text")])
+        if not body:
+            body.append([("– ", "dim"), ("The driver answers, and lists no GPU.", "text")])
+        room = height - 2
+        body = body[: max(room - 2, 1)]
+        if room - len(body) >= 3:
+            body.append([])
+        body.append([("To see gpuwatch with simulated GPUs:  ", "dim"), (SIMULATE, "key")])
+    return _framed(title, ink, body, width, height)
+
+
+def _framed(title: str, ink: str, body: list[list[Span]], width: int, height: int) -> list[Line]:
+    top = Pen(width)
+    top.add("╭─ ", "border").add(title, ink).add(" ", "border").to(width - 1, "─", "border").add("╮", "border")
+    lines = [top.line()]
+    room = max(height - 2, 1)
+    above = min(max(room - len(body), 0) // 2, 1)
+    for row in range(room):
+        pen = Pen(width)
+        pen.add("│  ", "border")
+        number = row - above
+        if 0 <= number < len(body):
+            inside = Pen(width - 6)
+            for text, span_ink in body[number]:
+                inside.add(text, span_ink)
+            pen.spans += inside.spans
+            pen.x += inside.x
+        lines.append(pen.to(width - 1).add("│", "border").line())
+    bottom = Pen(width)
+    lines.append(bottom.add("╰", "border").to(width - 1, "─", "border").add("╯", "border").line())
+    return lines

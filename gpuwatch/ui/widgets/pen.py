@@ -1,0 +1,48 @@
+"""Builds one line of spans and knows where it is."""
+
+from __future__ import annotations
+
+from gpuwatch.ui.bars import bar
+from gpuwatch.ui.cells import cut, width_of
+from gpuwatch.ui.widgets.paint import Line, Span
+
+
+class Pen:
+    """Writes from left to right; ``limit`` is where the line ends."""
+
+    __slots__ = ("limit", "spans", "x")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.x = 0
+        self.spans: list[Span] = []
+
+    @property
+    def left(self) -> int:
+        """Cells that are still free."""
+        return self.limit - self.x
+
+    def add(self, text: str, ink: str = "text") -> Pen:
+        """Writes ``text``, cut at the limit."""
+        if text and self.left > 0:
+            text = cut(text, self.left)
+            self.spans.append((text, ink))
+            self.x += width_of(text)
+        return self
+
+    def to(self, x: int, fill: str = " ", ink: str = "text") -> Pen:
+        """Fills up to column ``x``."""
+        gap = min(x, self.limit) - self.x
+        return self.add(fill * gap, ink) if gap > 0 else self
+
+    def bar(self, fraction: float | None, width: int, ink: str) -> Pen:
+        """A bar with its frame: ``width`` cells and two more."""
+        filled, empty = bar(fraction, width)
+        self.add("▕", "track")
+        self.add(filled, ink)
+        self.add(empty, "text")
+        return self.add("▏", "track")
+
+    def line(self, wash: str = "") -> Line:
+        """What was written."""
+        return Line(tuple(self.spans), wash)

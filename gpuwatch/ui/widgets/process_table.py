@@ -1,0 +1,348 @@
+"""The process table: fixed columns, a cursor that stays with its process, lines redrawn one by one.
+
+Only rows on screen are formatted. The cursor belongs to a process (device, pid, start time), not to
+a place, so re-sorting carries it along; before anybody has moved it, it stays on the first row.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+
+from gpuwatch.formatting.units import gib
+from gpuwatch.model.snapshot import Process
+from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.cells import cut, left, right, width_of
+from gpuwatch.ui.filtering import Filter
+from gpuwatch.ui.rows import BY_ID, Key, Placed, Row, Unexplained, in_order, matching, place, rows_of
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.paint import Line, Painted, Span
+from gpuwatch.ui.widgets.pen import Pen
+
+_BUSY = 1.0
+
+
+class ProcessTable(Painted, can_focus=True):
+    """Processes of all devices."""
+
+    DEFAULT_CLASSES = "pane"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("processes")
+
+    class SortAsked(Message):
+        """A click on a head."""
+
+        def __init__(self, column: str) -> None:
+            super().__init__()
+            self.column = column
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._view: View | None = None
+        self._framed = False
+        self._rows: list[Row] = []
+        self._total = 0
+        self._cursor = 0
+        self._cursor_key: Key | None = None
+        self._shift = 0
+        self.top = 0
+        self.sort_column = "memory"
+        self.sort_reverse = True
+        self.filter: Filter | None = None
+        self._sort_chosen = False
+
+    # What it shows
+
+    def show(self, view: View, *, framed: bool) -> None:
+        """Draws the processes of ``view``, cursor and scroll kept."""
+        self._view, self._framed = view, framed
+        self._collect()
+
+    def sort_by(self, column: str, *, reverse: bool | None = None) -> None:
+        """Sorts by a column; the same one again turns the order round."""
+        if reverse is None:
+            reverse = not self.sort_reverse if column == self.sort_column else BY_ID[column].number
+        self.sort_column, self.sort_reverse = column, reverse
+        self._sort_chosen = True
+        self._collect()
+
+    def set_filter(self, wanted: Filter | None) -> None:
+        """Shows only rows that match."""
+        self.filter = wanted
+        self._collect()
+
+    @property
+    def selected(self) -> Row | None:
+        """The row under the cursor."""
+        return self._rows[self._cursor] if 0 <= self._cursor < len(self._rows) else None
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Rows shown, rows there are."""
+        return len(self._rows), self._total
+
+    # Moving
+
+    def move(self, where: str) -> None:
+        """``up``, ``down``, ``page_up``, ``page_down``, ``home``, ``end``, ``left``, ``right``."""
+        if where in ("left", "right"):
+            longest = max((width_of(self._command(row)) for row in self._rows), default=0)
+            self._shift = min(max(self._shift + (8 if where == "right" else -8), 0), max(longest - 8, 0))
+            self._redraw()
+            return
+        page = max(self._room - 1, 1)
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "home": -(10**9), "end": 10**9}
+        self._put_cursor(self._cursor + steps[where])
+
+    def unpin(self) -> bool:
+        """Forgets the chosen process; False when there was none."""
+        if self._cursor_key is None:
+            return False
+        self._cursor_key, self._cursor, self.top, self._shift = None, 0, 0, 0
+        self._redraw()
+        return True
+
+    def _put_cursor(self, number: int) -> None:
+        if not self._rows:
+            return
+        self._cursor = min(max(number, 0), len(self._rows) - 1)
+        self._cursor_key = self._rows[self._cursor].key
+        self._bring_into_view()
+        self._redraw()
+
+    def _bring_into_view(self) -> None:
+        self.top = min(max(self.top, self._cursor - self._room + 1), self._cursor)
+
+    def _scroll(self, rows: int) -> None:
+        self.top += rows
+        self._redraw()
+
+    # Events
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Columns fold with the width; the cursor stays in sight."""
+        if self._rows:
+            self._bring_into_view()
+        self._redraw()
+
+    def on_focus(self, event: events.Focus) -> None:
+        """The cursor is bright only in the focused pane."""
+        self._redraw()
+
+    def on_blur(self, event: events.Blur) -> None:
+        """See :meth:`on_focus`."""
+        self._redraw()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel scrolls and leaves the cursor alone."""
+        event.stop()
+        self._scroll(3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """See :meth:`on_mouse_scroll_down`."""
+        event.stop()
+        self._scroll(-3)
+
+    def on_click(self, event: events.Click) -> None:
+        """A head sorts, a row is selected, the border is a scroll bar."""
+        y = event.y - self._head_row
+        if y == 0:
+            for placed in self._columns:
+                if placed.start <= event.x - self._inset <= placed.start + placed.width:
+                    self.post_message(self.SortAsked(placed.column.id))
+        elif self._framed and event.x >= self.size.width - 1 and len(self._rows) > self._room:
+            self.top = (y - 1) * len(self._rows) // max(self._room, 1)
+            self._redraw()
+        elif 1 <= y <= self._room and self.top + y - 1 < len(self._rows):
+            self._put_cursor(self.top + y - 1)
+
+    # Drawing
+
+    @property
+    def _inset(self) -> int:
+        return 1 if self._framed else 0
+
+    @property
+    def _head_row(self) -> int:
+        return 1 if self._framed else 0
+
+    @property
+    def _room(self) -> int:
+        """Rows of processes that fit."""
+        return max(self.size.height - 1 - 2 * self._inset, 1)
+
+    @property
+    def _has_gpus(self) -> bool:
+        return self._view is not None and bool(self._view.devices)
+
+    @property
+    def _columns(self) -> tuple[Placed, ...]:
+        return place(self.size.width - 2 * self._inset, gpus=self._has_gpus)
+
+    def _collect(self) -> None:
+        """Filters and sorts; puts the cursor back on its process."""
+        view = self._view
+        if view is None or view.snapshot is None:
+            self._redraw()
+            return
+        if not self._sort_chosen:
+            self.sort_column = "memory" if self._has_gpus else "cpu"
+        rows = rows_of(view.snapshot)
+        self._total = len(rows)
+        self._rows = in_order(matching(rows, self.filter), BY_ID[self.sort_column], reverse=self.sort_reverse)
+        if self._cursor_key is not None:
+            visible = self.top <= self._cursor < self.top + self._room
+            for number, row in enumerate(self._rows):
+                if row.key == self._cursor_key:
+                    self._cursor = number
+                    break
+            else:
+                self._cursor = min(self._cursor, max(len(self._rows) - 1, 0))
+                self._cursor_key = self._rows[self._cursor].key if self._rows else self._cursor_key
+            if visible:
+                self._bring_into_view()
+        self._redraw()
+
+    def _redraw(self) -> None:
+        width, height = self.size
+        if self._view is None or not width or not height:
+            return
+        self.top = min(max(self.top, 0), max(len(self._rows) - self._room, 0))
+        inner = width - 2 * self._inset
+        columns = self._columns
+        lines = [self._head(columns, inner)]
+        for number in range(self.top, min(self.top + self._room, len(self._rows))):
+            lines.append(self._line(self._rows[number], columns, inner, chosen=number == self._cursor))
+        if not self._rows and self._room > 1:
+            lines.append(Line(((f"  {self._nothing()}", "dim"),)))
+        if self._framed:
+            lines = self._frame(lines, width, height)
+        self.paint(lines, stale=self._view.stale)
+
+    def _nothing(self) -> str:
+        if self._view is None or self._view.snapshot is None:
+            return "waiting for the first sample"
+        if self.filter is not None:
+            return f"none of {self._total} processes matches “{self.filter.text}”; Esc clears the filter"
+        return "no process uses a GPU"
+
+    def _head(self, columns: tuple[Placed, ...], width: int) -> Line:
+        pen = Pen(width)
+        for placed in columns:
+            title = placed.column.title
+            sorted_by = placed.column.id == self.sort_column
+            mark = ("▼" if self.sort_reverse else "▲") if sorted_by else ""
+            ink = "key" if sorted_by else "header"
+            if placed.at_right:
+                # The mark takes the gap before the next column, so that heads stay over their numbers.
+                pen.to(placed.start, ink="header").add(right(title, placed.width), ink).add(mark, ink)
+            else:
+                pen.to(placed.start, ink="header").add(left(title + mark, min(placed.width + 1, pen.left)), ink)
+        pen.to(width, ink="header")
+        if not self._framed:
+            note = self._note()
+            if note and pen.limit - columns[-1].start > width_of(note) + 10:
+                pen = self._at_end(pen, note)
+        return pen.line()
+
+    @staticmethod
+    def _at_end(pen: Pen, note: str) -> Pen:
+        text, ink = pen.spans[-1]
+        size = width_of(note) + 1
+        if len(text) > size and not text[-size:].strip():
+            pen.spans[-1] = (text[:-size], ink)
+            pen.spans.append((note + " ", "dim"))
+        return pen
+
+    def _note(self) -> str:
+        shown, total = self.counts
+        if self.filter is not None:
+            return f"/{cut(self.filter.text, 24)} {shown} of {total}"
+        if total > self._room:
+            last = min(self.top + self._room, total)
+            return f"{self.top + 1}–{last} of {total}"
+        return ""
+
+    @staticmethod
+    def _command(row: Row) -> str:
+        return row.reason if isinstance(row, Unexplained) else BY_ID["command"].text(row, 0)
+
+    def _line(self, row: Row, columns: tuple[Placed, ...], width: int, *, chosen: bool) -> Line:
+        pen = Pen(width)
+        pen.add("▶ " if chosen else "  ", "focus" if self.has_focus else "dim")
+        if isinstance(row, Unexplained):
+            self._unexplained(pen, row, columns)
+        else:
+            for placed in columns:
+                self._cell(pen, row, placed)
+        return pen.to(width).line("cursor" if chosen and self.has_focus else "")
+
+    def _cell(self, pen: Pen, process: Process, placed: Placed) -> None:
+        column = placed.column
+        text = column.text(process, placed.width)
+        if column.id == "command" and self._shift:
+            text = "…" + text[self._shift + 1 :]
+        ink = "text"
+        if text.startswith(("–", "(")) or column.id in ("pid", "type", "time", "sees", "host") or process.type == "G":
+            ink = "dim"
+        elif column.id in ("gpu", "memory"):
+            ink = "strong"
+        elif column.id in ("sm", "mbw", "cpu"):
+            value = process.number({"sm": "sm_percent", "mbw": "memory_percent", "cpu": "cpu_percent"}[column.id])
+            ink = "gpu" if column.id == "sm" and (value or 0) >= _BUSY else "text" if (value or 0) >= _BUSY else "dim"
+        elif column.id == "framework":
+            ink = "accent"
+        pen.to(placed.start)
+        pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), ink)
+
+    def _unexplained(self, pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> None:
+        for placed in columns:
+            match placed.column.id:
+                case "gpu":
+                    pen.to(placed.start).add(left(str(row.device.index), placed.width), "strong")
+                case "pid":
+                    pen.to(placed.start).add("unexplained", "warning")
+                case "memory":
+                    text = f"{gib(row.amount)} GiB" if placed.width >= 9 else f"{gib(row.amount)}G"
+                    pen.to(placed.start).add(right(text, placed.width), "strong")
+                case "sm":
+                    pen.to(placed.start + 1).add(row.reason, "dim")
+                    return
+                case _:
+                    pass
+
+    def _frame(self, lines: list[Line], width: int, height: int) -> list[Line]:
+        edge = "focus" if self.has_focus else "border"
+        pen = Pen(width)
+        pen.add("╭─ ", edge).add("Processes", "title").add(" ", edge)
+        if self.filter is not None:
+            pen.add("─ ", edge).add("/ ", "key").add(cut(self.filter.text, width // 3), "strong").add(" ", edge)
+        shown, total = self.counts
+        by = BY_ID[self.sort_column].title.lower()
+        note = f" {shown} of {total}, by {by} {'▼' if self.sort_reverse else '▲'} "
+        if total == 0:
+            note = ""
+        pen.to(width - 2 - width_of(note), "─", edge).add(note, "dim").to(width - 1, "─", edge).add("╮", edge)
+        framed = [pen.line()]
+        thumb = self._thumb()
+        for y in range(height - 2):
+            spans: tuple[Span, ...] = lines[y].spans if y < len(lines) else ()
+            used = sum(width_of(text) for text, _ in spans)
+            rest = " " * max(width - 2 - used, 0)
+            end = ("┃", "dim") if y - 1 in thumb else ("│", edge)
+            wash = lines[y].wash if y < len(lines) else ""
+            framed.append(Line((("│", edge), *spans, (rest, "text"), end), wash))
+        bottom = Pen(width)
+        framed.append(bottom.add("╰", edge).to(width - 1, "─", edge).add("╯", edge).line())
+        return framed
+
+    def _thumb(self) -> range:
+        """Rows of the border that show which part of the list is on screen."""
+        count, room = len(self._rows), self._room
+        if count <= room:
+            return range(0)
+        size = max(room * room // count, 1)
+        start = round(self.top * (room - size) / max(count - room, 1))
+        return range(start, start + size)

@@ -1,0 +1,208 @@
+"""The one-line panes: the top line, the host, the finding that matters most."""
+
+from __future__ import annotations
+
+import datetime
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import gib
+from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.cells import cut, width_of
+from gpuwatch.ui.facts import fraction, whole_number
+from gpuwatch.ui.view import BAD_STATES, View
+from gpuwatch.ui.widgets.paint import Painted, Span
+from gpuwatch.ui.widgets.pen import Pen
+
+
+class _Strip(Painted):
+    """One line that follows the view and its own width."""
+
+    DEFAULT_CLASSES = "strip"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._view: View | None = None
+
+    def show(self, view: View) -> None:
+        """Draws what ``view`` says."""
+        self._view = view
+        self._redraw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Folds with the width."""
+        self._redraw()
+
+    def _redraw(self) -> None:
+        if self._view is not None and self.size.width:
+            pen = Pen(self.size.width)
+            stale = self.draw(pen, self._view)
+            self.paint((pen.to(pen.limit).line(),), stale=stale)
+
+    def draw(self, pen: Pen, view: View) -> bool:
+        """Writes the line; True when its data are stale."""
+        raise NotImplementedError
+
+
+def verdict(view: View) -> Span:
+    """Whether anything is wrong, in one or two words with a glyph."""
+    snapshot = view.snapshot
+    if snapshot is None:
+        return "◌ starting", "dim"
+    told = {finding.device_uuid for finding in view.wrong}
+    errors = sum(f.severity == "error" for f in view.wrong)
+    errors += sum(d.state in BAD_STATES and d.uuid not in told for d in snapshot.devices)
+    warnings = sum(f.severity == "warning" for f in view.wrong)
+    if errors:
+        return f"✖ {errors} error{'s' * (errors > 1)}", "badge-error"
+    if not snapshot.devices and snapshot.problems:
+        return "✖ no GPU", "badge-error"
+    warnings += len(snapshot.problems) if not warnings else 0
+    if warnings:
+        return f"▲ {warnings} warning{'s' * (warnings > 1)}", "badge-warning"
+    if not snapshot.devices:
+        return "– no GPU", "dim"
+    return "● all well", "ok"
+
+
+def condition(view: View) -> Span:
+    """How the data flow, when that is not simply well."""
+    status = view.status
+    if view.paused_since is not None:
+        return f" ‖ PAUSED {view.now - view.paused_since:.0f} s ", "badge"
+    if status.state == "not-answering":
+        return f"✖ driver not answering for {status.waiting_seconds:.0f} s", "error"
+    if status.state == "stopped":
+        return f"■ stopped{': ' + printable(status.detail) if status.detail else ''}", "error"
+    if status.state == "starting" or view.snapshot is None:
+        return "◌ starting: asking the driver…", "accent"
+    return "", "text"
+
+
+class TopLine(_Strip):
+    """Who, what, whether anything is wrong, and when."""
+
+    def draw(self, pen: Pen, view: View) -> bool:
+        """Secondary words are dropped from the right as the line gets shorter."""
+        snapshot = view.snapshot
+        moment = datetime.datetime.fromtimestamp(view.now)
+        ends: list[Span] = [
+            (moment.strftime("%H:%M:%S"), "text"),
+            (f" {view.interval:g}s".rjust(5), "dim"),
+            (" ", "text"),
+        ]
+        words, ink = verdict(view)
+        state, state_ink = condition(view)
+        marks: list[Span] = []
+        if snapshot is not None and snapshot.simulated:
+            marks.append((" SIMULATED ", "badge-warning"))
+        if view.read_only:
+            marks.append((" read-only ", "dim"))
+        if state:
+            marks.append((state, state_ink))
+        if view.stale:
+            marks.append((f"data {view.age:.0f} s old", "warning"))
+        if snapshot is not None:
+            marks.append((f" {words} " if ink.startswith("badge") else words, ink))
+        reserve = sum(width_of(text) for text, _ in ends) + sum(width_of(text) + 2 for text, _ in marks)
+        pen.add(" gpuwatch ", "title")
+        facts: list[Span] = []
+        if snapshot is not None:
+            host = snapshot.host.hostname
+            if host:
+                facts.append((printable(host), "strong"))
+            driver = snapshot.driver
+            if driver is not None and driver.version:
+                facts.append((f"driver {printable(driver.version)}", "dim"))
+            if driver is not None and driver.cuda_version:
+                facts.append((f"CUDA {printable(driver.cuda_version)}", "dim"))
+            count = len(snapshot.devices)
+            if count:
+                facts.append((f"{count} GPU{'s' * (count != 1)}", "text"))
+        first = True
+        for text, fact_ink in facts:
+            gap = " " if first else " · "
+            if pen.left - reserve < width_of(text) + len(gap) + 1:
+                if not first:
+                    break
+                text = cut(text, max(pen.left - reserve - 2, 0))
+            pen.add(gap, "faint").add(text, fact_ink)
+            first = False
+        pen.to(pen.limit - reserve)
+        for text, mark_ink in marks:
+            pen.add(text, mark_ink).add("  ")
+        for text, end_ink in ends:
+            pen.add(text, end_ink)
+        return False
+
+
+class HostStrip(_Strip):
+    """CPU, memory and load of the host."""
+
+    def draw(self, pen: Pen, view: View) -> bool:
+        """Bars share what is left after the numbers."""
+        if view.snapshot is None:
+            pen.add(" CPU ", "dim").bar(None, 10, "gpu").add("   –", "dim")
+            return False
+        host = view.snapshot.host
+        total = host.memory_total_bytes
+        total_text = gib(total)
+        memory = f"{gib(host.memory_used_bytes):>{len(total_text)}}"
+        width = min(max((pen.limit - 58) // 2, 6), 32)
+        pen.add(" CPU ", "dim").bar(fraction(host.cpu_percent, 100), width, "accent")
+        pen.add(whole_number(host.cpu_percent, 4), "dim" if host.cpu_percent is None else "text").add(" %", "dim")
+        pen.add("   MEM ", "dim").bar(fraction(host.memory_used_bytes, total), width, "memory")
+        pen.add(f" {memory}", "dim" if host.memory_used_bytes is None else "text").add(f" / {total_text} GiB", "dim")
+        if host.load is not None:
+            loads = [f"{value:5.1f}" for value in host.load]
+            if pen.left >= 7 + sum(map(len, loads)):
+                pen.add("   load", "dim").add(loads[0], "text").add("".join(loads[1:]), "dim")
+        if host.cpu_count and pen.left >= 16:
+            pen.add(f"   {host.cpu_count} cores", "dim")
+        swap = fraction(host.swap_used_bytes, host.swap_total_bytes)
+        if swap is not None and swap > 0.01 and pen.left >= 14:
+            pen.add(f"   swap {swap * 100:3.0f} %", "dim")
+        return view.stale
+
+
+class FindingStrip(_Strip, can_focus=True):
+    """The finding that matters most; gone when there is none."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("finding")
+
+    class Opened(Message):
+        """Enter or a click: the evidence is wanted."""
+
+    def draw(self, pen: Pen, view: View) -> bool:
+        """Cause first, then what to do; the count at the right."""
+        if not view.wrong:
+            return False
+        finding = view.wrong[0]
+        bad = finding.severity == "error"
+        ink = "error" if bad else "warning"
+        more = f"1 of {len(view.wrong)}  " if len(view.wrong) > 1 else ""
+        tail = f" {more}[f] why "
+        pen.add(" ✖ " if bad else " ▲ ", ink)
+        device = view.snapshot.device(finding.device_uuid) if view.snapshot is not None else None
+        if device is not None:
+            pen.add(f"GPU {device.index}  ", "strong")
+        room = pen.limit - len(tail)
+        title = printable(finding.title)
+        if finding.certainty == "likely":
+            title += " (likely)"
+        inside = Pen(room - pen.x)
+        inside.add(title, "text")
+        if finding.action and inside.left > 12:
+            inside.add("  → ", ink).add(printable(finding.action), "dim")
+        pen.spans += inside.spans
+        pen.x += inside.x
+        pen.to(room).add(f" {more}", "dim").add("[f]", "key").add(" why ", "dim")
+        return False
+
+    def on_click(self, event: events.Click) -> None:
+        """A click anywhere on the line opens it."""
+        self.post_message(self.Opened())
