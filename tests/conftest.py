@@ -1,0 +1,85 @@
+"""Fixtures that every folder of tests may use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.shape import SimShape
+
+# What a developer's own shell says about GPUs must not reach the tests.
+for _name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_GROWTH", "GPUWATCH_SIM_STATE"):
+    os.environ.pop(_name, None)
+
+
+class Result(NamedTuple):
+    """How a command line ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def has_driver() -> bool:
+    return os.path.exists("/dev/nvidiactl")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    missing = not has_driver()
+    for item in items:
+        if missing and item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a real NVIDIA GPU: there is no /dev/nvidiactl"))
+
+
+@pytest.fixture
+def sim_machine() -> Iterator[Callable[[str], SimMachine]]:
+    """Opens private simulated machines: ``sim_machine("2x24GiB")``."""
+    opened: list[SimMachine] = []
+
+    def open_machine(shape: str) -> SimMachine:
+        machine = SimMachine.open(SimShape.parse(shape), name=f"test-{uuid.uuid4().hex[:12]}")
+        opened.append(machine)
+        return machine
+
+    yield open_machine
+    for machine in opened:
+        machine.clear_faults()
+        machine.remove()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Callable[[], int]]:
+    """Starts harmless processes and gives their pids; ends them afterwards."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> int:
+        process = subprocess.Popen([shutil.which("sleep") or "sleep", "300"])
+        started.append(process)
+        return process.pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def gpuwatch(*arguments: str, environment: dict[str, str] | None = None, timeout: float = 120) -> Result:
+    """Runs the command line as a user would, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuwatch", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,174 @@
+"""The collector over simulated NVML: what it says, and what it survives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.model.reading import Missing
+from gpuwatch.monitor import collector as module
+from gpuwatch.monitor.collector import Collector
+from gpuwatch.sim.machine import SimMachine
+
+Open = Callable[[str], SimMachine]
+GIB = 1024**3
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., Collector]]:
+    running: list[Collector] = []
+
+    def start(machine: SimMachine | None, interval: float = 0.1, on_demand: bool = False) -> Collector:
+        environment = None if machine is None else machine.environment(os.environ)
+        collector = Collector(interval, on_demand=on_demand, environment=environment)
+        collector.start()
+        running.append(collector)
+        return collector
+
+    yield start
+    for collector in running:
+        collector.stop()
+
+
+def test_devices_and_processes(
+    sim_machine: Open, sleeper: Callable[[], int], started: Callable[..., Collector]
+) -> None:
+    machine = sim_machine("2x24GiB")
+    pid = sleeper()
+    machine.attach(pid, 1, 3 * GIB, sm_percent=50, memory_percent=20)
+    collector = started(machine, 0.3)
+    collector.wait(4, 10)
+    snapshot = collector.wait(4, 10)[-1]
+    assert snapshot.simulated
+    assert [device.index for device in snapshot.devices] == [0, 1]
+    assert all(device.simulated and device.state == "ok" for device in snapshot.devices)
+    (process,) = snapshot.processes
+    busy = snapshot.devices[1]
+    assert (process.pid, process.device_uuid, process.type) == (pid, busy.uuid, "C")
+    assert process.readings["gpu_memory_bytes"] == 3 * GIB
+    assert process.command is not None
+    assert process.command.endswith("sleep 300")
+    assert [entry.index for entry in process.device_map] == [0, 1]
+    assert busy.number("memory.used_bytes") == 3 * GIB
+    assert busy.number("memory.unexplained_bytes") == 0
+    assert (busy.number("utilization.gpu_percent") or 0) > 30
+    assert isinstance(busy.get("pcie.tx_bytes_per_second"), Missing), "on demand only"
+
+
+def test_memory_that_nobody_owns_is_shown_as_such(
+    sim_machine: Open, sleeper: Callable[[], int], started: Callable[..., Collector]
+) -> None:
+    machine = sim_machine("1x8GiB")
+    machine.attach(sleeper(), 0, 1 * GIB)
+    machine.inject("nvmlDeviceGetComputeRunningProcesses_v3", code=999)
+    snapshot = started(machine).wait(1, 10)[-1]
+    device = snapshot.devices[0]
+    unexplained = device.get("memory.unexplained_bytes")
+    assert isinstance(unexplained, Missing), "the list failed: nothing may be called unexplained"
+    assert any(problem.reason == "failed" for problem in snapshot.problems)
+
+
+def test_without_a_driver_the_host_remains(started: Callable[..., Collector]) -> None:
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("this machine has a driver")
+    snapshot = started(None).wait(2, 10)[-1]
+    assert snapshot.driver is None
+    assert snapshot.devices == ()
+    (problem,) = snapshot.problems
+    assert problem.reason == "driver.missing"
+    assert "--sim" in problem.hint
+    assert any(process.pid == os.getpid() and process.type == "H" for process in snapshot.processes)
+    assert snapshot.host.memory_total_bytes
+
+
+def test_a_lost_device_keeps_its_row_and_comes_back(sim_machine: Open, started: Callable[..., Collector]) -> None:
+    machine = sim_machine("2x8GiB")
+    collector = started(machine)
+    uuids = [device.uuid for device in collector.wait(1, 10)[-1].devices]
+    machine.inject("*", code=15, device=0)
+    lost = wait_for(collector, lambda s: s.devices[0].state == "lost")
+    assert [device.uuid for device in lost.devices] == uuids
+    assert lost.devices[0].readings == {}
+    assert lost.devices[0].missing["utilization.gpu_percent"].reason == "device_lost"
+    assert lost.devices[1].state == "ok"
+    machine.clear_faults()
+    back = wait_for(collector, lambda s: s.devices[0].state == "ok")
+    assert back.devices[0].number("memory.total_bytes")
+
+
+def test_init_that_fails_is_tried_again(sim_machine: Open, started: Callable[..., Collector], monkeypatch) -> None:
+    machine = sim_machine("1x8GiB")
+    machine.inject("nvmlInitWithFlags", code=18)
+    machine.inject("nvmlInit_v2", code=18)
+    collector = started(machine, 0.2)
+    broken = collector.wait(1, 10)[-1]
+    assert broken.problems[0].reason == "driver.mismatch"
+    machine.clear_faults()
+    assert len(wait_for(collector, lambda s: s.driver is not None, 15).devices) == 1
+
+
+def test_a_stopped_collector_is_noticed_and_replaced(
+    sim_machine: Open, started: Callable[..., Collector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_REPLACE_AFTER", 1.5)
+    monkeypatch.setattr(module, "_OVERDUE", 0.3)
+    collector = started(sim_machine("1x8GiB"))
+    collector.wait(1, 10)
+    process = collector._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    until = time.monotonic() + 5
+    while collector.status().state != "not-answering":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    collector.drain()
+    assert collector.wait(1, 15), "no snapshot after the replacement"
+    assert collector.status().replaced == 1
+    assert process.wait(5) == -signal.SIGKILL
+
+
+def test_nothing_is_left_after_stop(sim_machine: Open, started: Callable[..., Collector]) -> None:
+    collector = started(sim_machine("1x8GiB"))
+    collector.wait(1, 10)
+    process = collector._process
+    assert process is not None
+    began = time.monotonic()
+    collector.stop()
+    assert time.monotonic() - began < 1.5
+    assert process.poll() is not None
+
+
+def test_the_collector_dies_with_a_parent_that_is_killed(sim_machine: Open) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import time; from gpuwatch.monitor.collector import Collector; c = Collector(0.1); c.start(); "
+        "c.wait(1, 10); print(c._process.pid, flush=True); time.sleep(60)"
+    )
+    environment = sim_machine("1x8GiB").environment(os.environ)
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    until = time.monotonic() + 5
+    while os.path.exists(f"/proc/{pid}/stat"):
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        assert time.monotonic() < until, "the collector outlived its parent"
+        time.sleep(0.05)
+
+
+def wait_for(collector: Collector, condition: Callable, timeout: float = 10):
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        for snapshot in collector.wait(1, 1.0):
+            if condition(snapshot):
+                return snapshot
+    raise AssertionError("the state that was waited for did not come")

@@ -1,0 +1,101 @@
+"""The house keeps its own rules: packages, imports, probes."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from setuptools import find_packages
+
+from gpuwatch.probing.locate import find_probes, probe_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    listed = set(PYPROJECT["tool"]["setuptools"]["packages"])
+    assert listed == {*find_packages(str(ROOT), include=["gpuwatch", "gpuwatch.*"]), "gpuwatch.probes"}
+
+
+def test_every_data_file_is_in_the_wheel() -> None:
+    patterns = PYPROJECT["tool"]["setuptools"]["package-data"]
+    shipped = {
+        path
+        for package, globs in patterns.items()
+        for pattern in globs
+        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
+    present = {
+        path
+        for path in (ROOT / "gpuwatch").rglob("*")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
+    }
+    assert present == shipped
+
+
+@pytest.mark.slow
+def test_wheel_holds_what_the_tree_holds_and_no_top_level_probes(tmp_path: Path) -> None:
+    import zipfile
+
+    built = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(ROOT)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"gpuwatch/probes/{path.name}" for path in (ROOT / "probes").glob("*.py")} <= names
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "gpuwatch").rglob("*.py")} <= names
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {"gpuwatch"}
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("gpuwatch.cli.main", {"textual", "pynvml", "psutil", "tensorflow", "rich", "jinja2"}),
+        ("gpuwatch.cli.probe", {"textual", "pynvml", "psutil", "tensorflow"}),
+        ("gpuwatch.cli.snapshot", {"textual", "tensorflow"}),
+        ("gpuwatch.monitor.worker", {"textual", "click", "rich", "tensorflow", "jinja2"}),
+        ("gpuwatch.ui.app", {"pynvml", "psutil", "tensorflow", "jinja2"}),
+        ("gpuwatch.model.snapshot", {"textual", "pynvml", "psutil", "click"}),
+    ],
+)
+def test_imports_stay_light(module: str, forbidden: set[str]) -> None:
+    """import-linter cannot see deferred imports; sys.modules can."""
+    code = f"import sys, {module}; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not loaded & forbidden
+
+
+PROBES = sorted(probe_folder().glob("*.py"))
+
+
+@pytest.mark.parametrize("path", PROBES, ids=lambda path: path.stem)
+def test_probe_scripts_run_anywhere(path: Path) -> None:
+    tree = ast.parse(path.read_text(), feature_version=(3, 9))
+    imported = {
+        alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+    }
+    imported |= {
+        node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module
+    }
+    assert imported <= set(sys.stdlib_module_names) | {"tensorflow", "torch", "_gpuwatch_probe"}
+    assert path.stem not in set(sys.stdlib_module_names) | {"tensorflow", "torch", "keras", "numpy"}
+
+
+def test_probe_names_match_their_files() -> None:
+    probes = find_probes()
+    assert {name.replace("-", "_") for name in probes} == {
+        path.stem for path in PROBES if not path.stem.startswith("_")
+    }
+    assert all(script.title and script.summary for script in probes.values())

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.probing.interpreter import FrameworkMissing, choose_interpreter
+from gpuwatch.probing.locate import find_probe, find_probes, read_header
+
+
+def test_headers_are_read_without_running_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "danger.py"
+    script.write_text(
+        '"""Title.\n\nSummary\nin two lines.\n\nMore."""\nraise SystemExit("was run")\n'
+        'CONFIG = {"name": "danger", "title": "Title", "group": "memory", "framework": "tensorflow",'
+        ' "workload": "matmul", "verdict": "ok"}\nENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1"}\n'
+    )
+    header = read_header(script)
+    assert header.name == "danger"
+    assert header.summary == "Summary in two lines."
+    assert header.environment == {"CUDA_VISIBLE_DEVICES": "-1"}
+
+
+@pytest.mark.parametrize("text", ["", "CONFIG = {", "CONFIG = {'name': 1}", "CONFIG = {**other}"])
+def test_a_broken_header_names_the_script(tmp_path: Path, text: str) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text(text)
+    with pytest.raises(GpuwatchError, match=r"broken\.py"):
+        read_header(script)
+
+
+def test_unknown_configuration_names_the_known_ones() -> None:
+    with pytest.raises(UsageError) as refused:
+        find_probe("grwoth")
+    assert "growth" in refused.value.hint
+    assert "default" in find_probes()
+
+
+def test_interpreters_are_checked_before_anything_runs(tmp_path: Path) -> None:
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\necho no >&2; exit 1\n")
+    fake.chmod(0o755)
+    with pytest.raises(UsageError, match="no usable Python: no"):
+        choose_interpreter("tensorflow", str(fake))
+    with pytest.raises(UsageError, match="no such program"):
+        choose_interpreter("tensorflow", str(tmp_path / "absent"))
+    with pytest.raises(FrameworkMissing, match="is not installed"):
+        choose_interpreter("torch", _without_packages(tmp_path))
+
+
+def _without_packages(tmp_path: Path) -> str:
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    return str(bare)

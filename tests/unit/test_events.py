@@ -1,0 +1,56 @@
+"""The encoder in probes/ and the decoder in the model are two copies of one protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.model.events import KINDS, PROTOCOL_VERSION, BrokenEvent, Event, decode_event
+from gpuwatch.probing.locate import probe_folder
+
+_SAY = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import _gpuwatch_probe
+probe = _gpuwatch_probe.Probe({"name": "x"})
+for kind in sys.argv[2].split(","):
+    probe.emit(kind, text="ä\\n\\x1b", number=1.5, nothing=None, many=[1, 2], odd=object)
+"""
+
+
+def test_what_the_probe_writes_is_what_we_read() -> None:
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    subprocess.run(
+        [sys.executable, "-c", _SAY, str(probe_folder()), ",".join(KINDS)],
+        env={**os.environ, "GPUWATCH_EVENT_FD": str(write)},
+        pass_fds=(write,),
+        check=True,
+    )
+    os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        events = [decode_event(line) for line in stream]
+    assert [event.kind for event in events if isinstance(event, Event)] == list(KINDS)
+    assert [event.seq for event in events if isinstance(event, Event)] == list(range(len(KINDS)))
+    assert all(isinstance(event, Event) and event.v == PROTOCOL_VERSION for event in events)
+
+
+@given(st.binary())
+def test_any_line_is_an_event_or_says_why_not(line: bytes) -> None:
+    assert isinstance(decode_event(line), Event | BrokenEvent)
+
+
+def test_half_a_line_and_a_newer_protocol_are_broken() -> None:
+    whole = json.dumps({"v": 1, "seq": 0, "t": 1.0, "kind": "end", "data": {}}).encode()
+    assert isinstance(decode_event(whole), Event)
+    assert isinstance(decode_event(whole[:20]), BrokenEvent)
+    newer = decode_event(whole.replace(b'"v": 1', b'"v": 99'))
+    assert isinstance(newer, BrokenEvent)
+    assert "newer" in newer.problem
+    unknown = decode_event(whole.replace(b'"end"', b'"something-new"'))
+    assert isinstance(unknown, Event)
