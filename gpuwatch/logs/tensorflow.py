@@ -62,7 +62,7 @@ class LogParser:
                 if known is None:
                     return
                 if known.__class__ is tuple:
-                    self._placements.again(known)  # type: ignore[arg-type]
+                    self._placements.again(known)
                     return
                 if known == 1:
                     facts.refusals.count += 1
@@ -210,9 +210,8 @@ class LogParser:
             self._keep(facts.unrecognised, line[:400])
 
     def _memory(self, line: str, message: str) -> None:
-        if "trying to allocate" in message and "is not a failure" not in message and self._ooms.head(message):
-            self._facts.note("memory.oom", line)
-        elif self._ooms.other(message):
+        failed = "trying to allocate" in message and "is not a failure" not in message and self._ooms.head(message)
+        if failed or self._ooms.other(message):
             self._facts.note("memory.oom", line)
 
     def _devices(self, line: str, message: str) -> bool:

@@ -12,6 +12,7 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.visible import read_visible
 from gpuwatch.model.findings import Finding, Severity
+from gpuwatch.model.snapshot import Problem
 
 _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)
@@ -46,7 +47,7 @@ def says_mismatch(evidence: Evidence) -> bool:
     return "driver.mismatch" in log.topics or code in _MISMATCH_CODES
 
 
-def _problems(evidence: Evidence) -> tuple[object, ...]:
+def _problems(evidence: Evidence) -> tuple[Problem, ...]:
     return evidence.snapshot.problems if evidence.snapshot is not None else ()
 
 

@@ -18,11 +18,11 @@ from gpuwatch.model.run import Oom
 _LIMITING = re.compile(r"limit|fraction|virtual|logical_device", re.IGNORECASE)
 
 ACTIONS = {
-    "memory.model-too-large": "Make the batch or the model smaller, or use mixed precision; largest-batch finds what fits.",
-    "memory.request-too-large": "Split this tensor (a smaller batch, the dataset on the CPU): one request exceeds the limit.",
+    "memory.model-too-large": "Make the batch or the model smaller, or use mixed precision.",
+    "memory.request-too-large": "Split this tensor: a smaller batch, or the dataset kept on the CPU.",
     "memory.fragmented": "Set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant.",
-    "memory.other-process": "Free the device (the processes on it are listed), or choose another GPU with CUDA_VISIBLE_DEVICES.",
-    "memory.context-failed": "Free the device first: not even a CUDA context (some hundred MB) fits beside what is on it.",
+    "memory.other-process": "Free the device, or choose another GPU with CUDA_VISIBLE_DEVICES.",
+    "memory.context-failed": "Free the device: not even a CUDA context (some hundred MB) fits beside what is on it.",
     "memory.limit-too-small": "Raise the memory limit or fraction: the device has room for more.",
     "memory.masked": "Leave room for cuDNN and cuBLAS: set memory growth or a smaller limit, or free the device.",
 }

@@ -1,0 +1,87 @@
+"""What a report says, before any format: lines, tables and findings as plain text.
+
+Text, Markdown and HTML all draw these, so a new section is written once. Every string that came from
+outside has gone through :func:`printable`; formats still escape for their own syntax.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.model.findings import Finding
+
+SIMULATED = "SIMULATED"
+SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, the speed is this computer's CPU."
+
+GLYPHS = {
+    "error": "✖",
+    "warning": "▲",
+    "info": "•",
+    "ok": "●",
+    "fallback": "▲",
+    "oom": "✖",
+    "timeout": "✖",
+    "skipped": "○",
+}
+"""State by shape, so that it never hangs on colour alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under headings; ``right`` are the columns of numbers."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: frozenset[int] = frozenset()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One document, ready to be drawn."""
+
+    title: str
+    subtitle: str
+    state: str
+    """``ok``, ``warning``, ``error``: chooses colour and glyph."""
+    verdict: str
+    reason: str
+    simulated: bool
+    facts: tuple[tuple[str, str], ...]
+    """The story in short: asked, granted, seen, happened, speed."""
+    tables: tuple[Table, ...]
+    findings: tuple[Finding, ...] = ()
+    log_tail: tuple[str, ...] = ()
+    footer: str = ""
+    parts: tuple[Content, ...] = field(default=())
+    """Documents inside this one (the runs of a comparison)."""
+
+
+def clean(value: object) -> str:
+    """Any value as one harmless line."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(clean(item) for item in value) or "–"
+    text = printable(str(value)).strip()
+    return text or "–"
+
+
+def clean_finding(finding: Finding) -> Finding:
+    """The finding with every text in one harmless line."""
+    return Finding(
+        id=finding.id,
+        severity=finding.severity,
+        certainty=finding.certainty,
+        title=clean(finding.title),
+        evidence=tuple(clean(line) for line in finding.evidence),
+        action=printable(finding.action),
+        device_uuid=finding.device_uuid,
+        pid=finding.pid,
+    )

@@ -1,0 +1,19 @@
+"""From a document of any kind to what a report of it says."""
+
+from __future__ import annotations
+
+from gpuwatch.model.codec import Document
+from gpuwatch.model.run import Comparison, Run
+from gpuwatch.reports.comparison_content import comparison_content
+from gpuwatch.reports.content import Content
+from gpuwatch.reports.run_content import run_content
+from gpuwatch.reports.snapshot_content import snapshot_content
+
+
+def content_of(document: Document) -> Content:
+    """The content of a run, a comparison or a snapshot."""
+    if isinstance(document, Run):
+        return run_content(document)
+    if isinstance(document, Comparison):
+        return comparison_content(document)
+    return snapshot_content(document)

@@ -1,0 +1,112 @@
+"""Plain text for the terminal: aligned, without colour, at most ``width`` columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from rich.cells import cell_len, set_cell_size
+
+from gpuwatch.model.codec import Document
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.run import Run
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.reports.content import GLYPHS, SIMULATED, SIMULATED_NOTE, Content, Table
+from gpuwatch.reports.document import content_of
+
+WIDTH = 110
+_GAP = "  "
+_LABEL = 13
+# What the short story at the top already tells in full.
+_TOLD = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements"})
+_LEAST_COLUMN = 8
+
+
+def render(document: Document, width: int = WIDTH, *, details: bool = True) -> str:
+    """The document as text. Without ``details`` a run is its story, what went wrong and the findings."""
+    content = content_of(document)
+    lines = list(_head(content))
+    told = _TOLD if isinstance(document, Run) and not details else frozenset()
+    if isinstance(document, Snapshot):
+        # The table is what one looks for; versions and host stand under it.
+        for table in content.tables:
+            lines += ["", *_table(table, width)]
+        lines += ["", *_facts(content, width)]
+    else:
+        lines += ["", *_facts(content, width)] if content.facts else []
+        for table in content.tables:
+            if table.title not in told:
+                lines += ["", *_table(table, width)]
+    lines += _findings(content.findings, width)
+    if details and content.log_tail:
+        lines += ["", "Log, last lines", *(f"  {line}" for line in content.log_tail[-20:])]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _head(content: Content) -> Iterator[str]:
+    if content.simulated:
+        yield f"[{SIMULATED}] {SIMULATED_NOTE}"
+    yield f"{content.title}   {content.subtitle}" if content.subtitle else content.title
+    glyph = GLYPHS.get(content.verdict) or GLYPHS.get(content.state, "●")
+    yield f"{glyph} {content.verdict}" + (f": {content.reason}" if content.reason else "")
+
+
+def _facts(content: Content, width: int) -> Iterator[str]:
+    for name, value in content.facts:
+        wrapped = textwrap.wrap(value, max(width - _LABEL - 2, 20), break_on_hyphens=False) or ["–"]
+        yield f"  {name:<{_LABEL}}{wrapped[0]}"
+        for line in wrapped[1:]:
+            yield f"  {'':<{_LABEL}}{line}"
+
+
+def _table(table: Table, width: int) -> Iterator[str]:
+    yield table.title
+    columns = len(table.heads)
+    widths = [max(cell_len(row[i]) for row in (table.heads, *table.rows)) for i in range(columns)]
+    widths = _fitted(widths, table, width - 2)
+    for row in (table.heads, *table.rows):
+        parts = [_cell(row[i], widths[i], right=i in table.right) for i in range(columns)]
+        yield "  " + _GAP.join(parts)
+    if table.note:
+        yield f"  {table.note}"
+
+
+def _fitted(widths: list[int], table: Table, room: int) -> list[int]:
+    """Widths that fit: the widest column of text gives way, columns of numbers never do."""
+    widths = list(widths)
+    text = [i for i in range(len(widths)) if i not in table.right]
+    while text and sum(widths) + len(_GAP) * (len(widths) - 1) > room:
+        widest = max(text, key=lambda i: widths[i])
+        if widths[widest] <= _LEAST_COLUMN:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _cell(text: str, width: int, *, right: bool) -> str:
+    if cell_len(text) > width:
+        return set_cell_size(text, max(width - 1, 0)) + "…"
+    padding = " " * (width - cell_len(text))
+    return padding + text if right else text + padding
+
+
+def _findings(findings: tuple[Finding, ...], width: int) -> list[str]:
+    telling = [found for found in findings if found.id != "healthy"]
+    if not telling:
+        return []
+    lines = ["", "Findings"]
+    for found in telling:
+        likely = "" if found.certainty == "fact" else ", likely"
+        lines.append(f"  {GLYPHS[found.severity]} {found.severity}{likely}  {found.id}  {found.title}")
+        for line in found.evidence[:6]:
+            lines += textwrap.wrap(
+                line,
+                max(width, 40),
+                initial_indent="      ",
+                subsequent_indent="        ",
+                max_lines=3,
+                placeholder=" …",
+            )
+        if found.action:
+            lines += textwrap.wrap(found.action, max(width, 40), initial_indent="    → ", subsequent_indent="      ")
+    return lines

@@ -1,0 +1,86 @@
+"""The formats of reports. A new one: a module with ``render(document) -> str``, and one line in FORMATS."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.model.codec import Document
+from gpuwatch.reports.formats import csv, html, json, markdown, text
+from gpuwatch.reports.masking import masked
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One way to write a document."""
+
+    name: str
+    suffix: str
+    render: Callable[[Document], str]
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("html", ".html", html.render),
+    Format("markdown", ".md", markdown.render),
+    Format("json", ".json", json.render),
+    Format("csv", ".csv", csv.render),
+    Format("text", ".txt", text.render),
+)
+BY_NAME = {entry.name: entry for entry in FORMATS}
+
+
+def render(document: Document, format_name: str) -> str:
+    """The document in this format, secrets masked; UsageError for an unknown name."""
+    entry = BY_NAME.get(format_name)
+    if entry is None:
+        raise UsageError(f"no format called {format_name!r}", hint=f"known: {', '.join(BY_NAME)}")
+    return entry.render(masked(document))
+
+
+def format_for(path: Path) -> str:
+    """The name of the format that a file's suffix stands for; UsageError for another suffix."""
+    suffix = path.suffix.lower()
+    for entry in FORMATS:
+        if entry.suffix == suffix:
+            return entry.name
+    known = " ".join(entry.suffix for entry in FORMATS)
+    raise UsageError(f"{path.name}: no report format ends in {suffix or 'nothing'}", hint=f"use one of {known}")
+
+
+def write(document: Document, path: Path) -> None:
+    """Writes a report, format by suffix. The file is either whole or as it was before."""
+    rendered = render(document, format_for(path))
+    write_text(rendered, path)
+
+
+def write_text(rendered: str, path: Path) -> None:
+    """Writes to a temporary file in the same folder and renames it over ``path``."""
+    temporary: str | None = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(rendered)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files private; a report gets the mode that any new file would have.
+        Path(temporary).chmod(_new_file_mode(path))
+        Path(temporary).replace(path)
+        temporary = None
+    except OSError as error:
+        raise GpuwatchError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _new_file_mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode & 0o777
+    except OSError:
+        umask = os.umask(0)
+        os.umask(umask)
+        return 0o666 & ~umask

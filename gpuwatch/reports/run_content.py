@@ -1,0 +1,330 @@
+"""A run as a report tells it: asked → granted → seen by NVML → what happened → speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
+from gpuwatch.logs.clean import device as _device_name
+from gpuwatch.model.run import DeviceMapping, Oom, Run, Throughput
+from gpuwatch.reports.content import Content, Table, clean, clean_finding
+
+_STATES = {"ok": "ok", "fallback": "warning", "skipped": "skipped"}
+_ROWS = 40
+"""Longer tables end in "… and n more": a log can hold hundreds of ops."""
+
+
+def run_content(run: Run) -> Content:
+    """Everything that a report of one run shows."""
+    tables = (
+        _device_map(run),
+        _settings(run),
+        _fallbacks(run),
+        _ooms(run),
+        _errors(run),
+        _placements(run),
+        _memory(run),
+        _speed(run),
+        _phases(run),
+        _machine(run),
+        _environment(run),
+        Table("Not observed", ("What and why",), tuple((clean(text),) for text in run.problems)),
+    )
+    started = run.started_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
+    title = clean(run.title) if run.title else ""
+    return Content(
+        title=clean(run.config),
+        subtitle=" · ".join(part for part in (title, f"group {clean(run.group)}", clean(run.workload)) if part),
+        state=_STATES.get(run.verdict, "error"),
+        verdict=run.verdict,
+        reason=clean(run.verdict_reason) if run.verdict_reason else "",
+        simulated=run.simulated,
+        facts=tuple(_facts(run)),
+        tables=tuple(table for table in tables if table.rows),
+        findings=tuple(clean_finding(found) for found in run.findings),
+        log_tail=tuple(printable(line) for line in run.log_tail),
+        footer=f"gpuwatch · {started}",
+    )
+
+
+def asked(run: Run) -> str:
+    """The settings that the probe asked for, in one line."""
+    parts = [f"{clean(name)} = {clean(setting.asked)}" for name, setting in run.settings.items()]
+    return ", ".join(parts) or UNKNOWN
+
+
+def granted(run: Run) -> str:
+    """The allocators' limits, in the framework's own words."""
+    amounts = [size(mapping.granted_bytes) for mapping in run.device_map if mapping.granted_bytes is not None]
+    return " + ".join(amounts) or UNKNOWN
+
+
+def device_map(run: Run) -> str:
+    """``GPU:0→1`` for every framework device, physical index behind the arrow."""
+    if not run.device_map:
+        return "none" if run.devices.logical else UNKNOWN
+    return ", ".join(_short(mapping) for mapping in run.device_map)
+
+
+def on_gpu(run: Run) -> float | None:
+    """Share of the placed ops that ran on a GPU, in percent; None where no placement is known."""
+    total = sum(placement.count for placement in run.placements)
+    if not total:
+        return None
+    return 100 * sum(placement.count for placement in run.placements if "GPU" in placement.actual) / total
+
+
+def fell_back(run: Run) -> str:
+    """``GPU:7→CPU:0``, or what the run ran into."""
+    moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in run.fallbacks)
+    return ", ".join(moves) or UNKNOWN
+
+
+def device(name: str) -> str:
+    """``GPU:0`` of ``/job:localhost/replica:0/task:0/device:GPU:0``."""
+    return _device_name(clean(name))
+
+
+def speed(throughput: Throughput | None) -> str:
+    """``412 ±2``: median steps per second, and half the distance from p10 to p90."""
+    if throughput is None:
+        return UNKNOWN
+    spread = half_spread(throughput)
+    shown = per_second(throughput.steps_per_second)
+    return shown if spread is None else f"{shown} ±{per_second(spread)}"
+
+
+def half_spread(throughput: Throughput) -> float | None:
+    """Half of p10 to p90, in steps per second."""
+    fast, slow = throughput.p10_step_seconds, throughput.p90_step_seconds
+    if fast <= 0 or slow <= 0:
+        return None
+    return abs(1 / fast - 1 / slow) / 2
+
+
+def _short(mapping: DeviceMapping) -> str:
+    name = clean(mapping.framework_device).removeprefix("/device:")
+    index = mapping.physical_index
+    if index is not None:
+        return f"{name}→{index}"
+    return f"{name}→{clean(mapping.pci_bus_id)}" if mapping.pci_bus_id else f"{name}→?"
+
+
+def _facts(run: Run) -> Iterator[tuple[str, str]]:
+    yield "asked", asked(run)
+    mapped = [f"{_short(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
+    # An empty map is "no GPU" only where the framework did list its devices.
+    yield "granted", ", ".join(mapped) or ("no GPU" if run.devices.logical else UNKNOWN)
+    yield "seen by NVML", _seen(run)
+    yield "happened", "; ".join(_happened(run)) or UNKNOWN
+    t = run.throughput
+    if t is None:
+        yield "speed", UNKNOWN
+        return
+    more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
+    yield "speed", f"{speed(t)} steps/s{more}, median step {seconds(t.median_step_seconds)}"
+
+
+def _seen(run: Run) -> str:
+    memory = run.memory
+    if memory.nvml_peak_bytes is None and memory.nvml_device_peak_bytes is None:
+        return UNKNOWN
+    of_total = f" of {size(memory.device_total_bytes)}" if memory.device_total_bytes is not None else ""
+    before = f", {size(memory.nvml_before_bytes)} in use before" if memory.nvml_before_bytes is not None else ""
+    return f"process {size(memory.nvml_peak_bytes)}, device {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
+
+
+def _happened(run: Run) -> Iterator[str]:
+    ran = [f"{clean(p.op)} ×{p.count} on {device(p.actual)}" for p in run.placements[:4]]
+    if len(run.placements) > 4:
+        ran.append(f"{len(run.placements) - 4} more")
+    if ran:
+        yield ", ".join(ran)
+    if run.fallbacks:
+        yield f"fell back {fell_back(run)}"
+    for oom in run.ooms[:2]:
+        yield f"out of memory: {size(oom.requested_bytes)} refused on {clean(oom.device)}"
+    for error in run.errors[:2]:
+        yield f"{clean(error.type)}{' (expected)' if error.expected else ''}"
+    if run.outcome.timed_out:
+        yield "stopped at the deadline"
+    elif run.outcome.signal is not None:
+        yield f"killed by signal {run.outcome.signal}"
+
+
+def _cut(rows: Sequence[tuple[str, ...]], columns: int) -> tuple[tuple[str, ...], ...]:
+    if len(rows) <= _ROWS:
+        return tuple(rows)
+    more = (f"… and {len(rows) - _ROWS} more", *[""] * (columns - 1))
+    return (*rows[:_ROWS], more)
+
+
+def _device_map(run: Run) -> Table:
+    rows = [
+        (
+            clean(m.framework_device),
+            clean(m.cuda_ordinal),
+            clean(m.physical_index),
+            clean(m.name),
+            clean(m.uuid),
+            clean(m.pci_bus_id),
+            clean(m.compute_capability),
+            size(m.granted_bytes),
+        )
+        for m in run.device_map
+    ]
+    heads = ("Framework", "CUDA", "Physical", "Name", "UUID", "PCI bus id", "Cap.", "Granted")
+    return Table("Device map", heads, tuple(rows), frozenset({1, 2, 7}))
+
+
+def _settings(run: Run) -> Table:
+    rows = [
+        (clean(name), clean(setting.asked), clean(setting.effective), clean(setting.note) if setting.note else "")
+        for name, setting in run.settings.items()
+    ]
+    return Table("Settings", ("Setting", "Asked", "Effective", "Note"), tuple(rows))
+
+
+def _placements(run: Run) -> Table:
+    rows = [
+        (clean(p.op), clean(p.dtype), device(p.requested) if p.requested else "auto", device(p.actual), str(p.count))
+        for p in run.placements
+    ]
+    heads = ("Op", "Type", "Requested", "Ran on", "Count")
+    return Table("Placements", heads, _cut(rows, len(heads)), frozenset({4}))
+
+
+def _fallbacks(run: Run) -> Table:
+    rows = [
+        (
+            clean(f.op),
+            clean(f.dtype),
+            clean(f.requested),
+            clean(f.actual),
+            clean(f.reason),
+            clean(f.detail),
+            str(f.count),
+        )
+        for f in run.fallbacks
+    ]
+    heads = ("Op", "Type", "Requested", "Ran on", "Reason", "Detail", "Count")
+    return Table("Fallbacks", heads, _cut(rows, len(heads)), frozenset({6}))
+
+
+def _ooms(run: Run) -> Table:
+    rows = [_oom_row(oom) for oom in run.ooms]
+    heads = ("Device", "Allocator", "Requested", "Limit", "In use", "Free", "Largest block", "Cause", "Expected")
+    return Table(
+        "Out of memory",
+        heads,
+        _cut(rows, len(heads)),
+        frozenset({2, 3, 4, 5, 6}),
+        note="Free is limit minus in use; a request larger than the largest block fails however much is free.",
+    )
+
+
+def _oom_row(oom: Oom) -> tuple[str, ...]:
+    free = None
+    if oom.limit_bytes is not None and oom.in_use_bytes is not None:
+        free = oom.limit_bytes - oom.in_use_bytes
+    return (
+        clean(oom.device),
+        clean(oom.allocator),
+        size(oom.requested_bytes),
+        size(oom.limit_bytes),
+        size(oom.in_use_bytes),
+        size(free),
+        size(oom.largest_free_bytes),
+        clean(oom.verdict),
+        clean(oom.expected),
+    )
+
+
+def _errors(run: Run) -> Table:
+    rows = [(clean(error.type), clean(error.message)[:600], clean(error.expected)) for error in run.errors]
+    return Table("Errors", ("Type", "Message", "Expected"), _cut(rows, 3))
+
+
+def _memory(run: Run) -> Table:
+    memory = run.memory
+    rows = (
+        ("Allocator", "peak in use", memory.allocator_peak_bytes, "framework"),
+        ("Allocator", "limit", memory.allocator_limit_bytes, "framework"),
+        ("This process", "peak", memory.nvml_peak_bytes, "NVML"),
+        ("Device, all owners", "peak", memory.nvml_device_peak_bytes, "NVML"),
+        ("Device, all owners", "before the start", memory.nvml_before_bytes, "NVML"),
+        ("Device", "total", memory.device_total_bytes, "NVML"),
+    )
+    known = tuple((owner, what, size(amount), source) for owner, what, amount, source in rows if amount is not None)
+    return Table("Memory", ("Whose", "What", "Size", "Says"), known, frozenset({2}))
+
+
+def _speed(run: Run) -> Table:
+    t = run.throughput
+    if t is None:
+        return Table("Throughput", (), ())
+    rows = [
+        ("Steps per second", speed(t)),
+        ("Step, median", seconds(t.median_step_seconds)),
+        ("Step, p10 to p90", f"{seconds(t.p10_step_seconds)} – {seconds(t.p90_step_seconds)}"),
+        ("Steps measured", f"{t.steps} after {t.warmup_steps} to warm up"),
+    ]
+    if t.examples_per_second is not None:
+        rows.append(("Examples per second", per_second(t.examples_per_second)))
+    if t.flops_per_second is not None:
+        rows.append(("Arithmetic", flops(t.flops_per_second)))
+    if t.bytes_per_second is not None:
+        rows.append(("Data", rate(t.bytes_per_second)))
+    if t.compile_seconds is not None:
+        rows.append(("Compilation, apart", seconds(t.compile_seconds)))
+    if t.device:
+        rows.append(("Measured on", device(t.device)))
+    return Table("Throughput", ("What", "Value"), tuple(rows), frozenset({1}))
+
+
+def _phases(run: Run) -> Table:
+    phases = run.phases
+    rows = (
+        ("Import of the framework", phases.import_seconds),
+        ("Device initialisation", phases.device_init_seconds),
+        ("First step", phases.first_step_seconds),
+        ("Total", phases.total_seconds),
+    )
+    known = tuple((name, seconds(value)) for name, value in rows if value is not None)
+    return Table("Time", ("Phase", "Took"), known, frozenset({1}))
+
+
+def _machine(run: Run) -> Table:
+    framework = run.framework
+    rows = [("Framework", f"{clean(framework.name)} {clean(framework.version)}")] if framework else []
+    if framework and framework.gpu_build is not None:
+        rows.append(("GPU build", clean(framework.gpu_build)))
+    if framework and framework.interpreter:
+        rows.append(("Interpreter", f"{clean(framework.interpreter)} ({clean(framework.python_version)})"))
+    rows.append(("Driver", clean(run.driver_version)))
+    rows += [("GPU", clean(gpu)) for gpu in run.gpus]
+    rows += [("Logical devices", clean(run.devices.logical))] if run.devices.logical else []
+    rows += [("Host", clean(run.host))] if run.host else []
+    rows += (
+        [("Process", f"pid {run.pid}, {'fresh interpreter' if run.fresh else 'forked from a template'}")]
+        if run.pid
+        else []
+    )
+    rows += [("Missing libraries", clean(run.missing_libraries))] if run.missing_libraries else []
+    if run.simulated:
+        rows.append(("Simulation", f"{clean(run.simulation)} tier"))
+    share = on_gpu(run)
+    if share is not None:
+        rows.append(("Ops on a GPU", percent(share)))
+    outcome = run.outcome
+    if outcome.signal is not None:
+        rows.append(("Ended", f"by signal {outcome.signal}"))
+    elif outcome.exit_code is not None:
+        rows.append(("Ended", f"exit code {outcome.exit_code}"))
+    return Table("Machine and process", ("What", "Value"), tuple(rows))
+
+
+def _environment(run: Run) -> Table:
+    rows = tuple((clean(name), clean(value)) for name, value in sorted(run.environment.items()))
+    return Table("Environment", ("Variable", "Value"), rows)

@@ -1,0 +1,113 @@
+"""A snapshot as a report tells it: GPUs, processes, what could not be read."""
+
+from __future__ import annotations
+
+from gpuwatch.formatting.text import printable, shorten
+from gpuwatch.formatting.units import UNKNOWN, duration, percent, reading, size
+from gpuwatch.model.metrics import metric
+from gpuwatch.model.snapshot import Device, Process, Snapshot
+from gpuwatch.reports.content import Content, Table, clean, clean_finding
+
+_COMMAND = 120
+
+
+def snapshot_content(snapshot: Snapshot) -> Content:
+    """Everything that a report of one snapshot shows."""
+    devices = tuple(_device_row(device) for device in snapshot.devices)
+    heads = ("GPU", "Name", "Util", "Memory used", "Memory total", "Power", "Limit", "Temp", "SM clock", "State")
+    processes = sorted(
+        snapshot.processes,
+        key=lambda p: (p.device_index if p.device_index is not None else 1 << 30, -(p.number("gpu_memory_bytes") or 0)),
+    )
+    process_heads = (
+        "GPU",
+        "PID",
+        "User",
+        "Type",
+        "Framework",
+        "GPU memory",
+        "SM",
+        "CPU",
+        "Host memory",
+        "Time",
+        "Command",
+    )
+    tables = (
+        Table("GPUs", heads, devices, frozenset({0, 2, 3, 4, 5, 6, 7, 8})),
+        Table("Processes", process_heads, tuple(_process_row(p) for p in processes), frozenset({0, 1, 5, 6, 7, 8, 9})),
+        _problems(snapshot),
+    )
+    host, driver = snapshot.host, snapshot.driver
+    facts = [
+        ("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}" if driver else "none answers"),
+        (
+            "host",
+            f"{clean(host.hostname)}: CPU {percent(host.cpu_percent)} of {clean(host.cpu_count)} cores, "
+            f"memory {size(host.memory_used_bytes)} of {size(host.memory_total_bytes)}, "
+            f"load {' '.join(f'{part:.2f}' for part in host.load) if host.load else UNKNOWN}",
+        ),
+    ]
+    count = len(snapshot.devices)
+    worst = any(device.state not in ("ok", "asleep") for device in snapshot.devices)
+    return Content(
+        title=clean(host.hostname) if host.hostname else "snapshot",
+        subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
+        state="error" if worst else "warning" if snapshot.problems else "ok",
+        verdict=f"{count} GPU{'' if count == 1 else 's'}",
+        reason="",
+        simulated=snapshot.simulated,
+        facts=tuple(facts),
+        tables=tuple(table for table in tables if table.rows),
+        findings=tuple(clean_finding(found) for found in snapshot.findings),
+        footer="gpuwatch",
+    )
+
+
+def _device_row(device: Device) -> tuple[str, ...]:
+    def show(metric_id: str) -> str:
+        return reading(metric(metric_id), device.get(metric_id))
+
+    state = device.state + (f": {clean(device.state_detail)}" if device.state_detail else "")
+    return (
+        str(device.index),
+        clean(device.name) + (" (simulated)" if device.simulated else ""),
+        show("utilization.gpu_percent"),
+        show("memory.used_bytes"),
+        show("memory.total_bytes"),
+        show("power.draw_watts"),
+        show("power.limit_watts"),
+        show("temperature.gpu_celsius"),
+        show("clocks.sm_mhz"),
+        state,
+    )
+
+
+def _process_row(process: Process) -> tuple[str, ...]:
+    note = f" ({clean(process.note)})" if process.note else ""
+    command = process.command or process.name
+    return (
+        clean(process.device_index),
+        str(process.pid),
+        clean(process.user) + note,
+        clean(process.type),
+        clean(process.framework),
+        size(process.number("gpu_memory_bytes")),
+        percent(process.number("sm_percent")),
+        percent(process.number("cpu_percent")),
+        size(process.number("host_memory_bytes")),
+        duration(process.number("run_seconds")),
+        shorten(printable(command), _COMMAND) if command else UNKNOWN,
+    )
+
+
+def _problems(snapshot: Snapshot) -> Table:
+    rows = tuple(
+        (
+            clean(problem.source),
+            clean(problem.reason),
+            clean(problem.detail),
+            clean(problem.hint) if problem.hint else "",
+        )
+        for problem in snapshot.problems
+    )
+    return Table("Problems", ("Source", "Reason", "What", "What helps"), rows)
