@@ -30,14 +30,27 @@ def compare(runs: Sequence[Run]) -> Comparison:
     best: dict[str, str] = {}
     usable = [run for run in runs if run.verdict in ("ok", "fallback")]
     timed = [run for run in usable if run.throughput is not None]
-    if len(timed) > 1:
-        fastest = max(timed, key=lambda run: run.throughput.steps_per_second if run.throughput else 0.0)
-        best["steps_per_second"] = fastest.config
+    timed.sort(key=lambda run: -_steps_per_second(run))
+    if len(timed) > 1 and _clearly_faster(timed[0], timed[1]):
+        best["steps_per_second"] = timed[0].config
     # A run on the CPU holds no GPU memory and would always win.
     held = [run for run in usable if run.memory.nvml_peak_bytes and run.device_map]
-    if len(held) > 1:
-        best["seen_by_nvml"] = min(held, key=lambda run: run.memory.nvml_peak_bytes or 0).config
+    held.sort(key=lambda run: run.memory.nvml_peak_bytes or 0)
+    if len(held) > 1 and held[0].memory.nvml_peak_bytes != held[1].memory.nvml_peak_bytes:
+        best["seen_by_nvml"] = held[0].config
     return Comparison(runs=tuple(runs), columns=tuple(name for name, _ in COLUMNS), best=best)
+
+
+def _steps_per_second(run: Run) -> float:
+    return run.throughput.steps_per_second if run.throughput is not None else 0.0
+
+
+def _clearly_faster(first: Run, second: Run) -> bool:
+    """Whether the difference is larger than what either run scatters; else neither is best."""
+    if first.throughput is None or second.throughput is None:
+        return False
+    scatter = max(run_content.half_spread(run.throughput) or 0.0 for run in (first, second) if run.throughput)
+    return _steps_per_second(first) - _steps_per_second(second) > scatter
 
 
 def cells(run: Run) -> dict[str, str]:
@@ -45,7 +58,7 @@ def cells(run: Run) -> dict[str, str]:
     share = run_content.on_gpu(run)
     verdict = run.verdict
     if run.primary not in (None, "healthy"):
-        verdict_cell = f"{verdict}  {clean(run.primary)}"
+        verdict_cell = f"{verdict} {clean(run.primary).rpartition('.')[2]}"
     else:
         verdict_cell = verdict
     if any(error.expected for error in run.errors):

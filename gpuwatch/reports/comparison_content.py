@@ -20,7 +20,14 @@ def comparison_content(document: Comparison) -> Content:
         rows.append(tuple(_cell(document, run, name, shown[name]) for name, _ in known))
     right = frozenset(index for index, (name, _) in enumerate(known) if name in RIGHT)
     note = f"{BEST} best in its column" if document.best else ""
-    table = Table("Comparison", tuple(head for _, head in known), tuple(rows), right, note=note)
+    table = Table(
+        "Comparison",
+        tuple(head for _, head in known),
+        tuple(rows),
+        right,
+        note=note,
+        keep=frozenset({0, len(known) - 1}),
+    )
     bad = sum(run.verdict in ("error", "oom", "timeout") for run in document.runs)
     count = len(document.runs)
     return Content(

@@ -36,6 +36,10 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     right: frozenset[int] = frozenset()
     note: str = ""
+    keep: frozenset[int] = frozenset()
+    """Columns that a narrow terminal must not squeeze."""
+    one_line: bool = False
+    """Whether squeezed cells are cut (long lists) instead of wrapped."""
 
 
 @dataclass(frozen=True, slots=True)

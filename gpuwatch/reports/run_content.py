@@ -92,7 +92,10 @@ def speed(throughput: Throughput | None) -> str:
         return UNKNOWN
     spread = half_spread(throughput)
     shown = per_second(throughput.steps_per_second)
-    return shown if spread is None else f"{shown} ±{per_second(spread)}"
+    if spread is None:
+        return shown
+    decimals = len(shown.partition(".")[2])
+    return f"{shown} ±{spread:.{decimals}f}"
 
 
 def half_spread(throughput: Throughput) -> float | None:

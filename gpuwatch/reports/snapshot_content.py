@@ -14,7 +14,7 @@ _COMMAND = 120
 def snapshot_content(snapshot: Snapshot) -> Content:
     """Everything that a report of one snapshot shows."""
     devices = tuple(_device_row(device) for device in snapshot.devices)
-    heads = ("GPU", "Name", "Util", "Memory used", "Memory total", "Power", "Limit", "Temp", "SM clock", "State")
+    heads = ("GPU", "Name", "Util", "Memory", "Power", "Temp", "SM clock", "State")
     processes = sorted(
         snapshot.processes,
         key=lambda p: (p.device_index if p.device_index is not None else 1 << 30, -(p.number("gpu_memory_bytes") or 0)),
@@ -25,16 +25,22 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         "User",
         "Type",
         "Framework",
-        "GPU memory",
+        "GPU mem",
         "SM",
         "CPU",
-        "Host memory",
+        "Host mem",
         "Time",
         "Command",
     )
     tables = (
-        Table("GPUs", heads, devices, frozenset({0, 2, 3, 4, 5, 6, 7, 8})),
-        Table("Processes", process_heads, tuple(_process_row(p) for p in processes), frozenset({0, 1, 5, 6, 7, 8, 9})),
+        Table("GPUs", heads, devices, frozenset({0, 2, 3, 4, 5, 6}), keep=frozenset({1})),
+        Table(
+            "Processes",
+            process_heads,
+            tuple(_process_row(p) for p in processes),
+            frozenset({0, 1, 5, 6, 7, 8, 9}),
+            one_line=True,
+        ),
         _problems(snapshot),
     )
     host, driver = snapshot.host, snapshot.driver
@@ -72,14 +78,20 @@ def _device_row(device: Device) -> tuple[str, ...]:
         str(device.index),
         clean(device.name) + (" (simulated)" if device.simulated else ""),
         show("utilization.gpu_percent"),
-        show("memory.used_bytes"),
-        show("memory.total_bytes"),
-        show("power.draw_watts"),
-        show("power.limit_watts"),
+        _of(show("memory.used_bytes"), show("memory.total_bytes")),
+        _of(show("power.draw_watts"), show("power.limit_watts")),
         show("temperature.gpu_celsius"),
         show("clocks.sm_mhz"),
         state,
     )
+
+
+def _of(part: str, whole: str) -> str:
+    """``12.0 / 24.0 GiB``: the unit once, where both have the same."""
+    if part == whole == UNKNOWN:
+        return UNKNOWN
+    amount, _, unit = part.rpartition(" ")
+    return f"{amount} / {whole}" if amount and whole.endswith(f" {unit}") else f"{part} / {whole}"
 
 
 def _process_row(process: Process) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from gpuwatch.reports.content import GLYPHS, SIMULATED, SIMULATED_NOTE, Content,
 from gpuwatch.reports.document import content_of
 
 # Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~$^])")
+_SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
 _FOLDED = ("Environment", "Placements", "Machine and process")
 
 

@@ -26,18 +26,20 @@ def render(document: Document, width: int = WIDTH, *, details: bool = True) -> s
     """The document as text. Without ``details`` a run is its story, what went wrong and the findings."""
     content = content_of(document)
     lines = list(_head(content))
+    findings = _findings(content.findings, width)
     told = _TOLD if isinstance(document, Run) and not details else frozenset()
     if isinstance(document, Snapshot):
         # The table is what one looks for; versions and host stand under it.
         for table in content.tables:
             lines += ["", *_table(table, width)]
-        lines += ["", *_facts(content, width)]
+        lines += ["", *_facts(content, width), *findings]
     else:
         lines += ["", *_facts(content, width)] if content.facts else []
+        # The cause and what to do come before the long tables.
+        lines += findings
         for table in content.tables:
             if table.title not in told:
                 lines += ["", *_table(table, width)]
-    lines += _findings(content.findings, width)
     if details and content.log_tail:
         lines += ["", "Log, last lines", *(f"  {line}" for line in content.log_tail[-20:])]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -65,8 +67,13 @@ def _table(table: Table, width: int) -> Iterator[str]:
     widths = [max(cell_len(row[i]) for row in (table.heads, *table.rows)) for i in range(columns)]
     widths = _fitted(widths, table, width - 2)
     for row in (table.heads, *table.rows):
-        parts = [_cell(row[i], widths[i], right=i in table.right) for i in range(columns)]
-        yield "  " + _GAP.join(parts)
+        cells = [[text] if table.one_line else _wrapped(text, size) for text, size in zip(row, widths, strict=True)]
+        for line in range(max(len(cell) for cell in cells)):
+            parts = [
+                _cell(cells[i][line] if line < len(cells[i]) else "", widths[i], right=i in table.right)
+                for i in range(columns)
+            ]
+            yield "  " + _GAP.join(parts)
     if table.note:
         yield f"  {table.note}"
 
@@ -74,13 +81,19 @@ def _table(table: Table, width: int) -> Iterator[str]:
 def _fitted(widths: list[int], table: Table, room: int) -> list[int]:
     """Widths that fit: the widest column of text gives way, columns of numbers never do."""
     widths = list(widths)
-    text = [i for i in range(len(widths)) if i not in table.right]
+    text = [i for i in range(len(widths)) if i not in table.right and i not in table.keep]
     while text and sum(widths) + len(_GAP) * (len(widths) - 1) > room:
         widest = max(text, key=lambda i: widths[i])
         if widths[widest] <= _LEAST_COLUMN:
             break
         widths[widest] -= 1
     return widths
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    if cell_len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, max(width, 1)) or [""]
 
 
 def _cell(text: str, width: int, *, right: bool) -> str:

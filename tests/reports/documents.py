@@ -1,0 +1,275 @@
+"""Documents for the tests of reports: one with everything, one with almost nothing, one hostile."""
+
+from __future__ import annotations
+
+import datetime
+import math
+
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.run import (
+    DeviceMapping,
+    Devices,
+    Fallback,
+    Framework,
+    Memory,
+    MemoryPoint,
+    Oom,
+    Outcome,
+    Phases,
+    Placement,
+    Run,
+    RunError,
+    Setting,
+    Throughput,
+)
+from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
+
+GIB = 1 << 30
+MIB = 1 << 20
+UUID = "GPU-9f3c2a10-1111-2222-3333-444455556666"
+STARTED = datetime.datetime(2026, 11, 20, 6, 30, tzinfo=datetime.UTC)
+
+HOSTILE = '<script>alert(1)</script>|`x`**b** [l](http://evil.example) \x1b[31mred\x1b[0m \u202ereversed "\'&\r\n@everyone'
+
+
+def full_run(**changes: object) -> Run:
+    points = tuple(
+        MemoryPoint(
+            t=i * 0.1,
+            device_used_bytes=int((0.5 + min(i, 12) * 1.1 + 0.2 * math.sin(i)) * GIB),
+            process_bytes=int(min(i, 12) * 1.1 * GIB) if i > 1 else None,
+            allocator_bytes=int(min(i, 20) * 0.3 * GIB) if i > 4 else None,
+            gpu_percent=float(min(i * 5, 97)),
+        )
+        for i in range(60)
+    )
+    fields: dict[str, object] = {
+        "config": "soft-missing",
+        "title": "A missing device, soft placement",
+        "group": "placement",
+        "workload": "matmul",
+        "simulated": True,
+        "simulation": "plugin",
+        "started_at": STARTED,
+        "fresh": False,
+        "pid": 4711,
+        "host": "node07",
+        "settings": {
+            "soft placement": Setting(asked=True, effective=True),
+            "device": Setting(asked="/GPU:7", note="does not exist"),
+        },
+        "environment": {
+            "CUDA_VISIBLE_DEVICES": "0,1",
+            "HF_TOKEN": "hf_verysecret",
+            "AWS_SECRET_ACCESS_KEY": "abcd1234secret",
+            "HTTPS_PROXY": "http://joe:hunter2@proxy.example:3128",
+        },
+        "framework": Framework(
+            name="tensorflow",
+            version="2.21.0",
+            gpu_build=True,
+            interpreter="/opt/venv/bin/python",
+            python_version="3.11.9",
+        ),
+        "devices": Devices(physical=("GPU:0",), visible=("GPU:0",), logical=("/device:CPU:0", "/device:GPU:0")),
+        "device_map": (
+            DeviceMapping(
+                framework_device="/device:GPU:0",
+                cuda_ordinal=0,
+                physical_index=1,
+                uuid=UUID,
+                pci_bus_id="0000:02:00.0",
+                name="NVIDIA RTX 4090",
+                compute_capability="8.9",
+                granted_bytes=21464 * MIB,
+            ),
+        ),
+        "placements": (
+            Placement(op="MatMul", dtype="float32", requested="/GPU:7", actual="/device:GPU:0", count=400),
+            Placement(op="Identity", dtype="int32", actual="/device:CPU:0", count=100),
+        ),
+        "fallbacks": (
+            Fallback(
+                op="MatMul",
+                dtype="float32",
+                requested="GPU:7",
+                actual="GPU:0",
+                reason="placement.device-missing",
+                detail="the framework has GPU:0 only",
+                count=400,
+            ),
+        ),
+        "ooms": (
+            Oom(
+                device="GPU:0",
+                allocator="GPU_0_bfc",
+                requested_bytes=400 * MIB,
+                limit_bytes=256 * MIB,
+                in_use_bytes=1536,
+                largest_free_bytes=255 * MIB,
+                verdict="memory.request-too-large",
+                expected=True,
+            ),
+        ),
+        "memory": Memory(
+            allocator_peak_bytes=6 * GIB,
+            allocator_limit_bytes=21464 * MIB,
+            nvml_peak_bytes=14 * GIB,
+            nvml_device_peak_bytes=15 * GIB,
+            nvml_before_bytes=GIB // 2,
+            device_total_bytes=24 * GIB,
+            timeline=points,
+        ),
+        "throughput": Throughput(
+            device="/device:GPU:0",
+            steps=840,
+            warmup_steps=60,
+            median_step_seconds=0.00243,
+            p10_step_seconds=0.0024,
+            p90_step_seconds=0.00247,
+            steps_per_second=411.5,
+            examples_per_second=13168.0,
+            flops_per_second=8.8e11,
+            bytes_per_second=2.5e9,
+            compile_seconds=0.8,
+        ),
+        "phases": Phases(import_seconds=3.21, device_init_seconds=0.31, first_step_seconds=0.42, total_seconds=5.1),
+        "errors": (RunError(type="InvalidArgumentError", message="Could not satisfy device", expected=True),),
+        "missing_libraries": ("libcudnn.so.9",),
+        "outcome": Outcome(exit_code=0, ended=True),
+        "verdict": "fallback",
+        "verdict_reason": "MatMul ran on GPU:0 instead of GPU:7: the device does not exist.",
+        "findings": (
+            Finding(
+                id="placement.device-missing",
+                severity="warning",
+                certainty="fact",
+                title="A device was asked for that the framework does not have",
+                evidence=("MatMul asked for GPU:7, ran on GPU:0", "the framework has GPU:0 only"),
+                action="Ask for a device that exists.",
+            ),
+            Finding(id="idle.memory-held", severity="info", certainty="likely", title="Much held, little used"),
+        ),
+        "primary": "placement.device-missing",
+        "driver_version": "580.159",
+        "gpus": ("0 NVIDIA RTX 4090 GPU-aaaa", f"1 NVIDIA RTX 4090 {UUID}"),
+        "problems": ("process utilisation: not permitted",),
+        "log_tail": (
+            "I0000 00:00:1795151658.078346 7750 gpu_device.cc:2043] Created device",
+            "login https://joe:hunter2@host/x",
+        ),
+    }
+    fields.update(changes)
+    return Run(**fields)  # type: ignore[arg-type]
+
+
+def bare_run() -> Run:
+    return Run(
+        config="growth", group="memory", workload="matmul", simulated=False, started_at=STARTED, verdict="timeout"
+    )
+
+
+def hostile_run() -> Run:
+    return full_run(
+        config=HOSTILE,
+        title=HOSTILE,
+        workload=HOSTILE,
+        host=HOSTILE,
+        verdict_reason=HOSTILE,
+        settings={HOSTILE: Setting(asked=HOSTILE, effective=[HOSTILE, {"a": HOSTILE}], note=HOSTILE)},
+        environment={"EVIL": HOSTILE, HOSTILE: "x"},
+        errors=(RunError(type=HOSTILE, message=HOSTILE),),
+        placements=(Placement(op=HOSTILE, requested=HOSTILE, actual=HOSTILE),),
+        fallbacks=(Fallback(op=HOSTILE, requested=HOSTILE, actual=HOSTILE, reason=HOSTILE, detail=HOSTILE),),
+        ooms=(Oom(device=HOSTILE, allocator=HOSTILE, verdict=HOSTILE),),
+        device_map=(DeviceMapping(framework_device=HOSTILE, name=HOSTILE, uuid=HOSTILE, pci_bus_id=HOSTILE),),
+        findings=(
+            Finding(
+                id="unknown", severity="error", certainty="fact", title=HOSTILE, evidence=(HOSTILE,), action=HOSTILE
+            ),
+        ),
+        gpus=(HOSTILE,),
+        problems=(HOSTILE,),
+        log_tail=(HOSTILE, "```", "</pre></details><script>"),
+        driver_version=HOSTILE,
+    )
+
+
+def full_snapshot() -> Snapshot:
+    return Snapshot(
+        taken_at=STARTED,
+        took_seconds=0.02,
+        simulated=True,
+        driver=Driver(version="580.159", cuda_version="13.0", nvml_version="13.580"),
+        devices=(
+            Device(
+                index=0,
+                uuid=UUID,
+                name="NVIDIA RTX 4090",
+                pci_bus_id="0000:01:00.0",
+                compute_capability="8.9",
+                simulated=True,
+                readings={
+                    "utilization.gpu_percent": 97,
+                    "memory.used_bytes": 12 * GIB,
+                    "memory.total_bytes": 24 * GIB,
+                    "power.draw_watts": 311.4,
+                    "power.limit_watts": 450.0,
+                    "clocks.sm_mhz": 2520,
+                },
+                missing={"temperature.gpu_celsius": Missing("not_supported")},
+            ),
+            Device(
+                index=1,
+                uuid="GPU-lost",
+                name="NVIDIA RTX 4090",
+                pci_bus_id="0000:02:00.0",
+                state="lost",
+                state_detail="fallen off the bus",
+                readings={},
+                missing={},
+            ),
+        ),
+        processes=(
+            Process(
+                pid=4711,
+                create_time=1.0,
+                user="alice",
+                command="python train.py --api-key=sk-verysecret \x1b[2J",
+                type="C",
+                device_uuid=UUID,
+                device_index=0,
+                framework="tensorflow 2.21.0",
+                device_map=(Mapped(ordinal=0, uuid=UUID, index=0),),
+                readings={"gpu_memory_bytes": 11 * GIB, "sm_percent": 96, "run_seconds": 3671.0},
+            ),
+            Process(
+                pid=9, create_time=None, user=None, command=None, type="G", device_uuid=None, note="denied", readings={}
+            ),
+        ),
+        host=Host(
+            hostname="node07",
+            cpu_percent=31.0,
+            cpu_count=32,
+            memory_used_bytes=42 * GIB,
+            memory_total_bytes=128 * GIB,
+            load=(7.1, 6.8, 5.9),
+        ),
+        problems=(Problem(source="nvml", reason="permission_denied", detail="no accounting", hint="ask root"),),
+    )
+
+
+def bare_snapshot() -> Snapshot:
+    return Snapshot(
+        taken_at=STARTED,
+        took_seconds=0.0,
+        simulated=False,
+        driver=None,
+        devices=(),
+        processes=(),
+        host=Host(hostname=None, cpu_percent=None, cpu_count=None, memory_used_bytes=None, memory_total_bytes=None),
+        problems=(
+            Problem(source="nvml", reason="driver.missing", detail="libnvidia-ml.so.1 is not there", hint="install"),
+        ),
+    )
