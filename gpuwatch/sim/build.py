@@ -45,11 +45,33 @@ class Library:
 LIBRARIES: Final = (
     Library(CONTROL_LIBRARY, ("state.c",)),
     Library("libnvidia-ml.so.1", ("nvml.c",), (CONTROL_LIBRARY,)),
+    Library("libcuda.so.1", ("cuda.c", "cuda_memory.c"), (CONTROL_LIBRARY,)),
+    Library("libcudart.so.12", ("cudart.c",), ("libcuda.so.1", CONTROL_LIBRARY)),
+    Library("libcublas.so.12", ("cublas.c", "gemm.c"), ("libcuda.so.1", CONTROL_LIBRARY)),
+    Library("libcublasLt.so.12", ("cublaslt.c",)),
+    Library("libgpuwatchsim-empty.so", ("empty.c",)),
 )
 _FAST_SOURCES: Final = frozenset({"gemm.c"})
 # Further names under which a framework may look for a library: old sonames, and libraries that it only
 # needs to find (an empty one does, as long as nothing in it is called).
-ALIASES: Final[dict[str, str]] = {}
+_EMPTY: Final = "libgpuwatchsim-empty.so"
+ALIASES: Final = {
+    "libnvidia-ml.so": "libnvidia-ml.so.1",
+    "libcuda.so": "libcuda.so.1",
+    # TensorFlow 2.15 and later (CUDA 12)
+    "libcufft.so.11": _EMPTY,
+    "libcusolver.so.11": _EMPTY,
+    "libcusparse.so.12": _EMPTY,
+    "libcudnn.so.9": _EMPTY,
+    "libcudnn.so.8": _EMPTY,
+    # TensorFlow 2.10 to 2.14 (CUDA 11)
+    "libcudart.so.11.0": "libcudart.so.12",
+    "libcublas.so.11": "libcublas.so.12",
+    "libcublasLt.so.11": "libcublasLt.so.12",
+    "libcufft.so.10": _EMPTY,
+    "libcurand.so.10": _EMPTY,
+    "libcusparse.so.11": _EMPTY,
+}
 
 
 def ensure_built() -> Path:

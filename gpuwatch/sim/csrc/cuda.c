@@ -1,0 +1,946 @@
+/* libcuda.so.1 of a simulated machine: devices, contexts, streams, events, modules (memory: cuda_memory.c).
+ *
+ * Streams are in order because everything is done before a call returns. Kernel launches succeed and do
+ * nothing: only what the libraries compute (cuBLAS) and copies have an effect.
+ */
+#define _GNU_SOURCE
+#include "cuda_internal.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define DRIVER_VERSION 12080
+
+/* --- which devices this process sees ---------------------------------------------------------------- */
+
+static struct {
+    _Atomic(gws_state *) state; /* set when cuInit has succeeded */
+    _Atomic bool forked;        /* a child of an initialised process: CUDA refuses to work there */
+    pthread_mutex_t lock;
+    int count;
+    uint32_t device[GWS_MAX_DEVICES];
+    struct CUctx_st primary[GWS_MAX_DEVICES]; /* by ordinal */
+} driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static __thread CUcontext context_stack[64];
+static __thread int context_depth; /* context_stack[context_depth - 1] is current */
+
+gws_state *gws_cuda_state(void) { return atomic_load_explicit(&driver.state, memory_order_acquire); }
+int gws_cuda_visible_count(void) { return driver.count; }
+CUcontext gws_cuda_current(void) { return context_depth ? context_stack[context_depth - 1] : NULL; }
+
+int gws_cuda_current_device(void) {
+    CUcontext context = gws_cuda_current();
+    return context && context->alive ? (int)context->device : -1;
+}
+
+static void in_forked_child(void) {
+    if (!atomic_load(&driver.state)) return;
+    atomic_store(&driver.forked, true);
+    atomic_store(&driver.state, NULL);
+    context_depth = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, in_forked_child); }
+
+/* One entry of CUDA_VISIBLE_DEVICES: an index, or a UUID of which the beginning is enough. -1: invalid. */
+static int find_visible(const gws_state *state, const char *entry, bool *is_index) {
+    if (strncasecmp(entry, "GPU-", 4) == 0) {
+        *is_index = false;
+        int found = -1;
+        for (uint32_t i = 0; i < state->device_count; i++) {
+            if (strncasecmp(state->device[i].uuid, entry, strlen(entry)) != 0) continue;
+            if (found >= 0) return -1; /* it could be either */
+            found = (int)i;
+        }
+        return found;
+    }
+    *is_index = true;
+    if (!isdigit((unsigned char)entry[*entry == '+'])) return -1; /* -1, MIG-..., nonsense, nothing */
+    long index = strtol(entry, NULL, 10);
+    return index < (long)state->device_count ? (int)index : -1;
+}
+
+/* As CUDA reads it: in the order given, up to the first invalid entry; entries of the other kind (index,
+ * UUID) than the first are invalid; a device named twice makes the whole list invalid. */
+static int read_visible(const gws_state *state, uint32_t *out) {
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    if (!list) {
+        for (uint32_t i = 0; i < state->device_count; i++) out[i] = i;
+        return (int)state->device_count;
+    }
+    int count = 0;
+    bool first_is_index = true;
+    for (;;) {
+        char entry[64];
+        size_t length = strcspn(list, ",");
+        const char *from = list;
+        size_t rest = length;
+        while (rest && isspace((unsigned char)*from)) from++, rest--;
+        while (rest && isspace((unsigned char)from[rest - 1])) rest--;
+        if (rest >= sizeof entry) return count;
+        memcpy(entry, from, rest);
+        entry[rest] = 0;
+        bool is_index;
+        int found = find_visible(state, entry, &is_index);
+        if (found < 0) return count;
+        if (count == 0) first_is_index = is_index;
+        if (is_index != first_is_index) return count;
+        for (int i = 0; i < count; i++)
+            if (out[i] == (uint32_t)found) return 0;
+        out[count++] = (uint32_t)found;
+        if (!list[length]) return count;
+        list += length + 1;
+    }
+}
+
+API CUresult cuInit(unsigned flags) {
+    if (flags) return CUDA_ERROR_INVALID_VALUE;
+    if (atomic_load(&driver.forked)) return CUDA_ERROR_NOT_INITIALIZED;
+    gws_state *state = gws_default();
+    if (!state) return CUDA_ERROR_NO_DEVICE;
+    int code = gws_fault_check(state, __func__, -1);
+    if (code) return code;
+    pthread_mutex_lock(&driver.lock);
+    if (!atomic_load(&driver.state)) {
+        driver.count = read_visible(state, driver.device);
+        for (int i = 0; i < driver.count; i++)
+            driver.primary[i] = (struct CUctx_st){.ordinal = i, .device = driver.device[i], .primary = true};
+        if (driver.count)
+            atomic_store_explicit(&driver.state, state, memory_order_release);
+        else
+            code = CUDA_ERROR_NO_DEVICE;
+    }
+    pthread_mutex_unlock(&driver.lock);
+    return code;
+}
+
+API CUresult cuDriverGetVersion(int *version) {
+    REQUIRE(version);
+    *version = DRIVER_VERSION;
+    return CUDA_SUCCESS;
+}
+
+/* --- errors ----------------------------------------------------------------------------------------- */
+
+static const struct {
+    int code;
+    const char *name, *text;
+} errors[] = {
+    {0, "CUDA_SUCCESS", "no error"},
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {4, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
+    {46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {205, "CUDA_ERROR_MAP_FAILED", "mapping of buffer object failed"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {304, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
+    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {600, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"},
+    {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
+    {712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "part or all of the requested memory range is already mapped"},
+    {713, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "pointer does not correspond to a registered memory region"},
+    {716, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
+    {804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "forward compatibility was attempted on non supported HW"},
+    {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+API CUresult cuGetErrorName(CUresult code, const char **out) {
+    REQUIRE(out);
+    *out = NULL;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].code == code) *out = errors[i].name;
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+API CUresult cuGetErrorString(CUresult code, const char **out) {
+    REQUIRE(out);
+    *out = NULL;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].code == code) *out = errors[i].text;
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* --- devices ---------------------------------------------------------------------------------------- */
+
+#define ENTER_DEVICE(ordinal)                                                                                \
+    gws_state *state = gws_cuda_state();                                                                     \
+    if (!state) return CUDA_ERROR_NOT_INITIALIZED;                                                           \
+    if ((ordinal) < 0 || (ordinal) >= driver.count) return CUDA_ERROR_INVALID_DEVICE;                        \
+    gws_device *card = &state->device[driver.device[ordinal]];                                               \
+    (void)card;                                                                                              \
+    do {                                                                                                     \
+        int code_ = gws_fault_check(state, __func__, (int)driver.device[ordinal]);                           \
+        if (code_) return code_;                                                                             \
+    } while (0)
+
+API CUresult cuDeviceGetCount(int *count) {
+    ENTER();
+    REQUIRE(count);
+    *count = driver.count;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    REQUIRE(device);
+    ENTER_DEVICE(ordinal);
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
+    ENTER_DEVICE(device);
+    REQUIRE(name && length > 0);
+    snprintf(name, (size_t)length, "%s", card->name);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
+    ENTER_DEVICE(device);
+    REQUIRE(bytes);
+    *bytes = card->total_bytes;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDeviceGetUuid(unsigned char *uuid, CUdevice device) {
+    ENTER_DEVICE(device);
+    REQUIRE(uuid);
+    memcpy(uuid, card->uuid_bytes, 16);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDeviceGetUuid_v2(unsigned char *uuid, CUdevice device) {
+    ENTER_DEVICE(device);
+    REQUIRE(uuid);
+    memcpy(uuid, card->uuid_bytes, 16);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
+    ENTER_DEVICE(device);
+    REQUIRE(text && length > 0);
+    if ((size_t)length <= strlen(card->pci_bus_id)) return CUDA_ERROR_INVALID_VALUE;
+    strcpy(text, card->pci_bus_id);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text) {
+    ENTER();
+    REQUIRE(device && text);
+    for (int i = 0; i < driver.count; i++) {
+        const char *id = state->device[driver.device[i]].pci_bus_id;
+        if (strcasecmp(id, text) == 0 || strcasecmp(id + 5, text) == 0) { /* with the domain or without */
+            *device = i;
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
+}
+
+API CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
+    ENTER_DEVICE(device);
+    REQUIRE(major && minor);
+    *major = card->cc_major;
+    *minor = card->cc_minor;
+    return CUDA_SUCCESS;
+}
+
+typedef struct {
+    int threads_per_block, threads_dim[3], grid_size[3], shared_per_block, constant_bytes, simd_width, pitch,
+        registers_per_block, clock_khz, texture_align;
+} CUdevprop;
+
+API CUresult cuDeviceGetProperties(CUdevprop *out, CUdevice device) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    *out = (CUdevprop){1024, {1024, 1024, 64}, {2147483647, 65535, 65535}, 49152, 65536, 32, 2147483647,
+                       65536, (int)card->sm_clock_full_mhz * 1000, 512};
+    return CUDA_SUCCESS;
+}
+
+/* Limits of compute capability 8.6; an attribute that is not here is a feature that is not there. */
+static int attribute(const gws_state *state, const gws_device *card, int number) {
+    switch (number) {
+    case 1: return 1024;                                       /* threads in a block */
+    case 2: case 3: return 1024;                               /* block x, y */
+    case 4: return 64;                                         /* block z */
+    case 5: return 2147483647;                                 /* grid x */
+    case 6: case 7: return 65535;                              /* grid y, z */
+    case 8: return 49152;                                      /* shared memory of a block */
+    case 9: return 65536;                                      /* constant memory */
+    case 10: return 32;                                        /* warp */
+    case 11: return 2147483647;                                /* pitch */
+    case 12: return 65536;                                     /* registers of a block */
+    case 13: return (int)card->sm_clock_full_mhz * 1000;       /* kHz */
+    case 14: return 512;                                       /* texture alignment */
+    case 15: return 1;                                         /* copies overlap kernels */
+    case 16: return card->sm_count;
+    case 19: return 1;                                         /* host memory can be mapped */
+    case 20: {                                                 /* compute mode */
+        int64_t mode;
+        return gws_override(state, (uint32_t)(card - state->device), GWS_SET_COMPUTE_MODE, &mode) ? (int)mode : 0;
+    }
+    case 31: return 1;                                         /* concurrent kernels */
+    case 33: return (int)card->pci_bus;
+    case 34: return 0;                                         /* PCI device */
+    case 36: return (int)card->memory_clock_full_mhz * 1000;
+    case 37: return 384;                                       /* memory bus width */
+    case 38: return 6291456;                                   /* L2 */
+    case 39: return 1536;                                      /* threads of a multiprocessor */
+    case 40: return 2;                                         /* copy engines */
+    case 41: return 1;                                         /* unified addressing */
+    case 50: return 0;                                         /* PCI domain */
+    case 51: return 32;                                        /* texture pitch alignment */
+    case 75: return card->cc_major;
+    case 76: return card->cc_minor;
+    case 78: return 1;                                         /* stream priorities */
+    case 79: case 80: return 1;                                /* L1 for globals, locals */
+    case 81: return 102400;                                    /* shared memory of a multiprocessor */
+    case 82: return 65536;                                     /* registers of a multiprocessor */
+    case 83: return 1;                                         /* managed memory */
+    case 87: return 32;                                        /* single to double speed */
+    case 89: return 1;                                         /* managed memory from host and device at once */
+    case 90: return 1;                                         /* compute pre-emption */
+    case 95: return 1;                                         /* cooperative launch */
+    case 97: return 101376;                                    /* shared memory of a block, opt-in */
+    case 106: return 16;                                       /* blocks of a multiprocessor */
+    case 111: return 1024;                                     /* shared memory reserved of a block */
+    case 115: return 1;                                        /* memory pools */
+    default: return 0;
+    }
+}
+
+API CUresult cuDeviceGetAttribute(int *value, int number, CUdevice device) {
+    ENTER_DEVICE(device);
+    REQUIRE(value && number > 0 && number < 200);
+    *value = attribute(state, card, number);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
+    ENTER_DEVICE(device);
+    REQUIRE(can);
+    if (peer < 0 || peer >= driver.count) return CUDA_ERROR_INVALID_DEVICE;
+    *can = 0;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDeviceGetP2PAttribute(int *value, int number, CUdevice device, CUdevice peer) {
+    ENTER_DEVICE(device);
+    REQUIRE(value && number > 0);
+    if (peer < 0 || peer >= driver.count || peer == device) return CUDA_ERROR_INVALID_DEVICE;
+    *value = 0;
+    return CUDA_SUCCESS;
+}
+
+/* --- contexts --------------------------------------------------------------------------------------- */
+
+/* Under driver.lock. A context takes device memory, as a real one does (kernels, stacks, printf buffer). */
+static CUresult start_context(gws_state *state, CUcontext context) {
+    if (gws_take(state, context->device, state->device[context->device].context_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    context->alive = true;
+    return CUDA_SUCCESS;
+}
+
+static int contexts_on[GWS_MAX_DEVICES]; /* live contexts of this process by device; under driver.lock */
+
+static void end_context(gws_state *state, CUcontext context) {
+    context->alive = false;
+    gws_cuda_free_all(state, context);
+    gws_give(state, context->device, state->device[context->device].context_bytes);
+    if (--contexts_on[context->device] == 0) gws_leave(state, context->device);
+}
+
+API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    ENTER_DEVICE(device);
+    REQUIRE(context);
+    CUcontext primary = &driver.primary[device];
+    CUresult code = CUDA_SUCCESS;
+    pthread_mutex_lock(&driver.lock);
+    if (!primary->alive) {
+        code = start_context(state, primary);
+        if (!code) contexts_on[primary->device]++;
+    }
+    if (!code) {
+        primary->references++;
+        *context = primary;
+    }
+    pthread_mutex_unlock(&driver.lock);
+    return code;
+}
+
+static CUresult release_primary(gws_state *state, CUdevice device, bool at_once) {
+    CUcontext primary = &driver.primary[device];
+    CUresult code = CUDA_SUCCESS;
+    pthread_mutex_lock(&driver.lock);
+    if (!at_once && primary->references == 0)
+        code = CUDA_ERROR_INVALID_CONTEXT;
+    else if (at_once || --primary->references == 0) {
+        primary->references = 0;
+        if (primary->alive) end_context(state, primary);
+    }
+    pthread_mutex_unlock(&driver.lock);
+    return code;
+}
+
+API CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+    ENTER_DEVICE(device);
+    return release_primary(state, device, false);
+}
+
+API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    ENTER_DEVICE(device);
+    return release_primary(state, device, false);
+}
+
+API CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+    ENTER_DEVICE(device);
+    return release_primary(state, device, true);
+}
+
+API CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+    ENTER_DEVICE(device);
+    return release_primary(state, device, true);
+}
+
+API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
+    ENTER_DEVICE(device);
+    REQUIRE(flags && active);
+    *flags = driver.primary[device].flags;
+    *active = driver.primary[device].alive;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
+    ENTER_DEVICE(device);
+    driver.primary[device].flags = flags;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
+    ENTER_DEVICE(device);
+    driver.primary[device].flags = flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult push(CUcontext context) {
+    if (context_depth >= (int)(sizeof context_stack / sizeof *context_stack)) return CUDA_ERROR_INVALID_VALUE;
+    context_stack[context_depth++] = context;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice device) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    CUcontext context = calloc(1, sizeof *context);
+    if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
+    *context = (struct CUctx_st){.ordinal = device, .device = driver.device[device], .flags = flags};
+    pthread_mutex_lock(&driver.lock);
+    CUresult code = start_context(state, context);
+    if (!code) contexts_on[context->device]++;
+    pthread_mutex_unlock(&driver.lock);
+    if (!code) code = push(context);
+    if (code)
+        free(context);
+    else
+        *out = context;
+    return code;
+}
+
+API CUresult cuCtxDestroy_v2(CUcontext context) {
+    ENTER();
+    if (!context || context->primary || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&driver.lock);
+    end_context(state, context);
+    pthread_mutex_unlock(&driver.lock);
+    if (gws_cuda_current() == context) context_depth--;
+    return CUDA_SUCCESS; /* not freed: another thread may have it current, and must get an error, not rubbish */
+}
+
+API CUresult cuCtxSetCurrent(CUcontext context) {
+    ENTER();
+    if (!context) {
+        if (context_depth) context_depth--;
+        return CUDA_SUCCESS;
+    }
+    if (!context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (!context_depth) return push(context);
+    context_stack[context_depth - 1] = context;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxGetCurrent(CUcontext *context) {
+    ENTER();
+    REQUIRE(context);
+    *context = gws_cuda_current();
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxPushCurrent_v2(CUcontext context) {
+    ENTER();
+    if (!context || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
+    return push(context);
+}
+
+API CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+    ENTER();
+    if (!context_depth) return CUDA_ERROR_INVALID_CONTEXT;
+    CUcontext top = context_stack[--context_depth];
+    if (context) *context = top;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxGetDevice(CUdevice *device) {
+    ENTER_CONTEXT();
+    REQUIRE(device);
+    *device = context->ordinal;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxGetFlags(unsigned *flags) {
+    ENTER_CONTEXT();
+    REQUIRE(flags);
+    *flags = context->flags;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxGetId(CUcontext asked, unsigned long long *id) {
+    ENTER_CONTEXT();
+    REQUIRE(id);
+    *id = (unsigned long long)(uintptr_t)(asked ? asked : context);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxGetApiVersion(CUcontext asked, unsigned *version) {
+    ENTER();
+    (void)asked;
+    REQUIRE(version);
+    *version = 3020;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxSynchronize(void) {
+    ENTER_CONTEXT();
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    ENTER_CONTEXT();
+    if (least) *least = 0;
+    if (greatest) *greatest = -5;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxGetSharedMemConfig(int *config) {
+    ENTER_CONTEXT();
+    REQUIRE(config);
+    *config = 1;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxSetSharedMemConfig(int config) {
+    ENTER_CONTEXT();
+    (void)config;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxSetCacheConfig(int config) {
+    ENTER_CONTEXT();
+    (void)config;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxSetLimit(int limit, size_t value) {
+    ENTER_CONTEXT();
+    (void)limit;
+    (void)value;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxGetLimit(size_t *value, int limit) {
+    ENTER_CONTEXT();
+    REQUIRE(value);
+    *value = limit == 0 ? 1024 : limit == 1 ? 1048576 : limit == 2 ? 8388608 : 0; /* stack, printf, heap */
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+    ENTER_CONTEXT();
+    (void)peer;
+    (void)flags;
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+
+/* --- streams and events ----------------------------------------------------------------------------- */
+
+typedef struct CUstream_st {
+    CUcontext context;
+    unsigned flags;
+    int priority;
+} *CUstream;
+
+static bool is_default_stream(CUstream stream) { return (uintptr_t)stream <= 2; } /* none, legacy, per thread */
+
+static CUresult make_stream(CUcontext context, CUstream *out, unsigned flags, int priority) {
+    REQUIRE(out);
+    CUstream stream = malloc(sizeof *stream);
+    if (!stream) return CUDA_ERROR_OUT_OF_MEMORY;
+    *stream = (struct CUstream_st){context, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority};
+    *out = stream;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+    ENTER_CONTEXT();
+    return make_stream(context, stream, flags, 0);
+}
+
+API CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
+    ENTER_CONTEXT();
+    return make_stream(context, stream, flags, priority);
+}
+
+API CUresult cuStreamDestroy_v2(CUstream stream) {
+    ENTER();
+    if (is_default_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    free(stream);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamGetPriority(CUstream stream, int *priority) {
+    ENTER();
+    REQUIRE(priority);
+    *priority = is_default_stream(stream) ? 0 : stream->priority;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamGetFlags(CUstream stream, unsigned *flags) {
+    ENTER();
+    REQUIRE(flags);
+    *flags = is_default_stream(stream) ? 0 : stream->flags;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamGetId(CUstream stream, unsigned long long *id) {
+    ENTER();
+    REQUIRE(id);
+    *id = (unsigned long long)(uintptr_t)stream;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamGetCtx(CUstream stream, CUcontext *out) {
+    ENTER_CONTEXT();
+    REQUIRE(out);
+    *out = is_default_stream(stream) ? context : stream->context;
+    return CUDA_SUCCESS;
+}
+
+/* Everything is done when its call returns, so there is nothing to wait for. */
+API CUresult cuStreamSynchronize(CUstream stream) {
+    ENTER();
+    (void)stream;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamQuery(CUstream stream) {
+    ENTER();
+    (void)stream;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamWaitEvent(CUstream stream, void *event, unsigned flags) {
+    ENTER();
+    (void)stream;
+    (void)event;
+    (void)flags;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamAddCallback(CUstream stream, void (*callback)(CUstream, CUresult, void *), void *data,
+                                 unsigned flags) {
+    ENTER();
+    REQUIRE(callback && !flags);
+    callback(stream, CUDA_SUCCESS, data);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *data) {
+    ENTER();
+    (void)stream;
+    REQUIRE(function);
+    function(data);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamIsCapturing(CUstream stream, int *status) {
+    ENTER();
+    (void)stream;
+    REQUIRE(status);
+    *status = 0; /* graphs are not modelled, so no stream is ever being captured */
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
+    ENTER();
+    (void)stream;
+    (void)mode;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+typedef struct CUevent_st {
+    _Atomic uint64_t recorded_ns; /* 0: not yet */
+    unsigned flags;
+} *CUevent;
+
+API CUresult cuEventCreate(CUevent *out, unsigned flags) {
+    ENTER_CONTEXT();
+    REQUIRE(out);
+    CUevent event = calloc(1, sizeof *event);
+    if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
+    event->flags = flags;
+    *out = event;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuEventDestroy_v2(CUevent event) {
+    ENTER();
+    if (!event) return CUDA_ERROR_INVALID_HANDLE;
+    free(event);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuEventRecord(CUevent event, CUstream stream) {
+    ENTER();
+    (void)stream;
+    if (!event) return CUDA_ERROR_INVALID_HANDLE;
+    atomic_store(&event->recorded_ns, gws_now_ns());
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+    (void)flags;
+    return cuEventRecord(event, stream);
+}
+
+API CUresult cuEventQuery(CUevent event) {
+    ENTER();
+    return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+API CUresult cuEventSynchronize(CUevent event) {
+    ENTER();
+    return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+API CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end) {
+    ENTER();
+    REQUIRE(ms);
+    if (!start || !end || ((start->flags | end->flags) & 2)) return CUDA_ERROR_INVALID_HANDLE; /* no timing */
+    uint64_t from = atomic_load(&start->recorded_ns), to = atomic_load(&end->recorded_ns);
+    if (!from || !to) return CUDA_ERROR_INVALID_HANDLE;
+    *ms = (float)((double)((int64_t)to - (int64_t)from) * 1e-6);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end) {
+    return cuEventElapsedTime(ms, start, end);
+}
+
+/* --- modules and kernels: they load and launch, and nothing is computed ----------------------------- */
+
+typedef struct CUmod_st {
+    CUcontext context;
+} *CUmodule;
+
+typedef struct CUfunc_st {
+    CUmodule module;
+    struct CUfunc_st *next; /* kept until the process ends: handles are few and nobody frees them */
+} *CUfunction;
+
+static CUresult load_module(CUcontext context, CUmodule *out) {
+    REQUIRE(out);
+    CUmodule module = malloc(sizeof *module);
+    if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
+    module->context = context;
+    *out = module;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    ENTER_CONTEXT();
+    REQUIRE(image);
+    return load_module(context, module);
+}
+
+API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options, void **values) {
+    ENTER_CONTEXT();
+    (void)count;
+    (void)options;
+    (void)values;
+    REQUIRE(image);
+    return load_module(context, module);
+}
+
+API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) {
+    ENTER_CONTEXT();
+    REQUIRE(image);
+    return load_module(context, module);
+}
+
+API CUresult cuModuleUnload(CUmodule module) {
+    ENTER();
+    if (!module) return CUDA_ERROR_INVALID_HANDLE;
+    free(module);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name) {
+    ENTER();
+    static _Atomic(CUfunction) all;
+    REQUIRE(out && name);
+    if (!module) return CUDA_ERROR_INVALID_HANDLE;
+    CUfunction function = calloc(1, sizeof *function);
+    if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
+    function->module = module;
+    function->next = atomic_load(&all);
+    while (!atomic_compare_exchange_weak(&all, &function->next, function)) {
+    }
+    *out = function;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name) {
+    ENTER();
+    (void)address;
+    (void)bytes;
+    (void)module;
+    (void)name;
+    return CUDA_ERROR_NOT_FOUND; /* a module's variables are not modelled */
+}
+
+API CUresult cuModuleGetLoadingMode(int *mode) {
+    ENTER();
+    REQUIRE(mode);
+    *mode = 2; /* lazy */
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuFuncGetAttribute(int *value, int number, CUfunction function) {
+    ENTER();
+    REQUIRE(value);
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    switch (number) {
+    case 0: *value = 1024; break; /* threads of a block */
+    case 4: *value = 32; break;   /* registers */
+    case 5: case 6: *value = 86; break; /* PTX and binary version */
+    default: *value = 0; break;
+    }
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuFuncSetAttribute(CUfunction function, int number, int value) {
+    ENTER();
+    (void)number;
+    (void)value;
+    return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+API CUresult cuFuncSetCacheConfig(CUfunction function, int config) {
+    ENTER();
+    (void)config;
+    return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
+                                                         size_t shared) {
+    ENTER_CONTEXT();
+    (void)shared;
+    REQUIRE(blocks && function && threads > 0);
+    *blocks = threads > 1024 ? 0 : 1536 / threads > 16 ? 16 : 1536 / threads;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int threads,
+                                                                  size_t shared, unsigned flags) {
+    (void)flags;
+    return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
+}
+
+API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                            unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **arguments,
+                            void **extra) {
+    ENTER_CONTEXT();
+    (void)shared;
+    (void)stream;
+    (void)arguments;
+    (void)extra;
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    REQUIRE(grid_x && grid_y && grid_z && block_x && block_y && block_z &&
+            (unsigned long long)block_x * block_y * block_z <= 1024);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuLaunchKernelEx(const void *config, CUfunction function, void **arguments, void **extra) {
+    ENTER_CONTEXT();
+    (void)arguments;
+    (void)extra;
+    REQUIRE(config);
+    return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* --- functions by name ------------------------------------------------------------------------------ */
+
+/* Callers ask for "cuMemAlloc" and a CUDA version; the newest form that is here is what they want. */
+static void *by_name(const char *symbol) {
+    char name[128];
+    Dl_info info;
+    if (!dladdr((const void *)&driver, &info)) return NULL;
+    void *library = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+    if (!library) return NULL;
+    void *found = NULL;
+    for (int version = 3; version >= 1 && !found; version--) {
+        snprintf(name, sizeof name, version > 1 ? "%s_v%d" : "%s", symbol, version);
+        found = dlsym(library, name);
+    }
+    dlclose(library);
+    return found;
+}
+
+API CUresult cuGetProcAddress(const char *symbol, void **out, int version, unsigned long long flags) {
+    (void)version;
+    (void)flags;
+    REQUIRE(symbol && out);
+    *out = by_name(symbol);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+API CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version, unsigned long long flags, int *status) {
+    CUresult code = cuGetProcAddress(symbol, out, version, flags);
+    if (status) *status = code == CUDA_SUCCESS ? 0 : 1;
+    return code;
+}
+
+API CUresult cuProfilerStart(void) { return CUDA_SUCCESS; }
+API CUresult cuProfilerStop(void) { return CUDA_SUCCESS; }

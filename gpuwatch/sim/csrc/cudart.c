@@ -1,0 +1,552 @@
+/* libcudart.so.12 (and .11.0) of a simulated machine: the CUDA runtime over the simulated driver. Of the
+ * runtime, this is what TensorFlow's GPU code calls; kernels register and launch, and nothing is computed. */
+#define _GNU_SOURCE
+#include "cuda_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int cudaError_t; /* its numbers are CUresult's where both know the error */
+enum {
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorDeviceUninitialized = 201,
+    cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotSupported = 801,
+    cudaErrorInvalidDeviceFunction = 98,
+};
+
+/* The driver's functions that are used here. */
+CUresult cuInit(unsigned);
+CUresult cuDriverGetVersion(int *);
+CUresult cuGetErrorName(CUresult, const char **);
+CUresult cuGetErrorString(CUresult, const char **);
+CUresult cuDeviceGetCount(int *);
+CUresult cuDeviceGetAttribute(int *, int, CUdevice);
+CUresult cuDeviceGetPCIBusId(char *, int, CUdevice);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
+CUresult cuCtxSetCurrent(CUcontext);
+CUresult cuDeviceCanAccessPeer(int *, CUdevice, CUdevice);
+CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
+CUresult cuMemFree_v2(CUdeviceptr);
+CUresult cuMemHostAlloc(void **, size_t, unsigned);
+CUresult cuMemFreeHost(void *);
+CUresult cuMemHostGetFlags(unsigned *, void *);
+CUresult cuMemGetInfo_v2(size_t *, size_t *);
+CUresult cuMemcpy(CUdeviceptr, CUdeviceptr, size_t);
+CUresult cuMemcpyHtoD_v2(CUdeviceptr, const void *, size_t);
+CUresult cuMemcpyDtoH_v2(void *, CUdeviceptr, size_t);
+CUresult cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, size_t);
+CUresult cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t);
+CUresult cuPointerGetAttribute(void *, int, CUdeviceptr);
+CUresult cuStreamCreateWithPriority(void **, unsigned, int);
+CUresult cuStreamDestroy_v2(void *);
+CUresult cuEventCreate(void **, unsigned);
+CUresult cuEventDestroy_v2(void *);
+CUresult cuEventRecord(void *, void *);
+CUresult cuEventQuery(void *);
+CUresult cuEventElapsedTime(float *, void *, void *);
+CUresult cuLaunchHostFunc(void *, void (*)(void *), void *);
+
+static __thread int chosen_device; /* what cudaSetDevice asked for, until a context shows otherwise */
+static __thread cudaError_t last_error;
+
+static cudaError_t keep(cudaError_t code) {
+    if (code) last_error = code;
+    return code;
+}
+
+static cudaError_t start(void) {
+    if (gws_cuda_state()) return 0;
+    return cuInit(0);
+}
+
+static int device_now(void) {
+    CUcontext context = gws_cuda_current();
+    return context && context->alive ? context->ordinal : chosen_device;
+}
+
+/* As the runtime does it: the first call that needs the device takes its primary context. */
+static cudaError_t need_context(void) {
+    cudaError_t code = start();
+    CUcontext context = gws_cuda_current();
+    if (code || (context && context->alive)) return code;
+    code = cuDevicePrimaryCtxRetain(&context, chosen_device);
+    return code ? code : cuCtxSetCurrent(context);
+}
+
+#define START()                                                                                              \
+    do {                                                                                                     \
+        cudaError_t code_ = start();                                                                         \
+        if (code_) return keep(code_);                                                                       \
+    } while (0)
+#define NEED_CONTEXT()                                                                                       \
+    do {                                                                                                     \
+        cudaError_t code_ = need_context();                                                                  \
+        if (code_) return keep(code_);                                                                       \
+    } while (0)
+
+/* --- errors and versions ---------------------------------------------------------------------------- */
+
+API cudaError_t cudaGetLastError(void) {
+    cudaError_t code = last_error;
+    last_error = 0;
+    return code;
+}
+
+API cudaError_t cudaPeekAtLastError(void) { return last_error; }
+
+API const char *cudaGetErrorName(cudaError_t code) {
+    switch (code) {
+    case 0: return "cudaSuccess";
+    case 1: return "cudaErrorInvalidValue";
+    case 2: return "cudaErrorMemoryAllocation";
+    case 3: return "cudaErrorInitializationError";
+    case 46: return "cudaErrorDevicesUnavailable";
+    case 98: return "cudaErrorInvalidDeviceFunction";
+    case 100: return "cudaErrorNoDevice";
+    case 101: return "cudaErrorInvalidDevice";
+    case 201: return "cudaErrorDeviceUninitialized";
+    case 400: return "cudaErrorInvalidResourceHandle";
+    case 700: return "cudaErrorIllegalAddress";
+    case 719: return "cudaErrorLaunchFailure";
+    case 801: return "cudaErrorNotSupported";
+    case 802: return "cudaErrorSystemNotReady";
+    case 803: return "cudaErrorSystemDriverMismatch";
+    case 804: return "cudaErrorCompatNotSupportedOnDevice";
+    default: return "cudaErrorUnknown";
+    }
+}
+
+API const char *cudaGetErrorString(cudaError_t code) {
+    const char *text = NULL;
+    if (code == cudaErrorInvalidDeviceFunction) return "invalid device function";
+    return cuGetErrorString(code, &text) == 0 ? text : "unrecognized error code";
+}
+
+API cudaError_t cudaRuntimeGetVersion(int *version) {
+    if (!version) return keep(cudaErrorInvalidValue);
+    *version = 12050;
+    return 0;
+}
+
+API cudaError_t cudaDriverGetVersion(int *version) { return keep(cuDriverGetVersion(version)); }
+
+/* --- devices ---------------------------------------------------------------------------------------- */
+
+API cudaError_t cudaGetDeviceCount(int *count) {
+    if (!count) return keep(cudaErrorInvalidValue);
+    *count = 0;
+    START();
+    return keep(cuDeviceGetCount(count));
+}
+
+API cudaError_t cudaGetDevice(int *device) {
+    START();
+    if (!device) return keep(cudaErrorInvalidValue);
+    *device = device_now();
+    return 0;
+}
+
+API cudaError_t cudaSetDevice(int device) {
+    START();
+    if (device < 0 || device >= gws_cuda_visible_count()) return keep(cudaErrorInvalidDevice);
+    chosen_device = device;
+    CUcontext context = gws_cuda_current();
+    if (!context || !context->alive || context->ordinal == device) return 0; /* taken when it is needed */
+    cudaError_t code = cuDevicePrimaryCtxRetain(&context, device);
+    return keep(code ? code : cuCtxSetCurrent(context));
+}
+
+API cudaError_t cudaDeviceGetAttribute(int *value, int number, int device) {
+    START();
+    return keep(cuDeviceGetAttribute(value, number, device)); /* the numbers are the driver's */
+}
+
+API cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device) {
+    START();
+    return keep(cuDeviceGetPCIBusId(text, length, device));
+}
+
+API cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    START();
+    return keep(cuDeviceCanAccessPeer(can, device, peer));
+}
+
+/* cudaDeviceProp of CUDA 12. CUDA 11's has the same members up to `reserved`. */
+typedef struct {
+    char name[256];
+    unsigned char uuid[16];
+    char luid[8];
+    unsigned luid_mask;
+    size_t total_memory, shared_per_block;
+    int registers_per_block, warp_size;
+    size_t pitch;
+    int threads_per_block, threads_dim[3], grid_size[3], clock_khz;
+    size_t constant_bytes;
+    int major, minor;
+    size_t texture_alignment, texture_pitch_alignment;
+    int overlap, multiprocessors, timeout, integrated, can_map_host, compute_mode;
+    int textures[38];
+    size_t surface_alignment;
+    int concurrent_kernels, ecc, pci_bus, pci_device, pci_domain, tcc, copy_engines, unified_addressing,
+        memory_clock_khz, memory_bus_width, l2_bytes, persisting_l2, threads_per_multiprocessor, priorities,
+        global_l1, local_l1;
+    size_t shared_per_multiprocessor;
+    int registers_per_multiprocessor, managed, multi_gpu_board, board_group, native_atomics, single_to_double,
+        pageable, concurrent_managed, preemption, host_pointer, cooperative, cooperative_multi;
+    size_t shared_optin;
+    int host_page_tables, direct_managed, blocks_per_multiprocessor, access_window;
+    size_t reserved_shared;
+    int host_register, sparse_arrays, host_register_read_only, timeline, memory_pools, gpu_direct;
+    int rest[71];
+} cudaDeviceProp;
+_Static_assert(offsetof(cudaDeviceProp, major) == 360, "TensorFlow reads the capability there");
+_Static_assert(offsetof(cudaDeviceProp, multiprocessors) == 388, "and the multiprocessors there");
+_Static_assert(sizeof(cudaDeviceProp) == 1032, "what the caller has room for");
+
+static cudaError_t properties(cudaDeviceProp *out, int device, size_t room) {
+    START();
+    if (!out) return keep(cudaErrorInvalidValue);
+    if (device < 0 || device >= gws_cuda_visible_count()) return keep(cudaErrorInvalidDevice);
+    gws_state *state = gws_cuda_state();
+    const gws_device *card = NULL;
+    char bus_id[32];
+    cudaError_t code = cuDeviceGetPCIBusId(bus_id, sizeof bus_id, device);
+    if (code) return keep(code);
+    for (uint32_t i = 0; i < state->device_count; i++)
+        if (strcmp(state->device[i].pci_bus_id, bus_id) == 0) card = &state->device[i];
+    if (!card) return keep(cudaErrorInvalidDevice);
+    cudaDeviceProp all = {
+        .total_memory = card->total_bytes,
+        .shared_per_block = 49152,
+        .registers_per_block = 65536,
+        .warp_size = 32,
+        .pitch = 2147483647,
+        .threads_per_block = 1024,
+        .threads_dim = {1024, 1024, 64},
+        .grid_size = {2147483647, 65535, 65535},
+        .clock_khz = (int)card->sm_clock_full_mhz * 1000,
+        .constant_bytes = 65536,
+        .major = card->cc_major,
+        .minor = card->cc_minor,
+        .texture_alignment = 512,
+        .texture_pitch_alignment = 32,
+        .overlap = 1,
+        .multiprocessors = card->sm_count,
+        .can_map_host = 1,
+        .surface_alignment = 512,
+        .concurrent_kernels = 1,
+        .pci_bus = (int)card->pci_bus,
+        .copy_engines = 2,
+        .unified_addressing = 1,
+        .memory_clock_khz = (int)card->memory_clock_full_mhz * 1000,
+        .memory_bus_width = 384,
+        .l2_bytes = 6291456,
+        .threads_per_multiprocessor = 1536,
+        .priorities = 1,
+        .global_l1 = 1,
+        .local_l1 = 1,
+        .shared_per_multiprocessor = 102400,
+        .registers_per_multiprocessor = 65536,
+        .managed = 1,
+        .single_to_double = 32,
+        .concurrent_managed = 1,
+        .preemption = 1,
+        .cooperative = 1,
+        .shared_optin = 101376,
+        .blocks_per_multiprocessor = 16,
+        .reserved_shared = 1024,
+        .memory_pools = 1,
+    };
+    snprintf(all.name, sizeof all.name, "%s", card->name);
+    memcpy(all.uuid, card->uuid_bytes, sizeof all.uuid);
+    memcpy(out, &all, room);
+    return 0;
+}
+
+API cudaError_t cudaGetDeviceProperties_v2(cudaDeviceProp *out, int device) {
+    return properties(out, device, sizeof(cudaDeviceProp));
+}
+
+/* CUDA 11's struct ends earlier (728 bytes in 11.2, the shortest that TensorFlow was built with). */
+API cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device) { return properties(out, device, 728); }
+
+API cudaError_t cudaDeviceSynchronize(void) {
+    NEED_CONTEXT();
+    return 0;
+}
+
+API cudaError_t cudaDeviceReset(void) {
+    START();
+    return keep(cuDevicePrimaryCtxReset_v2(device_now()));
+}
+
+API cudaError_t cudaDeviceSetSharedMemConfig(int config) {
+    (void)config;
+    return 0;
+}
+
+API cudaError_t cudaDeviceSetLimit(int limit, size_t value) {
+    (void)limit;
+    (void)value;
+    return 0;
+}
+
+API cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    if (least) *least = 0;
+    if (greatest) *greatest = -5;
+    return 0;
+}
+
+/* --- memory ----------------------------------------------------------------------------------------- */
+
+API cudaError_t cudaMalloc(void **out, size_t bytes) {
+    NEED_CONTEXT();
+    if (!out) return keep(cudaErrorInvalidValue);
+    *out = NULL;
+    if (!bytes) return 0;
+    CUdeviceptr address;
+    cudaError_t code = cuMemAlloc_v2(&address, bytes);
+    if (!code) *out = (void *)(uintptr_t)address;
+    return keep(code);
+}
+
+API cudaError_t cudaFree(void *memory) {
+    NEED_CONTEXT();
+    return keep(cuMemFree_v2((CUdeviceptr)(uintptr_t)memory));
+}
+
+API cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
+    NEED_CONTEXT();
+    return keep(cuMemHostAlloc(out, bytes, flags));
+}
+
+API cudaError_t cudaMallocHost(void **out, size_t bytes) { return cudaHostAlloc(out, bytes, 0); }
+
+API cudaError_t cudaFreeHost(void *memory) {
+    NEED_CONTEXT();
+    return memory ? keep(cuMemFreeHost(memory)) : 0;
+}
+
+API cudaError_t cudaHostGetFlags(unsigned *flags, void *memory) {
+    NEED_CONTEXT();
+    return keep(cuMemHostGetFlags(flags, memory));
+}
+
+API cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+    NEED_CONTEXT();
+    return keep(cuMemGetInfo_v2(free_bytes, total_bytes));
+}
+
+API cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, int kind) {
+    NEED_CONTEXT();
+    CUdeviceptr there = (CUdeviceptr)(uintptr_t)to, here = (CUdeviceptr)(uintptr_t)from;
+    switch (kind) {
+    case 0: memmove(to, from, bytes); return 0;
+    case 1: return keep(cuMemcpyHtoD_v2(there, from, bytes));
+    case 2: return keep(cuMemcpyDtoH_v2(to, here, bytes));
+    case 3: return keep(cuMemcpyDtoD_v2(there, here, bytes));
+    case 4: return keep(cuMemcpy(there, here, bytes));
+    default: return keep(21); /* cudaErrorInvalidMemcpyDirection */
+    }
+}
+
+API cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream) {
+    (void)stream;
+    return cudaMemcpy(to, from, bytes, kind);
+}
+
+API cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset, int kind) {
+    NEED_CONTEXT();
+    (void)symbol; /* a kernel's variables are not modelled, and no kernel reads them */
+    (void)from;
+    (void)bytes;
+    (void)offset;
+    (void)kind;
+    return 0;
+}
+
+API cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+    NEED_CONTEXT();
+    return keep(cuMemsetD8_v2((CUdeviceptr)(uintptr_t)to, (unsigned char)value, bytes));
+}
+
+API cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, void *stream) {
+    (void)stream;
+    return cudaMemset(to, value, bytes);
+}
+
+API cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, void *stream) {
+    (void)stream;
+    for (size_t row = 0; row < height; row++) {
+        cudaError_t code = cudaMemset((char *)to + row * pitch, value, width);
+        if (code) return code;
+    }
+    return 0;
+}
+
+/* --- streams and events: the driver's ---------------------------------------------------------------- */
+
+API cudaError_t cudaStreamCreateWithPriority(void **stream, unsigned flags, int priority) {
+    NEED_CONTEXT();
+    return keep(cuStreamCreateWithPriority(stream, flags, priority));
+}
+
+API cudaError_t cudaStreamCreateWithFlags(void **stream, unsigned flags) {
+    return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+API cudaError_t cudaStreamCreate(void **stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
+API cudaError_t cudaStreamDestroy(void *stream) { return keep(cuStreamDestroy_v2(stream)); }
+
+API cudaError_t cudaStreamQuery(void *stream) {
+    (void)stream;
+    return 0;
+}
+
+API cudaError_t cudaStreamSynchronize(void *stream) {
+    (void)stream;
+    return 0;
+}
+
+API cudaError_t cudaStreamWaitEvent(void *stream, void *event, unsigned flags) {
+    (void)stream;
+    (void)event;
+    (void)flags;
+    return 0;
+}
+
+API cudaError_t cudaStreamIsCapturing(void *stream, int *status) {
+    (void)stream;
+    if (!status) return keep(cudaErrorInvalidValue);
+    *status = 0;
+    return 0;
+}
+
+API cudaError_t cudaLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
+    NEED_CONTEXT();
+    return keep(cuLaunchHostFunc(stream, function, data));
+}
+
+API cudaError_t cudaEventCreateWithFlags(void **event, unsigned flags) {
+    NEED_CONTEXT();
+    return keep(cuEventCreate(event, flags));
+}
+
+API cudaError_t cudaEventCreate(void **event) { return cudaEventCreateWithFlags(event, 0); }
+API cudaError_t cudaEventDestroy(void *event) { return keep(cuEventDestroy_v2(event)); }
+API cudaError_t cudaEventRecord(void *event, void *stream) { return keep(cuEventRecord(event, stream)); }
+API cudaError_t cudaEventQuery(void *event) { return keep(cuEventQuery(event)); }
+API cudaError_t cudaEventSynchronize(void *event) { return keep(cuEventQuery(event)); }
+API cudaError_t cudaEventElapsedTime(float *ms, void *start_event, void *end_event) {
+    return keep(cuEventElapsedTime(ms, start_event, end_event));
+}
+
+/* --- kernels ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+    unsigned x, y, z;
+} dim3;
+
+typedef struct {
+    size_t shared, constant, local;
+    int threads_per_block, registers, ptx, binary, cache, dynamic_shared, carveout;
+    int rest[10];
+} cudaFuncAttributes;
+
+API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *function) {
+    if (!out || !function) return keep(cudaErrorInvalidDeviceFunction);
+    out->shared = out->constant = out->local = 0;
+    out->threads_per_block = 1024;
+    out->registers = 32;
+    out->ptx = out->binary = 86;
+    out->cache = 0;
+    out->dynamic_shared = 49152;
+    out->carveout = -1;
+    return 0;
+}
+
+API cudaError_t cudaFuncSetAttribute(const void *function, int number, int value) {
+    (void)number;
+    (void)value;
+    return function ? 0 : keep(cudaErrorInvalidDeviceFunction);
+}
+
+API cudaError_t cudaFuncSetCacheConfig(const void *function, int config) {
+    (void)config;
+    return function ? 0 : keep(cudaErrorInvalidDeviceFunction);
+}
+
+API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
+                                                                       int threads, size_t shared, unsigned flags) {
+    (void)shared;
+    (void)flags;
+    if (!blocks || !function || threads <= 0) return keep(cudaErrorInvalidValue);
+    *blocks = threads > 1024 ? 0 : 1536 / threads > 16 ? 16 : 1536 / threads;
+    return 0;
+}
+
+API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
+                                                              size_t shared) {
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared, 0);
+}
+
+API cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
+                                 void *stream) {
+    NEED_CONTEXT();
+    (void)grid;
+    (void)block;
+    (void)arguments;
+    (void)shared;
+    (void)stream;
+    return function ? 0 : keep(cudaErrorInvalidDeviceFunction);
+}
+
+/* What the compiler puts around function<<<grid, block, shared, stream>>>(...). */
+static __thread struct {
+    dim3 grid, block;
+    size_t shared;
+    void *stream;
+} call;
+
+API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *stream) {
+    call.grid = grid;
+    call.block = block;
+    call.shared = shared;
+    call.stream = stream;
+    return 0;
+}
+
+API cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream) {
+    *grid = call.grid;
+    *block = call.block;
+    *shared = call.shared;
+    *(void **)stream = call.stream;
+    return 0;
+}
+
+static void *registered[8]; /* what the handle of a binary points at; nothing is kept there */
+
+API void **__cudaRegisterFatBinary(void *binary) {
+    (void)binary;
+    return registered;
+}
+
+API void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
+API void __cudaUnregisterFatBinary(void **handle) { (void)handle; }
+
+API void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit,
+                                void *thread, void *block, void *block_size, void *grid_size, int *warp) {
+    (void)handle, (void)host, (void)device, (void)name, (void)limit;
+    (void)thread, (void)block, (void)block_size, (void)grid_size, (void)warp;
+}
+
+API void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int external, size_t bytes,
+                           int constant, int global) {
+    (void)handle, (void)host, (void)device, (void)name, (void)external, (void)bytes, (void)constant, (void)global;
+}
