@@ -24,7 +24,36 @@ LOG_ENVIRONMENT = {
     "TF_CPP_VMODULE": "dso_loader=1,cuda_diagnostics=1",
     "PYTHONUNBUFFERED": "1",
 }
-_KEPT_PREFIXES = ("CUDA_", "TF_", "XLA_", "NVIDIA_", "NCCL_", "LD_LIBRARY_PATH", "PYTORCH_", "GPUWATCH_SIM")
+# TensorFlow's prefixes one by one: TF_VAR_, TF_TOKEN_ and others are Terraform's, and hold secrets.
+_KEPT_PREFIXES = (
+    "CUDA_",
+    "GPUWATCH_SIM",
+    "LD_LIBRARY_PATH",
+    "NCCL_",
+    "NVIDIA_",
+    "PYTORCH_",
+    "XLA_",
+    *(
+        f"TF_{rest}"
+        for rest in (
+            "AUTOTUNE",
+            "CONFIG",
+            "CPP_",
+            "CUD",
+            "DETERMINISTIC",
+            "DISABLE_",
+            "ENABLE_",
+            "FORCE_",
+            "GPU_",
+            "MIN_GPU",
+            "MKL_",
+            "NUM_",
+            "PER_",
+            "USE_",
+            "XLA_",
+        )
+    ),
+)
 
 
 class SnapshotSource(Protocol):

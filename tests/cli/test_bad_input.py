@@ -1,0 +1,94 @@
+"""Bad input gets one clear line on stderr, the right exit code, and nothing on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import gpuwatch
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["probe", "--config", "grwoth"], 2, "unknown configuration 'grwoth'"),
+        (["probe"], 2, "nothing to run"),
+        (["probe", "--config", "growth", "-o", "/nonexistent/x.html"], 2, "its folder does not exist"),
+        (["probe", "--config", "growth", "-o", "x.pdf"], 2, ".html"),
+        (["probe", "--config", "growth", "--seconds", "soon"], 2, "soon"),
+        (["probe", "--config", "growth", "--python", "/nonexistent/python"], 2, "there is no such program"),
+        (["probe", "--group", "everything"], 2, "everything"),
+        (["--sim", "0x1"], 2, "0x1"),
+        (["snapshot", "--sim", "0x1"], 2, "0x1"),
+        (["snapshot", "--sim", "2x"], 2, "2x"),
+        (["snapshot", "--json", "--csv"], 2, "exclude each other"),
+        (["snapshot", "--jsno"], 2, "--jsno"),
+        (["smapshot"], 2, "smapshot"),
+        (["report", "/nonexistent/run.json"], 2, "No such file"),
+        (["report", "/"], 2, "directory"),
+        (["compare", "/nonexistent/run.json"], 2, "No such file"),
+        (["sim"], 2, "no command"),
+        (["sim", "--gpus", "99", "--", "true"], 2, "99"),
+        (["sim", "--", "no-such-program-here"], 2, "there is no such program"),
+        (["schema", "nothing"], 2, "nothing"),
+        ([], 2, "needs a terminal"),
+    ],
+)
+def test_one_line_and_the_exit_code(arguments: list[str], code: int, says: str) -> None:
+    result = gpuwatch(*arguments)
+    assert result.code == code, result.err
+    assert result.out == ""
+    assert result.err.count("\n") == 1, result.err
+    assert says in result.err
+
+
+def test_a_file_that_is_no_document(tmp_path: Path) -> None:
+    for number, content in enumerate([b"", b"{", b"[1, 2]", b'{"schema": "gpuwatch.run/99"}', b"\xff\x00", b"null"]):
+        path = tmp_path / f"{number}.json"
+        path.write_bytes(content)
+        result = gpuwatch("report", str(path))
+        assert (result.code, result.out) == (2, "")
+        assert result.err.count("\n") == 1
+        assert "no gpuwatch document" in result.err
+
+
+def test_no_tensorflow_in_the_interpreter(tmp_path: Path) -> None:
+    bare = tmp_path / "bare-python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    result = gpuwatch("probe", "--config", "growth", "--python", str(bare))
+    assert result.code == 1
+    assert result.err.count("\n") == 1
+    assert "TensorFlow is not installed" in result.err
+    as_json = gpuwatch("probe", "--config", "growth", "--python", str(bare), "--json")
+    assert as_json.code == 1
+    assert '"verdict": "error"' in as_json.out
+
+
+def test_no_compiler(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PATH": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "CC": "",
+    }
+    result = gpuwatch("snapshot", "--sim", "1x8GiB", environment=environment)
+    assert result.code == 1
+    assert result.err.count("\n") == 1
+    assert "compiler" in result.err
+
+
+def test_a_pipe_that_closes_early_is_no_traceback() -> None:
+    import subprocess
+
+    done = subprocess.run(
+        f"{sys.executable} -m gpuwatch schema snapshot | head -c 10",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""

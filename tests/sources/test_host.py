@@ -1,0 +1,110 @@
+"""/proc as it really looks, and as it may look at its worst (in a folder of our own)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gpuwatch.sources.host import HostReader, ProcessTable
+
+CONTAINER = "4f1d" * 16
+
+
+def fake_process(
+    root: Path, pid: int, name: str = "python", *, start: int = 100, ticks: int = 50, maps: str = ""
+) -> Path:
+    folder = root / str(pid)
+    folder.mkdir(exist_ok=True)
+    fields = ["S", "1", str(pid), str(pid)] + ["0"] * 7 + [str(ticks), "0", "0", "0", "20", "0", "7", "0", str(start)]
+    (folder / "stat").write_text(f"{pid} ({name}) " + " ".join([*fields, "4096", "25", "0"]) + "\n")
+    (folder / "cmdline").write_bytes(b"python\0train.py\0--name=\x1b[31m\0")
+    (folder / "environ").write_bytes(b"SECRET=x\0CUDA_VISIBLE_DEVICES=1,0\0")
+    (folder / "cgroup").write_text(f"0::/kubepods.slice/cri-containerd-{CONTAINER}.scope\n")
+    (folder / "maps").write_text(maps)
+    return folder
+
+
+def test_names_with_spaces_and_parentheses(tmp_path: Path) -> None:
+    fake_process(tmp_path, 10, name="a) S 1 (b")
+    facts = ProcessTable(str(tmp_path)).look(10, 0.0)
+    assert facts is not None
+    assert facts.name == "a) S 1 (b"
+    assert (facts.threads, facts.start_ticks) == (7, 100)
+    assert facts.host_memory_bytes == 25 * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_facts_of_a_process(tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    (site / "tensorflow-2.21.0.dist-info").mkdir(parents=True)
+    fake_process(tmp_path, 10, maps=f"7f00-7f01 r-xp 0 08:01 1 {site}/tensorflow/libtensorflow_framework.so.2\n")
+    facts = ProcessTable(str(tmp_path)).look(10, 0.0)
+    assert facts is not None
+    assert facts.framework == "tensorflow 2.21.0"
+    assert facts.environment == {"CUDA_VISIBLE_DEVICES": "1,0"}, "and nothing else of the environment"
+    assert facts.container == f"pod {CONTAINER[:12]}"
+    assert facts.command == "python train.py --name=\x1b[31m"
+    assert facts.cpu_percent is None, "one look gives no rate"
+
+
+def test_rates_come_from_two_looks_of_the_same_process(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    table = ProcessTable(str(tmp_path))
+    fake_process(tmp_path, 10, ticks=0)
+    table.look(10, 0.0)
+    fake_process(tmp_path, 10, ticks=ticks)
+    facts = table.look(10, 2.0)
+    assert facts is not None
+    assert facts.cpu_percent == 50.0
+    fake_process(tmp_path, 10, ticks=0, start=999)  # the pid was reused
+    facts = table.look(10, 3.0)
+    assert facts is not None
+    assert facts.cpu_percent is None
+
+
+def test_gone_and_cut_files(tmp_path: Path) -> None:
+    table = ProcessTable(str(tmp_path))
+    assert table.look(10, 0.0) is None
+    folder = fake_process(tmp_path, 10)
+    (folder / "stat").write_text("10 (python) S 1")
+    assert table.look(10, 0.0) is None
+    fake_process(tmp_path, 10)
+    for name in ("cmdline", "environ", "cgroup", "maps"):
+        (folder / name).unlink()
+    facts = table.look(10, 1.0)
+    assert facts is not None
+    assert (facts.command, facts.environment, facts.container, facts.framework) == (None, None, None, None)
+
+
+def test_the_real_proc() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", "while True: pass"], env={**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-1"}
+    )
+    try:
+        table = ProcessTable()
+        time.sleep(0.3)
+        table.look(child.pid, time.monotonic())
+        time.sleep(0.5)
+        facts = table.look(child.pid, time.monotonic())
+        assert facts is not None
+        assert facts.environment == {"CUDA_VISIBLE_DEVICES": "GPU-1"}
+        assert abs(facts.create_time - time.time()) < 10
+        assert (facts.cpu_percent or 0) > 20
+        everyone = {row.pid for row in table.everyone(time.monotonic(), most=1000)}
+        assert {child.pid, os.getpid()} <= everyone
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_the_host_has_no_cpu_share_at_first() -> None:
+    reader = HostReader()
+    host, problems = reader.read()
+    assert host.cpu_percent is None
+    assert problems == []
+    time.sleep(0.1)
+    host, _ = reader.read()
+    assert host.cpu_percent is not None
+    assert 0 < (host.memory_used_bytes or 0) < (host.memory_total_bytes or 0)

@@ -1,0 +1,80 @@
+"""Every NVML call of the metric table with every return code: a reason each time, never a value."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pynvml
+
+from gpuwatch.sim.machine import SimMachine
+
+# Runs where the simulated NVML can be loaded: LD_LIBRARY_PATH counts at the start of a process.
+_EVERY_CALL_EVERY_CODE = """
+import json, os, sys
+from gpuwatch.model.metrics import METRICS, Lane
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sources.nvml import Nvml
+
+machine = SimMachine.from_environment(os.environ)
+codes = json.loads(sys.argv[1])
+lanes = (Lane.FAST, Lane.SLOW)
+wrong, asked = [], 0
+calls = {}
+for spec in METRICS:
+    if spec.call and spec.lane in lanes:
+        calls.setdefault((spec.call, spec.fallback), []).append(spec)
+def session():
+    nvml = Nvml()
+    nvml.open()
+    return nvml
+nvml = session()
+whole, _ = nvml.sample(nvml.devices[0], lanes)
+nvml.close()
+symbols = {"nvmlDeviceGetMemoryInfo": ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2")}
+for (call, fallback), specs in calls.items():
+    for code in codes:
+        nvml = session()
+        for name in symbols.get(call, (call, fallback)):
+            if name:
+                machine.inject(name, code=code, device=0)
+        readings, missing = nvml.sample(nvml.devices[0], lanes)
+        asked += 1
+        for spec in specs:
+            if spec.id in readings:
+                wrong.append(f"{spec.id} code {code}: value {readings[spec.id]!r}")
+            elif spec.id not in missing or not missing[spec.id].reason:
+                wrong.append(f"{spec.id} code {code}: no reason")
+        others = {s.id for s in METRICS if s.id in whole} - {s.id for s in specs}
+        if code not in (15, 16) and not others <= readings.keys():
+            wrong.append(f"{call} code {code} took {sorted(others - readings.keys())} along")
+        machine.clear_faults()
+        nvml.close()
+print(json.dumps({"asked": asked, "wrong": wrong, "values": len(whole)}))
+"""
+
+CODES = sorted(
+    value
+    for name, value in vars(pynvml).items()
+    if name.startswith("NVML_ERROR_") and isinstance(value, int) and value != 0
+)
+
+
+def test_every_call_with_every_code(sim_machine: Callable[[str], SimMachine]) -> None:
+    environment = sim_machine("1x8GiB").environment(os.environ)
+    done = subprocess.run(
+        [sys.executable, "-c", _EVERY_CALL_EVERY_CODE, json.dumps(CODES)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["wrong"] == []
+    assert said["asked"] >= 20 * len(CODES)
+    assert said["values"] > 15
