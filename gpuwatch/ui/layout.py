@@ -19,7 +19,6 @@ CARD_HEIGHT = 5
 _LINE_MIN_WIDTH = 36
 _TABLE_ROWS = 6
 """Header and five processes: what the table keeps while GPUs can fold instead."""
-_MAX_GRAPH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +43,14 @@ class Plan:
         return CARD_HEIGHT + self.graph
 
 
-def plan(width: int, height: int, gpus: int, *, findings: bool = False) -> Plan:
-    """The layout of the first screen."""
+def plan(width: int, height: int, gpus: int, *, findings: bool = False, said: int = 0) -> Plan:
+    """The layout of the first screen; ``said`` is how many lines explain why there is no GPU."""
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return Plan(too_small=True)
     framed = width >= 100 and height >= 30
     room = height - 2 - int(findings)
     if not gpus:
-        return Plan(style="none", framed=framed, gpu_height=min(max(room // 3, 7), 12))
+        return Plan(style="none", framed=framed, gpu_height=min(max(said + 4, 5), max(room // 2, 5)))
     if framed or (height >= 30 and gpus <= 2):
         # The finding's line is always counted: a finding that comes must not fold the cards.
         table = max(9, int(height * 0.3))
@@ -61,7 +60,7 @@ def plan(width: int, height: int, gpus: int, *, findings: bool = False) -> Plan:
         spare = height - 4 - rows * CARD_HEIGHT - table
         if spare >= 0:
             wanted = max(int(height * 0.42), table)
-            graph = min((height - 4 - rows * CARD_HEIGHT - wanted) // rows, _MAX_GRAPH)
+            graph = min((height - 4 - rows * CARD_HEIGHT - wanted) // rows, height // 5)
             graph = graph if graph >= 3 else 0
             return Plan(
                 style="card",

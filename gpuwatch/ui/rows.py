@@ -106,7 +106,7 @@ def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int)
     prefix = {"tensorflow": "GPU:", "torch": "cuda:"}.get(name, "")
     if len(ordered) == 1:
         text = f"{prefix}{first.ordinal}→{first.index}"
-        return text if len(text) <= width else f"{first.ordinal}→{first.index}"
+        return text if width >= 10 else f"{first.ordinal}→{first.index}"
     shift = first.index - first.ordinal
     straight = all(m.index - m.ordinal == shift and m.ordinal == n for n, m in enumerate(ordered))
     if straight:

@@ -21,11 +21,11 @@ _FILL_RIGHT = tuple(sum(_RIGHT[:n]) for n in range(5))
 
 
 def span_for(width: int, interval: float) -> int:
-    """The longest span for which a column of dots is at most about two and a half samples wide."""
+    """The longest span for which a column of dots is at most three samples wide."""
     columns = max(width * 2, 1)
     best = SPANS[0]
     for span in SPANS:
-        if span / columns <= max(interval, 1.0) * 2.75:
+        if span / columns <= max(interval, 1.0) * 3:
             best = span
     return best
 
@@ -83,7 +83,8 @@ def braille(columns: Sequence[float | None], *, low: float, high: float, rows: i
     levels = rows * 4
     extent = max(high - low, 1e-9)
     heights = [
-        0 if value is None else min(max(math.ceil((value - low) / extent * levels - 0.25), 1), levels)
+        # Rounded first: the mean of equal values may differ from them in the last bit.
+        0 if value is None else min(max(math.ceil(round((value - low) / extent * levels - 0.25, 6)), 1), levels)
         for value in columns
     ]
     if len(heights) % 2:

@@ -26,12 +26,16 @@ def main() -> int:
     options = parser.parse_args()
     begun = time.time()
 
-    def make(tick: int) -> Snapshot:
-        at = 7 if options.still else tick + options.past
+    def build(at: int) -> Snapshot:
         if options.machine == "many":
-            made = machines.many(options.gpus, options.processes, tick=at)
-        else:
-            made = getattr(machines, options.machine)(at)
+            return machines.many(options.gpus, options.processes, tick=at)
+        made: Snapshot = getattr(machines, options.machine)(at)
+        return made
+
+    still = build(7)
+
+    def make(tick: int) -> Snapshot:
+        made = still if options.still else build(tick + options.past)
         moment = datetime.datetime.fromtimestamp(begun + tick * options.interval, datetime.UTC)
         return type(made)(**{name: getattr(made, name) for name in made.__struct_fields__} | {"taken_at": moment})
 

@@ -1,4 +1,4 @@
-"""Pictures of the dashboard: ``python -m tests.ui.pictures OUT [MACHINE:COLSxROWS ...]`` (SVG, and PNG with rsvg-convert)."""
+"""Pictures of the dashboard: ``python -m tests.ui.pictures OUT [MACHINE:COLSxROWS ...]`` (SVG and PNG)."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from gpuwatch.ui.layout import Plan, plan
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.footer import KeyLine
 from gpuwatch.ui.widgets.gpus import GpuPane
+from gpuwatch.ui.widgets.no_gpu import no_gpu_height
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.strips import FindingStrip, HostStrip, TopLine
 from gpuwatch.ui.widgets.too_small import TooSmall
@@ -92,13 +93,14 @@ class OverviewScreen(Screen[None]):
         if view is None:
             return
         size = self.app.size
-        wanted = plan(size.width, size.height, len(view.devices), findings=bool(view.wrong))
-        self.finding.display = bool(view.wrong)
+        said = 0 if view.devices else no_gpu_height(view, size.width)
+        wanted = plan(size.width, size.height, len(view.devices), findings=bool(view.wrong), said=said)
+        self.finding.display = bool(view.wrong) and not wanted.too_small
         if wanted == self._plan:
             return
         self._plan = wanted
         self.set_class(wanted.too_small, "-too-small")
-        self.host.display = wanted.host
+        self.host.display = wanted.host and not wanted.too_small
         self.gpus.styles.height = max(wanted.gpu_height, 1)
 
     def on_resize(self, event: events.Resize) -> None:

@@ -22,6 +22,8 @@ from gpuwatch.ui.widgets.pen import Pen
 
 _GIB = 1024**3
 _LABEL = 4
+_WIDE = 150
+_NUMBERS = 64
 _MEMORY_TEXT = 18
 """`` 131.2 / 139.8 GiB``"""
 
@@ -36,13 +38,39 @@ def card(device: Device, view: View, width: int, graph: int, *, finding: bool, s
     if bad and device.number("memory.used_bytes") is None:
         rows = _message(bad, bad_ink, inner, 3 + graph)
     else:
-        rows = [_utilisation(device, view, inner, graph), _memory(device, inner, graph), _numbers(device, inner)]
-        rows += _graphs(device, view, inner, graph)
+        rows = _beside(device, view, inner, graph) if graph and inner >= _WIDE else _below(device, view, inner, graph)
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
     lines.append(_bottom(device, width, edge, finding=finding))
     return lines
+
+
+def _below(device: Device, view: View, inner: int, graph: int) -> list[Pen]:
+    """Bars and numbers, graphs below them."""
+    numbers = [_utilisation(device, view, inner, graph), _memory(device, inner, graph), _numbers(device, inner)]
+    return numbers + _graphs(device, view, inner, graph)
+
+
+def _beside(device: Device, view: View, inner: int, graph: int) -> list[Pen]:
+    """In a very wide card the numbers stay together at the left, graphs stand at their right."""
+    lines = 3 + graph
+    numbers = [
+        _utilisation(device, view, _NUMBERS, graph),
+        _memory(device, _NUMBERS, graph),
+        _numbers(device, _NUMBERS),
+    ]
+    graphs = _graphs(device, view, inner - _NUMBERS - 3, lines)
+    pens = []
+    for row in range(lines):
+        pen = Pen(inner)
+        for x, part in ((0, numbers[row] if row < len(numbers) else None), (_NUMBERS + 3, graphs[row])):
+            if part is not None:
+                pen.to(x)
+                pen.spans += part.spans
+                pen.x += part.x
+        pens.append(pen)
+    return pens
 
 
 def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]:
@@ -68,7 +96,7 @@ def _bottom(device: Device, width: int, edge: str, *, finding: bool) -> list[Spa
     if finding:
         pen.add("─", edge).add(" ▲ finding ", "warning")
     bad, ink = state_note(device)
-    if bad:
+    if bad and device.number("memory.used_bytes") is not None:
         pen.add("─", edge).add(f" {cut(bad, width // 2)} ", ink)
     if words:
         pen.add("─", edge).add(f" {'▲ slowed: ' if warning else 'clocks: '}{words} ", "warning" if warning else "dim")
@@ -112,7 +140,7 @@ def _memory(device: Device, inner: int, graph: int) -> Pen:
     pen.add(decimal(used, 6, _GIB), "dim" if used is None else "strong").add(f" / {decimal(total, 1, _GIB)} GiB", "dim")
     reserved = device.number("memory.reserved_bytes")
     if reserved is not None:
-        for text in (f"reserved {decimal(reserved, 4, _GIB)}", f"+{decimal(reserved, 1, _GIB)}"):
+        for text in (f"reserved {decimal(reserved, 4, _GIB)}", f"resv {decimal(reserved, 1, _GIB)}"):
             if pen.left >= len(text) + 2:
                 pen.to(inner - len(text)).add(text, "dim")
                 break
@@ -134,7 +162,7 @@ def _numbers(device: Device, inner: int) -> Pen:
         ),
         ("TEMP", whole_number(celsius, 4), " °C", "▲" if hot else ""),
         ("SM", whole_number(number("clocks.sm_mhz"), 5), " MHz", ""),
-        ("", f"{state if isinstance(state, str) else '–':>3}", "", ""),
+        ("", f"{state if isinstance(state, str) else '–':<3}", "", ""),
     ]
     if number("fan.speed_percent") is not None:
         fields.append(("FAN", whole_number(number("fan.speed_percent"), 4), " %", ""))

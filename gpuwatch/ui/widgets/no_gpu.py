@@ -13,8 +13,21 @@ SIMULATE = "gpuwatch --sim 2x24GiB"
 _GPU_SOURCES = ("nvml", "driver", "gpu", "collector")
 
 
+def no_gpu_height(view: View, width: int) -> int:
+    """Lines inside the frame that everything there is to say takes."""
+    return len(_said(view, width)[2])
+
+
 def no_gpu_lines(view: View, width: int, height: int) -> list[Line]:
-    """A framed panel of exactly ``height`` lines."""
+    """A framed panel of exactly ``height`` lines; the way to simulated GPUs is never cut."""
+    title, ink, body = _said(view, width)
+    room = height - 2
+    if len(body) > room and view.snapshot is not None:
+        body = body[: max(room - 1, 0)] + body[-1:]
+    return _framed(title, ink, body, width, height)
+
+
+def _said(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
     inner = max(width - 6, 10)
     body: list[list[Span]] = []
     if view.snapshot is None:
@@ -34,12 +47,9 @@ def no_gpu_lines(view: View, width: int, height: int) -> list[Line]:
                 body.append([("  → " if not number else "    ", "accent"), (text, "text")])
         if not body:
             body.append([("– ", "dim"), ("The driver answers, and lists no GPU.", "text")])
-        room = height - 2
-        body = body[: max(room - 2, 1)]
-        if room - len(body) >= 3:
-            body.append([])
+        body.append([])
         body.append([("To see gpuwatch with simulated GPUs:  ", "dim"), (SIMULATE, "key")])
-    return _framed(title, ink, body, width, height)
+    return title, ink, body
 
 
 def _framed(title: str, ink: str, body: list[list[Span]], width: int, height: int) -> list[Line]:

@@ -40,6 +40,7 @@ INKS = (
     "border",
     "focus",
     "header",
+    "sorted",
     "key",
     "badge",
     "badge-warning",

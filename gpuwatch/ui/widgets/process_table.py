@@ -234,7 +234,7 @@ class ProcessTable(Painted, can_focus=True):
             title = placed.column.title
             sorted_by = placed.column.id == self.sort_column
             mark = ("▼" if self.sort_reverse else "▲") if sorted_by else ""
-            ink = "key" if sorted_by else "header"
+            ink = "sorted" if sorted_by else "header"
             if placed.at_right:
                 # The mark takes the gap before the next column, so that heads stay over their numbers.
                 pen.to(placed.start, ink="header").add(right(title, placed.width), ink).add(mark, ink)
@@ -321,7 +321,7 @@ class ProcessTable(Painted, can_focus=True):
             pen.add("─ ", edge).add("/ ", "key").add(cut(self.filter.text, width // 3), "strong").add(" ", edge)
         shown, total = self.counts
         by = BY_ID[self.sort_column].title.lower()
-        note = f" {shown} of {total}, by {by} {'▼' if self.sort_reverse else '▲'} "
+        note = f" {f'{shown} of {total}' if self.filter is not None else total}, by {by} {'▼' if self.sort_reverse else '▲'} "
         if total == 0:
             note = ""
         pen.to(width - 2 - width_of(note), "─", edge).add(note, "dim").to(width - 1, "─", edge).add("╮", edge)

@@ -92,7 +92,7 @@ class TopLine(_Strip):
         moment = datetime.datetime.fromtimestamp(view.now)
         ends: list[Span] = [
             (moment.strftime("%H:%M:%S"), "text"),
-            (f" {view.interval:g}s".rjust(5), "dim"),
+            (f"  {view.interval:g}s", "dim"),
             (" ", "text"),
         ]
         words, ink = verdict(view)
@@ -152,15 +152,16 @@ class HostStrip(_Strip):
         total = host.memory_total_bytes
         total_text = gib(total)
         memory = f"{gib(host.memory_used_bytes):>{len(total_text)}}"
-        width = min(max((pen.limit - 58) // 2, 6), 32)
+        loads = [f"{value:6.1f}" for value in host.load] if host.load is not None else []
+        # What stands beside the bars: labels, the percentage, the sizes, the load.
+        beside = 31 + 2 * len(total_text) + 7 + 6 * len(loads)
+        width = min(max((pen.limit - beside) // 2, 5), 30)
         pen.add(" CPU ", "dim").bar(fraction(host.cpu_percent, 100), width, "accent")
         pen.add(whole_number(host.cpu_percent, 4), "dim" if host.cpu_percent is None else "text").add(" %", "dim")
         pen.add("   MEM ", "dim").bar(fraction(host.memory_used_bytes, total), width, "memory")
         pen.add(f" {memory}", "dim" if host.memory_used_bytes is None else "text").add(f" / {total_text} GiB", "dim")
-        if host.load is not None:
-            loads = [f"{value:5.1f}" for value in host.load]
-            if pen.left >= 7 + sum(map(len, loads)):
-                pen.add("   load", "dim").add(loads[0], "text").add("".join(loads[1:]), "dim")
+        if loads and pen.left >= 7 + sum(map(len, loads)):
+            pen.add("   load", "dim").add(loads[0], "text").add("".join(loads[1:]), "dim")
         if host.cpu_count and pen.left >= 16:
             pen.add(f"   {host.cpu_count} cores", "dim")
         swap = fraction(host.swap_used_bytes, host.swap_total_bytes)
