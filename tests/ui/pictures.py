@@ -58,7 +58,7 @@ def main() -> None:
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     for wanted in sys.argv[2:] or WANTED:
-        spec, *keys = wanted.split("+")
+        spec, *keys = wanted.split(",")
         machine, _, size = spec.partition(":")
         columns, _, rows = size.partition("x")
         svg = asyncio.run(picture(machine, (int(columns), int(rows)), tuple(keys)))

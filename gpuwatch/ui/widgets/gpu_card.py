@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from gpuwatch.formatting import units
 from gpuwatch.formatting.text import printable
+from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import (
@@ -22,6 +24,29 @@ from gpuwatch.ui.widgets.pen import Pen
 
 _GIB = 1024**3
 _LABEL = 4
+_SHOWN = frozenset(
+    {
+        "utilization.gpu_percent",
+        "utilization.memory_percent",
+        "memory.total_bytes",
+        "memory.used_bytes",
+        "memory.reserved_bytes",
+        "temperature.gpu_celsius",
+        "power.draw_watts",
+        "power.limit_watts",
+        "clocks.sm_mhz",
+        "clocks.memory_mhz",
+        "clocks.event_reasons",
+        "performance.state",
+        "fan.speed_percent",
+        "temperature.memory_celsius",
+        "pcie.generation",
+        "pcie.width",
+        "pcie.tx_bytes_per_second",
+        "pcie.rx_bytes_per_second",
+    }
+)
+"""What a card says elsewhere."""
 _WIDE = 150
 _NUMBERS = 64
 _MEMORY_TEXT = 18
@@ -55,11 +80,8 @@ def _below(device: Device, view: View, inner: int, graph: int) -> list[Pen]:
 def _beside(device: Device, view: View, inner: int, graph: int) -> list[Pen]:
     """In a very wide card the numbers stay together at the left, graphs stand at their right."""
     lines = 3 + graph
-    numbers = [
-        _utilisation(device, view, _NUMBERS, graph),
-        _memory(device, _NUMBERS, graph),
-        _numbers(device, _NUMBERS),
-    ]
+    numbers = [_utilisation(device, view, _NUMBERS, graph), _memory(device, _NUMBERS, graph)]
+    numbers += [_numbers(device, _NUMBERS), Pen(_NUMBERS), *_other_readings(device, lines - 4)]
     graphs = _graphs(device, view, inner - _NUMBERS - 3, lines)
     pens = []
     for row in range(lines):
@@ -70,6 +92,20 @@ def _beside(device: Device, view: View, inner: int, graph: int) -> list[Pen]:
                 pen.spans += part.spans
                 pen.x += part.x
         pens.append(pen)
+    return pens
+
+
+def _other_readings(device: Device, lines: int) -> list[Pen]:
+    """What else was read, down two columns, in the order of the table of metrics."""
+    specs = [spec for spec in METRICS if spec.id in device.readings and spec.id not in _SHOWN][: lines * 2]
+    rows = -(-len(specs) // 2)
+    pens = [Pen(_NUMBERS) for _ in range(rows)]
+    for number, spec in enumerate(specs):
+        column, row = divmod(number, rows)
+        text = units.reading(spec, device.get(spec.id))
+        width = (_NUMBERS - 4) // 2
+        title = cut(spec.title, width - width_of(text) - 1)
+        pens[row].to(column * (width + 4)).add(title, "dim").to(column * (width + 4) + width - width_of(text)).add(text)
     return pens
 
 

@@ -321,7 +321,8 @@ class ProcessTable(Painted, can_focus=True):
             pen.add("─ ", edge).add("/ ", "key").add(cut(self.filter.text, width // 3), "strong").add(" ", edge)
         shown, total = self.counts
         by = BY_ID[self.sort_column].title.lower()
-        note = f" {f'{shown} of {total}' if self.filter is not None else total}, by {by} {'▼' if self.sort_reverse else '▲'} "
+        count = f"{shown} of {total}" if self.filter is not None else str(total)
+        note = f" {count}, by {by} {'▼' if self.sort_reverse else '▲'} "
         if total == 0:
             note = ""
         pen.to(width - 2 - width_of(note), "─", edge).add(note, "dim").to(width - 1, "─", edge).add("╮", edge)
