@@ -49,6 +49,7 @@ LIBRARIES: Final = (
     Library("libcudart.so.12", ("cudart.c",), ("libcuda.so.1", CONTROL_LIBRARY)),
     Library("libcublas.so.12", ("cublas.c", "gemm.c"), ("libcuda.so.1", CONTROL_LIBRARY)),
     Library("libcublasLt.so.12", ("cublaslt.c",)),
+    Library("libcudnn.so.9", ("cudnn.c",)),
     Library("libgpuwatchsim-empty.so", ("empty.c",)),
 )
 _FAST_SOURCES: Final = frozenset({"gemm.c"})
@@ -62,8 +63,7 @@ ALIASES: Final = {
     "libcufft.so.11": _EMPTY,
     "libcusolver.so.11": _EMPTY,
     "libcusparse.so.12": _EMPTY,
-    "libcudnn.so.9": _EMPTY,
-    "libcudnn.so.8": _EMPTY,
+    "libcudnn.so.8": "libcudnn.so.9",
     # TensorFlow 2.10 to 2.14 (CUDA 11)
     "libcudart.so.11.0": "libcudart.so.12",
     "libcublas.so.11": "libcublas.so.12",

@@ -232,3 +232,51 @@ API cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, int ta, int tb, in
     if (!describe(&p, alpha, beta, type_a, type_b, type_c, compute)) return CUBLAS_NOT_SUPPORTED;
     return run(handle, &p, count, (const void *)a, 0, (const void *)b, 0, (void *)c, 0, true);
 }
+
+/* Single precision scalars, and matrices of a narrower type. */
+API cublasStatus_t cublasSgemmEx(cublasHandle_t handle, int ta, int tb, int m, int n, int k, const float *alpha,
+                                 const void *a, int type_a, int lda, const void *b, int type_b, int ldb,
+                                 const float *beta, void *c, int type_c, int ldc) {
+    return cublasGemmEx(handle, ta, tb, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc,
+                        68 /* computed in single precision */, -1);
+}
+
+/* --- the rest that TensorFlow reaches with dense real matrices -------------------------------------- */
+
+#define VECTOR_FAMILY(letter, real)                                                                          \
+    /* x = alpha x */                                                                                        \
+    API cublasStatus_t cublas##letter##scal_v2(cublasHandle_t handle, int n, const real *alpha, real *x, int step) { \
+        gws_state *state = gws_cuda_state();                                                                 \
+        int device = gws_cuda_current_device();                                                              \
+        if (!handle || !state || device < 0) return CUBLAS_NOT_INITIALIZED;                                  \
+        if (!alpha || (n > 0 && !x)) return CUBLAS_INVALID_VALUE;                                            \
+        if (n <= 0 || step <= 0) return CUBLAS_SUCCESS;                                                      \
+        uint64_t began_ns = gws_kernel_begin(state, (uint32_t)device);                                       \
+        for (size_t i = 0; i < (size_t)n; i++) x[i * (size_t)step] *= *alpha;                                \
+        gws_kernel_end(state, (uint32_t)device, began_ns, 2 * sizeof(real) * (size_t)n);                     \
+        return CUBLAS_SUCCESS;                                                                               \
+    }                                                                                                        \
+    /* C = alpha op(A) + beta op(B): sums and transposes */                                                  \
+    API cublasStatus_t cublas##letter##geam(cublasHandle_t handle, int ta, int tb, int m, int n,             \
+                                            const real *alpha, const real *a, int lda, const real *beta,     \
+                                            const real *b, int ldb, real *c, int ldc) {                      \
+        gws_state *state = gws_cuda_state();                                                                 \
+        int device = gws_cuda_current_device();                                                              \
+        if (!handle || !state || device < 0) return CUBLAS_NOT_INITIALIZED;                                  \
+        if (!alpha || !beta || m < 0 || n < 0 || !c) return CUBLAS_INVALID_VALUE;                            \
+        size_t row_a = ta ? (size_t)lda : 1, column_a = ta ? 1 : (size_t)lda;                                \
+        size_t row_b = tb ? (size_t)ldb : 1, column_b = tb ? 1 : (size_t)ldb;                                \
+        uint64_t began_ns = gws_kernel_begin(state, (uint32_t)device);                                       \
+        for (size_t j = 0; j < (size_t)n; j++)                                                               \
+            for (size_t i = 0; i < (size_t)m; i++) {                                                         \
+                real sum = 0; /* a matrix whose factor is 0 is not read */                                   \
+                if (*alpha != 0) sum += *alpha * a[i * row_a + j * column_a];                                \
+                if (*beta != 0) sum += *beta * b[i * row_b + j * column_b];                                  \
+                c[i + j * (size_t)ldc] = sum;                                                                \
+            }                                                                                                \
+        gws_kernel_end(state, (uint32_t)device, began_ns, 3 * sizeof(real) * (size_t)m * (size_t)n);         \
+        return CUBLAS_SUCCESS;                                                                               \
+    }
+
+VECTOR_FAMILY(S, float)
+VECTOR_FAMILY(D, double)

@@ -433,6 +433,13 @@ API cudaError_t cudaLaunchHostFunc(void *stream, void (*function)(void *), void 
     return keep(cuLaunchHostFunc(stream, function, data));
 }
 
+API cudaError_t cudaStreamAddCallback(void *stream, void (*callback)(void *, cudaError_t, void *), void *data,
+                                      unsigned flags) {
+    if (!callback || flags) return keep(cudaErrorInvalidValue);
+    callback(stream, 0, data);
+    return 0;
+}
+
 API cudaError_t cudaEventCreateWithFlags(void **event, unsigned flags) {
     NEED_CONTEXT();
     return keep(cuEventCreate(event, flags));
