@@ -10,7 +10,7 @@ from gpuwatch.diagnosis.fallbacks import fallbacks, hidden_on_purpose
 from gpuwatch.diagnosis.rules.memory import judged
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.run import DeviceMapping, Run, Verdict
+from gpuwatch.model.run import DeviceMapping, Oom, Run, Verdict
 from gpuwatch.model.snapshot import Snapshot
 
 replace = msgspec.structs.replace
@@ -30,21 +30,32 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
         missing_libraries=run.missing_libraries or tuple(log.missing_libraries),
     )
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
-    run = replace(run, ooms=judged(evidence, run.ooms))
+    run = replace(run, ooms=judged(evidence, _expected(run)))
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
     first = diagnose(evidence)
     run = replace(run, fallbacks=fallbacks(run, evidence, first))
     findings = diagnose(Evidence(snapshot=before, run=run, log=log, environment=run.environment))
     main = primary(findings)
     verdict = _verdict(run)
-    on_purpose = hidden_on_purpose(evidence, findings)
+    reason = run.verdict_reason
+    if not reason or verdict != run.verdict or verdict == "oom":
+        # What the runner saw of an OOM ("it ran out of memory") says less than its numbers do.
+        reason = _reason(run, verdict, findings, main, hidden_on_purpose(evidence, findings))
     return replace(
         run,
         verdict=verdict,
-        verdict_reason=run.verdict_reason or _reason(run, verdict, findings, main, on_purpose),
+        verdict_reason=reason,
         findings=findings,
         primary=main,
     )
+
+
+def _expected(run: Run) -> tuple[Oom, ...]:
+    """The log does not know which failures the probe provoked: its own events do."""
+    exhausted = [error for error in run.errors if "ResourceExhausted" in error.type or "OutOfMemory" in error.type]
+    if not exhausted or not all(error.expected for error in exhausted):
+        return run.ooms
+    return tuple(replace(oom, expected=True) for oom in run.ooms)
 
 
 def _joined(mappings: tuple[DeviceMapping, ...], before: Snapshot | None) -> tuple[DeviceMapping, ...]:

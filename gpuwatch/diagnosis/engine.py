@@ -64,7 +64,7 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
             known = found.get(key)
             if known is None or SEVERITY_ORDER[result.severity] < SEVERITY_ORDER[known.severity]:
                 found[key] = result
-    if not any(result.severity in ("error", "warning") for result in found.values()):
+    if not any(result.severity in ("error", "warning") or result.id in _RANK for result in found.values()):
         found["healthy", None, None, ""] = finding("healthy", "info", "likely")
     return tuple(sorted(found.values(), key=_order))
 

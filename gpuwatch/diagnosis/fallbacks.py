@@ -27,8 +27,22 @@ def no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
 
 def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
     """Computed from the placements; empty where the run hid the GPUs on purpose."""
-    found = (_fallback(placement, run, evidence, findings) for placement in run.placements)
+    found = (
+        _fallback(placement, run, evidence, findings)
+        for placement in run.placements
+        if not (from_log(placement) and _is_probe(run))
+    )
     return tuple(entry for entry in found if entry is not None)
+
+
+def from_log(placement: Placement) -> bool:
+    """Whether a placement was read from the log, which tells neither the type nor what was asked."""
+    return placement.dtype is None and placement.requested is None
+
+
+def _is_probe(run: Run) -> bool:
+    """A probe says by events which ops are its work; what else its log shows is preparation."""
+    return run.framework is not None or run.outcome.ended or bool(run.settings)
 
 
 def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
@@ -54,7 +68,7 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
             return None
         reason, detail = no_gpu_cause(findings)
         return _entry(placement, AUTO, actual, reason, detail)
-    if _HEAVY.search(placement.op) and placement.dtype is not None:
+    if _HEAVY.search(placement.op):
         return _entry(
             placement, AUTO, actual, "placement.no-kernel", "TensorFlow chose the CPU although a GPU is mapped"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,11 +34,18 @@ FORMATS: tuple[Format, ...] = (
 BY_NAME = {entry.name: entry for entry in FORMATS}
 
 
-def render(document: Document, format_name: str) -> str:
-    """The document in this format, secrets masked; UsageError for an unknown name."""
+def render(document: Document, format_name: str, *, width: int | None = None) -> str:
+    """The document in this format, secrets masked; UsageError for an unknown name.
+
+    ``text`` is for reading on a terminal: ``width`` columns (the terminal's), a run without its long tables,
+    which :func:`write` puts into a file.
+    """
     entry = BY_NAME.get(format_name)
     if entry is None:
         raise UsageError(f"no format called {format_name!r}", hint=f"known: {', '.join(BY_NAME)}")
+    if format_name == "text":
+        columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns
+        return text.render(masked(document), columns, details=False)
     return entry.render(masked(document))
 
 
@@ -53,8 +61,8 @@ def format_for(path: Path) -> str:
 
 def write(document: Document, path: Path) -> None:
     """Writes a report, format by suffix. The file is either whole or as it was before."""
-    rendered = render(document, format_for(path))
-    write_text(rendered, path)
+    entry = BY_NAME[format_for(path)]
+    write_text(entry.render(masked(document)), path)
 
 
 def write_text(rendered: str, path: Path) -> None:

@@ -69,10 +69,12 @@ def device_map(run: Run) -> str:
 
 def on_gpu(run: Run) -> float | None:
     """Share of the placed ops that ran on a GPU, in percent; None where no placement is known."""
-    total = sum(placement.count for placement in run.placements)
+    # A probe names its work with types; what its log adds is preparation.
+    placements = [placement for placement in run.placements if placement.dtype] or run.placements
+    total = sum(placement.count for placement in placements)
     if not total:
         return None
-    return 100 * sum(placement.count for placement in run.placements if "GPU" in placement.actual) / total
+    return 100 * sum(placement.count for placement in placements if "GPU" in placement.actual) / total
 
 
 def fell_back(run: Run) -> str:

@@ -52,8 +52,13 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
         for error in run.errors
         if not error.expected and not any(topic in CAUSES for topic in topics_of(error.message))
     ]
-    out_of_memory = bool(run.ooms)
-    if lines and not out_of_memory:
+    if not lines and run.verdict == "timeout":
+        lines = ["it did not end before its deadline"]
+    elif not lines and run.verdict == "error":
+        lines = [
+            f"killed by signal {run.outcome.signal}" if run.outcome.signal else f"exit code {run.outcome.exit_code}"
+        ]
+    if lines and not run.ooms:
         yield finding(
             "unknown",
             "error",

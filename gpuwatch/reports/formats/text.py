@@ -18,7 +18,7 @@ WIDTH = 110
 _GAP = "  "
 _LABEL = 13
 # What the short story at the top already tells in full.
-_TOLD = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements"})
+_TOLD = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
 _LEAST_COLUMN = 8
 
 
@@ -27,7 +27,7 @@ def render(document: Document, width: int = WIDTH, *, details: bool = True) -> s
     content = content_of(document)
     lines = list(_head(content))
     findings = _findings(content.findings, width)
-    told = _TOLD if isinstance(document, Run) and not details else frozenset()
+    told: frozenset[str] = _TOLD if isinstance(document, Run) and not details else frozenset()
     if isinstance(document, Snapshot):
         # The table is what one looks for; versions and host stand under it.
         for table in content.tables:
