@@ -9,6 +9,7 @@ from gpuwatch.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.diagnosis.fallbacks import fallbacks, hidden_on_purpose
 from gpuwatch.diagnosis.rules.memory import judged
 from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import DeviceMapping, Oom, Run, Verdict
 from gpuwatch.model.snapshot import Snapshot
@@ -116,9 +117,9 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
         return "The work ran on the CPU, as asked: every GPU was hidden."
     expected_errors = [error for error in run.errors if error.expected]
     if expected_errors:
-        return (
-            f"Ended as expected, in {expected_errors[0].type}: {CAUSES.get(main or '', 'the subject of this probe')}."
-        )
+        error = expected_errors[0]
+        meant = next((topic for topic in topics_of(error.message) if topic in CAUSES), main or "")
+        return f"Ended as expected, in {error.type}: {CAUSES.get(meant, 'the subject of this probe')}."
     warning = next((found for found in findings if found.severity in ("error", "warning")), None)
     if warning is not None:
         return f"Ran, with a warning: {warning.title}."

@@ -25,7 +25,7 @@ _TENSOR = re.compile(
     r"OOM when allocating (?:temporary )?tensor (?:of|with) shape ?\[([\d,\s]*)\]"
     r"(?: and type (\w+))?(?: on (\S+))?(?: by allocator (\w+))?"
 )
-_FREE = re.compile(r"Free\s+at \S+ of size (\d+)")
+_FREE = re.compile(r"Free\s+at \S+ (?:next \d+ )?of size (\d+)")
 _FREE_IN_BIN = re.compile(r"Size: ([\d.]+\w*) \| Requested Size: \S+ \| in_use: 0")
 _POOL = re.compile(r"memory_limit_: ([\d.]+ ?\w*)")
 _STAT = re.compile(r"^(Limit|InUse|MaxInUse):\s+([\d.]+ ?\w*)$")

@@ -162,11 +162,11 @@ class LogParser:
 
     def _pieces(self, raw: str) -> None:
         """A progress bar overwrote itself: each stretch is a line of its own."""
+        counted = self._facts.lines
         for piece in raw.split("\r")[-50:]:
             if piece.strip():
-                self._facts.lines -= 1
                 self.feed(piece)
-        self._facts.lines += 1
+        self._facts.lines = counted
 
     def _meaning(self, source: str, line: str, message: str) -> None:
         """All that a message may say, whichever file printed it."""
@@ -303,7 +303,8 @@ class LogParser:
 def parse(text: str) -> LogFacts:
     """The facts of a whole log that is already in memory."""
     parser = LogParser()
-    for line in text.splitlines():
+    # Not splitlines(): it also breaks at the carriage returns of progress bars.
+    for line in text.removesuffix("\n").split("\n"):
         parser.feed(line)
     parser.close()
     return parser.facts

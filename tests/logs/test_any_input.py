@@ -1,0 +1,117 @@
+"""Properties that hold whatever a log contains."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.logs.bfc import MAX_OOMS
+from gpuwatch.logs.facts import LINES_PER_TOPIC, LogFacts
+from gpuwatch.logs.tensorflow import MAX_LIST, LogParser, parse
+from tests.logs.logs import NAMES, text
+
+SCRAPS = st.sampled_from(
+    [
+        "2024-01-01 00:00:00.1: I tensorflow/core/gpu_device.cc:1] ",
+        "E0000 00:00:1.1 1 bfc_allocator.cc:1] ",
+        "Created device /job:localhost/replica:0/task:0/device:GPU:0 with 13762 MB memory:  -> device: ",
+        "0, name: X, pci bus id: 0000:00:04.0, compute capability: 7.5",
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate ",
+        "99999999999999999999GiB (rounded to 9999999999999999999999)",
+        "OOM when allocating tensor with shape[1,2,] and type float on /device:GPU:0 by allocator GPU_0_bfc",
+        "Colocation Debug Info:",
+        "Root Member(requested_device_name_='/device:GPU:0' supported_device_types_=[CPU] x",
+        "Colocation members, user-requested devices",
+        "  a (B) /device:GPU:0",
+        "failed call to cuInit: CUDA_ERROR_",
+        "Executing op MatMul in device /device:GPU:0",
+        "x: (MatMul): /job:localhost/replica:0/task:0/device:CPU:0",
+        "failed to allocate 1B (1 bytes) from device",
+        "Limit: 1.1.1",
+        "InUse: 99",
+        "ValueError: ",
+        "\r",
+        "\x1b[31m",
+        "> ",
+    ]
+)
+LINES = st.lists(st.one_of(st.text(max_size=60), SCRAPS), max_size=6).map("".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(LINES, max_size=25))
+@example(["(", "\ud800", "\x00", ".cc:", ".cc:1]", "] .cc:"])
+def test_never_raises_and_counts_every_line(lines: list[str]) -> None:
+    parser = LogParser()
+    for line in lines:
+        parser.feed(line)
+        assert isinstance(parser.facts, LogFacts)
+    parser.close()
+    assert parser.facts.lines == len(lines)
+
+
+def essence(found: LogFacts) -> dict[str, object]:
+    """The facts without the lines that are quoted as evidence."""
+    plain = msgspec.to_builtins(found)
+    for name in ("evidence", "unrecognised", "lines", "driver_messages"):
+        del plain[name]
+    return plain
+
+
+DECORATIONS = {
+    "quoted": lambda line: f"> {line}",
+    "quoted twice": lambda line: f">> {line}",
+    "commented": lambda line: f"# {line}",
+    "indented": lambda line: f"    {line}",
+    "coloured": lambda line: f"\x1b[33m{line}\x1b[0m",
+    "ranked": lambda line: f"[rank3]: {line}",
+    "windows": lambda line: f"{line}\r\n",
+}
+
+
+@pytest.mark.parametrize("decoration", DECORATIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_decoration_changes_nothing(name: str, decoration: str) -> None:
+    lines = text(name).splitlines()
+    decorate = DECORATIONS[decoration]
+    parser = LogParser()
+    for line in lines:
+        parser.feed(decorate(line))
+    parser.close()
+    assert essence(parser.facts) == essence(parse(text(name)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_log_again_adds_no_device_and_no_failure(name: str) -> None:
+    once, twice = parse(text(name)), parse(text(name) + "\n" + text(name))
+    for field in ("device_map", "ooms", "missing_libraries", "ignored_gpus", "errors", "colocations"):
+        assert getattr(twice, field) == getattr(once, field), field
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(NAMES), st.integers(0, 200), st.integers(0, 400))
+def test_a_log_cut_anywhere_is_still_read(name: str, line: int, column: int) -> None:
+    lines = text(name).splitlines()[: line + 1]
+    lines[-1] = lines[-1][:column]
+    found = parse("\n".join(lines))
+    whole = parse(text(name))
+    assert len(found.device_map) <= len(whole.device_map)
+    assert len(found.ooms) <= len(whole.ooms)
+
+
+def test_memory_stays_bounded_in_a_flood_of_different_lines() -> None:
+    parser = LogParser()
+    for i in range(30_000):
+        parser.feed(f"OOM when allocating tensor with shape[{i}] and type float on /device:GPU:{i} by allocator A{i}")
+        parser.feed(f"Error{i}Error: device CUDA {i}")
+        parser.feed(f"Could not load dynamic library 'lib{i}.so'; dlerror: CUDA")
+        parser.feed(f"n{i}: (Op{i}): /job:localhost/replica:0/task:0/device:GPU:{i}")
+    parser.close()
+    found = parser.facts
+    assert len(found.ooms) == MAX_OOMS
+    assert len(found.missing_libraries) == MAX_LIST
+    assert len(found.errors) <= MAX_LIST
+    assert len(found.placements) <= 2000
+    assert all(len(lines) <= LINES_PER_TOPIC for lines in found.evidence.values())

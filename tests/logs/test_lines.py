@@ -1,0 +1,218 @@
+"""Single lines of every wording that tf versions print, written out from their format strings."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.logs import clean
+from gpuwatch.logs.placement import op_name
+from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.topics import TOPICS
+from tests.logs.logs import MIB
+
+PREFIXES = (
+    "I tensorflow/core/common_runtime/gpu/gpu_device.cc:885] ",
+    "2019-10-02 22:23:56.142821: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1178] ",
+    "2024-10-02 22:23:56.142821: I external/local_xla/xla/gpu_device.cc:1178] ",
+    "I0000 00:00:1755594043.834784      19 gpu_device.cc:2022] ",
+    "2018-06-09 22:01:01.782469: I T:\\src\\github\\tensorflow\\gpu_device.cc:1312] ",
+)
+
+MAPPINGS = (
+    ("Creating TensorFlow device (/gpu:0) -> (device: 0, name: GeForce GTX 1080, pci bus id: 0000:01:00.0)", None),
+    (
+        "Creating TensorFlow device (/device:GPU:0) -> (device: 0, name: GeForce GTX 1080, "
+        "pci bus id: 0000:01:00.0, compute capability: 6.1)",
+        None,
+    ),
+    (
+        "Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:0 with 20545 MB memory) -> "
+        "physical GPU (device: 0, name: GeForce GTX 1080, pci bus id: 0000:01:00.0, compute capability: 5.2)",
+        20545,
+    ),
+    (
+        "Created device /job:localhost/replica:0/task:0/device:GPU:0 with 13762 MB memory:  -> "
+        "device: 0, name: GeForce GTX 1080, pci bus id: 0000:01:00.0, compute capability: 7.5",
+        13762,
+    ),
+    (
+        "Created device /job:localhost/replica:0/task:0/device:GPU:0 with 13762 MB memory:  -> "
+        "device: 0, name: GeForce GTX 1080, pci bus id: 0000:01:00.0",
+        13762,
+    ),
+)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize(("message", "mib"), MAPPINGS)
+def test_every_mapping_line_in_every_prefix(prefix: str, message: str, mib: int | None) -> None:
+    (mapping,) = parse(prefix + message).device_map
+    assert (mapping.framework_device, mapping.cuda_ordinal, mapping.pci_bus_id, mapping.name) == (
+        "/device:GPU:0",
+        0,
+        "0000:01:00.0",
+        "GeForce GTX 1080",
+    )
+    assert mapping.granted_bytes == (None if mib is None else mib * MIB)
+
+
+def test_a_plug_in_has_no_bus_id() -> None:
+    (mapping,) = parse(
+        "Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:0 with 0 MB memory) -> "
+        "physical PluggableDevice (device: 0, name: METAL, pci bus id: <undefined>)"
+    ).device_map
+    assert (mapping.pci_bus_id, mapping.name, mapping.granted_bytes) == (None, "METAL", 0)
+
+
+def test_a_mapping_line_that_was_folded_by_hand() -> None:
+    (mapping,) = parse(
+        "2020-01-01 00:00:00.1: I gpu_device.cc:1] Created TensorFlow device (/device:GPU:0 with\n"
+        "7176 MB memory) -> physical GPU (device: 0, name: GeForce RTX 2070,\n"
+        "pci bus id: 0000:01:00.0, compute capability: 7.5)\n"
+    ).device_map
+    assert (mapping.name, mapping.granted_bytes) == ("GeForce RTX 2070", 7176 * MIB)
+
+
+def test_the_harmless_twin_is_no_oom() -> None:
+    found = parse(
+        "2024-01-01 00:00:00.1: W external/local_tsl/tsl/framework/bfc_allocator.cc:1] Allocator (GPU_0_bfc) ran out "
+        "of memory trying to allocate 25.15GiB with freed_by_count=0. The caller indicates that this is not a failure, "
+        "but this may mean that there could be performance gains if more memory were available."
+    )
+    assert found.ooms == []
+    assert found.topics["memory.not-a-failure"] == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "requested"),
+    [
+        (
+            "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.25GiB.  Current allocation summary follows.",
+            2304,
+        ),
+        ("Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.25GiB (rounded to 2415919104).  Current", 2304),
+        (
+            "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.25GiB (rounded to 2415919104)requested by op X",
+            2304,
+        ),
+        ("Ran out of memory trying to allocate 2.25GiB.  See logs for memory state.", 2304),
+    ],
+)
+def test_every_head_of_an_allocator_dump(head: str, requested: int) -> None:
+    (oom,) = parse(f"W tensorflow/core/common_runtime/bfc_allocator.cc:273] {head}").ooms
+    assert oom.requested_bytes == requested * MIB
+
+
+@pytest.mark.parametrize(
+    "free", ["Free at 0x7f1c4f000200 next 3 of size 2048", "Free  at 7f71a1ffe040 of size 2048 next 8"]
+)
+def test_every_spelling_of_a_free_chunk(free: str) -> None:
+    at = "I bfc_allocator.cc:1] "
+    log = (
+        f"{at}Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.0KiB (rounded to 1024)\n"
+        f"{at}{free}\n{at}Stats:\nLimit:  4096\nInUse:  1024\n"
+    )
+    (oom,) = parse(log).ooms
+    assert oom.largest_free_bytes == 2048
+    assert (oom.limit_bytes, oom.in_use_bytes) == (4096, 1024)
+
+
+def test_two_root_errors_are_one_failure() -> None:
+    text = "OOM when allocating tensor with shape[16,112,112,147] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
+    (oom,) = parse(f"2 root error(s) found.\n  (0) Resource exhausted: {text}\n  (1) RESOURCE_EXHAUSTED: {text}").ooms
+    assert oom.requested_bytes == 16 * 112 * 112 * 147 * 4
+    assert oom.device == "GPU:0"
+
+
+def test_a_driver_that_refuses_is_counted_and_no_failure_by_itself() -> None:
+    line = (
+        "I0000 00:00:1795151782.{} 8525 cuda_executor.cc:522] failed to allocate 256.00MiB (268435456 bytes) "
+        "from device: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    )
+    found = parse("\n".join(line.format(i) for i in range(500)))
+    assert found.ooms == []
+    assert found.refusals.count == 500
+    assert found.refusals.smallest_bytes == 256 * MIB
+
+
+def test_tensorflow_blames_the_environment() -> None:
+    found = parse(
+        "I0000 00:00:1.1 1 cuda_diagnostics.cc:165] CUDA_VISIBLE_DEVICES is set to -1 - this hides all GPUs from CUDA"
+    )
+    assert found.hidden_by_environment == "-1"
+
+
+def test_executions_count_and_the_functions_around_them_do_not() -> None:
+    device = "/job:localhost/replica:0/task:0/device:GPU:0"
+    eager = f"I0000 00:00:1.{{}} 1 execute.cc:1775] Executing op _MklMatMul in device {device}\n"
+    placer = f"a: (_Arg): {device}\nMatMul: (MatMul): {device}\nproduct_RetVal: (_Retval): {device}\n"
+    found = parse("".join(placer + eager.format(i) for i in range(7)))
+    assert [(p.op, p.actual, p.count) for p in found.placements] == [("MatMul", "GPU:0", 7)]
+
+
+def test_lines_that_overwrite_themselves_are_read_one_by_one() -> None:
+    found = parse(f" 1/10 loss\r 2/10 loss\r{PREFIXES[1]}{MAPPINGS[3][0]}")
+    assert len(found.device_map) == 1
+    assert found.lines == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0B", 0),
+        ("268435456", 268435456),
+        ("2.25GiB", 2415919104),
+        ("7.81G", 8385923645),
+        ("496.00 MiB", 520093696),
+        ("32.00M", 33554432),
+        ("1.5KiB", 1536),
+        ("", None),
+        ("lots", None),
+        ("1.2.3GiB", None),
+    ],
+)
+def test_sizes(text: str, expected: int | None) -> None:
+    assert clean.size_bytes(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/job:localhost/replica:0/task:0/device:GPU:3", "GPU:3"),
+        ("/device:CPU:0", "CPU:0"),
+        ("/gpu:1", "GPU:1"),
+        ("/GPU:7", "GPU:7"),
+        ("cuda:2", "GPU:2"),
+        ("/job:localhost/replica:0/task:0/cpu:0", "CPU:0"),
+        ("nowhere", "nowhere"),
+    ],
+)
+def test_device_names(text: str, expected: str) -> None:
+    assert clean.device(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("00000000:0A:00.0", "0000:0a:00.0"), ("0000:0a:00.0", "0000:0a:00.0"), ("<undefined>", None), (None, None)],
+)
+def test_pci_addresses_of_nvml_and_tensorflow_meet(text: str | None, expected: str | None) -> None:
+    assert clean.pci_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [
+        ("_MklMatMul", "MatMul"),
+        ("_MklNativeConv2D", "Conv2D"),
+        ("__inference_train_step_1234", "train_step"),
+        ("AddV2", "AddV2"),
+    ],
+)
+def test_op_names(raw: str, name: str) -> None:
+    assert op_name(raw) == name
+
+
+@pytest.mark.parametrize(("needle", "topic"), TOPICS)
+@pytest.mark.parametrize("line", ["E0000 00:00:1.1 1 somewhere.cc:1] x {} y", "some.package.InternalError: x {} y"])
+def test_every_text_of_the_table_is_found_in_native_lines_and_in_exceptions(line: str, needle: str, topic: str) -> None:
+    assert topic in parse(line.format(needle)).topics
