@@ -13,12 +13,18 @@
 
 enum { ON_DEVICE, PINNED, REGISTERED, MANAGED };
 
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
 typedef struct {
     uintptr_t start;
     size_t bytes, mapped, charged; /* as asked for; of host address space; of the device */
     int kind;
     CUcontext context;
+    CUmemoryPool pool; /* that the device memory came from, or NULL: from the device itself */
 } range;
+
+static void return_to_pool(gws_state *state, const range *old);
+static void empty_pools(gws_state *state, uint32_t device);
 
 /* Sorted by start, so that any address inside is found by bisection. */
 static struct {
@@ -90,21 +96,27 @@ static size_t charge_of(size_t bytes) {
     return (bytes + step - 1) / step * step;
 }
 
-static CUresult allocate(gws_state *state, CUcontext context, CUdeviceptr *out, size_t bytes, int kind) {
-    REQUIRE(out && bytes && bytes < SIZE_MAX / 2);
+/* Address space for memory that the device has granted. */
+static CUresult map_range(CUcontext context, CUdeviceptr *out, size_t bytes, int kind, CUmemoryPool pool) {
     size_t charged = charge_of(bytes), mapped = (bytes + PAGE - 1) / PAGE * PAGE;
-    if (gws_take(state, context->device, charged)) return CUDA_ERROR_OUT_OF_MEMORY;
     /* NORESERVE: a card may be larger than the host; only what is touched takes real memory. */
     void *memory =
         mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    range new = {(uintptr_t)memory, bytes, mapped, charged, kind, context};
+    range new = {(uintptr_t)memory, bytes, mapped, charged, kind, context, pool};
     if (memory == MAP_FAILED || !add_range(new)) {
         if (memory != MAP_FAILED) munmap(memory, mapped);
-        gws_give(state, context->device, charged);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *out = (CUdeviceptr)new.start;
     return CUDA_SUCCESS;
+}
+
+static CUresult allocate(gws_state *state, CUcontext context, CUdeviceptr *out, size_t bytes, int kind) {
+    REQUIRE(out && bytes && bytes < SIZE_MAX / 2);
+    if (gws_take(state, context->device, charge_of(bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult code = map_range(context, out, bytes, kind, NULL);
+    if (code) gws_give(state, context->device, charge_of(bytes));
+    return code;
 }
 
 static CUresult release(gws_state *state, CUdeviceptr address) {
@@ -112,7 +124,10 @@ static CUresult release(gws_state *state, CUdeviceptr address) {
     if (!address) return CUDA_SUCCESS;
     if (!remove_range((uintptr_t)address, ON_DEVICE, &old)) return CUDA_ERROR_INVALID_VALUE;
     munmap((void *)old.start, old.mapped);
-    gws_give(state, old.context->device, old.charged);
+    if (old.pool)
+        return_to_pool(state, &old);
+    else
+        gws_give(state, old.context->device, old.charged);
     return CUDA_SUCCESS;
 }
 
@@ -125,8 +140,9 @@ void gws_cuda_free_all(gws_state *state, const struct CUctx_st *context) {
             if (item->context == context && (item->kind == ON_DEVICE || item->kind == MANAGED)) start = item->start;
         }
         pthread_mutex_unlock(&ranges.lock);
-        if (!start || release(state, start)) return;
+        if (!start || release(state, start)) break;
     }
+    empty_pools(state, context->device);
 }
 
 /* --- device memory ---------------------------------------------------------------------------------- */
@@ -182,7 +198,7 @@ static CUresult allocate_host(CUcontext context, void **out, size_t bytes) {
     size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
     void *memory = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!add_range((range){(uintptr_t)memory, bytes, mapped, 0, PINNED, context})) {
+    if (!add_range((range){(uintptr_t)memory, bytes, mapped, 0, PINNED, context, NULL})) {
         munmap(memory, mapped);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -215,7 +231,7 @@ API CUresult cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
     REQUIRE(memory && bytes);
     range old;
     if (find_range((uintptr_t)memory, &old)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    return add_range((range){(uintptr_t)memory, bytes, 0, 0, REGISTERED, context}) ? CUDA_SUCCESS
+    return add_range((range){(uintptr_t)memory, bytes, 0, 0, REGISTERED, context, NULL}) ? CUDA_SUCCESS
                                                                                    : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -432,14 +448,17 @@ API CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, void
 
 /* --- memory pools, for cuda_malloc_async ------------------------------------------------------------ */
 
-typedef struct CUmemPoolHandle_st {
+/* A pool keeps what is freed, up to its threshold, so that NVML goes on to see it: as with the real one. */
+struct CUmemPoolHandle_st {
     int ordinal;
-    _Atomic uint64_t release_threshold, used, used_high;
     bool is_default;
-} *CUmemoryPool;
+    uint32_t device;
+    uint64_t threshold, used, used_high, reserved, reserved_high; /* bytes, under pool_lock */
+};
 
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUmemPoolHandle_st default_pools[GWS_MAX_DEVICES];
-static _Atomic(CUmemoryPool) current_pools[GWS_MAX_DEVICES];
+static CUmemoryPool current_pools[GWS_MAX_DEVICES]; /* NULL: the default one */
 
 static CUmemoryPool default_pool(int ordinal) {
     default_pools[ordinal].ordinal = ordinal;
@@ -448,14 +467,66 @@ static CUmemoryPool default_pool(int ordinal) {
 }
 
 static CUmemoryPool current_pool(int ordinal) {
-    CUmemoryPool pool = atomic_load(&current_pools[ordinal]);
-    return pool ? pool : default_pool(ordinal);
+    pthread_mutex_lock(&pool_lock);
+    CUmemoryPool pool = current_pools[ordinal] ? current_pools[ordinal] : default_pool(ordinal);
+    pthread_mutex_unlock(&pool_lock);
+    return pool;
 }
+
+/* Under pool_lock: gives back to the device what is unused beyond `keep`. */
+static void trim(gws_state *state, CUmemoryPool pool, uint64_t keep) {
+    uint64_t target = pool->used > keep ? pool->used : keep;
+    if (pool->reserved <= target) return;
+    gws_give(state, pool->device, pool->reserved - target);
+    pool->reserved = target;
+}
+
+static void return_to_pool(gws_state *state, const range *old) {
+    pthread_mutex_lock(&pool_lock);
+    old->pool->used -= old->charged;
+    trim(state, old->pool, old->pool->threshold);
+    pthread_mutex_unlock(&pool_lock);
+}
+
+static void empty_pools(gws_state *state, uint32_t device) {
+    pthread_mutex_lock(&pool_lock);
+    for (int i = 0; i < GWS_MAX_DEVICES; i++) {
+        if (default_pools[i].device == device) trim(state, &default_pools[i], 0);
+        if (current_pools[i] && current_pools[i]->device == device) trim(state, current_pools[i], 0);
+    }
+    pthread_mutex_unlock(&pool_lock);
+}
+
+static CUresult allocate_from(gws_state *state, CUcontext context, CUmemoryPool pool, CUdeviceptr *out,
+                              size_t bytes) {
+    REQUIRE(out && pool && bytes && bytes < SIZE_MAX / 2);
+    size_t charged = charge_of(bytes);
+    CUresult code = CUDA_SUCCESS;
+    pthread_mutex_lock(&pool_lock);
+    pool->device = context->device;
+    uint64_t wanted = pool->used + charged;
+    if (wanted > pool->reserved) {
+        if (gws_take(state, pool->device, wanted - pool->reserved))
+            code = CUDA_ERROR_OUT_OF_MEMORY;
+        else
+            pool->reserved = wanted;
+    }
+    if (!code) code = map_range(context, out, bytes, ON_DEVICE, pool);
+    if (!code) pool->used = wanted;
+    if (pool->used > pool->used_high) pool->used_high = pool->used;
+    if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
+    if (code) trim(state, pool, pool->threshold);
+    pthread_mutex_unlock(&pool_lock);
+    return code;
+}
+
+#define REQUIRE_DEVICE(device)                                                                               \
+    if ((device) < 0 || (device) >= gws_cuda_visible_count()) return CUDA_ERROR_INVALID_DEVICE
 
 API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device) {
     ENTER();
     REQUIRE(out);
-    if (device < 0 || device >= gws_cuda_visible_count()) return CUDA_ERROR_INVALID_DEVICE;
+    REQUIRE_DEVICE(device);
     *out = default_pool(device);
     return CUDA_SUCCESS;
 }
@@ -463,7 +534,7 @@ API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device) {
 API CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device) {
     ENTER();
     REQUIRE(out);
-    if (device < 0 || device >= gws_cuda_visible_count()) return CUDA_ERROR_INVALID_DEVICE;
+    REQUIRE_DEVICE(device);
     *out = current_pool(device);
     return CUDA_SUCCESS;
 }
@@ -471,8 +542,10 @@ API CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device) {
 API CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
     ENTER();
     REQUIRE(pool);
-    if (device < 0 || device >= gws_cuda_visible_count()) return CUDA_ERROR_INVALID_DEVICE;
-    atomic_store(&current_pools[device], pool);
+    REQUIRE_DEVICE(device);
+    pthread_mutex_lock(&pool_lock);
+    current_pools[device] = pool;
+    pthread_mutex_unlock(&pool_lock);
     return CUDA_SUCCESS;
 }
 
@@ -481,7 +554,8 @@ API CUresult cuMemPoolCreate(CUmemoryPool *out, const int *properties) {
     ENTER();
     REQUIRE(out && properties);
     int location = properties[2], ordinal = properties[3];
-    REQUIRE(location == 1 && ordinal >= 0 && ordinal < gws_cuda_visible_count());
+    REQUIRE(location == 1);
+    REQUIRE_DEVICE(ordinal);
     CUmemoryPool pool = calloc(1, sizeof *pool);
     if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
     pool->ordinal = ordinal;
@@ -492,32 +566,37 @@ API CUresult cuMemPoolCreate(CUmemoryPool *out, const int *properties) {
 API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     ENTER();
     REQUIRE(pool && !pool->is_default);
-    for (int i = 0; i < GWS_MAX_DEVICES; i++) {
-        CUmemoryPool expected = pool;
-        atomic_compare_exchange_strong(&current_pools[i], &expected, NULL);
-    }
-    free(pool);
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&pool_lock);
+    for (int i = 0; i < GWS_MAX_DEVICES; i++)
+        if (current_pools[i] == pool) current_pools[i] = NULL;
+    pool->threshold = 0;
+    trim(state, pool, 0);
+    pthread_mutex_unlock(&pool_lock);
+    return CUDA_SUCCESS; /* not freed: what was allocated from it still points there */
 }
 
 API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int number, const void *value) {
     ENTER();
     REQUIRE(pool && value);
-    if (number == 4) pool->release_threshold = *(const uint64_t *)value;
-    if (number == 8) pool->used_high = pool->used; /* resetting the high-water mark */
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&pool_lock);
+    if (number == 4) pool->threshold = *(const uint64_t *)value;
+    if (number == 6) pool->reserved_high = pool->reserved; /* marks can be set back only */
+    if (number == 8) pool->used_high = pool->used;
+    pthread_mutex_unlock(&pool_lock);
+    return number >= 1 && number <= 8 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int number, void *value) {
     ENTER();
-    REQUIRE(pool && value);
-    switch (number) {
-    case 1: case 2: case 3: *(int *)value = 1; return CUDA_SUCCESS; /* ways of re-use */
-    case 4: *(uint64_t *)value = pool->release_threshold; return CUDA_SUCCESS;
-    case 5: case 7: *(uint64_t *)value = pool->used; return CUDA_SUCCESS; /* nothing is held in reserve */
-    case 6: case 8: *(uint64_t *)value = pool->used_high; return CUDA_SUCCESS;
-    default: return CUDA_ERROR_INVALID_VALUE;
-    }
+    REQUIRE(pool && value && number >= 1 && number <= 8);
+    pthread_mutex_lock(&pool_lock);
+    const uint64_t sizes[] = {pool->threshold, pool->reserved, pool->reserved_high, pool->used, pool->used_high};
+    pthread_mutex_unlock(&pool_lock);
+    if (number <= 3)
+        *(int *)value = 1; /* ways of re-using what was freed */
+    else
+        *(uint64_t *)value = sizes[number - 4];
+    return CUDA_SUCCESS;
 }
 
 API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const void *map, size_t count) {
@@ -530,20 +609,10 @@ API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const void *map, size_t count
 
 API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
     ENTER();
-    (void)keep;
     REQUIRE(pool);
-    return CUDA_SUCCESS;
-}
-
-static CUresult allocate_from(gws_state *state, CUcontext context, CUmemoryPool pool, CUdeviceptr *out,
-                              size_t bytes) {
-    REQUIRE(pool);
-    CUresult code = allocate(state, context, out, bytes, ON_DEVICE);
-    if (code) return code;
-    uint64_t used = atomic_fetch_add(&pool->used, charge_of(bytes)) + charge_of(bytes);
-    uint64_t high = atomic_load(&pool->used_high);
-    while (used > high && !atomic_compare_exchange_weak(&pool->used_high, &high, used)) {
-    }
+    pthread_mutex_lock(&pool_lock);
+    trim(state, pool, keep);
+    pthread_mutex_unlock(&pool_lock);
     return CUDA_SUCCESS;
 }
 
@@ -562,12 +631,5 @@ API CUresult cuMemAllocAsync(CUdeviceptr *out, size_t bytes, void *stream) {
 API CUresult cuMemFreeAsync(CUdeviceptr address, void *stream) {
     ENTER_CONTEXT();
     (void)stream;
-    range found;
-    if (find_range((uintptr_t)address, &found)) {
-        CUmemoryPool pool = current_pool(found.context->ordinal);
-        uint64_t used = atomic_load(&pool->used);
-        while (!atomic_compare_exchange_weak(&pool->used, &used, used > found.charged ? used - found.charged : 0)) {
-        }
-    }
     return release(state, address);
 }
