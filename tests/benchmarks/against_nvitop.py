@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
-from tests.benchmarks.terminal import Terminal, cpu_seconds, memory_bytes
+from tests.terminal import Terminal, cpu_seconds, memory_bytes
 
 GIB = 1024**3
 HERE = Path(__file__).resolve().parent

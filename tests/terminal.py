@@ -1,4 +1,4 @@
-"""A program in a terminal of its own: what it draws, what it costs. For benchmarks and tests."""
+"""A program in a terminal of its own: what it draws, what it costs. Benchmarks and tests use it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,180 @@
+"""Real TensorFlow through the command line: every configuration ends as the catalogue says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.probing.locate import find_probes
+from gpuwatch.sim.machine import SimMachine
+from tests.conftest import gpuwatch, has_driver
+
+pytestmark = pytest.mark.tensorflow
+
+GIB = 1024**3
+PROBES = {name: script for name, script in find_probes().items() if script.framework == "tensorflow"}
+
+_taken: dict[str, tuple[int, dict[str, Any]]] = {}
+
+
+@pytest.fixture
+def run_of(request: pytest.FixtureRequest) -> Callable[[str], tuple[int, dict[str, Any]]]:
+    """Exit code and run of a configuration on a private 24 GiB device; each is run once."""
+
+    def run(config: str) -> tuple[int, dict[str, Any]]:
+        if config not in _taken:
+            machine = request.getfixturevalue("sim_machine")("1x24GiB")
+            result = gpuwatch(
+                "probe", "--config", config, "--seconds", "0.3", "--json", environment=machine.environment(os.environ)
+            )
+            assert result.out, result.err
+            _taken[config] = result.code, json.loads(result.out)
+        return _taken[config]
+
+    return run
+
+
+@pytest.mark.parametrize("config", PROBES)
+def test_verdict_of_the_catalogue(config: str, run_of: Callable[[str], tuple[int, dict[str, Any]]]) -> None:
+    code, run = run_of(config)
+    assert run["verdict"] == PROBES[config].verdict, run["verdict_reason"]
+    assert code == 0, [finding["id"] for finding in run["findings"] if finding["severity"] == "error"]
+    assert run["simulated"]
+    assert run["simulation"] == "driver"
+    assert run["outcome"] == {"exit_code": 0, "signal": None, "timed_out": False, "ended": True}
+    assert run["problems"] == []
+
+
+def test_default_maps_nearly_everything(run_of: Callable[[str], tuple[int, dict[str, Any]]]) -> None:
+    _, run = run_of("default")
+    (device,) = run["device_map"]
+    memory = run["memory"]
+    assert device["granted_bytes"] > 0.8 * memory["device_total_bytes"]
+    assert memory["nvml_peak_bytes"] > 0.8 * memory["device_total_bytes"]
+    assert device["framework_device"] == "/device:GPU:0"
+    assert device["uuid"].startswith("GPU-")
+    assert device["pci_bus_id"] == "0000:01:00.0"
+    assert "idle.memory-held" in [finding["id"] for finding in run["findings"]]
+
+
+def test_growth_has_the_same_limit_and_little_memory(run_of: Callable[[str], tuple[int, dict[str, Any]]]) -> None:
+    _, default = run_of("default")
+    _, growth = run_of("growth")
+    assert growth["device_map"] == default["device_map"] or (
+        growth["device_map"][0]["granted_bytes"] == default["device_map"][0]["granted_bytes"]
+    )
+    assert growth["memory"]["nvml_peak_bytes"] < 0.1 * growth["memory"]["device_total_bytes"]
+    assert growth["settings"]["memory growth"] == {"asked": True, "effective": True, "note": ""}
+    for run in (default, growth):
+        assert run["throughput"]["steps"] >= 20
+        assert run["throughput"]["flops_per_second"] > 0
+        assert run["throughput"]["device"].endswith("GPU:0")
+
+
+def test_cpu_only_sees_no_gpu(run_of: Callable[[str], tuple[int, dict[str, Any]]]) -> None:
+    _, run = run_of("cpu-only")
+    assert run["device_map"] == []
+    assert not [device for device in run["devices"]["physical"] if "GPU" in device]
+    assert [(f["id"], f["severity"]) for f in run["findings"] if f["id"] == "visibility.hidden"] == [
+        ("visibility.hidden", "info")
+    ]
+
+
+def test_soft_missing_names_what_was_asked_and_what_happened(
+    run_of: Callable[[str], tuple[int, dict[str, Any]]],
+) -> None:
+    _, run = run_of("soft-missing")
+    (fallback,) = run["fallbacks"]
+    assert (fallback["op"], fallback["requested"], fallback["actual"]) == ("MatMul", "GPU:7", "GPU:0")
+    assert fallback["reason"] == "placement.device-missing"
+
+
+def test_hard_missing_keeps_the_expected_error(run_of: Callable[[str], tuple[int, dict[str, Any]]]) -> None:
+    _, run = run_of("hard-missing")
+    (error,) = run["errors"]
+    assert error["expected"]
+    assert "Could not satisfy device specification" in error["message"]
+
+
+@pytest.mark.skipif(has_driver(), reason="this machine has a driver")
+def test_without_a_gpu_the_cause_is_named() -> None:
+    result = gpuwatch("probe", "--config", "growth", "--seconds", "0.1", "--json")
+    run = json.loads(result.out)
+    assert result.code == 3
+    assert run["verdict"] == "fallback"
+    assert run["primary"] == "driver.missing"
+    assert {placement["actual"].rpartition("device:")[2] for placement in run["placements"]} == {"CPU:0"}
+    assert not run["simulated"]
+
+
+def test_the_process_is_seen_by_others_while_it_runs(sim_machine: Callable[[str], SimMachine]) -> None:
+    environment = sim_machine("1x24GiB").environment(os.environ)
+    probe = subprocess.Popen(
+        [sys.executable, "-m", "gpuwatch", "probe", "--config", "default", "--seconds", "6", "--json"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        until = time.monotonic() + 60
+        while True:
+            taken = json.loads(gpuwatch("snapshot", "--json", environment=environment).out)
+            holding = [p for p in taken["processes"] if p["readings"].get("gpu_memory_bytes", 0) > 16 * GIB]
+            if holding and (holding[0]["framework"] or "").startswith("tensorflow"):
+                break
+            assert time.monotonic() < until, taken["processes"]
+        (process,) = holding
+        assert "default.py" in process["command"]
+        assert [entry["index"] for entry in process["device_map"]] == [0]
+        assert taken["devices"][0]["readings"]["memory.used_bytes"] > 16 * GIB
+    finally:
+        probe.send_signal(signal.SIGINT)
+        assert probe.wait(10) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_gpuwatch_is_stopped(
+    number: signal.Signals, sim_machine: Callable[[str], SimMachine]
+) -> None:
+    machine = sim_machine("1x24GiB")
+    mark = f"GPUWATCH_TEST_MARK={machine.state_path.name}"
+    environment = {**machine.environment(os.environ), "GPUWATCH_TEST_MARK": machine.state_path.name}
+    started = subprocess.Popen(
+        [sys.executable, "-m", "gpuwatch", "probe", "--config", "default", "--seconds", "60"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 60
+    while len(_marked(mark)) < 3:  # gpuwatch, its collector, the probe
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    time.sleep(1.0)
+    started.send_signal(number)
+    started.wait(10)
+    until = time.monotonic() + 5
+    while _marked(mark):
+        assert time.monotonic() < until, _marked(mark)
+        time.sleep(0.1)
+
+
+def _marked(mark: str) -> list[int]:
+    """Processes that have the mark in their environment."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                environ = Path(f"/proc/{entry}/environ").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in environ:
+                found.append(int(entry))
+    return found
