@@ -23,6 +23,9 @@ KINDS = (
     "memory",
     "progress",
     "throughput",
+    "worker",
+    "result",
+    "skip",
     "error",
     "end",
 )

@@ -135,6 +135,23 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     compile_seconds: float | None = None
 
 
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several processes of a run that share a device, or work together."""
+
+    name: str
+    """``first``, ``second``, ``worker 0``; the same name may come once per ``setting``."""
+    setting: str = ""
+    """What the workers of this round were started with: ``default``, ``growth``, ``fraction 0.4``."""
+    pid: int | None = None
+    verdict: Verdict = "ok"
+    detail: str = ""
+    granted_bytes: int | None = None
+    nvml_bytes: int | None = None
+    throughput: Throughput | None = None
+    alone: Throughput | None = None
+    """The same work with the device to itself."""
+
+
 class Phases(msgspec.Struct, frozen=True, kw_only=True):
     """Where the time went, in seconds; None for a phase that was not reached."""
 
@@ -189,6 +206,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     memory: Memory = Memory()
     throughput: Throughput | None = None
     phases: Phases = Phases()
+    workers: tuple[Worker, ...] = ()
+    results: dict[str, Any] = {}
+    """What this configuration is after, by name: ``largest_batch`` for example."""
     errors: tuple[RunError, ...] = ()
     missing_libraries: tuple[str, ...] = ()
     outcome: Outcome = Outcome()

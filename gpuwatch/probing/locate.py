@@ -26,6 +26,14 @@ class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     verdict: str
     """How it ends where it has the GPUs that it needs."""
+    gpus: int = 0
+    """How many GPUs its subject needs; with fewer it says ``skipped``. 0: it runs without any."""
+    tier: str = "any"
+    """Simulated GPUs that can show it: ``driver``, ``plugin`` or ``any``."""
+    fresh: bool = False
+    """Must start from nothing: what it sets is read when the framework is loaded."""
+    options: dict[str, Any] = {}
+    """Its own options with their defaults."""
     environment: dict[str, str]
     """What it sets before the framework is imported."""
     path: Path

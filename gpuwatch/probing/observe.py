@@ -19,6 +19,7 @@ from gpuwatch.model.run import (
     Framework,
     Memory,
     MemoryPoint,
+    Oom,
     Outcome,
     Phases,
     Placement,
@@ -27,6 +28,7 @@ from gpuwatch.model.run import (
     Setting,
     Throughput,
     Verdict,
+    Worker,
 )
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.locate import ProbeScript
@@ -68,6 +70,9 @@ class Observation:
         self._process_peak: int | None = None
         self._device_peak: int | None = None
         self._device: str | None = None
+        self._workers: list[Worker] = []
+        self._results: dict[str, Any] = {}
+        self._skipped: str | None = None
         self.pid: int | None = None
         self.ended = False
 
@@ -148,6 +153,12 @@ class Observation:
                 self._throughput = msgspec.convert(data, Throughput)
             case "error":
                 self._errors.append(msgspec.convert(data, RunError))
+            case "worker":
+                self._workers.append(msgspec.convert(data, Worker))
+            case "result":
+                self._results[str(data["name"])] = data["value"]
+            case "skip":
+                self._skipped = str(data["reason"])
             case "end":
                 self.ended = True
             case _:
@@ -193,7 +204,7 @@ class Observation:
             devices=self._devices,
             device_map=tuple(facts.device_map),
             placements=(*self._placements, *facts.placements),
-            ooms=tuple(facts.ooms),
+            ooms=self._ooms(script, facts),
             memory=Memory(
                 allocator_peak_bytes=self._allocator_peak,
                 allocator_limit_bytes=limit,
@@ -210,6 +221,8 @@ class Observation:
                 first_step_seconds=self._phases.get("first_step"),
                 total_seconds=total_seconds,
             ),
+            workers=tuple(self._workers),
+            results=self._results,
             errors=tuple(self._errors),
             missing_libraries=tuple(facts.missing_libraries),
             outcome=outcome,
@@ -222,12 +235,19 @@ class Observation:
         )
         return Observed(run, facts, before)
 
+    def _ooms(self, script: ProbeScript, facts: LogFacts) -> tuple[Oom, ...]:
+        """Those of the log; expected where the configuration is about them, or the probe says so."""
+        if any(_exhausted(error) and not error.expected for error in self._errors):
+            return tuple(facts.ooms)
+        if script.verdict == "oom" or any(_exhausted(error) for error in self._errors):
+            return tuple(msgspec.structs.replace(oom, expected=True) for oom in facts.ooms)
+        return tuple(facts.ooms)
+
     def _verdict(self, script: ProbeScript, outcome: Outcome, facts: LogFacts) -> tuple[Verdict, str]:
         unexpected = [error for error in self._errors if not error.expected]
         if outcome.timed_out:
             return "timeout", "it did not end before its deadline and was killed"
-        exhausted = any("ResourceExhausted" in error.type or "OutOfMemory" in error.type for error in unexpected)
-        if exhausted or (facts.ooms and (unexpected or not self.ended)):
+        if any(map(_exhausted, unexpected)) or (facts.ooms and (unexpected or not self.ended)):
             return "oom", "it ran out of memory"
         if outcome.signal is not None:
             return "error", f"it was killed by signal {outcome.signal}"
@@ -236,7 +256,15 @@ class Observation:
             return "error", f"{first.type}: {first.message.splitlines()[0] if first.message else ''}"
         if not self.ended:
             return "error", f"it ended early, with exit code {outcome.exit_code}"
+        if self._skipped is not None:
+            return "skipped", self._skipped
+        if script.verdict == "oom" and (facts.ooms or any(map(_exhausted, self._errors))):
+            return "oom", "it ran out of memory, as this configuration shows"
         return "ok", ""
+
+
+def _exhausted(error: RunError) -> bool:
+    return "ResourceExhausted" in error.type or "OutOfMemory" in error.type
 
 
 def _larger(before: int | None, now: int | None) -> int | None:

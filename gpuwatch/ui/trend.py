@@ -21,11 +21,11 @@ _FILL_RIGHT = tuple(sum(_RIGHT[:n]) for n in range(5))
 
 
 def span_for(width: int, interval: float) -> int:
-    """The longest span for which a column of dots is at most three samples wide."""
+    """The longest span for which a column of dots is at most four samples wide."""
     columns = max(width * 2, 1)
     best = SPANS[0]
     for span in SPANS:
-        if span / columns <= max(interval, 1.0) * 3:
+        if span / columns <= max(interval, 1.0) * 4:
             best = span
     return best
 

@@ -31,6 +31,7 @@ _SHOWN = frozenset(
         "memory.total_bytes",
         "memory.used_bytes",
         "memory.reserved_bytes",
+        "memory.unexplained_bytes",
         "temperature.gpu_celsius",
         "power.draw_watts",
         "power.limit_watts",

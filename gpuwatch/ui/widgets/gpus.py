@@ -46,12 +46,9 @@ class GpuPane(Painted, can_focus=True):
         """Widths follow the pane's."""
         self._redraw()
 
-    def on_focus(self, event: events.Focus) -> None:
+    def watch_has_focus(self, focused: bool) -> None:
         """The cursor is seen only in the focused pane."""
-        self._redraw()
-
-    def on_blur(self, event: events.Blur) -> None:
-        """See :meth:`on_focus`."""
+        super().watch_has_focus(focused)
         self._redraw()
 
     def move(self, columns: int, rows: int) -> None:

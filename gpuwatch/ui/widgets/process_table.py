@@ -127,12 +127,9 @@ class ProcessTable(Painted, can_focus=True):
             self._bring_into_view()
         self._redraw()
 
-    def on_focus(self, event: events.Focus) -> None:
+    def watch_has_focus(self, focused: bool) -> None:
         """The cursor is bright only in the focused pane."""
-        self._redraw()
-
-    def on_blur(self, event: events.Blur) -> None:
-        """See :meth:`on_focus`."""
+        super().watch_has_focus(focused)
         self._redraw()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
