@@ -116,7 +116,7 @@ def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]
     bus = device.pci_bus_id
     name = cut(printable(device.name), width - pen.x - width_of(bus) - 8)
     pen.add(name, "strong")
-    if device.simulated and pen.left > width_of(bus) + 20:
+    if device.simulated and "simulated" not in name.lower() and pen.left > width_of(bus) + 20:
         pen.add(" simulated", "dim")
     pen.add(" ", edge)
     if selected:

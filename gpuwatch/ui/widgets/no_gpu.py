@@ -47,6 +47,8 @@ def _said(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
                 body.append([("  → " if not number else "    ", "accent"), (text, "text")])
         if not body:
             body.append([("– ", "dim"), ("The driver answers, and lists no GPU.", "text")])
+        if any("--sim" in problem.hint for problem in view.snapshot.problems):
+            return title, ink, body
         body.append([])
         body.append([("To see gpuwatch with simulated GPUs:  ", "dim"), (SIMULATE, "key")])
     return title, ink, body

@@ -1,0 +1,73 @@
+"""Pictures of screens mean something on one version of Textual and rich only."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+
+import pytest
+import rich.cells  # noqa: F401  (imported first, so that the version check below names what is used)
+
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.ui.app import GpuwatchApp
+from tests.ui import machines
+from tests.ui.feed import FakeFeed
+
+PINNED = {"textual": "8.2.8", "rich": "15.0.0"}
+_OTHER = [f"{name} {version(name)} is not {wanted}" for name, wanted in PINNED.items() if version(name) != wanted]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not _OTHER:
+        return
+    if config.getoption("update_snapshots", default=False):
+        raise pytest.UsageError(f"pictures are updated on the pinned versions only: {', '.join(_OTHER)}")
+    for item in items:
+        if "snap_compare" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.skip(reason=", ".join(_OTHER)))
+
+
+@pytest.fixture(autouse=True)
+def fixed_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The same time zone and terminal everywhere; no settings of a developer's own."""
+    for name in ("NO_COLOR", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_ANIMATIONS"):
+        monkeypatch.delenv(name, raising=False)
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    yield
+    if before is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+class Stage:
+    """An app, its feed, and the clock that both live by."""
+
+    def __init__(self, **options: object) -> None:
+        self.feed = FakeFeed()
+        self.now = machines.NOON.timestamp()
+        self.app = GpuwatchApp(self.feed, clock=lambda: self.now, **options)  # type: ignore[arg-type]
+
+    def push(self, *snapshots: Snapshot) -> None:
+        """Samples arrive."""
+        self.now = snapshots[-1].taken_at.timestamp()
+        self.feed.push(*snapshots)
+
+    def past(self, make: Callable[[int], Snapshot], seconds: int = 130) -> None:
+        """``seconds`` of history up to now."""
+        self.push(*(make(tick) for tick in range(seconds)))
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def make_stage() -> Callable[..., Stage]:
+    return Stage

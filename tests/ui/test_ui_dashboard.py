@@ -1,0 +1,488 @@
+"""The first screen under the hand of a user."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import Process
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.ui.actions import ACTIONS
+from gpuwatch.ui.screens.lines_modal import LinesModal
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+
+def shown_pids(stage: Stage) -> list[int]:
+    return [row.pid for row in stage.app.overview.processes._rows if isinstance(row, Process)]
+
+
+def everything(stage: Stage) -> str:
+    overview = stage.app.overview
+    panes = (overview.top_line, overview.host, overview.gpus, overview.finding, overview.processes, overview.keys)
+    return "\n".join(pane.plain for pane in panes if pane.display)
+
+
+def chosen_pid(stage: Stage) -> int:
+    row = stage.app.overview.processes.selected
+    assert isinstance(row, Process)
+    return row.pid
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    await pilot.pause()
+    await pilot.pause()
+
+
+async def test_first_frame_comes_before_the_first_sample(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        text = everything(stage)
+        assert "starting: asking the driver" in text
+        assert "asking the driver for its GPUs" in text
+        assert stage.feed.started == 1
+        stage.push(machines.pair())
+        await settle(pilot)
+        assert "starting" not in everything(stage)
+        assert "NVIDIA H200" in everything(stage)
+    assert stage.feed.stopped == 1
+
+
+async def test_every_sample_is_kept_and_only_the_last_is_drawn(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 30)
+        await settle(pilot)
+        assert stage.app.history.snapshots == 30
+        assert stage.app.snapshot is not None
+        assert stage.app.snapshot.taken_at == machines.pair(29).taken_at
+
+
+async def test_numbers_of_the_sketch_are_on_screen(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair)
+        await settle(pilot)
+        text = everything(stage)
+        for part in ("node07", "driver 580.159.03", "CUDA 13.0", "2 GPUs", "▲ 1 warning"):
+            assert part in text
+        for part in ("131.2 / 139.8 GiB", "/ 700 W", "34 °C", "P0", "PCIe 5×16", "120s", "0000:1b:00.0"):
+            assert part in text
+        assert "holds 130.4 GiB and has been idle for 14 min" in text
+        for part in ("tensorflow 2.21", "GPU:0→1", "cuda:0→0", "– (denied)", "unexplained", "0.2 GiB"):
+            assert part in text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (250, 80), (60, 12)])
+@pytest.mark.parametrize("gpus", [1, 2, 8, 16])
+async def test_every_gpu_is_on_screen_at_every_size(stage: Stage, size: tuple[int, int], gpus: int) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(machines.many(gpus, 40, findings=(machines.HELD,)))
+        await settle(pilot)
+        overview = stage.app.overview
+        pane = overview.gpus
+        assert len(pane.lines) == pane.size.height
+        for device in machines.many(gpus).devices:
+            used = device.readings["memory.used_bytes"]
+            assert isinstance(used, int)
+            assert f"{used / machines.GIB:.1f}" in pane.plain
+        assert overview.finding.display
+        assert overview.processes.size.height >= (5 if size[1] >= 24 else 1)
+        for line in everything(stage).splitlines():
+            assert len(line.rstrip()) <= size[0]
+
+
+async def test_cursor_follows_its_process_when_rows_are_sorted_anew(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(2, 10))
+        await settle(pilot)
+        await pilot.press("down", "down", "j")
+        pid = chosen_pid(stage)
+        stage.app.overview.processes.sort_by("pid")
+        assert chosen_pid(stage) == pid
+        for tick in range(1, 12):
+            stage.push(machines.many(2, 10, tick=tick))
+            await settle(pilot)
+            assert chosen_pid(stage) == pid
+
+
+async def test_cursor_moves_to_a_neighbour_when_its_process_ends(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(1, 3))
+        await settle(pilot)
+        await pilot.press("end")
+        gone = chosen_pid(stage)
+        left = tuple(p for p in machines.many(1, 3).processes if p.pid != gone)
+        stage.push(machines.snapshot(machines.many(1).devices, left))
+        await settle(pilot)
+        assert chosen_pid(stage) in {p.pid for p in left}
+
+
+async def test_a_reused_pid_is_another_process(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(1, 6))
+        await settle(pilot)
+        await pilot.press("down")
+        row = stage.app.overview.processes.selected
+        assert isinstance(row, Process)
+        processes = [p for p in machines.many(1, 6).processes if p.pid != row.pid]
+        again = machines.process(5, gpu=0, pid=row.pid, create_time=9e9, readings={"gpu_memory_bytes": 1})
+        stage.push(machines.snapshot(machines.many(1).devices, (*processes, again)))
+        await settle(pilot)
+        assert stage.app.overview.processes.selected is not again
+
+
+async def test_sort_by_key_menu_and_click_on_a_head(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(2, 10))
+        await settle(pilot)
+        memory = [p.readings["gpu_memory_bytes"] for p in stage.app.overview.processes._rows if isinstance(p, Process)]
+        assert memory == sorted(memory, reverse=True)  # type: ignore[type-var]
+        await pilot.press("s", "home", "down", "enter")
+        await settle(pilot)
+        assert shown_pids(stage) == sorted(shown_pids(stage), reverse=True)
+        await pilot.press("S")
+        assert shown_pids(stage) == sorted(shown_pids(stage))
+        table = stage.app.overview.processes
+        x = table._head(table._columns, 118).spans
+        assert any("PID▲" in text + after for (text, _), (after, _) in itertools.pairwise(x))
+        head = next(placed for placed in table._columns if placed.column.id == "user")
+        await pilot.click(table, offset=(head.start + 2, 1))
+        await settle(pilot)
+        assert table.sort_column == "user"
+        users = [row.user for row in table._rows if isinstance(row, Process)]
+        assert users == sorted(users, key=str)
+
+
+async def test_click_selects_a_row_and_the_wheel_leaves_it_alone(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.many(2, 40))
+        await settle(pilot)
+        table = stage.app.overview.processes
+        await pilot.click(table, offset=(10, 3))
+        pid = chosen_pid(stage)
+        assert table._rows[2].key == table._cursor_key
+        table.post_message(_wheel(table))
+        await settle(pilot)
+        assert table.top == 3
+        assert chosen_pid(stage) == pid
+        stage.push(machines.many(2, 40, tick=1))
+        await settle(pilot)
+        assert table.top == 3, "a new sample must not scroll back"
+
+
+def _wheel(table: object) -> object:
+    from textual import events
+
+    return events.MouseScrollDown(table, 5, 5, 0, 1, 0, False, False, False)  # type: ignore[arg-type]
+
+
+async def test_filter_is_live_counts_and_is_cleared_by_escape(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("slash", *"alice")
+        await settle(pilot)
+        assert shown_pids(stage) == [48121]
+        assert "1 of 4" in everything(stage)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert shown_pids(stage) == [48121]
+        stage.push(machines.pair(1))
+        await settle(pilot)
+        assert shown_pids(stage) == [48121], "a filter stays while data come"
+        await pilot.press("escape")
+        assert len(shown_pids(stage)) == 3
+        await pilot.press("slash", *"nobody")
+        await settle(pilot)
+        assert "none of 4 processes matches" in everything(stage)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert len(shown_pids(stage)) == 3
+        assert stage.app.overview.keys.display
+
+
+async def test_keys_typed_into_the_filter_do_not_act(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("slash", "q", "s", "space", "i")
+        await settle(pilot)
+        assert stage.app.is_running
+        assert stage.app._frozen is None
+        assert not isinstance(stage.app.screen, LinesModal)
+
+
+async def test_pause_freezes_the_display_and_not_the_history(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 10)
+        await settle(pilot)
+        await pilot.press("space")
+        before = (stage.app.overview.gpus.plain, stage.app.overview.processes.plain)
+        assert "PAUSED" in everything(stage)
+        stage.push(*(machines.many(2, 9, tick=tick) for tick in range(10, 40)))
+        await settle(pilot)
+        assert (stage.app.overview.gpus.plain, stage.app.overview.processes.plain) == before
+        assert stage.app.history.snapshots == 40
+        assert "PAUSED 30 s" in everything(stage)
+        await pilot.resize_terminal(118, 40)
+        await settle(pilot)
+        assert shown_pids(stage) == [48121, 51877, 1999], "a resize must not thaw"
+        await pilot.press("space")
+        await settle(pilot)
+        assert "PAUSED" not in everything(stage)
+        assert len(shown_pids(stage)) == 9
+
+
+async def test_a_driver_that_does_not_answer_is_said_with_the_age_of_the_data(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        fresh = stage.app.overview.gpus.ink("strong")
+        stage.feed.state = FeedStatus(state="not-answering", age_seconds=9.0, waiting_seconds=8.0)
+        stage.app._last_data = float("-inf")
+        stage.app._tick()
+        await settle(pilot)
+        text = everything(stage)
+        assert "driver not answering for 8 s" in text
+        assert "data 9 s old" in text
+        assert "NVIDIA H200" in text, "what is known stays on screen"
+        assert stage.app.overview.gpus.ink("strong") != fresh, "and is dimmed"
+        await pilot.press("down")
+        assert chosen_pid(stage) == 51877, "keys go on working"
+        stage.push(machines.pair(1))
+        await settle(pilot)
+        assert "not answering" not in everything(stage)
+        assert stage.app.overview.gpus.ink("strong") == fresh
+
+
+async def test_a_feed_that_stopped_says_why(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        stage.feed.state = FeedStatus(state="stopped", age_seconds=3.0, detail="the recording ends here")
+        stage.app._last_data = float("-inf")
+        stage.app._tick()
+        await settle(pilot)
+        assert "■ stopped: the recording ends here" in everything(stage)
+
+
+async def test_interval_keys(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("plus")
+        assert stage.feed.interval == 0.5
+        assert "0.5s" in stage.app.overview.top_line.plain
+        await pilot.press("minus", "minus", *["minus"] * 10)
+        assert stage.feed.interval == 10.0
+
+
+async def test_tiny_and_back(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 20)
+        await settle(pilot)
+        before = everything(stage)
+        await pilot.resize_terminal(20, 5)
+        await settle(pilot)
+        visible = [w.id for w in stage.app.overview.children if w.display and w.region.height]
+        assert visible == ["too-small"]
+        assert "wants 60×12" in stage.app.overview.query_one("#too-small").plain  # type: ignore[attr-defined]
+        stage.push(machines.pair(20))
+        await settle(pilot)
+        await pilot.resize_terminal(120, 40)
+        await settle(pilot)
+        after = everything(stage)
+        assert [len(line) for line in after.splitlines()] == [len(line) for line in before.splitlines()]
+
+
+async def test_no_driver_says_why_and_what_helps(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.no_driver())
+        await settle(pilot)
+        text = everything(stage)
+        assert "libnvidia-ml.so.1 could not be loaded" in text
+        assert "Install the NVIDIA driver" in text
+        assert "gpuwatch --sim 2x24GiB" in text
+        assert "✖ no GPU" in text
+        assert "GPU-MEM" not in text
+        assert len(shown_pids(stage)) == 12
+
+
+async def test_a_gpu_that_is_lost_keeps_its_place(stage: Stage) -> None:
+    for size in ((80, 24), (120, 40)):
+        one = Stage()
+        async with one.app.run_test(size=size) as pilot:
+            one.push(machines.broken())
+            await settle(pilot)
+            text = everything(one)
+            assert "✖ lost: GPU has fallen off the bus (XID 79)" in text
+            assert "✖ 1 error" in text
+
+
+async def test_unknown_is_a_dash_and_never_zero(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.broken())
+        await settle(pilot)
+        shy = next(line for line in stage.app.overview.gpus.plain.splitlines() if "GT 1030" in line)
+        assert "– %" in shy
+        assert "–/–W" in shy
+        assert " 0 %" not in shy
+
+
+async def test_why_a_cell_is_empty(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("down", "down", "i")
+        await settle(pilot)
+        modal = stage.app.screen
+        assert isinstance(modal, LinesModal)
+        text = "\n".join("".join(t for t, _ in line) for line in modal.sheet._all)
+        assert "permission denied, NVML code 4" in text
+        assert "nvmlDeviceGetProcessUtilization" in text
+        assert "Fan speed" in text
+        await pilot.press("escape")
+        assert stage.app.screen is stage.app.overview
+
+
+async def test_findings_open_by_key_and_by_click(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("f")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, LinesModal)
+        assert "SM 0 % since 11:50:12" in stage.app.screen.sheet.plain
+        await pilot.press("escape")
+        await pilot.click("#finding")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, LinesModal)
+
+
+async def test_help_lists_every_action(stage: Stage) -> None:
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        await pilot.press("question_mark")
+        await settle(pilot)
+        modal = stage.app.screen
+        assert isinstance(modal, LinesModal)
+        text = "\n".join("".join(t for t, _ in line) for line in modal.sheet._all)
+        for action in ACTIONS:
+            assert action.help in text
+            assert action.shown in text
+
+
+async def test_enter_on_a_gpu_shows_its_processes(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(8, 40))
+        await settle(pilot)
+        await pilot.press("shift+tab")
+        assert stage.app.overview.focused_pane == "gpus"
+        assert "its processes" in stage.app.overview.keys.plain
+        await pilot.press("right", "down", "enter")
+        await settle(pilot)
+        rows = stage.app.overview.processes._rows
+        assert {row.device_index for row in rows if isinstance(row, Process)} == {3}
+        await pilot.press("enter")
+        assert len(shown_pids(stage)) == 40
+
+
+async def test_hostile_names_are_shown_and_never_obeyed(stage: Stage) -> None:
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        stage.push(machines.hostile())
+        await settle(pilot)
+        text = everything(stage)
+        assert "[bold red]not bold[/bold red] [@click=app.quit]press[/]" in text
+        assert "\\x1b[2J" in text
+        assert "\\u202e" in text
+        assert "NVIDIA [red]H200[/red]\\x1b[31m" in text
+        assert not any(ord(char) < 32 and char != "\n" for char in text)
+        await pilot.press("i")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, LinesModal)
+        svg = stage.app.export_screenshot()
+        assert "\x1b" not in svg
+
+
+async def test_simulated_is_said(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.simulated())
+        await settle(pilot)
+        assert "SIMULATED" in stage.app.overview.top_line.plain
+
+
+async def test_diagnose_is_asked_with_history_and_its_findings_are_ranked(make_stage: Callable[..., Stage]) -> None:
+    worse = machines.Finding(id="hardware.fault", severity="error", certainty="fact", title="XID 79 on GPU 0")
+    info = machines.Finding(id="healthy", severity="info", certainty="fact", title="fine")
+    seen: list[int] = []
+
+    def diagnose(snapshot: object, history: object) -> tuple[machines.Finding, ...]:
+        seen.append(history.snapshots)  # type: ignore[attr-defined]
+        return (info, worse)
+
+    stage = make_stage(diagnose=diagnose)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        assert seen == [1]
+        assert "XID 79 on GPU 0" in stage.app.overview.finding.plain
+        assert "1 of 2" in stage.app.overview.finding.plain
+        assert "✖ 1 error" in stage.app.overview.top_line.plain
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_quit_stops_the_feed(stage: Stage, key: str) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press(key)
+        await settle(pilot)
+    assert stage.feed.stopped == 1
+    assert (stage.app.return_code or 0) == 0
+
+
+async def test_ctrl_c_leaves_a_sheet_and_the_filter_too(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("question_mark")
+        await pilot.press("ctrl+c")
+        await settle(pilot)
+    assert stage.feed.stopped == 1
+
+
+async def test_palette_has_the_actions(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        commands = list(stage.app.get_system_commands(stage.app.screen))
+        titles = {command.title for command in commands}
+        assert {a.title.capitalize() for a in ACTIONS if a.palette} <= titles
+        pause = next(command for command in commands if command.title == "Pause")
+        await pause.callback()
+        assert stage.app._frozen is not None
+
+
+async def test_themes_redraw_everything(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        dark = stage.app.overview.gpus.ink("strong")
+        for name in ("gpuwatch-light", "gpuwatch-contrast", "gpuwatch-colour-blind", "ansi-dark"):
+            stage.app.theme = name
+            await settle(pilot)
+            assert stage.app.overview.gpus.render_line(1).cell_length == 120
+        stage.app.theme = "gpuwatch-light"
+        await settle(pilot)
+        assert stage.app.overview.gpus.ink("strong") != dark
+
+
+def test_every_action_has_a_method_and_keys_are_not_taken_twice() -> None:
+    from gpuwatch.ui.screens.overview import OverviewScreen
+
+    taken: dict[tuple[str, str], str] = {}
+    for action in ACTIONS:
+        if not action.run:
+            assert hasattr(OverviewScreen, f"action_{action.id.partition('(')[0]}"), action.id
+        for key in action.keys.split(","):
+            assert (action.pane, key) not in taken, key
+            taken[action.pane, key] = action.id

@@ -1,0 +1,176 @@
+"""The pure parts: bars, trends, layout, filter, rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.model.reading import Missing
+from gpuwatch.ui.bars import bar
+from gpuwatch.ui.cells import cut, left, right, width_of
+from gpuwatch.ui.filtering import parse
+from gpuwatch.ui.layout import MIN_HEIGHT, MIN_WIDTH, plan
+from gpuwatch.ui.rows import BY_ID, Unexplained, in_order, place, rows_of, short_framework, short_map
+from gpuwatch.ui.trend import braille, buckets, span_for
+from tests.ui import machines
+
+
+@pytest.mark.parametrize("width", [1, 7, 20])
+@pytest.mark.parametrize("share", [None, -1.0, 0.0, 0.001, 0.3, 0.994, 1.0, 7.0])
+def test_bar_has_its_width(width: int, share: float | None) -> None:
+    filled, empty = bar(share, width)
+    assert len(filled + empty) == width
+
+
+def test_bar_shows_a_little_and_never_calls_almost_full_full() -> None:
+    assert bar(0.0, 10)[0] == ""
+    assert bar(0.0001, 10)[0] == "▏"
+    assert bar(1.0, 10)[0] == "█" * 10
+    assert bar(0.99, 10)[0] != "█" * 10
+
+
+def test_trend_of_fifty_is_half_and_not_noise() -> None:
+    """An axis that follows its window would draw 50 as the floor, or 49/51 as full swings."""
+    assert set(braille([50.0] * 20, low=0, high=100, rows=2)[0]) == {" "}
+    flat = braille([49.0, 51.0] * 10, low=0, high=100)
+    assert len(set(flat[0])) == 1
+
+
+def test_trend_tells_zero_from_nothing() -> None:
+    assert braille([0.0, 0.0, None, None], low=0, high=100) == ["⣀ "]
+
+
+def test_trend_is_on_a_grid_of_time_so_that_it_moves_and_does_not_shimmer() -> None:
+    times = [float(t) for t in range(200)]
+    values: list[float | None] = [float(t % 17) for t in range(200)]
+    now = buckets(times, values, columns=40, span=120, until=180.0, interval=1.0)
+    later = buckets(times, values, columns=40, span=120, until=183.0, interval=1.0)
+    assert now[1:-1] == later[:-2]
+
+
+def test_trend_keeps_gaps_and_bridges_jitter() -> None:
+    times = [0.05, 1.02, 1.98, 3.01, 4.0, 9.0]
+    values: list[float | None] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    drawn = buckets(times, values, columns=10, span=10, until=9.5, interval=1.0)
+    assert drawn[0] == 1.0
+    assert drawn[2] is not None
+    assert drawn[6:9] == [None, None, None]
+    assert drawn[9] == 6.0
+    holes = buckets([0.0, 1.0, 2.0], [1.0, None, 3.0], columns=3, span=3, until=2.5, interval=1.0)
+    assert holes == [1.0, None, 3.0]
+
+
+def test_trend_aligns_a_metric_that_was_first_read_later() -> None:
+    drawn = buckets([0.0, 1.0, 2.0, 3.0], [7.0, 8.0], columns=4, span=4, until=3.5, interval=1.0)
+    assert drawn == [None, None, 7.0, 8.0]
+
+
+def test_span_grows_with_width() -> None:
+    spans = [span_for(width, 1.0) for width in (8, 20, 60, 120)]
+    assert spans == sorted(spans)
+    assert spans[0] == 60
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 3, 5, 8, 16])
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (200, 60), (250, 80), (60, 24), (80, 60)])
+def test_every_gpu_has_its_place_and_the_table_some_rows(gpus: int, size: tuple[int, int]) -> None:
+    planned = plan(*size, gpus, findings=True)
+    rows = -(-gpus // planned.columns)
+    need = rows * planned.card_height if planned.style == "card" else rows + planned.heading
+    assert planned.gpu_height == need
+    left_for_table = size[1] - 2 - 1 - planned.host - planned.gpu_height
+    assert left_for_table >= 5
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+def test_a_finding_that_comes_folds_nothing(size: tuple[int, int]) -> None:
+    for gpus in (1, 2, 8, 16):
+        assert plan(*size, gpus, findings=False) == plan(*size, gpus, findings=True)
+
+
+def test_layout_folds_graphs_first_then_cards() -> None:
+    assert plan(200, 60, 8).graph > 0
+    assert plan(120, 40, 8).style == "card"
+    assert plan(120, 40, 8).graph == 0
+    assert plan(80, 24, 8).style == "line"
+    assert plan(MIN_WIDTH - 1, 40, 1).too_small
+    assert plan(80, MIN_HEIGHT - 1, 1).too_small
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 118, 120, 160, 248])
+@pytest.mark.parametrize("gpus", [True, False])
+def test_columns_fit_and_never_overlap(width: int, gpus: bool) -> None:
+    placed = place(width, gpus=gpus)
+    end = 2
+    for one in placed:
+        assert one.start >= end
+        end = one.start + one.width
+    assert end == width
+    assert placed[-1].column.id == "command"
+    assert {"pid", "user", "cpu"} <= {one.column.id for one in placed}
+
+
+def test_filter_words() -> None:
+    alice = machines.process(0, gpu=1)
+    bob = machines.process(1, gpu=0)
+
+    def kept(text: str) -> list[str | None]:
+        wanted = parse(text)
+        assert wanted is not None
+        return [p.user for p in (alice, bob) if wanted(p)]
+
+    assert kept("alice") == ["alice"]
+    assert kept("TORCH") == ["bob"]
+    assert kept("user:bob python") == ["bob"]
+    assert kept("gpu:1") == ["alice"]
+    assert kept(str(bob.pid)) == ["bob"]
+    assert kept("-torch") == ["alice"]
+    assert kept("mem>1GiB") == ["bob"]
+    assert kept("mem<=1GiB") == ["alice"]
+    assert kept("alice bob") == []
+    assert parse("   ") is None
+
+
+def test_filter_never_takes_unknown_for_a_number() -> None:
+    hidden = machines.denied_process()
+    below = parse("cpu<50")
+    assert below is not None
+    assert not below(hidden)
+
+
+def test_sort_is_stable_and_unknown_is_last_both_ways() -> None:
+    known = [machines.process(n, gpu=n % 2, readings={"cpu_percent": 5.0}) for n in range(4)]
+    hidden = machines.denied_process()
+    for reverse in (True, False):
+        rows = in_order([hidden, *reversed(known)], BY_ID["cpu"], reverse=reverse)
+        assert rows[-1] is hidden
+        assert [row.key for row in rows[:-1]] == [p.key for p in (known[0], known[2], known[1], known[3])]
+
+
+def test_unexplained_memory_is_a_row_only_when_notable() -> None:
+    rows = [row for row in rows_of(machines.pair()) if isinstance(row, Unexplained)]
+    assert [row.device.index for row in rows] == [1]
+    quiet = machines.snapshot((machines.device(0, readings={"memory.unexplained_bytes": 5_000_000}),))
+    assert rows_of(quiet) == []
+    unknown = machines.snapshot(
+        (machines.device(0, missing={"memory.unexplained_bytes": Missing("unknown", detail="no list")}),)
+    )
+    assert rows_of(unknown) == []
+
+
+def test_short_texts() -> None:
+    assert short_framework("tensorflow 2.21.0", 15) == "tensorflow 2.21"
+    assert short_framework("tensorflow 2.21.0", 10) == "tf 2.21"
+    assert short_framework("torch 2.11.0+cu130", 10) == "torch 2.11"
+    assert short_framework(None, 10) == "–"
+    eight = tuple(machines.Mapped(ordinal=n, uuid=machines.uuid(n), index=n) for n in range(8))
+    assert short_map(eight, "torch 2.11.0", 10) == "0-7→0-7"
+    swapped = tuple(machines.Mapped(ordinal=n, uuid=machines.uuid(1 - n), index=1 - n) for n in range(2))
+    assert short_map(swapped, "tensorflow 2.21.0", 10) == "0→1 1→0"
+
+
+@pytest.mark.parametrize("text", ["plain", "漢字カナ混じり", "e\u0301\u0301 x", ""])
+@pytest.mark.parametrize("width", [0, 1, 2, 5, 12])
+def test_cells_are_exact(text: str, width: int) -> None:
+    assert width_of(left(text, width)) == width
+    assert width_of(right(text, width)) == width
+    assert width_of(cut(text, width)) <= width

@@ -1,0 +1,58 @@
+"""Pictures of the canonical machines. ``pytest tests/ui --snapshot-update`` after looking at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.ui.pictures import app_with
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+MACHINES = ["pair", "one", "eight200", "sixteen", "no_driver", "simulated", "broken", "hostile"]
+
+
+def compare(snap_compare: Callable[..., bool], machine: str, size: tuple[int, int], *keys: str) -> bool:
+    app, feed = app_with(machine)
+
+    async def before(pilot: Pilot[Any]) -> None:
+        feed.push()
+        await pilot.pause()
+        for key in keys:
+            await pilot.press(key)
+        await pilot.pause()
+
+    return snap_compare(app, terminal_size=size, run_before=before)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("machine", MACHINES)
+def test_machine(snap_compare: Callable[..., bool], machine: str, size: tuple[int, int]) -> None:
+    assert compare(snap_compare, machine, size)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("help", ("question_mark",)),
+        ("sort", ("s",)),
+        ("missing", ("down", "down", "i")),
+        ("findings", ("f",)),
+        ("filter", ("slash", *"torch")),
+        ("paused", ("space",)),
+        ("gpus", ("shift+tab", "shift+tab", "right")),
+    ],
+)
+def test_state(snap_compare: Callable[..., bool], name: str, keys: tuple[str, ...]) -> None:
+    assert compare(snap_compare, "pair", (120, 40), *keys)
+
+
+def test_starting(snap_compare: Callable[..., bool]) -> None:
+    app, _feed = app_with("pair", ticks=1)
+    assert snap_compare(app, terminal_size=(120, 40))
+
+
+def test_tiny(snap_compare: Callable[..., bool]) -> None:
+    assert compare(snap_compare, "pair", (20, 5))

@@ -1,0 +1,105 @@
+"""What a sample costs: nothing that did not change is drawn again."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.ui.widgets.paint import Line, Painted, difference
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+
+def counts(stage: Stage) -> dict[str, int]:
+    return {pane.id or "": pane.lines_painted for pane in stage.app.overview.query(Painted)}
+
+
+def drawn_since(stage: Stage, before: dict[str, int]) -> dict[str, int]:
+    return {name: count - before[name] for name, count in counts(stage).items() if count != before[name]}
+
+
+def same_again(snapshot: Snapshot, **changes: object) -> Snapshot:
+    """An equal snapshot that is another object, as a feed gives it."""
+    fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
+    return Snapshot(**(fields | changes))  # type: ignore[arg-type]
+
+
+async def ready(stage: Stage, pilot: Pilot[None], snapshot: Snapshot) -> None:
+    stage.push(snapshot)
+    for _ in range(3):
+        await pilot.pause()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_an_unchanged_snapshot_draws_nothing(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        still = machines.many(8, 200)
+        await ready(stage, pilot, still)
+        before = counts(stage)
+        for _ in range(3):
+            stage.feed.push(same_again(still))
+            await pilot.pause()
+            await pilot.pause()
+        assert drawn_since(stage, before) == {}
+        assert stage.app.history.snapshots == 4
+
+
+async def test_only_the_row_that_changed_is_drawn(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        still = machines.many(8, 200)
+        await ready(stage, pilot, still)
+        table = stage.app.overview.processes
+        row = table._rows[3]
+        processes = tuple(
+            machines.process(n, gpu=n % 8, readings={"cpu_percent": 55.5}) if p is row else p
+            for n, p in enumerate(still.processes)
+        )
+        before = counts(stage)
+        stage.feed.push(same_again(still, processes=processes))
+        await pilot.pause()
+        await pilot.pause()
+        assert drawn_since(stage, before) == {"processes": 1}
+
+
+async def test_only_the_gpu_that_changed_is_drawn(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        still = machines.many(8, 20)
+        await ready(stage, pilot, still)
+        devices = tuple(
+            machines.device(3, readings={"temperature.gpu_celsius": 77}) if d.index == 3 else d for d in still.devices
+        )
+        before = counts(stage)
+        stage.feed.push(same_again(still, devices=devices))
+        await pilot.pause()
+        await pilot.pause()
+        assert drawn_since(stage, before) == {"gpus": 1}
+
+
+async def test_the_cursor_draws_two_rows(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        await ready(stage, pilot, machines.many(8, 200))
+        before = counts(stage)
+        await pilot.press("down")
+        await pilot.pause()
+        assert drawn_since(stage, before) == {"processes": 2}
+
+
+async def test_the_second_hand_draws_the_top_line_only(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        await ready(stage, pilot, machines.pair())
+        before = counts(stage)
+        stage.now += 2
+        stage.app._last_data = float("-inf")
+        stage.app._tick()
+        await pilot.pause()
+        await pilot.pause()
+        assert drawn_since(stage, before) == {"top": 1}
+
+
+def test_difference_is_the_cells_between_the_first_and_the_last_change() -> None:
+    old = Line((("abc", "text"), ("12", "strong"), ("xyz", "dim")))
+    new = Line((("abc", "text"), ("34", "strong"), ("xyz", "dim")))
+    assert difference(old, new) == (3, 5)
+    assert difference(old, Line((*new.spans, ("!", "text")))) == (3, 9)
+    assert difference(old, old._replace(wash="cursor")) is None
