@@ -30,7 +30,9 @@ MIB = 1 << 20
 UUID = "GPU-9f3c2a10-1111-2222-3333-444455556666"
 STARTED = datetime.datetime(2026, 11, 20, 6, 30, tzinfo=datetime.UTC)
 
-HOSTILE = '<script>alert(1)</script>|`x`**b** [l](http://evil.example) \x1b[31mred\x1b[0m \u202ereversed "\'&\r\n@everyone'
+HOSTILE = (
+    "<script>alert(1)</script>|`x`**b** [l](http://evil.example) \x1b[31mred\x1b[0m \u202ereversed \"'&\r\n@everyone"
+)
 
 
 def full_run(**changes: object) -> Run:

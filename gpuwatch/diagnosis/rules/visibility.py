@@ -149,4 +149,4 @@ def distance(one: str, other: str, most: int) -> int:
         if min(current) > most:
             return most + 1
         before, row = row, current
-    return row[-1]
+    return min(row[-1], most + 1)

@@ -1,0 +1,332 @@
+"""Single rules, the order of causes, and the engine around them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.diagnosis.arithmetic import Surroundings, judge
+from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.registry import RULES, Rule, finding, rule
+from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
+from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.history.ring import History
+from gpuwatch.logs.facts import CuInitError, LogFacts
+from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.model.run import Memory, Oom
+from gpuwatch.model.snapshot import Problem
+from gpuwatch.model.visibility import visible_devices
+from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, log, machine, on_gpus, process
+
+
+def causes(evidence: Evidence) -> dict[str, str]:
+    return {found.id: found.severity for found in diagnose(evidence)}
+
+
+# -- driver ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("log_name", "cause"),
+    [
+        ("lab_tf221_import_no_gpu", "driver.missing"),
+        ("lab_tf215_import_no_gpu", "driver.missing"),
+        ("lab_tf210_import_no_gpu", "driver.missing"),
+        ("stub_tf221_cuinit803", "driver.mismatch"),
+        ("stub_tf215_cuinit999", "driver.bad-state"),
+        ("stub_tf_dlopen_218", "cuda.libraries-missing"),
+        ("stub_tf_dlopen_218_vmodule", "cuda.libraries-missing"),
+        ("stub_tf210_ignoring_cc30", "build.gpu-unsupported"),
+        ("stub_tf221_hard_gpu5", "placement.device-missing"),
+        ("lab_tf221_session_hard_gpu1", "placement.device-missing"),
+        ("stub_tf221_int32_hard_no_kernel", "placement.no-kernel"),
+        ("stub_tf221_growth_late", "config.too-late"),
+        ("stub_tf221_growth_differ", "config.inconsistent"),
+        ("lab_tf221_bfc_fragmentation_cpu", "memory.fragmented"),
+        ("stub_tf221_gpu_bfc_oom", "memory.request-too-large"),
+        ("lab_tf210_bfc_exhaust_cpu", "memory.model-too-large"),
+        ("stub_tf215_ctx_oom", "memory.context-failed"),
+        ("stub_tf221_map_default", "healthy"),
+    ],
+)
+def test_primary_cause_of_a_log_alone(log_name: str, cause: str) -> None:
+    assert primary(diagnose(Evidence(log=log(log_name)))) == cause
+
+
+def test_could_not_find_cuda_drivers_does_not_mean_that_the_driver_is_missing() -> None:
+    only_cudart = LogFacts(cudart_missing=True)
+    found = causes(Evidence(log=only_cudart, snapshot=machine()))
+    assert "driver.missing" not in found
+    assert found["cuda.libraries-missing"] == "error"
+
+
+def test_a_driver_that_answers_is_never_missing() -> None:
+    assert "driver.missing" not in causes(Evidence(log=log("lab_tf221_import_no_gpu"), snapshot=machine()))
+
+
+def test_no_driver_is_a_fact_when_nvml_says_so_without_any_log() -> None:
+    (found,) = [entry for entry in diagnose(Evidence(snapshot=NO_DRIVER)) if entry.id == "driver.missing"]
+    assert (found.severity, found.certainty) == ("error", "fact")
+    assert "libnvidia-ml" in " ".join(found.evidence)
+    assert found.action
+
+
+def test_a_framework_with_gpus_proves_a_driver_whatever_nvml_says() -> None:
+    assert "driver.missing" not in causes(Evidence(snapshot=NO_DRIVER, log=log("stub_tf221_map_default")))
+
+
+def test_nvml_mismatch_is_not_a_missing_driver() -> None:
+    problem = Problem(source="nvml", reason="driver.mismatch", detail="Driver/library version mismatch")
+    found = causes(Evidence(snapshot=machine(driver=False, problems=(problem,))))
+    assert found["driver.mismatch"] == "error"
+    assert "driver.missing" not in found
+
+
+def test_cuda_without_devices_beside_an_answering_nvml() -> None:
+    no_device = LogFacts(cuinit_error=CuInitError(name="CUDA_ERROR_NO_DEVICE", code=100, text=""))
+    assert "container.lost-devices" in causes(Evidence(snapshot=machine(), log=no_device))
+    hidden = Evidence(snapshot=machine(), log=no_device, environment={"CUDA_VISIBLE_DEVICES": "-1"})
+    assert "container.lost-devices" not in causes(hidden)
+    assert causes(hidden)["visibility.hidden"] == "error"
+
+
+# -- visibility -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "kept", "ended_at"),
+    [
+        ("0,1", ("0", "1"), None),
+        ("1", ("1",), None),
+        ("-1", (), "-1"),
+        ("", (), None),
+        ("NoDevFiles", (), None),
+        ("-1,0", (), "-1"),
+        ("0,2,-1,1", ("0",), "2"),
+        ("0,0", ("0",), "0"),
+        ("GPU-1", ("GPU-1",), None),
+        ("GPU-nowhere,0", (), "GPU-nowhere"),
+        ("abc", (), "abc"),
+    ],
+)
+def test_the_list_ends_at_the_first_entry_that_is_not_valid(
+    value: str, kept: tuple[str, ...], ended_at: str | None
+) -> None:
+    seen = read_visible(value, machine().devices)
+    assert (seen.entries, seen.ended_at) == (kept, ended_at)
+
+
+@given(st.lists(st.sampled_from(["0", "1", "2", "-1", "GPU-2", "x"]), min_size=1, max_size=5, unique=True))
+def test_agrees_with_the_map_of_processes(entries: list[str]) -> None:
+    devices = machine().devices
+    seen = read_visible(",".join(entries), devices)
+    mapped = visible_devices(",".join(entries), "PCI_BUS_ID", devices)
+    assert list(seen.entries) == [str(entry.index) for entry in mapped.map]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("CUDA_VISIBLE_DIVICES", "CUDA_VISIBLE_DEVICES"),
+        ("CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES"),
+        ("CUDA_VISIABLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+        ("CUDA_VISIBEL_DEVICES", "CUDA_VISIBLE_DEVICES"),
+        ("TF_FORCE_GPU_ALLOW_GROWTH_", "TF_FORCE_GPU_ALLOW_GROWTH"),
+        ("TF_FORCE_GPU_ALLOW_GROWHT", "TF_FORCE_GPU_ALLOW_GROWTH"),
+    ],
+)
+def test_misspelt_variables(name: str, meant: str) -> None:
+    (found,) = [e for e in diagnose(Evidence(environment={name: "1"})) if e.id == "visibility.misspelt"]
+    assert meant in found.title
+    assert f"{meant}=1" in found.action
+
+
+@pytest.mark.parametrize("name", [*KNOWN_VARIABLES, "PATH", "CUDA_ARCH_LIST", "NVIDIA_REQUIRE_CUDA", "TF_CONFIG"])
+def test_variables_that_are_spelt_right_or_are_others(name: str) -> None:
+    assert "visibility.misspelt" not in causes(Evidence(environment={name: "0"}))
+
+
+@given(st.text("abc", max_size=6), st.text("abc", max_size=6))
+def test_edit_distance_is_symmetric_and_small_only_for_near_words(one: str, other: str) -> None:
+    assert distance(one, other, 2) == distance(other, one, 2)
+    assert (distance(one, other, 2) == 0) == (one == other)
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit", "used", "block", "around", "cause"),
+    [
+        (400, 256, 0, 256, Surroundings(), "memory.request-too-large"),
+        (100, 256, 200, 56, Surroundings(), "memory.model-too-large"),
+        (64, 256, 110, 28, Surroundings(), "memory.fragmented"),
+        (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB, limited=True), "memory.limit-too-small"),
+        (400, 256, 0, 256, Surroundings(total_bytes=300 * MIB, limited=True), "memory.request-too-large"),
+        (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB), "memory.other-process"),
+        (25 * 1024, 22 * 1024, 0, 22 * 1024, Surroundings(total_bytes=24 * GIB), "memory.request-too-large"),
+        (5 * 1024, 22 * 1024, 20 * 1024, 100, Surroundings(total_bytes=24 * GIB), "memory.model-too-large"),
+        (64, 256, 110, None, Surroundings(), "memory.other-process"),
+        (64, 2560, 10, 8, Surroundings(refusals=40), "memory.other-process"),
+    ],
+)
+def test_the_verdict_follows_from_the_numbers(
+    asked: int, limit: int, used: int, block: int | None, around: Surroundings, cause: str
+) -> None:
+    oom = Oom(
+        requested_bytes=asked * MIB,
+        limit_bytes=limit * MIB,
+        in_use_bytes=used * MIB,
+        largest_free_bytes=None if block is None else block * MIB,
+    )
+    judgement = judge(oom, around)
+    assert judgement.cause == cause
+    # The arithmetic is shown, not only the verdict.
+    assert len(judgement.lines) >= 2
+
+
+_AMOUNT = st.one_of(st.none(), st.integers(0, 1 << 62))
+
+
+@given(
+    st.builds(Oom, requested_bytes=_AMOUNT, limit_bytes=_AMOUNT, in_use_bytes=_AMOUNT, largest_free_bytes=_AMOUNT),
+    st.builds(Surroundings, total_bytes=_AMOUNT, others_bytes=_AMOUNT, limited=st.booleans()),
+)
+def test_every_combination_of_numbers_has_a_verdict(oom: Oom, around: Surroundings) -> None:
+    judgement = judge(oom, around)
+    assert judgement.cause in CAUSES
+    assert judgement.lines
+
+
+def test_who_held_the_memory_is_named() -> None:
+    before = machine(used=23 * GIB, processes=(process(48121, 23 * GIB),))
+    run = on_gpus("default", ooms=(Oom(device="GPU:0"),))
+    found = diagnose(Evidence(snapshot=before, run=run, log=log("stub_tf221_map_default")))[0]
+    assert found.id == "memory.other-process"
+    assert any("48121" in line and "alice" in line for line in found.evidence)
+
+
+def test_an_oom_wins_over_a_grumble_about_the_driver() -> None:
+    assert primary(diagnose(Evidence(log=log("lab_tf221_bfc_fragmentation_cpu")))) == "memory.fragmented"
+
+
+# -- idle -----------------------------------------------------------------------------------------
+
+
+def test_memory_mapped_by_default_and_not_used() -> None:
+    memory = Memory(
+        allocator_peak_bytes=100 * MIB,
+        allocator_limit_bytes=22 * GIB,
+        nvml_peak_bytes=22 * GIB,
+        device_total_bytes=24 * GIB,
+    )
+    assert causes(Evidence(run=on_gpus("default", memory=memory)))["idle.memory-held"] == "info"
+    growth = Memory(
+        allocator_peak_bytes=100 * MIB,
+        allocator_limit_bytes=22 * GIB,
+        nvml_peak_bytes=600 * MIB,
+        device_total_bytes=24 * GIB,
+    )
+    assert "idle.memory-held" not in causes(Evidence(run=on_gpus("growth", memory=growth)))
+
+
+def test_a_process_on_an_idle_device() -> None:
+    snapshot = machine(processes=(process(7, 20 * GIB),))
+    once = Evidence(snapshot=snapshot)
+    (found,) = [entry for entry in diagnose(once) if entry.id == "idle.memory-held"]
+    assert (found.severity, found.pid, found.device_uuid) == ("info", 7, "GPU-0")
+    history = History()
+    for _ in range(40):
+        history.add(snapshot)
+    assert causes(Evidence(snapshot=snapshot, history=history))["idle.memory-held"] == "warning"
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [machine(busy=50.0, processes=(process(7, 20 * GIB),)), machine(processes=(process(7, 500 * MIB),))],
+    ids=["busy device", "little memory"],
+)
+def test_memory_that_is_used_or_small_is_no_finding(snapshot: object) -> None:
+    assert "idle.memory-held" not in causes(Evidence(snapshot=snapshot))  # type: ignore[arg-type]
+
+
+def test_a_device_that_was_busy_lately_is_not_idle() -> None:
+    history = History()
+    for _ in range(30):
+        history.add(machine(busy=90.0))
+    idle = machine(processes=(process(7, 20 * GIB),))
+    history.add(idle)
+    assert "idle.memory-held" not in causes(Evidence(snapshot=idle, history=history))
+
+
+# -- engine ---------------------------------------------------------------------------------------
+
+
+def test_a_rule_that_raises_is_seen_and_stops_no_other() -> None:
+    def breaks(evidence: Evidence) -> Iterator[Finding]:
+        raise ZeroDivisionError("by zero")
+
+    found = diagnose(Evidence(snapshot=NO_DRIVER), [Rule("breaks", ("unknown",), breaks), *RULES])
+    ids = [entry.id for entry in found]
+    assert "driver.missing" in ids
+    (broken,) = [entry for entry in found if entry.id == "unknown"]
+    assert "breaks" in broken.title
+    assert any("by zero" in line for line in broken.evidence)
+
+
+def test_a_rule_may_only_name_known_causes() -> None:
+    with pytest.raises(ValueError, match=r"no\.such"):
+        rule("no.such")
+
+
+def test_nothing_known_is_healthy_and_never_an_error() -> None:
+    (found,) = diagnose(Evidence())
+    assert (found.id, found.severity) == ("healthy", "info")
+
+
+def test_every_rule_yields_only_what_it_declares() -> None:
+    every = [
+        Evidence(log=log(name), snapshot=snapshot, run=run)
+        for name, snapshot, run in itertools.product(
+            ("lab_tf221_import_no_gpu", "stub_tf221_gpu_bfc_oom", "stub_tf221_growth_late", "stub_tf_dlopen_218"),
+            (None, NO_DRIVER, machine(processes=(process(7, 20 * GIB),))),
+            (None, draft(), on_gpus("x")),
+        )
+    ]
+    for entry in RULES:
+        for evidence in every:
+            assert {found.id for found in entry.find(evidence)} <= set(entry.causes), entry.name
+
+
+SEVERITIES = st.sampled_from(["error", "warning", "info"])
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(CAUSES)), SEVERITIES), max_size=6), st.randoms())
+def test_primary_ignores_the_order_and_prefers_what_is_severe(pairs: list[tuple[str, str]], random: object) -> None:
+    found = [finding(cause, severity, "fact") for cause, severity in pairs]  # type: ignore[arg-type]
+    main = primary(found)
+    shuffled = list(found)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert primary(shuffled) == main
+    errors = [entry.id for entry in found if entry.severity == "error"]
+    if errors:
+        assert main in errors
+        ended = [cause for cause in ENDED_WORK if cause in errors]
+        no_gpu = [cause for cause in NO_GPU if cause in errors]
+        if ended:
+            assert main == ended[0]
+        elif no_gpu:
+            assert main == no_gpu[0]
+    elif not found:
+        assert main is None
+
+
+def test_the_order_of_causes_names_each_cause_once_and_only_known_ones() -> None:
+    order = [*ENDED_WORK, *NO_GPU]
+    assert len(order) == len(set(order))
+    assert set(order) <= set(CAUSES)

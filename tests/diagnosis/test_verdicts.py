@@ -1,0 +1,245 @@
+"""The table of verdicts: what each kind of run is called, by which cause, and how loud."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.complete import complete
+from gpuwatch.logs.facts import LogFacts
+from gpuwatch.model.run import Devices, Oom, Outcome, Placement, Run, RunError, Setting
+from gpuwatch.model.snapshot import Snapshot
+from tests.diagnosis.cases import (
+    CPU,
+    GPU,
+    MIB,
+    NO_DRIVER,
+    ON_GPU,
+    draft,
+    expected,
+    hides,
+    log,
+    machine,
+    on_gpus,
+)
+
+MISSING = (
+    "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:7'. enable_soft_placement=0."
+)
+LATE = "Physical devices cannot be modified after being initialized"
+DIFFER = "Memory growth cannot differ between GPU devices"
+NO_KERNEL = (
+    "Could not satisfy explicit device specification '/device:GPU:0' because no supported kernel for GPU devices"
+)
+ASKED_7 = (Placement(op="MatMul", dtype="float32", requested="/GPU:7", actual=GPU),)
+ASKED_7_CPU = (Placement(op="MatMul", dtype="float32", requested="/GPU:7", actual=CPU),)
+INT_ADD = (ON_GPU, Placement(op="AddV2", dtype="int32", requested="/GPU:0", actual=CPU))
+EVERY_GPU = machine()
+
+NO_GPU_LOG = "lab_tf221_import_no_gpu"
+TWO_GPUS_LOG = "stub_tf221_map_default"
+HIDDEN_LOG = "stub_tf221_cuinit100"
+
+Row = tuple[Run, str, Snapshot | None, str, str, str]
+ROWS: list[Row] = [
+    # draft, log, machine, verdict, primary, severity of the primary
+    (draft("growth"), NO_GPU_LOG, NO_DRIVER, "fallback", "driver.missing", "error"),
+    (draft("default"), NO_GPU_LOG, NO_DRIVER, "fallback", "driver.missing", "error"),
+    (draft("cpu-only", **hides("-1")), NO_GPU_LOG, NO_DRIVER, "ok", "visibility.hidden", "info"),
+    (draft("soft-missing", placements=ASKED_7_CPU), NO_GPU_LOG, NO_DRIVER, "fallback", "driver.missing", "error"),
+    (
+        draft("hard-missing", placements=(), errors=expected("InvalidArgumentError", MISSING)),
+        NO_GPU_LOG,
+        NO_DRIVER,
+        "ok",
+        "driver.missing",
+        "error",
+    ),
+    (on_gpus("default"), TWO_GPUS_LOG, EVERY_GPU, "ok", "healthy", "info"),
+    (draft("cpu-only", **hides("-1")), HIDDEN_LOG, EVERY_GPU, "ok", "visibility.hidden", "info"),
+    (draft("cpu-only", **hides("")), HIDDEN_LOG, EVERY_GPU, "ok", "visibility.hidden", "info"),
+    (
+        on_gpus("soft-missing", placements=ASKED_7),
+        TWO_GPUS_LOG,
+        EVERY_GPU,
+        "fallback",
+        "placement.device-missing",
+        "info",
+    ),
+    (on_gpus("no-kernel-soft", placements=INT_ADD), TWO_GPUS_LOG, EVERY_GPU, "fallback", "placement.no-kernel", "info"),
+    (
+        draft("visible-invalid-first", **hides("-1,0")),
+        HIDDEN_LOG,
+        EVERY_GPU,
+        "fallback",
+        "visibility.bad-ordinal",
+        "info",
+    ),
+    (
+        draft("growth", environment={"CUDA_VISIBLE_DEVICES": "-1"}),
+        HIDDEN_LOG,
+        EVERY_GPU,
+        "fallback",
+        "visibility.hidden",
+        "error",
+    ),
+    (
+        on_gpus("growth", environment={"CUDA_VISIBLE_DEVICES": "0,7"}),
+        TWO_GPUS_LOG,
+        EVERY_GPU,
+        "ok",
+        "visibility.bad-ordinal",
+        "warning",
+    ),
+    (
+        on_gpus("misspelt-env", environment={"CUDA_VISIBLE_DIVICES": "1"}),
+        TWO_GPUS_LOG,
+        EVERY_GPU,
+        "ok",
+        "visibility.misspelt",
+        "warning",
+    ),
+    (
+        on_gpus("late-config", errors=expected("RuntimeError", LATE)),
+        TWO_GPUS_LOG,
+        EVERY_GPU,
+        "ok",
+        "config.too-late",
+        "info",
+    ),
+    (
+        on_gpus("mixed", errors=expected("ValueError", DIFFER)),
+        TWO_GPUS_LOG,
+        EVERY_GPU,
+        "ok",
+        "config.inconsistent",
+        "info",
+    ),
+    (
+        on_gpus("hard-missing", placements=(), errors=expected("InvalidArgumentError", MISSING)),
+        TWO_GPUS_LOG,
+        EVERY_GPU,
+        "ok",
+        "placement.device-missing",
+        "info",
+    ),
+    (
+        on_gpus("no-kernel-hard", placements=(), errors=expected("InvalidArgumentError", NO_KERNEL)),
+        TWO_GPUS_LOG,
+        EVERY_GPU,
+        "ok",
+        "placement.no-kernel",
+        "info",
+    ),
+    (draft("growth"), "stub_tf_dlopen_218_vmodule", EVERY_GPU, "fallback", "cuda.libraries-missing", "error"),
+    (draft("growth"), "stub_tf221_cuinit803", EVERY_GPU, "fallback", "driver.mismatch", "error"),
+    (draft("growth"), "stub_tf215_cuinit999", EVERY_GPU, "fallback", "driver.bad-state", "error"),
+    (
+        on_gpus("limit", verdict="oom", placements=(), settings={"memory limit MB": Setting(asked=256)}),
+        "stub_tf221_gpu_bfc_oom",
+        EVERY_GPU,
+        "oom",
+        "memory.limit-too-small",
+        "error",
+    ),
+    (
+        draft("occupied", verdict="error", placements=(), devices=Devices()),
+        "stub_tf218_ctx_oom",
+        machine(used=24 * 1024 * MIB),
+        "oom",
+        "memory.context-failed",
+        "error",
+    ),
+    (
+        draft("growth", verdict="error", placements=(), errors=(RunError(type="InternalError", message="strange"),)),
+        NO_GPU_LOG,
+        EVERY_GPU,
+        "error",
+        "unknown",
+        "error",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0].config}-{row[4]}")
+def test_verdict_and_primary_cause(row: Row) -> None:
+    run, log_name, before, verdict, main, severity = row
+    done = complete(run, log(log_name), before)
+    assert (done.verdict, done.primary) == (verdict, main)
+    assert done.verdict_reason.endswith((".", "strange"))
+    assert [found.severity for found in done.findings if found.id == main] == [severity]
+
+
+def test_a_skipped_run_and_its_reason_stay() -> None:
+    done = complete(draft("virtual", verdict="skipped", verdict_reason="needs two GPUs"), LogFacts(), EVERY_GPU)
+    assert (done.verdict, done.verdict_reason) == ("skipped", "needs two GPUs")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome"),
+    [("timeout", Outcome(timed_out=True)), ("error", Outcome(signal=11)), ("error", Outcome(exit_code=3))],
+)
+def test_a_run_that_broke_is_never_healthy(verdict: str, outcome: Outcome) -> None:
+    done = complete(
+        draft("x", verdict=verdict, outcome=outcome, placements=(), devices=Devices()), LogFacts(), EVERY_GPU
+    )
+    assert done.verdict == verdict
+    assert done.primary == "unknown"
+    assert done.verdict_reason
+
+
+def test_the_map_is_joined_by_bus_address_and_not_by_index() -> None:
+    swapped = machine()
+    first, second = swapped.devices
+    reordered = Snapshot(
+        **{
+            **{name: getattr(swapped, name) for name in ("taken_at", "took_seconds", "simulated", "driver", "host")},
+            "devices": (second, first),
+            "processes": (),
+        }
+    )
+    done = complete(on_gpus("default"), log(TWO_GPUS_LOG), reordered)
+    assert [(m.framework_device, m.physical_index, m.uuid) for m in done.device_map] == [
+        ("/device:GPU:0", 0, "GPU-0"),
+        ("/device:GPU:1", 1, "GPU-1"),
+    ]
+
+
+def test_without_a_snapshot_the_map_stays_unjoined() -> None:
+    done = complete(on_gpus("default"), log(TWO_GPUS_LOG), None)
+    assert {m.uuid for m in done.device_map} == {None}
+    assert {m.physical_index for m in done.device_map} == {None}
+
+
+def test_an_auto_fallback_says_what_was_asked_and_why() -> None:
+    (entry,) = complete(draft("growth"), log(NO_GPU_LOG), NO_DRIVER).fallbacks
+    assert (entry.op, entry.requested, entry.actual, entry.reason) == ("MatMul", "auto", "CPU:0", "driver.missing")
+
+
+def test_int_ops_and_ops_meant_for_the_cpu_are_no_fallbacks() -> None:
+    placements = (
+        Placement(op="AddV2", dtype="int32", actual=CPU),
+        Placement(op="MatMul", dtype="float32", requested="/CPU:0", actual=CPU),
+        Placement(op="MatMul", actual=CPU),  # from the log: the probe's preparation
+    )
+    assert complete(draft("x", placements=placements), log(NO_GPU_LOG), NO_DRIVER).fallbacks == ()
+
+
+def test_a_users_program_is_judged_by_its_log() -> None:
+    run = draft("run", outcome=Outcome(exit_code=0), placements=(Placement(op="MatMul", actual=CPU, count=9),))
+    done = complete(run, log(NO_GPU_LOG), NO_DRIVER)
+    assert [(f.op, f.count) for f in done.fallbacks] == [("MatMul", 9)]
+
+
+def test_failures_that_the_probe_provoked_are_expected() -> None:
+    run = on_gpus(
+        "largest-batch", errors=expected("ResourceExhaustedError", "OOM when allocating"), ooms=(Oom(device="GPU:0"),)
+    )
+    done = complete(run, LogFacts(), EVERY_GPU)
+    assert done.verdict == "ok"
+    assert [oom.expected for oom in done.ooms] == [True]
+    assert not [found for found in done.findings if found.severity == "error"]
+
+
+def test_completing_twice_changes_nothing() -> None:
+    once = complete(draft("growth"), log(NO_GPU_LOG), NO_DRIVER)
+    assert complete(once, log(NO_GPU_LOG), NO_DRIVER) == once

@@ -1,0 +1,231 @@
+"""Every format draws every document: full, nearly empty, and hostile."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import json
+import re
+
+import msgspec
+import pytest
+
+from gpuwatch.model.codec import Document, from_json
+from gpuwatch.model.metrics import METRICS
+from gpuwatch.reports.compare import compare
+from gpuwatch.reports.formats import text as text_format
+from gpuwatch.reports.registry import FORMATS, render
+from tests.reports.documents import (
+    UUID,
+    bare_run,
+    bare_snapshot,
+    full_run,
+    full_snapshot,
+    hostile_run,
+)
+
+DOCUMENTS: dict[str, Document] = {
+    "full run": full_run(),
+    "bare run": bare_run(),
+    "hostile run": hostile_run(),
+    "snapshot": full_snapshot(),
+    "bare snapshot": bare_snapshot(),
+    "comparison": compare([full_run(), bare_run(), hostile_run()]),
+    "empty comparison": compare([]),
+}
+NAMES = [entry.name for entry in FORMATS]
+# Everything that moves a cursor or hides text; newlines are the format's own.
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def whole(document: Document, name: str) -> str:
+    """As it is written to a file."""
+    return next(entry for entry in FORMATS if entry.name == name).render(document)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_every_format_draws_every_document_without_control_characters(name: str, document: Document) -> None:
+    for drawn in (render(document, name), whole(document, name)):
+        assert drawn.endswith("\n")
+        assert not CONTROLS.search(drawn)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("document", [full_run(), full_snapshot(), compare([full_run()])])
+def test_no_secret_leaves_in_any_format(name: str, document: Document) -> None:
+    drawn = render(document, name)
+    for secret in ("hf_verysecret", "abcd1234secret", "hunter2", "sk-verysecret"):
+        assert secret not in drawn
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "text"])
+@pytest.mark.parametrize("document", [full_run(), full_snapshot(), compare([full_run()])])
+def test_simulated_is_said_at_the_top(name: str, document: Document) -> None:
+    drawn = render(document, name)
+    at = drawn.index("SIMULATED")
+    assert at < min(drawn.index(word) for word in ("RTX 4090", "GRANTED") if word in drawn)
+    plain = render(bare_run(), name)
+    assert "SIMULATED" not in plain
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "text"])
+def test_unknown_is_a_dash_and_never_zero(name: str) -> None:
+    drawn = whole(bare_run(), name)
+    assert "–" in drawn
+    visible = re.sub(r"<style>.*?</style>|<[^>]+>|2026-11-20 06:30:00", "", drawn, flags=re.S)
+    assert not re.search(r"(?<![\w#])0(?:\.0+)?(?: (?:B|GiB|%))?(?![\w.])", visible)
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "text"])
+def test_the_cause_and_what_to_do_come_before_the_tables(name: str) -> None:
+    drawn = whole(full_run(), name)
+    assert drawn.index("MatMul ran on GPU:0 instead of GPU:7") < drawn.index("Ask for a device that exists.")
+    assert drawn.index("Ask for a device that exists.") < drawn.index("Device map")
+
+
+class Collecting(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "onclick", "onerror")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> without a start"
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_html_is_one_well_formed_file_without_scripts_or_links(document: Document) -> None:
+    parser = Collecting()
+    parser.feed(render(document, "html"))
+    assert parser.open == []
+    assert parser.links == []
+    assert not {"script", "link", "img", "iframe", "object"} & set(parser.tags)
+
+
+def test_html_shows_the_memory_timeline_up_to_the_total() -> None:
+    drawn = render(full_run(), "html")
+    assert drawn.count("<svg") == 1
+    for series in ("line device", "line process", "line allocator"):
+        assert f'class="{series}"' in drawn
+    assert "24.0 GiB" in drawn
+    assert "<svg" not in render(bare_run(), "html")
+
+
+def test_gaps_in_the_timeline_are_gaps_in_the_line() -> None:
+    run = full_run()
+    points = list(run.memory.timeline)
+    for i in (20, 21):
+        points[i] = type(points[i])(t=points[i].t)
+    gappy = msgspec.structs.replace(run, memory=msgspec.structs.replace(run.memory, timeline=tuple(points)))
+    (path,) = re.findall(r'class="line device" d="([^"]+)"', render(gappy, "html"))
+    assert path.count("M") == 2
+    (unbroken,) = re.findall(r'class="line device" d="([^"]+)"', render(run, "html"))
+    assert unbroken.count("M") == 1
+
+
+def test_html_has_both_colour_schemes_and_a_print_style() -> None:
+    drawn = render(full_run(), "html")
+    assert "prefers-color-scheme: dark" in drawn
+    assert "@media print" in drawn
+
+
+def test_markdown_rows_have_as_many_cells_as_heads() -> None:
+    for document in DOCUMENTS.values():
+        cells = None
+        for line in render(document, "markdown").splitlines():
+            if not line.startswith("|"):
+                cells = None
+                continue
+            count = len(re.findall(r"(?<!\\)\|", line))
+            assert cells in (None, count), line
+            cells = count
+
+
+def test_markdown_lets_nobody_be_notified_and_no_tag_through() -> None:
+    drawn = render(hostile_run(), "markdown")
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", drawn, flags=re.S)
+    assert "<script" not in outside
+    assert "@everyone" not in outside
+    assert drawn.count("<details>") == drawn.count("\n</details>")
+
+
+def test_a_log_cannot_close_its_own_code_block() -> None:
+    drawn = render(hostile_run(), "markdown")
+    opened = re.findall(r"^(`{3,})$", drawn, flags=re.M)
+    assert opened[0] == opened[-1] == "````"
+
+
+def test_json_is_the_document_itself() -> None:
+    run = bare_run()
+    assert from_json(render(run, "json").encode()) == run
+    assert json.loads(render(full_snapshot(), "json"))["schema"] == "gpuwatch.snapshot/1"
+
+
+def rows(drawn: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(drawn)))
+
+
+def test_csv_of_a_snapshot_has_a_column_per_metric() -> None:
+    first, second = rows(render(full_snapshot(), "csv"))
+    assert {spec.id for spec in METRICS} <= set(first)
+    assert (first["uuid"], first["utilization.gpu_percent"]) == (UUID, "97")
+    assert first["temperature.gpu_celsius"] == ""
+    assert second["memory.used_bytes"] == ""
+
+
+def test_csv_of_runs_has_a_row_each() -> None:
+    shown = rows(render(DOCUMENTS["comparison"], "csv"))
+    assert [row["config"] for row in shown][:2] == ["soft-missing", "growth"]
+    assert shown[0]["granted_bytes"] == str(21464 << 20)
+    assert shown[1]["steps_per_second"] == ""
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "@SUM(A1)", "-cmd"])
+def test_csv_cells_are_no_formulas(text: str) -> None:
+    assert rows(render(full_run(config=text), "csv"))[0]["config"] == f"'{text}"
+
+
+@pytest.mark.parametrize("width", [60, 80, 110, 200])
+def test_text_fits_the_width_where_the_numbers_leave_room(width: int) -> None:
+    drawn = text_format.render(full_run(), width, details=False)
+    story = drawn[: drawn.index("Device map")]
+    assert max(len(line) for line in story.splitlines()[1:]) <= max(width, 105)
+
+
+def test_wrapped_cells_lose_nothing() -> None:
+    drawn = text_format.render(full_run(), 90, details=False)
+    assert UUID not in drawn
+    assert "…" not in drawn
+    for part in UUID.split("-"):
+        assert part in drawn
+
+
+def test_text_for_the_terminal_is_the_story_and_the_file_has_everything() -> None:
+    brief, full = render(full_run(), "text", width=110), whole(full_run(), "text")
+    for name in ("asked", "granted", "seen by NVML", "happened", "speed", "Findings"):
+        assert name in brief
+    assert "Environment" not in brief
+    assert "Environment" in full
+    assert "412 ±6 steps/s" in brief
+
+
+def test_snapshot_text_is_one_line_per_gpu() -> None:
+    drawn = text_format.render(full_snapshot(), 140)
+    (line,) = [line for line in drawn.splitlines() if "97 %" in line]
+    for part in ("NVIDIA RTX 4090", "12.0 / 24.0 GiB", "311 / 450 W", "2520 MHz", "–"):
+        assert part in line
+    assert any("lost: fallen off the bus" in line for line in drawn.splitlines())
+    assert "permission_denied" in drawn

@@ -1,0 +1,165 @@
+"""Names, suffixes, writing to disk, masking, and the comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.model.run import Throughput
+from gpuwatch.reports.compare import COLUMNS, cells, compare
+from gpuwatch.reports.masking import MASK, mask_text, masked
+from gpuwatch.reports.registry import FORMATS, format_for, render, write
+from tests.reports.documents import GIB, bare_run, full_run, full_snapshot
+
+
+@pytest.mark.parametrize(
+    ("name", "format_name"),
+    [("a.html", "html"), ("a.md", "markdown"), ("a.JSON", "json"), ("a.csv", "csv"), ("a.b.txt", "text")],
+)
+def test_the_suffix_chooses_the_format(name: str, format_name: str) -> None:
+    assert format_for(Path(name)) == format_name
+
+
+@pytest.mark.parametrize("name", ["a", "a.pdf", "html"])
+def test_another_suffix_is_refused_and_the_known_ones_are_named(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        format_for(Path(name))
+    for entry in FORMATS:
+        assert entry.suffix in caught.value.hint
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(UsageError, match="yaml"):
+        render(bare_run(), "yaml")
+
+
+@pytest.mark.parametrize("suffix", [entry.suffix for entry in FORMATS])
+def test_a_report_is_written_whole_and_leaves_nothing_else(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"report{suffix}"
+    path.write_text("old")
+    write(full_run(), path)
+    assert "soft-missing" in path.read_text(encoding="utf-8")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failed_write_keeps_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "report.md"
+    path.write_text("old")
+
+    def refuses(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuses)
+    with pytest.raises(GpuwatchError, match="No space left on device") as caught:
+        write(full_run(), path)
+    assert "\n" not in caught.value.message
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_folder_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(GpuwatchError, match="cannot write") as caught:
+        write(bare_run(), tmp_path / "nowhere" / "report.html")
+    assert caught.value.exit_code == 1
+
+
+def test_reports_are_as_readable_as_any_new_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    write(bare_run(), tmp_path / "report.txt")
+    assert (tmp_path / "report.txt").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+# -- masking --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("git clone https://joe:pw@host/x", f"git clone https://{MASK}@host/x"),
+        ("redis://:pw@host", f"redis://{MASK}@host"),
+        ("python t.py --api-key sk-1 --lr 2", f"python t.py --api-key {MASK} --lr 2"),
+        ("python t.py --token=abc", f"python t.py --token={MASK}"),
+        ("WANDB_API_KEY=abc python t.py", f"WANDB_API_KEY={MASK} python t.py"),
+        ("Authorization: Bearer abc.def", f"Authorization: Bearer {MASK}"),
+        ("the tokenizer failed on token 7", "the tokenizer failed on token 7"),
+        ("KeyError: 'x'", "KeyError: 'x'"),
+        ("mail joe@example.org", "mail joe@example.org"),
+    ],
+)
+def test_what_is_masked_in_text(text: str, shown: str) -> None:
+    assert mask_text(text) == shown
+
+
+@given(st.text(max_size=80))
+def test_masking_twice_is_masking_once(text: str) -> None:
+    assert mask_text(mask_text(text)) == mask_text(text)
+
+
+def test_masking_changes_secrets_and_nothing_else() -> None:
+    run = full_run()
+    clean = masked(run)
+    assert clean.environment["HF_TOKEN"] == MASK
+    assert clean.environment["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert run.environment["HF_TOKEN"] == "hf_verysecret"
+    assert msgspec.structs.replace(clean, environment={}, log_tail=()) == msgspec.structs.replace(
+        run, environment={}, log_tail=()
+    )
+    assert masked(full_snapshot()).devices == full_snapshot().devices
+
+
+# -- comparison -----------------------------------------------------------------------------------
+
+
+def timed(config: str, rate: float, *, scatter: float = 0.01, held: int = 10 * GIB, **changes: object):  # type: ignore[no-untyped-def]
+    run = full_run(config=config, verdict="ok", **changes)
+    t = Throughput(
+        steps=100,
+        warmup_steps=10,
+        median_step_seconds=1 / rate,
+        p10_step_seconds=1 / (rate * (1 + scatter)),
+        p90_step_seconds=1 / (rate * (1 - scatter)),
+        steps_per_second=rate,
+    )
+    return msgspec.structs.replace(run, throughput=t, memory=msgspec.structs.replace(run.memory, nvml_peak_bytes=held))
+
+
+def test_best_is_the_fastest_and_the_one_that_holds_least() -> None:
+    document = compare([timed("default", 400, held=20 * GIB), timed("growth", 300, held=GIB)])
+    assert document.best == {"steps_per_second": "default", "seen_by_nvml": "growth"}
+    assert document.columns == tuple(name for name, _ in COLUMNS)
+
+
+def test_a_difference_within_the_scatter_is_no_win() -> None:
+    assert "steps_per_second" not in compare([timed("a", 400, scatter=0.05), timed("b", 395, scatter=0.05)]).best
+
+
+def test_what_failed_is_never_best() -> None:
+    fast = msgspec.structs.replace(timed("oom", 900), verdict="oom")
+    assert compare([fast, timed("a", 400), timed("b", 300)]).best["steps_per_second"] == "a"
+
+
+def test_one_run_is_best_of_nothing() -> None:
+    assert compare([timed("a", 400)]).best == {}
+
+
+def test_cells_of_a_run_with_everything_and_of_one_with_nothing() -> None:
+    full = cells(full_run())
+    assert full["granted"] == "21.0 GiB"
+    assert full["device_map"] == "GPU:0→1"
+    assert full["fell_back"] == "GPU:7→GPU:0"
+    assert full["steps_per_second"] == "412 ±6"
+    bare = cells(bare_run())
+    assert {name for name, value in bare.items() if value == "–"} == {
+        "asked",
+        "granted",
+        "seen_by_nvml",
+        "device_map",
+        "on_gpu_percent",
+        "fell_back",
+        "steps_per_second",
+    }
