@@ -28,6 +28,8 @@ class Action:
     pane: Pane = "anywhere"
     footer: bool = True
     palette: bool = True
+    name: str = ""
+    """What the palette calls it, ``title`` when empty."""
     run: str = ""
     """Textual's action string, ``id`` when empty."""
 
@@ -39,20 +41,44 @@ ACTIONS: tuple[Action, ...] = (
         "/",
         "filter",
         "Show only processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not). Esc clears",
+        name="Filter processes",
     ),
-    Action("sort", "s,f6", "s", "sort", "Choose the column to sort by (or click on its head)"),
+    Action("sort", "s,f6", "s", "sort", "Choose the column to sort by (or click on its head)", name="Sort by…"),
     Action(
-        "reverse", "S,shift+f6", "S", "reverse", "Sort the other way round (or click on the head again)", footer=False
+        "reverse",
+        "S,shift+f6",
+        "S",
+        "reverse",
+        "Sort the other way round (or click on the head again)",
+        footer=False,
+        name="Reverse the order",
     ),
-    Action("missing", "i", "i", "why –", "Why cells of this row are empty: call, code and reason", "processes"),
+    Action(
+        "missing",
+        "i",
+        "i",
+        "why –",
+        "Why cells of this row are empty: call, code and reason",
+        "processes",
+        name="Why cells are empty",
+    ),
     Action("missing_device", "i", "i", "why –", "Why readings of this GPU are missing", "gpus", palette=False),
     Action("choose_gpu", "enter", "↵", "its processes", "Show only the processes of this GPU", "gpus", palette=False),
     Action("open_findings", "enter", "↵", "evidence", "Show the evidence and what to do", "finding", palette=False),
-    Action("findings", "f", "f", "findings", "What is wrong: evidence, and what to do", footer=False),
-    Action("pause", "space", "space", "pause", "Freeze the screen; sampling goes on, and resuming jumps to now"),
-    Action("faster", "plus,equals_sign", "+", "faster", "Sample more often", footer=False),
-    Action("slower", "minus", "-", "slower", "Sample less often", footer=False),
-    Action("clear", "escape", "Esc", "clear", "Clear the filter, then the selection", footer=False),
+    Action("findings", "f", "f", "findings", "What is wrong: evidence, and what to do", footer=False, name="Findings"),
+    Action(
+        "pause",
+        "space",
+        "space",
+        "pause",
+        "Freeze the screen; sampling goes on, and resuming jumps to now",
+        name="Pause or resume",
+    ),
+    Action("faster", "plus,equals_sign", "+", "faster", "Sample more often", footer=False, name="Sample more often"),
+    Action("slower", "minus", "-", "slower", "Sample less often", footer=False, name="Sample less often"),
+    Action(
+        "clear", "escape", "Esc", "clear", "Clear the filter, then the selection", footer=False, name="Clear the filter"
+    ),
     Action(
         "next_pane",
         "tab",
@@ -73,7 +99,7 @@ ACTIONS: tuple[Action, ...] = (
         palette=False,
         run="app.focus_previous",
     ),
-    Action("help", "question_mark,f1", "?", "help", "All keys"),
+    Action("help", "question_mark,f1", "?", "help", "All keys", name="Keys and signs"),
     Action(
         "palette",
         "ctrl+p",
@@ -83,7 +109,7 @@ ACTIONS: tuple[Action, ...] = (
         palette=False,
         run="command_palette",
     ),
-    Action("quit", "q", "q", "quit", "Leave gpuwatch"),
+    Action("quit", "q", "q", "quit", "Leave gpuwatch", name="Quit"),
     Action("move('up')", "up,k", "↑ k", "up", "One row up", footer=False, palette=False),
     Action("move('down')", "down,j", "↓ j", "down", "One row down", footer=False, palette=False),
     Action(

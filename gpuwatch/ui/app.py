@@ -175,7 +175,7 @@ class GpuwatchApp(App[None]):
             for action in ACTIONS:
                 if action.palette:
                     run = f"screen.{action.run or action.id}"
-                    yield SystemCommand(action.title.capitalize(), action.help, self._later(run))
+                    yield SystemCommand(action.name or action.title, action.help, self._later(run))
         yield SystemCommand("Theme", "Choose another look", self.action_change_theme)
 
     def _later(self, action: str) -> Callable[[], object]:

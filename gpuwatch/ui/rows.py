@@ -188,7 +188,8 @@ def place(width: int, *, gpus: bool = True) -> tuple[Placed, ...]:
     def need(at_least: int) -> int:
         return _TAKEN_BY_MARK + sum((c.wide if wide else c.narrow) + 1 for c in columns[:-1]) + at_least
 
-    while folding and need(20 if wide else 10) > width:
+    # The command gives way to what is numbers, but not to what is rarely looked at.
+    while folding and need(20 if wide else 16 if width >= 90 and folding[0] in _FOLDING[:3] else 10) > width:
         gone = folding.pop(0)
         columns = [column for column in columns if column.id != gone]
     placed = []

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Process
@@ -173,8 +174,6 @@ async def test_click_selects_a_row_and_the_wheel_leaves_it_alone(stage: Stage) -
 
 
 def _wheel(table: object) -> object:
-    from textual import events
-
     return events.MouseScrollDown(table, 5, 5, 0, 1, 0, False, False, False)  # type: ignore[arg-type]
 
 
@@ -201,6 +200,24 @@ async def test_filter_is_live_counts_and_is_cleared_by_escape(stage: Stage) -> N
         await settle(pilot)
         assert len(shown_pids(stage)) == 3
         assert stage.app.overview.keys.display
+
+
+async def test_a_filter_typed_faster_than_it_opens_loses_no_letter(stage: Stage) -> None:
+    """All keys are in the queue before the first is handled, as from a paste or over a slow link."""
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        for key in ("slash", *"bobq", "backspace"):
+            stage.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await settle(pilot)
+        await settle(pilot)
+        assert stage.app.is_running
+        assert shown_pids(stage) == [51877]
+        assert stage.app.overview.filter_bar is not None
+        await pilot.click("#processes", offset=(10, 3))
+        await settle(pilot)
+        assert stage.app.overview.filter_bar is None, "a click elsewhere leaves the line"
+        assert shown_pids(stage) == [51877], "and keeps the filter"
 
 
 async def test_keys_typed_into_the_filter_do_not_act(stage: Stage) -> None:
@@ -456,8 +473,8 @@ async def test_palette_has_the_actions(stage: Stage) -> None:
         await settle(pilot)
         commands = list(stage.app.get_system_commands(stage.app.screen))
         titles = {command.title for command in commands}
-        assert {a.title.capitalize() for a in ACTIONS if a.palette} <= titles
-        pause = next(command for command in commands if command.title == "Pause")
+        assert {a.name for a in ACTIONS if a.palette} <= titles
+        pause = next(command for command in commands if command.title == "Pause or resume")
         await pause.callback()
         assert stage.app._frozen is not None
 

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.actions import ACTIONS, bindings
 from gpuwatch.ui.filtering import parse
 from gpuwatch.ui.layout import Plan, plan
 from gpuwatch.ui.view import View
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
 
 _PANES = {"gpus": "gpus", "finding": "finding", "processes": "processes"}
+_FILTER_KEYS = frozenset(next(action.keys for action in ACTIONS if action.id == "filter").split(","))
 
 
 class OverviewScreen(Screen[None]):
@@ -108,8 +109,11 @@ class OverviewScreen(Screen[None]):
         if self._view is not None:
             self.show(self._view)
 
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """The footer shows the keys of the focused pane."""
+    async def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The footer shows the keys of the focused pane; leaving the filter's line closes it."""
+        bar = self.filter_bar
+        if bar is not None and bar.was_entered and event.widget.id in _PANES:
+            await self.filter_done(keep=True, focus=False)
         self._show_keys()
 
     def _show_keys(self) -> None:
@@ -141,6 +145,20 @@ class OverviewScreen(Screen[None]):
         else:
             self.processes.move(where)
 
+    async def on_key(self, event: events.Key) -> None:
+        """Keys of the filter, in the order in which they were typed.
+
+        Textual sends a key to what is focused when it arrives, so the first letters of a filter that
+        is typed fast still come to the table. They pass here, after the key that opened the filter.
+        """
+        bar = self.filter_bar
+        if bar is None:
+            if event.key in _FILTER_KEYS:
+                event.stop()
+                await self.action_filter()
+        elif await bar.take(event):
+            event.stop()
+
     async def action_filter(self) -> None:
         """Opens the line to type a filter into."""
         from gpuwatch.ui.widgets.filter_bar import FilterBar
@@ -160,7 +178,7 @@ class OverviewScreen(Screen[None]):
         if self.filter_bar is not None:
             self.filter_bar.say(self.processes.counts)
 
-    async def filter_done(self, *, keep: bool) -> None:
+    async def filter_done(self, *, keep: bool, focus: bool = True) -> None:
         """Enter keeps the filter, Esc clears it."""
         if not keep:
             self.processes.set_filter(None)
@@ -168,7 +186,8 @@ class OverviewScreen(Screen[None]):
             bar, self.filter_bar = self.filter_bar, None
             await bar.remove()
         self.keys.display = True
-        self.processes.focus()
+        if focus:
+            self.processes.focus()
 
     def action_clear(self) -> None:
         """Filter first, then the chosen row."""

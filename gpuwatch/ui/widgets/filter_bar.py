@@ -23,12 +23,32 @@ class FilterBar(Widget):
         self._input = Input(text, placeholder="words  user:alice  gpu:1  mem>2GiB  -xorg", compact=True, id="filter")
         self._note = Painted(id="filter-note")
         self._mark = Painted(id="filter-mark")
+        self.was_entered = False
+        """Whether the focus has reached the input."""
 
     def compose(self) -> ComposeResult:
         """Mark, text, how many match."""
         yield self._mark
         yield self._input
         yield self._note
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """From now on keys come by themselves."""
+        self.was_entered = True
+
+    async def take(self, event: events.Key) -> bool:
+        """A key that was meant for the input and reached the screen; False when it is none of its keys."""
+        if event.key == "escape":
+            await self._overview.filter_done(keep=False)
+        elif event.key == "enter":
+            await self._overview.filter_done(keep=True)
+        elif event.key == "backspace":
+            self._input.action_delete_left()
+        elif event.is_printable and event.character:
+            self._input.insert_text_at_cursor(event.character)
+        else:
+            return False
+        return True
 
     def on_mount(self) -> None:
         """Typing starts at once."""
