@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import msgspec
 
 from gpuwatch.cli.options import enter_simulation, progress_wanted, sim_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
@@ -18,7 +19,7 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.collector import Collector
 from gpuwatch.probing.interpreter import FrameworkMissing, choose_interpreter
 from gpuwatch.probing.locate import GROUPS, ProbeScript, find_probe, find_probes
-from gpuwatch.probing.runner import ProbeOptions, run_probe
+from gpuwatch.probing.runner import ProbeOptions, Runner
 
 _SAMPLE_SECONDS = 0.1
 
@@ -45,6 +46,7 @@ _SAMPLE_SECONDS = 0.1
     show_default=True,
     help="Seconds after which a probe is killed.",
 )
+@click.option("--fresh", is_flag=True, help="Start every probe from nothing (default: the framework is imported once).")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout: a run, or a comparison of several.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; the suffix gives the format.")
 @sim_option
@@ -60,6 +62,7 @@ def probe(
     size: int | None,
     gpu: str | None,
     deadline: float,
+    fresh: bool,
     as_json: bool,
     output: Path | None,
 ) -> None:
@@ -78,7 +81,9 @@ def probe(
         if as_json:
             click.echo(to_json(_not_run(scripts[0], error)), nl=False)
         raise
-    runs = _run_all(scripts, interpreter, seconds, size, gpu, deadline)
+    # One configuration alone gains nothing from a template.
+    options = ProbeOptions(python=interpreter, seconds=seconds, deadline=deadline, fresh=fresh or len(scripts) == 1)
+    runs = _run_all(scripts, options, size, gpu)
     _publish(runs, as_json, output)
     ctx.exit(_exit_code(runs))
 
@@ -106,28 +111,25 @@ def _check_output(path: Path) -> None:
         )
 
 
-def _run_all(
-    scripts: list[ProbeScript], interpreter: str, seconds: float, size: int | None, gpu: str | None, deadline: float
-) -> list[Run]:
+def _run_all(scripts: list[ProbeScript], options: ProbeOptions, size: int | None, gpu: str | None) -> list[Run]:
     from gpuwatch.diagnosis.complete import complete
 
     collector = Collector(_SAMPLE_SECONDS)
     collector.start()
-    runs = []
+    runs: list[Run] = []
     try:
-        for number, script in enumerate(scripts, 1):
-            taken = collector.wait(1, 5.0)
-            before = taken[-1] if taken else None
-            options = ProbeOptions(
-                python=interpreter,
-                seconds=seconds,
-                size=size or _size_for(before),
-                deadline=deadline,
-                visible=_visible(gpu, before),
-            )
-            with _progress(script, number, len(scripts)) as on_event:
-                observed = run_probe(script, options, source=collector, before=before, on_event=on_event)
-            runs.append(complete(observed.run, observed.log, observed.before))
+        taken = collector.wait(1, 5.0)
+        machine = taken[-1] if taken else None
+        chosen = msgspec.structs.replace(options, size=size or _size_for(machine), visible=_visible(gpu, machine))
+        with Runner(chosen, collector) as runner:
+            for number, script in enumerate(scripts, 1):
+                taken = collector.wait(1, 5.0)
+                before = taken[-1] if taken else None
+                with _progress(script, number, len(scripts)) as on_event:
+                    observed = runner.run(script, before=before, on_event=on_event)
+                runs.append(complete(observed.run, observed.log, observed.before))
+            for note in runner.notes:
+                click.echo(f"gpuwatch: {note}", err=True)
     finally:
         collector.stop()
     return runs

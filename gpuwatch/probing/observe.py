@@ -173,6 +173,7 @@ class Observation:
         *,
         started_at: datetime.datetime,
         total_seconds: float,
+        fresh: bool,
         environment: dict[str, str],
         simulation: str | None,
     ) -> Observed:
@@ -196,6 +197,7 @@ class Observation:
             simulated=bool(before is not None and before.simulated),
             simulation=simulation if before is not None and before.simulated else None,
             started_at=started_at,
+            fresh=fresh,
             pid=self.pid,
             host=None if before is None else before.host.hostname,
             settings=self._settings,

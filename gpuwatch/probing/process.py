@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.run import Outcome
@@ -48,44 +48,63 @@ class _Lines:
             self._rest = b""
 
 
-class ProbeProcess:
-    """Starts ``command`` and pumps its output into sinks until it ends or the deadline passes."""
+class Child(Protocol):
+    """A started process: a :class:`subprocess.Popen`, or a fork of a template."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        on_event: LineSink,
-        on_log: LineSink,
-    ) -> None:
-        self._selector = selectors.DefaultSelector()
-        events_read, events_write = os.pipe()
-        os.set_inheritable(events_write, True)
+    pid: int
+
+    def poll(self) -> int | None:
+        """Exit code (negative: signal) when it has ended, else None."""
+        ...
+
+    def wait(self) -> int:
+        """Its exit code; it has been killed by then."""
+        ...
+
+
+Launch = Callable[[int, int, int], Child]
+"""Starts the process with descriptors for events, stdout and stderr."""
+
+
+def launch_fresh(command: Sequence[str], environment: Mapping[str, str]) -> Launch:
+    """Starts ``command`` as a new process in a session of its own."""
+
+    def launch(events: int, out: int, err: int) -> Child:
+        os.set_inheritable(events, True)
         try:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 list(command),
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**environment, "GPUWATCH_EVENT_FD": str(events_write)},
-                pass_fds=(events_write,),
+                stdout=out,
+                stderr=err,
+                env={**environment, "GPUWATCH_EVENT_FD": str(events)},
+                pass_fds=(events,),
                 start_new_session=True,
             )
         except OSError as error:
-            os.close(events_read)
             raise GpuwatchError(f"{command[0]} cannot be started: {error.strerror}") from error
+
+    return launch
+
+
+class ProbeProcess:
+    """Starts a process and pumps its output into sinks until it ends or the deadline passes."""
+
+    def __init__(self, launch: Launch, *, on_event: LineSink, on_log: LineSink) -> None:
+        pipes = [os.pipe() for _ in range(3)]
+        try:
+            self._process = launch(*(write for _, write in pipes))
+        except BaseException:
+            for read, _ in pipes:
+                os.close(read)
+            raise
         finally:
-            os.close(events_write)
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
+            for _, write in pipes:
+                os.close(write)
         self.pid = self._process.pid
-        self._events_read = events_read
-        for descriptor, sink in (
-            (events_read, on_event),
-            (self._process.stdout.fileno(), on_log),
-            (self._process.stderr.fileno(), on_log),
-        ):
+        self._reads = [read for read, _ in pipes]
+        self._selector = selectors.DefaultSelector()
+        for descriptor, sink in zip(self._reads, (on_event, on_log, on_log), strict=True):
             os.set_blocking(descriptor, False)
             self._selector.register(descriptor, selectors.EVENT_READ, _Lines(sink))
 
@@ -98,10 +117,8 @@ class ProbeProcess:
         self._kill_group(signal.SIGKILL)
         self._process.wait()
         self._selector.close()
-        os.close(self._events_read)
-        for stream in (self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        for descriptor in self._reads:
+            os.close(descriptor)
 
     def pump(self, deadline: float, between: Callable[[], None] | None = None) -> Outcome:
         """Runs until the process has ended, ``deadline`` seconds at most.
@@ -138,7 +155,7 @@ class ProbeProcess:
     def _drain(self, timeout: float) -> bool:
         got = False
         if not self._selector.get_map():
-            time.sleep(timeout)
+            time.sleep(min(timeout, 0.005))
             return False
         for key, _ in self._selector.select(timeout):
             try:

@@ -1,4 +1,4 @@
-"""Runs one probe and returns what was observed."""
+"""Runs probes and returns what was observed of each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -16,7 +18,8 @@ from gpuwatch.model.events import Event
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.locate import ProbeScript
 from gpuwatch.probing.observe import Observation, Observed
-from gpuwatch.probing.process import ProbeProcess
+from gpuwatch.probing.process import ProbeProcess, launch_fresh
+from gpuwatch.probing.template import Template, TemplateLost
 
 # Brings back the names of missing libraries and the driver's diagnosis, which TensorFlow hides since 2.12.
 LOG_ENVIRONMENT = {
@@ -65,7 +68,7 @@ class SnapshotSource(Protocol):
 
 
 class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user chose for a run."""
+    """What the user chose for the runs."""
 
     python: str
     seconds: float = 1.0
@@ -73,61 +76,132 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 1024
     """Edge of the matrices of ``matmul``."""
     deadline: float = 180.0
-    """Seconds after which the probe is killed."""
+    """Seconds after which a probe is killed."""
     visible: tuple[str, ...] = ()
     """UUIDs of the GPUs that the probe may see; empty leaves the environment as it is."""
+    own: dict[str, Any] = {}
+    """Options of single configurations: ``memory_limit``, ``fraction``, ``workload``."""
+    fresh: bool = False
+    """Start every probe from nothing, never from a template."""
 
 
-def run_probe(
-    script: ProbeScript,
-    options: ProbeOptions,
-    *,
-    source: SnapshotSource | None = None,
-    before: Snapshot | None = None,
-    on_event: Callable[[Event], None] | None = None,
-) -> Observed:
-    """Executes ``script`` in a fresh interpreter and observes it until it ends.
+class Runner:
+    """Runs probes one after another; keeps the template processes between them. A context manager."""
 
-    ``source`` gives snapshots meanwhile, ``before`` is the machine as it was. Nothing that the probe
-    started is left when this returns or raises (KeyboardInterrupt included).
-    """
-    environment = dict(os.environ)
-    environment.update(LOG_ENVIRONMENT)
-    if options.visible:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.visible)
-    environment["GPUWATCH_PROBE_OPTIONS"] = json.dumps({"seconds": options.seconds, "size": options.size})
-    # A probe must not find the working directory's modules, nor write beside the installed scripts.
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    started_at = datetime.datetime.now(datetime.UTC)
-    started = time.monotonic()
-    observation = Observation(started, before)
+    def __init__(self, options: ProbeOptions, source: SnapshotSource | None = None) -> None:
+        """``source`` gives snapshots while a probe runs."""
+        self._options = options
+        self._source = source
+        self._templates: dict[str, Template | None] = {}
+        self.notes: list[str] = []
+        """Why templates were not used, one sentence each."""
 
-    def take_event(line: bytes) -> None:
-        event = observation.event_line(line)
-        if event is not None and on_event is not None:
-            on_event(event)
+    def __enter__(self) -> Self:
+        return self
 
-    def look() -> None:
-        if source is not None:
-            for snapshot in source.drain():
-                observation.snapshot(snapshot, time.monotonic())
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for template in self._templates.values():
+            if template is not None:
+                template.close()
+        self._templates.clear()
 
-    command = [options.python, "-u", str(script.path)]
-    with ProbeProcess(command, environment, on_event=take_event, on_log=observation.log_line) as process:
-        observation.pid = process.pid
-        outcome = process.pump(options.deadline, look)
-        look()
-    effective = {**environment, **script.environment}
-    return observation.finish(
-        script,
-        outcome,
-        started_at=started_at,
-        total_seconds=time.monotonic() - started,
-        environment={
-            key: value for key, value in sorted(effective.items()) if key.startswith(_KEPT_PREFIXES) and value
-        },
-        simulation=_simulation(environment),
-    )
+    def run(
+        self,
+        script: ProbeScript,
+        *,
+        before: Snapshot | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> Observed:
+        """Executes ``script`` and observes it until it ends; ``before`` is the machine as it was.
+
+        Nothing that the probe started is left when this returns or raises (KeyboardInterrupt
+        included).
+        """
+        environment = self._environment(script)
+        template = None if self._options.fresh or script.fresh else self._template(script.framework, environment)
+        if template is not None:
+            try:
+                return self._execute(script, environment, template, before, on_event)
+            except TemplateLost as error:
+                self.notes.append(f"{script.name} was started afresh: {error.message}")
+                template.close()
+                self._templates[script.framework] = None
+        return self._execute(script, environment, None, before, on_event)
+
+    def _execute(
+        self,
+        script: ProbeScript,
+        environment: dict[str, str],
+        template: Template | None,
+        before: Snapshot | None,
+        on_event: Callable[[Event], None] | None,
+    ) -> Observed:
+        options = self._options
+        started_at = datetime.datetime.now(datetime.UTC)
+        started = time.monotonic()
+        observation = Observation(started, before)
+        if template is None:
+            launch = launch_fresh([options.python, "-u", str(script.path)], environment)
+        else:
+            forked = {**environment, "GPUWATCH_IMPORT_SECONDS": repr(template.import_seconds)}
+            for line in template.import_log:
+                observation.log_line(line)
+            launch = partial(template.spawn, script.path, forked)
+
+        def take_event(line: bytes) -> None:
+            event = observation.event_line(line)
+            if event is not None and on_event is not None:
+                on_event(event)
+
+        def look() -> None:
+            if self._source is not None:
+                for snapshot in self._source.drain():
+                    observation.snapshot(snapshot, time.monotonic())
+
+        with ProbeProcess(launch, on_event=take_event, on_log=observation.log_line) as process:
+            observation.pid = process.pid
+            outcome = process.pump(options.deadline, look)
+            look()
+        effective = {**environment, **script.environment}
+        return observation.finish(
+            script,
+            outcome,
+            started_at=started_at,
+            total_seconds=time.monotonic() - started,
+            fresh=template is None,
+            environment={
+                key: value for key, value in sorted(effective.items()) if key.startswith(_KEPT_PREFIXES) and value
+            },
+            simulation=_simulation(environment),
+        )
+
+    def _environment(self, script: ProbeScript) -> dict[str, str]:
+        options = self._options
+        environment = {**os.environ, **LOG_ENVIRONMENT}
+        if options.visible:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.visible)
+        own = {**script.options, **options.own, "seconds": options.seconds, "size": options.size}
+        environment["GPUWATCH_PROBE_OPTIONS"] = json.dumps(own)
+        # A probe must not write beside the installed scripts.
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        return environment
+
+    def _template(self, framework: str, environment: dict[str, str]) -> Template | None:
+        if framework not in self._templates:
+            self._templates[framework] = None
+            try:
+                template = Template(self._options.python, framework, environment)
+            except TemplateLost as error:
+                self.notes.append(f"probes start afresh: {error.message}")
+                return None
+            if template.unsafe:
+                self.notes.append(f"probes start afresh: {template.unsafe}")
+                template.close()
+                return None
+            self._templates[framework] = template
+        return self._templates[framework]
 
 
 def _simulation(environment: dict[str, str]) -> str | None:

@@ -1,0 +1,130 @@
+"""Imports a framework once and forks a process per probe from it.
+
+Importing TensorFlow takes seconds, a probe a fraction of one. This process imports, touches no
+device, and waits for orders on a socket: a script, its environment, and three descriptors for its
+events and output. It forks, the child runs the script, and the status is reported back. Standard
+library only, Python 3.9 or newer. Started by gpuwatch, never by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import time
+
+_LARGEST = 1 << 20
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def open_drivers():
+    """Device files of a driver that this process holds: with one open, a fork would share its state."""
+    found = set()
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink("/proc/self/fd/" + entry)
+        except OSError:
+            continue
+        if target.startswith("/dev/nvidia"):
+            found.add(target)
+    return sorted(found)
+
+
+def say(control, **message):
+    control.send(json.dumps(message).encode())
+
+
+def run_child(order, descriptors):
+    """In the child: becomes the probe and never returns."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        die_with_parent()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        events, out, err = descriptors
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        os.environ.clear()
+        os.environ.update(order["environment"])
+        os.environ["GPUWATCH_EVENT_FD"] = str(events)
+        os.set_inheritable(events, True)
+        os.close(out)
+        os.close(err)
+        script = order["script"]
+        sys.argv = [script]
+        sys.path[0] = os.path.dirname(script)
+        runpy.run_path(script, run_name="__main__")
+        code = 0
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def receive(control):
+    data, descriptors, _, _ = socket.recv_fds(control, _LARGEST, 3)
+    return data, descriptors
+
+
+def serve(control):
+    """Orders until the other end closes; children are killed with their groups then."""
+    child = None
+    while True:
+        # No child: wait for an order. A child: look for its end often, it may take milliseconds.
+        ready, _, _ = select.select([control], [], [], 0.005 if child else None)
+        if ready:
+            data, descriptors = receive(control)
+            if not data:
+                if child:
+                    os.killpg(child, signal.SIGKILL)
+                return
+            pid = os.fork()
+            if pid == 0:
+                control.close()
+                run_child(json.loads(data), descriptors)
+            child = pid
+            with contextlib.suppress(OSError):  # it has ended already
+                os.setpgid(pid, pid)  # the child may not have come to its own call yet
+            for descriptor in descriptors:
+                os.close(descriptor)
+            say(control, kind="started", pid=pid)
+        if child:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                say(control, kind="ended", pid=child, code=os.waitstatus_to_exitcode(status))
+                child = None
+
+
+def main():
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is gpuwatch's to handle
+    control = socket.socket(fileno=int(sys.argv[2]))
+    os.set_inheritable(control.fileno(), False)
+    began = time.monotonic()
+    try:
+        importlib.import_module(sys.argv[1])
+    except Exception as error:
+        say(control, kind="failed", message="%s: %s" % (type(error).__name__, error))
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    say(control, kind="ready", seconds=time.monotonic() - began, drivers=open_drivers())
+    serve(control)
+
+
+if __name__ == "__main__":
+    main()

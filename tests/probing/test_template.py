@@ -1,0 +1,107 @@
+"""Forks of a template: the same truth as from a fresh interpreter, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import textwrap
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.model.run import Outcome
+from gpuwatch.probing.process import ProbeProcess
+from gpuwatch.probing.template import Template, TemplateLost
+
+
+@pytest.fixture
+def template():
+    # Any module does: json stands for a framework.
+    template = Template(sys.executable, "json", os.environ, deadline=30)
+    yield template
+    template.close()
+
+
+class Ran:
+    def __init__(self, template: Template, folder: Path, code: str, deadline: float = 20.0, **environment: str) -> None:
+        script = folder / "probe.py"
+        script.write_text(textwrap.dedent(code))
+        self.events: list[bytes] = []
+        self.log: list[bytes] = []
+        launch = partial(template.spawn, script, {**os.environ, **environment})
+        with ProbeProcess(launch, on_event=self.events.append, on_log=self.log.append) as process:
+            self.pid = process.pid
+            self.outcome: Outcome = process.pump(deadline)
+
+
+def test_a_fork_has_the_modules_its_own_environment_and_its_own_output(template: Template, tmp_path: Path) -> None:
+    code = """
+        import os, sys
+        assert "json" in sys.modules and __name__ == "__main__"
+        os.write(int(os.environ["GPUWATCH_EVENT_FD"]), b"event\\n")
+        print("out", os.environ["COLOUR"], os.environ.get("HOME"))
+        os.write(2, b"err")
+        os.environ["COLOUR"] = "leaked"
+        sys.exit(7)
+    """
+    for colour in ("red", "blue"):
+        ran = Ran(template, tmp_path, code, COLOUR=colour)
+        assert ran.outcome == Outcome(exit_code=7)
+        assert ran.events == [b"event"]
+        assert sorted(ran.log) == [b"err", f"out {colour} {os.environ.get('HOME')}".encode()]
+
+
+def test_a_crash_hurts_nobody_else(template: Template, tmp_path: Path) -> None:
+    killed = Ran(template, tmp_path, "import os; os.kill(os.getpid(), 11)")
+    assert killed.outcome.signal == signal.SIGSEGV
+    raised = Ran(template, tmp_path, "raise ValueError('seen')")
+    assert raised.outcome.exit_code == 1
+    assert any(b"ValueError: seen" in line for line in raised.log)
+    assert Ran(template, tmp_path, "pass").outcome == Outcome(exit_code=0)
+
+
+def test_a_hang_ends_at_the_deadline(template: Template, tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    assert Ran(template, tmp_path, code, 0.5).outcome == Outcome(signal=signal.SIGKILL, timed_out=True)
+    assert Ran(template, tmp_path, "pass").outcome == Outcome(exit_code=0)
+
+
+def test_what_a_fork_starts_dies_with_it(template: Template, tmp_path: Path) -> None:
+    code = "import os, time\npid = os.fork()\nif pid == 0: time.sleep(60)\nprint(pid)"
+    ran = Ran(template, tmp_path, code)
+    pid = int(ran.log[0])
+    until = time.monotonic() + 3
+    while os.path.exists(f"/proc/{pid}"):
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_closing_ends_a_running_fork(tmp_path: Path) -> None:
+    template = Template(sys.executable, "json", os.environ, deadline=30)
+    script = tmp_path / "probe.py"
+    script.write_text("import time; time.sleep(60)")
+    null = os.open(os.devnull, os.O_RDWR)
+    child = template.spawn(script, os.environ, null, null, null)
+    os.close(null)
+    template.close()
+    until = time.monotonic() + 3
+    while os.path.exists(f"/proc/{child.pid}"):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_module_that_does_not_import_is_said() -> None:
+    with pytest.raises(TemplateLost, match="ModuleNotFoundError"):
+        Template(sys.executable, "no_such_framework", os.environ, deadline=30)
+
+
+def test_a_lost_template_is_an_error_and_no_hang(template: Template, tmp_path: Path) -> None:
+    template._process.kill()
+    template._process.wait()
+    with pytest.raises(TemplateLost):
+        Ran(template, tmp_path, "pass")
