@@ -28,6 +28,7 @@ _TENSOR = re.compile(
 _FREE = re.compile(r"Free\s+at \S+ (?:next \d+ )?of size (\d+)")
 _FREE_IN_BIN = re.compile(r"Size: ([\d.]+\w*) \| Requested Size: \S+ \| in_use: 0")
 _POOL = re.compile(r"memory_limit_: ([\d.]+ ?\w*)")
+_TOTAL_IN_USE = re.compile(r"Sum Total of in-use chunks: ([\d.]+ ?\w*)")
 _STAT = re.compile(r"^(Limit|InUse|MaxInUse):\s+([\d.]+ ?\w*)$")
 _REFUSED = re.compile(r"failed to allocate ([\d.]+\w*) \((\d+) bytes\) from device")
 _XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) (\d+)(?:\.\d+)?\s?(?:bytes|B\b)")
@@ -40,6 +41,16 @@ _CONTEXT = (
     "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY",
     "Bad StatusOr access: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY",
     "cuCtxCreate: CUDA_ERROR_OUT_OF_MEMORY",
+)
+_DUMP_STARTS = (
+    "Bin (",
+    "Bin for ",
+    "Next region",
+    "Summary of in-use",
+    "Sum Total of",
+    "Stats",
+    "InUse at",
+    "Free  at",
 )
 
 
@@ -81,6 +92,27 @@ class OomCollector:
         self._open = Draft(allocator=match[1], device=_allocator_device(match[1]), requested=requested)
         return True
 
+    def orphan(self) -> bool:
+        """A dump whose head was cut off by whoever posted it: True where it is a failure of its own."""
+        if self._open is not None or self.drafts:
+            return False
+        self._open = Draft()
+        return True
+
+    def told(self, oom: Oom) -> None:
+        """A failure that came with all its numbers and its verdict (PyTorch)."""
+        self._add_once(
+            Draft(
+                allocator=oom.allocator,
+                device=oom.device,
+                requested=oom.requested_bytes,
+                exact=True,
+                limit=oom.limit_bytes,
+                in_use=oom.in_use_bytes,
+                verdict=oom.verdict,
+            )
+        )
+
     def dump_line(self, message: str) -> None:
         """A line of ``bfc_allocator.cc`` or of the Stats block."""
         draft = self._open
@@ -91,6 +123,8 @@ class OomCollector:
         if match := (_FREE.search(message) or _FREE_IN_BIN.search(message)):
             draft.dumped = True
             draft.largest_free = max(draft.largest_free or 0, size_bytes(match[1]) or 0)
+        elif match := _TOTAL_IN_USE.search(message):
+            draft.in_use = size_bytes(match[1])
         elif match := _POOL.search(message):
             draft.limit = size_bytes(match[1]) or draft.limit
             draft.dumped = True
@@ -139,6 +173,9 @@ class OomCollector:
             return True
         if match := _XLA.search(message):
             self._add_once(Draft(requested=int(match[1]), exact=True))
+            return True
+        if "failed to query event: CUDA_ERROR_OUT_OF_MEMORY" in message:
+            self._add_once(Draft())
             return True
         if "Dst tensor is not initialized" in message:
             copy = _COPY.search(message)
@@ -197,6 +234,11 @@ class OomCollector:
         draft.device = where or draft.device
         if exact is not None:
             draft.requested, draft.exact = exact, True
+
+
+def begins_dump(message: str) -> bool:
+    """Whether this is a line that only a dump has."""
+    return message.lstrip().startswith(_DUMP_STARTS) or " Chunks of size " in message
 
 
 def refused_bytes(message: str) -> int | None:

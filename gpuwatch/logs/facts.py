@@ -58,6 +58,18 @@ class Refusals(msgspec.Struct, kw_only=True):
     count: int = 0
     first_bytes: int | None = None
     smallest_bytes: int | None = None
+    last_bytes: int | None = None
+    constant_bytes: int | None = None
+    """A size that was refused twice in a row: no back-off, nothing is left."""
+
+    def add(self, amount: int) -> None:
+        """One more refusal."""
+        if amount == self.last_bytes and self.constant_bytes is None:
+            self.constant_bytes = amount
+        self.count += 1
+        self.last_bytes = amount
+        self.first_bytes = amount if self.first_bytes is None else self.first_bytes
+        self.smallest_bytes = amount if self.smallest_bytes is None else min(self.smallest_bytes, amount)
 
 
 class LogFacts(msgspec.Struct, kw_only=True):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.logs import bfc, devices, topics
+from gpuwatch.logs import bfc, devices, pytorch, topics
 from gpuwatch.logs.clean import source_message, undecorated
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.placement import ColocationReader, PlacementCounter
-from gpuwatch.model.run import DeviceMapping, RunError
+from gpuwatch.model.run import DeviceMapping, Oom, RunError
 
 MAX_ERRORS = 20
 MAX_LIST = 64
@@ -47,6 +47,9 @@ class LogParser:
         """What is known so far."""
         self._facts.placements = self._placements.result()
         self._facts.ooms = self._ooms.result()
+        constant = self._facts.refusals.constant_bytes
+        if constant is not None and not self._facts.ooms:
+            self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
         return self._facts
 
     def feed(self, line: str) -> None:
@@ -64,8 +67,8 @@ class LogParser:
                 if known.__class__ is tuple:
                     self._placements.again(known)
                     return
-                if known == 1:
-                    facts.refusals.count += 1
+                if known:
+                    facts.refusals.add(known)  # type: ignore[arg-type]
                     return
                 self._source_line(line, message)
                 return
@@ -108,7 +111,7 @@ class LogParser:
             self._placements.node(message)
         elif (refused := bfc.refused_bytes(message)) is not None:
             self._refused(line, refused)
-            action = 1
+            action = refused
         else:
             self._meaning(source, line, message)
             if self._colocation is not None or self._folded:
@@ -125,14 +128,13 @@ class LogParser:
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)
             return
+        if bfc.begins_dump(message) and self._ooms.orphan():
+            self._facts.note("memory.oom", line)
         self._ooms.dump_line(message)
 
     def _refused(self, line: str, amount: int) -> None:
         refusals = self._facts.refusals
-        refusals.count += 1
-        refusals.first_bytes = amount if refusals.first_bytes is None else refusals.first_bytes
-        smallest = refusals.smallest_bytes
-        refusals.smallest_bytes = amount if smallest is None else min(smallest, amount)
+        refusals.add(amount)
         self._facts.note("memory.refused", line)
 
     # Everything else
@@ -189,6 +191,11 @@ class LogParser:
             if self._ooms.tensor(message):
                 facts.note("memory.oom", line)
             known = True
+        elif pytorch.is_out_of_memory(message):
+            self._ooms.told(pytorch.out_of_memory(message))
+            self._framework("pytorch")
+            facts.note("memory.oom", line)
+            known = True
         elif "ut of memory" in message or "OUT_OF_MEMORY" in message or "Dst tensor" in message:
             self._memory(line, message)
             known = True
@@ -242,8 +249,7 @@ class LogParser:
 
     def _mapped(self, found: DeviceMapping) -> None:
         known = self._facts.device_map
-        if "tensorflow" not in self._facts.frameworks:
-            self._facts.frameworks.append("tensorflow")
+        self._framework("tensorflow")
         for index, earlier in enumerate(known):
             if (earlier.framework_device, earlier.pci_bus_id) == (found.framework_device, found.pci_bus_id):
                 if earlier.granted_bytes is None and found.granted_bytes is not None:
@@ -251,6 +257,10 @@ class LogParser:
                 return
         if len(known) < MAX_LIST:
             known.append(found)
+
+    def _framework(self, name: str) -> None:
+        if name not in self._facts.frameworks:
+            self._facts.frameworks.append(name)
 
     def _python_error(self, line: str) -> None:
         match = _ERROR_LINE.match(line)

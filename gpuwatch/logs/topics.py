@@ -8,15 +8,18 @@ a line is looked at (a test says so).
 from __future__ import annotations
 
 HINTS = (
+    "rror",
     "evice",
     "emory",
-    "rror",
-    "CUDA",
-    "cuda",
-    "CUDNN",
-    "No OpKernel",
-    "Exception",
+    "uda",
+    "CUD",  # CUDA, CUDNN
+    "NV",  # NVIDIA, NVML
+    "OpKernel",
+    "xception",
     "Colocation",
+    "E. Process",
+    "registering GPU",
+    "Event status",
 )
 """Cheap substrings: a line without any of them, and without a C++ source position, is not looked at."""
 
@@ -30,6 +33,8 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("because no supported kernel for", "placement.no-kernel"),
     ("No OpKernel was registered to support Op", "placement.no-kernel"),
     ("Could not find device for node", "placement.no-kernel"),
+    ("node was colocated with a group of nodes that required incompatible device", "placement.no-kernel"),
+    ("connects colocation groups with incompatible assigned devices", "placement.no-kernel"),
     ("Failed to place the graph without changing the devices", "placement.no-kernel"),
     # Configuration (tensorflow/python/eager/context.py)
     ("devices cannot be modified after being initialized", "config.too-late"),
@@ -41,7 +46,12 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("memory limit on CPU virtual devices is currently not supported", "config.inconsistent"),
     ("Setting both virtual devices and memory growth", "config.inconsistent"),
     ("Invalid visible device index", "visibility.bad-ordinal"),
-    ("CUDA_ERROR_INVALID_DEVICE: invalid device ordinal", "visibility.bad-ordinal"),
+    ("CUDA_ERROR_INVALID_DEVICE", "visibility.bad-ordinal"),
+    ("invalid device ordinal", "visibility.bad-ordinal"),
+    ("Attempting to deserialize object on CUDA device", "visibility.bad-ordinal"),
+    ("all CUDA-capable devices are busy or unavailable", "mode.exclusive"),
+    ("CUDA_ERROR_DEVICE_UNAVAILABLE", "mode.exclusive"),
+    ("E. Process |", "mode.exclusive"),
     ("'visible_device_list' listed an invalid", "visibility.bad-ordinal"),
     # Driver and libraries (cuda_driver.cc, cuda_diagnostics.cc, dso_loader.cc, gpu_device.cc)
     ("kernel driver does not appear to be running", "driver.not-running"),
@@ -50,10 +60,17 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("does not match DSO version", "driver.mismatch"),
     ("driver/library version mismatch", "driver.mismatch"),
     ("Driver/library version mismatch", "driver.mismatch"),
+    ("NVIDIA driver on your system is too old", "driver.too-old"),
+    ("Found no NVIDIA driver on your system", "driver.not-running"),
+    ("Failed to initialize NVML: Unknown Error", "container.lost-devices"),
+    ("CUDA unknown error - this may be due to", "driver.bad-state"),
+    ("Torch not compiled with CUDA enabled", "build.cpu-only"),
+    ("is not compatible with the current PyTorch installation", "build.gpu-unsupported"),
+    ("Skipping registering GPU devices", "cuda.libraries-skipped"),
     ("CUDA driver version is insufficient for CUDA runtime version", "driver.too-old"),
     ("Cannot dlopen some GPU libraries", "cuda.libraries-skipped"),
     ("Could not find cuda drivers on your machine", "cuda.cudart-missing"),
-    ("source but was compiled with", "cuda.version-mismatch"),
+    ("but source was compiled with", "cuda.version-mismatch"),
     ("The minimum required Cuda capability is", "build.gpu-unsupported"),
     ("was not built with CUDA kernel binaries compatible", "build.gpu-jit"),
     ("CUDA_ERROR_INVALID_PTX", "build.gpu-unsupported"),
@@ -63,6 +80,8 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("CUDA_ERROR_ILLEGAL_ADDRESS", "hardware.fault"),
     ("CUDA_ERROR_LAUNCH_FAILED", "hardware.fault"),
     ("CUDA_ERROR_ECC_UNCORRECTABLE", "hardware.fault"),
+    ("CUDA_ERROR_ILLEGAL_INSTRUCTION", "hardware.fault"),
+    ("an illegal memory access was encountered", "hardware.fault"),
     # Memory by other names
     ("Could not create cudnn handle", "memory.masked"),
     ("could not create cudnn handle", "memory.masked"),
@@ -71,15 +90,40 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("DNN library initialization failed", "memory.masked"),
     ("The caller indicates that this is not a failure", "memory.not-a-failure"),
     ("Some requested devices in `tf.distribute.Strategy` are not visible", "distribution.devices-missing"),
+    ("we expect the following devices to be available", "distribution.devices-missing"),
+    ("has no attribute 'Session'", "api.removed"),
+    ("has no attribute 'ConfigProto'", "api.removed"),
+    ("has no attribute 'GPUOptions'", "api.removed"),
+    ("has no attribute 'multi_gpu_model'", "api.removed"),
+    ("cannot import name 'multi_gpu_model'", "api.removed"),
+    ("has no attribute 'per_process_gpu_memory_fraction'", "api.removed"),
     ("allow_growth setting because the TF_FORCE_GPU_ALLOW_GROWTH", "memory.growth-forced"),
     ("orig_value setting because the TF_FORCE_GPU_ALLOW_GROWTH", "memory.growth-forced"),
 )
 
 
+# Few lines contain any of these, so most rows are never compared.
+_GATES = ("evice", "CUDA", "emory", "attribute", "NVIDIA", "kernel", "GPU", "DNN", "Cuda", "cudnn", "cu", "")
+
+
+def _gated() -> tuple[tuple[str, tuple[tuple[int, str, str], ...]], ...]:
+    rows: dict[str, list[tuple[int, str, str]]] = {gate: [] for gate in _GATES}
+    for rank, (needle, topic) in enumerate(TOPICS):
+        gate = next(gate for gate in _GATES if gate in needle)
+        rows[gate].append((rank, needle, topic))
+    return tuple((gate, tuple(entries)) for gate, entries in rows.items() if entries)
+
+
+_GATED = _gated()
+
+
 def topics_of(text: str) -> tuple[str, ...]:
     """The topics whose texts occur in ``text``, each once, in the order of the table."""
-    found: list[str] = []
-    for needle, topic in TOPICS:
-        if needle in text and topic not in found:
-            found.append(topic)
-    return tuple(found)
+    found: list[tuple[int, str]] = []
+    for gate, rows in _GATED:
+        if gate in text:
+            found += [(rank, topic) for rank, needle, topic in rows if needle in text]
+    if not found:
+        return ()
+    found.sort()
+    return tuple(dict.fromkeys(topic for _, topic in found))

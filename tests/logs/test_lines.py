@@ -127,15 +127,77 @@ def test_two_root_errors_are_one_failure() -> None:
     assert oom.device == "GPU:0"
 
 
-def test_a_driver_that_refuses_is_counted_and_no_failure_by_itself() -> None:
-    line = (
-        "I0000 00:00:1795151782.{} 8525 cuda_executor.cc:522] failed to allocate 256.00MiB (268435456 bytes) "
-        "from device: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory"
-    )
-    found = parse("\n".join(line.format(i) for i in range(500)))
+REFUSED = (
+    "I0000 00:00:1795151782.{} 8525 cuda_executor.cc:522] failed to allocate {}.00MiB ({} bytes) "
+    "from device: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+)
+
+
+def test_an_allocator_that_backs_off_has_not_failed() -> None:
+    sizes = [256, 230, 207] * 100
+    found = parse("\n".join(REFUSED.format(i, size, size * MIB) for i, size in enumerate(sizes)))
     assert found.ooms == []
+    assert (found.refusals.count, found.refusals.first_bytes, found.refusals.smallest_bytes) == (
+        300,
+        256 * MIB,
+        207 * MIB,
+    )
+
+
+def test_one_size_refused_again_and_again_is_a_failure() -> None:
+    found = parse("\n".join(REFUSED.format(i, 32, 32 * MIB) for i in range(500)))
     assert found.refusals.count == 500
-    assert found.refusals.smallest_bytes == 256 * MIB
+    assert [(oom.requested_bytes, oom.verdict) for oom in found.ooms] == [(32 * MIB, "memory.other-process")]
+
+
+TORCH = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate"
+HINT = "If reserved but unallocated memory is large try setting max_split_size_mb to avoid fragmentation."
+
+
+@pytest.mark.parametrize(
+    ("message", "requested", "verdict"),
+    [
+        (
+            "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total capacity; "
+            "8.57 GiB already allocated; 9.28 MiB free; 4.68 MiB cached)",
+            12.5,
+            "memory.model-too-large",
+        ),
+        (
+            f"{TORCH} 3.00 GiB. GPU 0 has a total capacty of 23.65 GiB of which 1.66 GiB is free. Of the allocated "
+            f"memory 12.09 GiB is allocated by PyTorch, and 4.84 GiB is reserved by PyTorch but unallocated. {HINT}",
+            3072,
+            "memory.fragmented",
+        ),
+        (
+            f"{TORCH} 55.57 GiB. GPU 0 has a total capacity of 12.00 GiB of which 9.02 GiB is free. Of the allocated "
+            f"memory 984.52 MiB is allocated by PyTorch, and 463.48 MiB is reserved by PyTorch but unallocated. {HINT}",
+            56903.68,
+            "memory.request-too-large",
+        ),
+        (
+            f"{TORCH} 496.00 MiB. GPU 0 has a total capacity of 16.00 GiB of which 100.00 MiB is free. Process 20398 "
+            "has 14.52 GiB memory in use. Of the allocated memory 1.00 GiB is allocated by PyTorch, and 10.00 MiB is "
+            "reserved by PyTorch but unallocated.",
+            496,
+            "memory.other-process",
+        ),
+    ],
+)
+def test_pytorch_tells_its_whole_story_in_one_line(message: str, requested: float, verdict: str) -> None:
+    found = parse(message)
+    (oom,) = found.ooms
+    assert (oom.device, oom.requested_bytes, oom.verdict) == ("GPU:0", int(requested * MIB), verdict)
+    assert found.frameworks == ["pytorch"]
+
+
+def test_a_dump_whose_head_was_cut_off_is_still_an_oom() -> None:
+    at = "> I tensorflow/core/common_runtime/bfc_allocator.cc:692] "
+    (oom,) = parse(
+        f"{at}22 Chunks of size 256 totalling 5.5KiB\n{at}Sum Total of in-use chunks: 2.00GiB\n"
+        f"{at}Stats:\nLimit:  4294967296\n"
+    ).ooms
+    assert (oom.requested_bytes, oom.in_use_bytes, oom.limit_bytes) == (None, 2048 * MIB, 4096 * MIB)
 
 
 def test_tensorflow_blames_the_environment() -> None:

@@ -138,24 +138,22 @@ def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("memory.other-process")
 def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
-    """The same small request refused again and again: nothing is left on the device.
+    """The driver had less than TensorFlow wanted: somebody else holds memory.
 
-    A series that shrinks by a tenth each time is the allocator's back-off and harmless.
+    A series that shrinks by a tenth each time is the allocator's back-off, which may yet succeed; one size
+    refused again and again means that nothing is left.
     """
     log = evidence.log
-    if log is None or ooms_of(evidence):
+    if log is None or not log.refusals.count or any(oom.requested_bytes for oom in ooms_of(evidence)):
         return
     refusals = log.refusals
-    if refusals.count < 2 or refusals.first_bytes != refusals.smallest_bytes:
-        return
+    hopeless = refusals.constant_bytes is not None
+    what = f"{refusals.count} allocations refused, from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}"
     yield finding(
         "memory.other-process",
-        "error",
+        "error" if hopeless else "warning",
         "likely",
-        title="The driver refuses every allocation",
-        evidence=(
-            f"{size(refusals.first_bytes)} refused {refusals.count} times",
-            *log.lines_of("memory.refused"),
-        ),
+        title="The driver has less memory to give than TensorFlow asks for",
+        evidence=(what, *log.lines_of("memory.refused")),
         action=ACTIONS["memory.other-process"],
     )
