@@ -34,7 +34,6 @@ enum {
 #define NVML_VERSION "12.570.00-sim"
 #define CUDA_VERSION 12080
 #define NO_INSTANCE 0xffffffffu
-#define NOT_AVAILABLE (~0ull)
 
 /* A struct's version number as NVML makes it: size in the low bytes, version in the high one. */
 #define STRUCT_VERSION(type, number) ((unsigned)(sizeof(type) | ((unsigned)(number) << 24)))
@@ -789,7 +788,7 @@ API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvml
                                              .used = views[i].bytes,
                                              .gpu_instance = NO_INSTANCE,
                                              .compute_instance = NO_INSTANCE,
-                                             .protected_used = NOT_AVAILABLE};
+                                             .protected_used = 0}; /* no confidential computing here */
     return NVML_SUCCESS;
 }
 

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.sim import build
+from tests.sim.conftest import REPOSITORY
+
+BUILD = "from gpuwatch.sim.build import ensure_built; print(ensure_built())"
+
+
+def in_process(code: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_builds_every_library_and_finds_them_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = build.ensure_built()
+    assert tmp_path in folder.parents
+    names = {library.name for library in build.LIBRARIES} | set(build.ALIASES)
+    assert {path.name for path in folder.iterdir()} == names
+    before = (folder / build.CONTROL_LIBRARY).stat().st_mtime_ns
+    assert build.ensure_built() == folder
+    assert (folder / build.CONTROL_LIBRARY).stat().st_mtime_ns == before
+
+
+def test_two_first_builds_at_once(tmp_path: Path) -> None:
+    both = [in_process(BUILD, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
+    results = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], results
+    assert results[0][0] == results[1][0]
+    folder = Path(results[0][0].strip())
+    assert (folder / "libcublas.so.12").stat().st_size > 0
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]  # nothing is left lying about
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(GpuwatchError, match="need a C compiler") as caught:
+        build.ensure_built()
+    assert "apt install gcc" in caught.value.hint
+
+
+def test_a_compiler_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-cc -m64")
+    with pytest.raises(GpuwatchError, match="no-such-cc") as caught:
+        build.ensure_built()
+    assert "CC" in caught.value.hint
+
+
+def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "cc"
+    lines = ("state.c:1: note: something", "state.c:2: error: no such luck")
+    broken.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in lines) + "exit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CC", str(broken))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(GpuwatchError, match=r"state\.c:2: error: no such luck") as caught:
+        build.ensure_built()
+    log = Path(caught.value.hint.rsplit(" ", 1)[1])
+    try:
+        assert "something" in log.read_text()
+    finally:
+        log.unlink()
+    assert list((tmp_path / "cache" / "gpuwatch" / "sim").iterdir()) == []
+
+
+def test_the_key_follows_compiler_and_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "one", tmp_path / "two"
+    for compiler, text in ((first, "a"), (second, "bb")):
+        compiler.write_text(text)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "x.c").write_text("int x;")
+    keys = {build._key([str(first)], tmp_path / "src"), build._key([str(second)], tmp_path / "src")}
+    (tmp_path / "src" / "x.c").write_text("int y;")
+    keys.add(build._key([str(first)], tmp_path / "src"))
+    monkeypatch.setattr(build, "_cpu_model", lambda: "another")
+    keys.add(build._key([str(first)], tmp_path / "src"))
+    assert len(keys) == 4
+
+
+def test_the_sources_are_warning_free() -> None:
+    sources = REPOSITORY / "gpuwatch" / "sim" / "csrc"
+    for library in build.LIBRARIES:
+        for source in library.sources:
+            assert (sources / source).is_file()
+            flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-pthread", "-fsyntax-only"]
+            subprocess.run([*build.find_compiler(), *flags, str(sources / source)], check=True)
