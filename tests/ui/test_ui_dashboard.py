@@ -356,7 +356,7 @@ async def test_why_a_cell_is_empty(stage: Stage) -> None:
         await settle(pilot)
         modal = stage.app.screen
         assert isinstance(modal, LinesModal)
-        text = "\n".join("".join(t for t, _ in line) for line in modal.sheet._all)
+        text = "\n".join("".join(t for t, _ in line) for line in modal.sheet.content)
         assert "permission denied, NVML code 4" in text
         assert "nvmlDeviceGetProcessUtilization" in text
         assert "Fan speed" in text
@@ -384,7 +384,7 @@ async def test_help_lists_every_action(stage: Stage) -> None:
         await settle(pilot)
         modal = stage.app.screen
         assert isinstance(modal, LinesModal)
-        text = "\n".join("".join(t for t, _ in line) for line in modal.sheet._all)
+        text = "\n".join("".join(t for t, _ in line) for line in modal.sheet.content)
         for action in ACTIONS:
             assert action.help in text
             assert action.shown in text
@@ -488,6 +488,7 @@ async def test_themes_redraw_everything(stage: Stage) -> None:
             stage.app.theme = name
             await settle(pilot)
             assert stage.app.overview.gpus.render_line(1).cell_length == 120
+            assert stage.app.overview.processes.ink("cursor").reverse is (True if name == "ansi-dark" else None)
         stage.app.theme = "gpuwatch-light"
         await settle(pilot)
         assert stage.app.overview.gpus.ink("strong") != dark

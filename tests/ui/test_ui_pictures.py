@@ -44,6 +44,7 @@ def test_machine(snap_compare: Callable[..., bool], machine: str, size: tuple[in
         ("paused", ("space",)),
         ("gpus", ("shift+tab", "shift+tab", "right")),
     ],
+    ids=["help", "sort", "missing", "findings", "filter", "paused", "gpus"],
 )
 def test_state(snap_compare: Callable[..., bool], name: str, keys: tuple[str, ...]) -> None:
     assert compare(snap_compare, "pair", (120, 40), *keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import ClassVar, Generic, TypeVar
 
 from textual import events
@@ -9,10 +10,21 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
+from gpuwatch.ui.cells import width_of
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 
 Lines = list[list[Span]]
 Result = TypeVar("Result")
+
+
+def wrapped(line: list[Span], width: int) -> Lines:
+    """``line`` in as many lines as it takes, the text of its last span going on below its start."""
+    if width <= 0 or sum(width_of(text) for text, _ in line) <= width:
+        return [line]
+    *before, (text, ink) = line
+    indent = sum(width_of(part) for part, _ in before)
+    parts = textwrap.wrap(text, max(width - indent, 8)) or [""]
+    return [[*before, (parts[0], ink)], *([(" " * indent, "text"), (part, ink)] for part in parts[1:])]
 
 
 class Sheet(Painted, can_focus=True):
@@ -20,16 +32,18 @@ class Sheet(Painted, can_focus=True):
 
     def __init__(self, lines: Lines, *, cursor: int | None = None) -> None:
         super().__init__(id="sheet")
+        self.content = lines
         self._all = lines
         self._top = 0
         self.cursor = cursor
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         """As high as its lines, and no higher."""
-        return len(self._all)
+        return sum(len(wrapped(line, width)) for line in self.content)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Shows what fits."""
+        """Folds the lines to the width, shows what fits."""
+        self._all = [part for line in self.content for part in wrapped(line, self.size.width)]
         self.redraw()
 
     def redraw(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 
 from gpuwatch.formatting.text import printable
@@ -34,7 +33,8 @@ def _entries(missing: Mapping[str, Missing], order: tuple[str, ...]) -> Lines:
         lines.append([("    ", "text"), (_WORDS[why.reason] + code, "warning" if why.reason == "failed" else "text")])
         call = spec.call if spec is not None else ""
         detail = why.detail or (f"asked with {call}" if call else "")
-        lines += [[("    ", "text"), (text, "dim")] for text in textwrap.wrap(printable(detail), 92)]
+        if detail:
+            lines.append([("    ", "text"), (printable(detail), "dim")])
     return lines
 
 

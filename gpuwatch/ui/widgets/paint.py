@@ -39,6 +39,8 @@ INKS = (
     "track",
     "border",
     "focus",
+    "frame",
+    "thumb",
     "header",
     "sorted",
     "key",
@@ -57,6 +59,8 @@ class Line(NamedTuple):
 
 
 BLANK = Line(())
+_UNWASHED = frozenset({"border", "frame", "thumb"})
+"""A frame stands around its lines, and takes no background of theirs."""
 
 
 def difference(old: Line, new: Line) -> tuple[int, int] | None:
@@ -135,8 +139,11 @@ class Painted(Widget):
         """The style of an ink on this pane's background."""
         style = self._styles_of_inks.get(name)
         if style is None:
-            used = "faint" if self._stale and name not in ("border", "focus", "track", "cursor") else name
-            style = self._styles_of_inks[name] = self.get_visual_style(f"ink--{used}").rich_style
+            used = "faint" if self._stale and name not in ("border", "focus", "frame", "track", "cursor") else name
+            style = self.get_visual_style(f"ink--{used}").rich_style
+            if self.get_component_styles(f"ink--{used}").text_style.reverse:  # Textual's style leaves it out
+                style += Style(reverse=True)
+            self._styles_of_inks[name] = style
         return style
 
     def forget_strips(self) -> None:
@@ -157,9 +164,14 @@ class Painted(Widget):
             return strip
         self.lines_painted += 1
         line = self._lines[y] if y < len(self._lines) else BLANK
-        if line.wash:
+        if line.wash and self.ink(line.wash).reverse:
+            base = self.ink(line.wash)
+            segments = [Segment(text, self.ink(ink) if ink in _UNWASHED else base) for text, ink in line.spans]
+        elif line.wash:
             under = Style(bgcolor=self.ink(line.wash).bgcolor)
-            segments = [Segment(text, self.ink(ink) + under) for text, ink in line.spans]
+            segments = [
+                Segment(text, self.ink(ink) if ink in _UNWASHED else self.ink(ink) + under) for text, ink in line.spans
+            ]
             base = self.ink("text") + under
         else:
             segments = [Segment(text, self.ink(ink)) for text, ink in line.spans]

@@ -311,7 +311,7 @@ class ProcessTable(Painted, can_focus=True):
                     pass
 
     def _frame(self, lines: list[Line], width: int, height: int) -> list[Line]:
-        edge = "focus" if self.has_focus else "border"
+        edge = "frame" if self.has_focus else "border"
         pen = Pen(width)
         pen.add("╭─ ", edge).add("Processes", "title").add(" ", edge)
         if self.filter is not None:
@@ -329,7 +329,7 @@ class ProcessTable(Painted, can_focus=True):
             spans: tuple[Span, ...] = lines[y].spans if y < len(lines) else ()
             used = sum(width_of(text) for text, _ in spans)
             rest = " " * max(width - 2 - used, 0)
-            end = ("┃", "dim") if y - 1 in thumb else ("│", edge)
+            end = ("┃", "thumb") if y - 1 in thumb else ("│", edge)
             wash = lines[y].wash if y < len(lines) else ""
             framed.append(Line((("│", edge), *spans, (rest, "text"), end), wash))
         bottom = Pen(width)

@@ -69,13 +69,14 @@ def verdict(view: View) -> Span:
     return "● all well", "ok"
 
 
-def condition(view: View) -> Span:
+def condition(view: View, *, short: bool = False) -> Span:
     """How the data flow, when that is not simply well."""
     status = view.status
     if view.paused_since is not None:
         return f" ‖ PAUSED {view.now - view.paused_since:.0f} s ", "badge"
     if status.state == "not-answering":
-        return f"✖ driver not answering for {status.waiting_seconds:.0f} s", "error"
+        words = "no answer for" if short else "driver not answering for"
+        return f"✖ {words} {status.waiting_seconds:.0f} s", "error"
     if status.state == "stopped":
         return f"■ stopped{': ' + printable(status.detail) if status.detail else ''}", "error"
     if status.state == "starting" or view.snapshot is None:
@@ -96,7 +97,7 @@ class TopLine(_Strip):
             (" ", "text"),
         ]
         words, ink = verdict(view)
-        state, state_ink = condition(view)
+        state, state_ink = condition(view, short=pen.limit < 100)
         marks: list[Span] = []
         if snapshot is not None and snapshot.simulated:
             marks.append((" SIMULATED ", "badge-warning"))
