@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.options import enter_simulation
 from gpuwatch.errors import UsageError
 from gpuwatch.monitor.collector import Collector
+
+if TYPE_CHECKING:
+    from gpuwatch.history.ring import History
+    from gpuwatch.model.findings import Finding
+    from gpuwatch.model.snapshot import Snapshot
 
 
 def run(ctx: click.Context, interval: float) -> int:
@@ -22,6 +28,15 @@ def run(ctx: click.Context, interval: float) -> int:
     try:
         from gpuwatch.ui.app import run_dashboard
 
-        return run_dashboard(collector)
+        return run_dashboard(collector, diagnose=findings)
     finally:
         collector.stop()
+
+
+def findings(snapshot: Snapshot, history: History | None = None) -> tuple[Finding, ...]:
+    """What is wrong with the machine as this snapshot, and its history, show it."""
+    from gpuwatch.diagnosis.engine import diagnose
+    from gpuwatch.diagnosis.evidence import Evidence
+
+    found = diagnose(Evidence(snapshot=snapshot, history=history))
+    return tuple(finding for finding in found if finding.id != "healthy")

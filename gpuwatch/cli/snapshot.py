@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 
 import click
+import msgspec
 
+from gpuwatch.cli.dashboard import findings
 from gpuwatch.cli.options import enter_simulation, sim_option
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.model.codec import to_json
@@ -64,6 +66,7 @@ def snapshot(ctx: click.Context, as_json: bool, as_csv: bool, deadline: float) -
         raise UsageError("--json and --csv exclude each other")
     enter_simulation(ctx)
     taken, answered = take(deadline)
+    taken = msgspec.structs.replace(taken, findings=findings(taken))
     if as_json:
         click.echo(to_json(taken), nl=False)
     else:
