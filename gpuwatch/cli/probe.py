@@ -22,12 +22,14 @@ from gpuwatch.probing.locate import GROUPS, ProbeScript, find_probe, find_probes
 from gpuwatch.probing.runner import ProbeOptions, Runner
 
 _SAMPLE_SECONDS = 0.1
+WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
 
 @click.command()
 @click.option("--config", "configs", multiple=True, metavar="NAME", help="Configuration to run; repeatable.")
 @click.option("--group", "groups", multiple=True, type=click.Choice(GROUPS), help="Every configuration of a group.")
 @click.option("--all", "everything", is_flag=True, help="Every configuration.")
+@click.option("--explain", is_flag=True, help="Print the settings as code to paste, and stop.")
 @click.option("--list", "listing", is_flag=True, help="Name the configurations and stop.")
 @click.option("--python", metavar="PATH", help="Interpreter in which the framework is installed.")
 @click.option(
@@ -38,6 +40,9 @@ _SAMPLE_SECONDS = 0.1
     help="Time budget of each measurement.",
 )
 @click.option("--size", type=click.IntRange(16, 65536), help="Edge of the matrices (default: by the machine).")
+@click.option("--workload", type=click.Choice(WORKLOADS), help="What to compute (default: the configuration's own).")
+@click.option("--memory-limit", type=click.IntRange(min=1), metavar="MB", help="For configurations with a limit.")
+@click.option("--fraction", type=click.FloatRange(0, 1, min_open=True), help="For configurations with a fraction.")
 @click.option("--gpu", metavar="UUID|INDEX,...", help="Let the probe see these GPUs only, in this order.")
 @click.option(
     "--deadline",
@@ -56,10 +61,14 @@ def probe(
     configs: tuple[str, ...],
     groups: tuple[str, ...],
     everything: bool,
+    explain: bool,
     listing: bool,
     python: str | None,
     seconds: float,
     size: int | None,
+    workload: str | None,
+    memory_limit: int | None,
+    fraction: float | None,
     gpu: str | None,
     deadline: float,
     fresh: bool,
@@ -72,6 +81,13 @@ def probe(
             click.echo(f"{script.name:<20} {script.group:<12} {script.title}")
         return
     scripts = _chosen(configs, groups, everything)
+    asked = {"workload": workload, "memory_limit": memory_limit, "fraction": fraction}
+    own = {name: value for name, value in asked.items() if value is not None}
+    if explain:
+        from gpuwatch.probing.recipe import recipe
+
+        click.echo("\n\n".join(recipe(script, own) for script in scripts), nl=False)
+        return
     if output is not None:
         _check_output(output)
     enter_simulation(ctx)
