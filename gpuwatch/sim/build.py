@@ -204,8 +204,9 @@ def _call(command: list[str]) -> None:
     if result.returncode == 0:
         return
     output = result.stdout + result.stderr
-    log = Path(tempfile.gettempdir()) / f"gpuwatch-sim-build-{os.getuid()}-{os.getpid()}.log"
-    log.write_text(shlex.join(command) + "\n" + output)
+    descriptor, log = tempfile.mkstemp(prefix="gpuwatch-sim-build-", suffix=".log")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(shlex.join(command) + "\n" + output)
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
     raise GpuwatchError(

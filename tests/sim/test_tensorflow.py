@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import subprocess
@@ -48,7 +49,8 @@ with tf.device("/GPU:0"):
 want = a @ b
 print("RESULT", eager.device, filled.device, np.allclose(eager, want, atol=1e-3), np.allclose(graph, want, atol=1e-3),
       np.allclose(stacked, want, atol=1e-3), np.allclose(half, want, rtol=1e-2),
-      tf.config.experimental.get_memory_info("GPU:0")["peak"] > 0, len(tf.config.list_logical_devices("GPU")), flush=True)
+      tf.config.experimental.get_memory_info("GPU:0")["peak"] > 0, len(tf.config.list_logical_devices("GPU")),
+      flush=True)
 if "work" in sys.argv:
     import time
     x = tf.constant(np.random.rand(512, 512).astype("float32")); end = time.time() + 2
@@ -111,8 +113,6 @@ N.nvmlInit()
 print([[(p.pid, p.usedGpuMemory) for p in N.nvmlDeviceGetComputeRunningProcesses(N.nvmlDeviceGetHandleByIndex(i))]
        for i in range(N.nvmlDeviceGetCount())])"""
     out, _ = start(machine, code).communicate(timeout=30)
-    import ast
-
     answer: list[list[tuple[int, int]]] = ast.literal_eval(out)
     return answer
 
