@@ -24,6 +24,8 @@ _FOLDED_LINES = 4
 
 _ERROR_LINE = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$|^((?:\w+\.)+\w*Error)$")
 _GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
+# Bare file names of 2.21, which prints no paths.
+_TENSORFLOW_SOURCES = frozenset({*_GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"})
 _QUIET = re.compile(
     r"NUMA|PCIe gen|cuDNN version|NVML library|interconnect StreamExecutor|^\d+:|strength|Adding visible"
     r"|remaining|edge matrix|^ *(?:\d+ )+\d*$|Your kernel"
@@ -98,6 +100,8 @@ class LogParser:
             self._plain_line(line)
             return
         source, message = found
+        if "tensorflow" in line or source in _TENSORFLOW_SOURCES:
+            self._framework("tensorflow")
         if self._colocation is not None:
             self._end_colocation()
         self._end_folded()
@@ -269,6 +273,10 @@ class LogParser:
                 self._colocation = ColocationReader(failed=self._placement_failed)
             return
         name = (match[1] or match[3]).rsplit(".", 1)[-1]
+        if "tensorflow." in line:
+            self._framework("tensorflow")
+        elif line.startswith("torch."):
+            self._framework("pytorch")
         error = RunError(type=name, message=(match[2] or "")[:2000])
         errors = self._facts.errors
         if error in errors:

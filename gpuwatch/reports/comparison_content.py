@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuwatch.model.findings import SEVERITY_ORDER
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports.compare import COLUMNS, RIGHT, cells
-from gpuwatch.reports.content import GLYPHS, Content, Table, clean
+from gpuwatch.reports.content import GLYPHS, SIMULATED_NOTE, Content, Table, clean
 from gpuwatch.reports.run_content import run_content
 
 BEST = "★"
@@ -36,7 +36,7 @@ def comparison_content(document: Comparison) -> Content:
         state="error" if bad else "ok",
         verdict=f"{bad} of {count} did not end well" if bad else "all ended",
         reason="",
-        simulated=any(run.simulated for run in document.runs),
+        simulated=SIMULATED_NOTE if any(run.simulated for run in document.runs) else "",
         facts=(),
         tables=tuple(part for part in (table, _machines(document), _differences(document)) if part.rows),
         footer="gpuwatch",

@@ -13,6 +13,7 @@ from gpuwatch.model.findings import Finding
 
 SIMULATED = "SIMULATED"
 SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, the speed is this computer's CPU."
+SIMULATED_MACHINE = "These GPUs are simulated: nothing here is real hardware."
 
 GLYPHS = {
     "error": "✖",
@@ -52,7 +53,8 @@ class Content:
     """``ok``, ``warning``, ``error``: chooses colour and glyph."""
     verdict: str
     reason: str
-    simulated: bool
+    simulated: str
+    """Empty, or what a reader must know: the GPUs are not real."""
     facts: tuple[tuple[str, str], ...]
     """The story in short: asked, granted, seen, happened, speed."""
     tables: tuple[Table, ...]

@@ -8,7 +8,7 @@ from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
 from gpuwatch.logs.clean import device as _device_name
 from gpuwatch.model.run import DeviceMapping, Oom, Run, Throughput
-from gpuwatch.reports.content import Content, Table, clean, clean_finding
+from gpuwatch.reports.content import SIMULATED_NOTE, Content, Table, clean, clean_finding
 
 _STATES = {"ok": "ok", "fallback": "warning", "skipped": "skipped"}
 _ROWS = 40
@@ -39,7 +39,7 @@ def run_content(run: Run) -> Content:
         state=_STATES.get(run.verdict, "error"),
         verdict=run.verdict,
         reason=clean(run.verdict_reason) if run.verdict_reason else "",
-        simulated=run.simulated,
+        simulated=SIMULATED_NOTE if run.simulated else "",
         facts=tuple(_facts(run)),
         tables=tuple(table for table in tables if table.rows),
         findings=tuple(clean_finding(found) for found in run.findings),

@@ -6,7 +6,7 @@ from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import UNKNOWN, duration, percent, reading, size
 from gpuwatch.model.metrics import metric
 from gpuwatch.model.snapshot import Device, Process, Snapshot
-from gpuwatch.reports.content import Content, Table, clean, clean_finding
+from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
 
 _COMMAND = 120
 
@@ -61,7 +61,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         state="error" if worst else "warning" if snapshot.problems else "ok",
         verdict=f"{count} GPU{'' if count == 1 else 's'}",
         reason="",
-        simulated=snapshot.simulated,
+        simulated=SIMULATED_MACHINE if snapshot.simulated else "",
         facts=tuple(facts),
         tables=tuple(table for table in tables if table.rows),
         findings=tuple(clean_finding(found) for found in snapshot.findings),

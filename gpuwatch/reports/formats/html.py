@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from gpuwatch.model.codec import Document
 from gpuwatch.model.run import Comparison, Run
-from gpuwatch.reports.content import GLYPHS, SIMULATED_NOTE
+from gpuwatch.reports.content import GLYPHS
 from gpuwatch.reports.document import content_of
 from gpuwatch.reports.formats.chart import memory_chart
 
@@ -27,7 +27,6 @@ def render(document: Document) -> str:
         chart=None if is_comparison or not charts else charts[0],
         part_charts=charts if is_comparison else [],
         glyphs=GLYPHS,
-        simulated_note=SIMULATED_NOTE,
         css=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
     )
 

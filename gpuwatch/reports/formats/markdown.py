@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
-from gpuwatch.reports.content import GLYPHS, SIMULATED, SIMULATED_NOTE, Content, Table
+from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table
 from gpuwatch.reports.document import content_of
 
 # Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
@@ -26,7 +26,7 @@ def _document(content: Content, level: int) -> Iterator[str]:
     yield f"{'#' * level} {_text(content.title)}"
     yield ""
     if content.simulated:
-        yield f"> **{SIMULATED}.** {SIMULATED_NOTE}"
+        yield f"> **{SIMULATED}.** {content.simulated}"
         yield ""
     if content.subtitle:
         yield _text(content.subtitle)

@@ -11,7 +11,7 @@ from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.reports.content import GLYPHS, SIMULATED, SIMULATED_NOTE, Content, Table
+from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table
 from gpuwatch.reports.document import content_of
 
 WIDTH = 110
@@ -47,7 +47,7 @@ def render(document: Document, width: int = WIDTH, *, details: bool = True) -> s
 
 def _head(content: Content) -> Iterator[str]:
     if content.simulated:
-        yield f"[{SIMULATED}] {SIMULATED_NOTE}"
+        yield f"[{SIMULATED}] {content.simulated}"
     yield f"{content.title}   {content.subtitle}" if content.subtitle else content.title
     glyph = GLYPHS.get(content.verdict) or GLYPHS.get(content.state, "●")
     yield f"{glyph} {content.verdict}" + (f": {content.reason}" if content.reason else "")
