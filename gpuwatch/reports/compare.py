@@ -58,7 +58,7 @@ def cells(run: Run) -> dict[str, str]:
     share = run_content.on_gpu(run)
     verdict = run.verdict
     if run.primary not in (None, "healthy"):
-        verdict_cell = f"{verdict} {clean(run.primary).rpartition('.')[2]}"
+        verdict_cell = f"{verdict} · {clean(run.primary).rpartition('.')[2]}"
     else:
         verdict_cell = verdict
     if any(error.expected for error in run.errors):

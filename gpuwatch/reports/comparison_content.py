@@ -26,7 +26,7 @@ def comparison_content(document: Comparison) -> Content:
         tuple(rows),
         right,
         note=note,
-        keep=frozenset({0, len(known) - 1}),
+        keep=frozenset({0}),
     )
     bad = sum(run.verdict in ("error", "oom", "timeout") for run in document.runs)
     count = len(document.runs)
@@ -46,7 +46,7 @@ def comparison_content(document: Comparison) -> Content:
 
 def _cell(document: Comparison, run: Run, name: str, text: str) -> str:
     if name == "verdict":
-        return f"{GLYPHS.get(run.verdict, '•')} {text}"
+        return f"{GLYPHS.get(run.verdict, '•')}\u00a0{text}"
     if document.best.get(name) == run.config:
         return f"{BEST} {text}"
     return text
@@ -70,12 +70,15 @@ def _machines(document: Comparison) -> Table:
 
 
 def _differences(document: Comparison) -> Table:
-    rows = []
+    configs: dict[tuple[int, str, str, str], list[str]] = {}
     for run in document.runs:
-        telling = [found for found in run.findings if found.id != "healthy"]
-        telling.sort(key=lambda found: SEVERITY_ORDER[found.severity])
-        rows += [
-            (clean(run.config), f"{GLYPHS[found.severity]} {clean(found.id)}", clean(found.title), clean(found.action))
-            for found in telling
-        ]
+        for found in run.findings:
+            if found.id != "healthy":
+                key = (SEVERITY_ORDER[found.severity], found.id, found.title, found.action)
+                configs.setdefault(key, []).append(run.config)
+    names = list(SEVERITY_ORDER)
+    rows = [
+        (clean(tuple(dict.fromkeys(who))), f"{GLYPHS[names[level]]}\u00a0{clean(cause)}", clean(title), clean(action))
+        for (level, cause, title, action), who in sorted(configs.items(), key=lambda item: item[0][0])
+    ]
     return Table("What explains the differences", ("Config", "Cause", "What", "What to do"), tuple(rows))

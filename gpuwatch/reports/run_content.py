@@ -50,14 +50,22 @@ def run_content(run: Run) -> Content:
 
 def asked(run: Run) -> str:
     """The settings that the probe asked for, in one line."""
-    parts = [f"{clean(name)} = {clean(setting.asked)}" for name, setting in run.settings.items()]
+    parts = [_asked(clean(name), setting.asked) for name, setting in run.settings.items()]
     return ", ".join(parts) or UNKNOWN
+
+
+def _asked(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    # A variable is written as in a shell, anything else as in a sentence.
+    return f"{name}={clean(value)}" if name.isupper() else f"{name} {clean(value)}"
 
 
 def granted(run: Run) -> str:
     """The allocators' limits, in the framework's own words."""
     amounts = [size(mapping.granted_bytes) for mapping in run.device_map if mapping.granted_bytes is not None]
-    return " + ".join(amounts) or UNKNOWN
+    alike = {amount: amounts.count(amount) for amount in amounts}
+    return " + ".join(amount if count == 1 else f"{count} × {amount}" for amount, count in alike.items()) or UNKNOWN
 
 
 def device_map(run: Run) -> str:
@@ -100,6 +108,14 @@ def speed(throughput: Throughput | None) -> str:
     return f"{shown} ±{spread:.{decimals}f}"
 
 
+def step_time(value: float) -> str:
+    """Three digits, because steps are compared with each other: ``1.08 ms``."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if value * factor >= 1:
+            return f"{value * factor:#.3g} {unit}".replace(". ", " ")
+    return f"{value * 1e6:#.3g} µs".replace(". ", " ")
+
+
 def half_spread(throughput: Throughput) -> float | None:
     """Half of p10 to p90, in steps per second."""
     fast, slow = throughput.p10_step_seconds, throughput.p90_step_seconds
@@ -128,7 +144,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         yield "speed", UNKNOWN
         return
     more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
-    yield "speed", f"{speed(t)} steps/s{more}, median step {seconds(t.median_step_seconds)}"
+    yield "speed", f"{speed(t)} steps/s{more}, median step {step_time(t.median_step_seconds)}"
 
 
 def _seen(run: Run) -> str:
@@ -271,8 +287,8 @@ def _speed(run: Run) -> Table:
         return Table("Throughput", (), ())
     rows = [
         ("Steps per second", speed(t)),
-        ("Step, median", seconds(t.median_step_seconds)),
-        ("Step, p10 to p90", f"{seconds(t.p10_step_seconds)} – {seconds(t.p90_step_seconds)}"),
+        ("Step, median", step_time(t.median_step_seconds)),
+        ("Step, p10 to p90", f"{step_time(t.p10_step_seconds)} – {step_time(t.p90_step_seconds)}"),
         ("Steps measured", f"{t.steps} after {t.warmup_steps} to warm up"),
     ]
     if t.examples_per_second is not None:

@@ -20,6 +20,7 @@ _LABEL = 13
 # What the short story at the top already tells in full.
 _TOLD = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
 _LEAST_COLUMN = 8
+_LONGEST_WORD = 28
 
 
 def render(document: Document, width: int = WIDTH, *, details: bool = True) -> str:
@@ -83,11 +84,18 @@ def _fitted(widths: list[int], table: Table, room: int) -> list[int]:
     widths = list(widths)
     text = [i for i in range(len(widths)) if i not in table.right and i not in table.keep]
     while text and sum(widths) + len(_GAP) * (len(widths) - 1) > room:
-        widest = max(text, key=lambda i: widths[i])
+        # Words stay whole while any other column has room to give.
+        roomy = [i for i in text if widths[i] > _least(table, i)] or text
+        widest = max(roomy, key=lambda i: widths[i])
         if widths[widest] <= _LEAST_COLUMN:
             break
         widths[widest] -= 1
     return widths
+
+
+def _least(table: Table, column: int) -> int:
+    words = (word for row in (table.heads, *table.rows) for word in row[column].split())
+    return min(max((cell_len(word) for word in words), default=0), _LONGEST_WORD)
 
 
 def _wrapped(text: str, width: int) -> list[str]:
