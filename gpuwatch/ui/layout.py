@@ -16,7 +16,7 @@ MIN_HEIGHT = 12
 
 CARD_MIN_WIDTH = 48
 CARD_HEIGHT = 5
-_LINE_MIN_WIDTH = 36
+_LINE_MIN_WIDTH = 28
 _TABLE_ROWS = 6
 """Header and five processes: what the table keeps while GPUs can fold instead."""
 

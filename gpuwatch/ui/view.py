@@ -34,6 +34,14 @@ class View:
     """Errors and warnings, the most important first."""
 
     @property
+    def told(self) -> bool:
+        """Whether there is something wrong to say in a line of its own.
+
+        Without a GPU the panel that stands in its place says what the sources could not do.
+        """
+        return bool(self.wrong) or bool(self.devices and self.snapshot is not None and self.snapshot.problems)
+
+    @property
     def devices(self) -> Sequence[Device]:
         """Devices of the snapshot, none before the first."""
         return self.snapshot.devices if self.snapshot is not None else ()

@@ -89,6 +89,8 @@ async def test_every_gpu_is_on_screen_at_every_size(stage: Stage, size: tuple[in
             assert isinstance(used, int)
             assert f"{used / machines.GIB:.1f}" in pane.plain
         assert overview.finding.display
+        assert pane.region.bottom <= overview.keys.region.y
+        assert overview.keys.region.bottom == size[1], "nothing is pushed out of the terminal"
         assert overview.processes.size.height >= (5 if size[1] >= 24 else 1)
         for line in everything(stage).splitlines():
             assert len(line.rstrip()) <= size[0]
@@ -374,6 +376,44 @@ async def test_findings_open_by_key_and_by_click(stage: Stage) -> None:
         assert "SM 0 % since 11:50:12" in stage.app.screen.sheet.plain
         await pilot.press("escape")
         await pilot.click("#finding")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, LinesModal)
+
+
+async def test_the_action_of_a_finding_is_copied(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("f", "c")
+        assert stage.app.clipboard == machines.HELD.action
+        await pilot.press("escape")
+
+
+async def test_a_problem_beside_working_gpus_has_its_line(stage: Stage) -> None:
+    problem = machines.Problem(
+        source="processes", reason="permission_denied", detail="/proc is hidden (hidepid=2)", hint="ask for the group"
+    )
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.many(2, 4, problems=(problem,)))
+        await settle(pilot)
+        assert "/proc is hidden (hidepid=2)  → ask for the group" in stage.app.overview.finding.plain
+        assert "▲ 1 warning" in stage.app.overview.top_line.plain
+        stage.push(machines.many(2, 4))
+        await settle(pilot)
+        assert not stage.app.overview.finding.display
+        assert "● all well" in stage.app.overview.top_line.plain
+
+
+async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        keys = stage.app.overview.keys
+        for text, frozen in (("pause", True), ("resume", False)):
+            await pilot.click(keys, offset=(keys.plain.index(text), 0))
+            await settle(pilot)
+            assert (stage.app._frozen is not None) is frozen, text
+        await pilot.click(keys, offset=(keys.plain.index("why"), 0))
         await settle(pilot)
         assert isinstance(stage.app.screen, LinesModal)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
 from gpuwatch.formatting.text import printable
-from gpuwatch.ui.screens.lines_modal import Lines
+from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
 from gpuwatch.ui.view import View
 
 
@@ -32,3 +36,27 @@ def evidence(view: View) -> tuple[str, Lines]:
     if not lines:
         lines = [[("● ", "ok"), ("Nothing wrong was found.", "text")]]
     return "Findings", lines
+
+
+def first_action(view: View) -> str:
+    """What to do about the most important finding; empty when nothing can be done."""
+    return view.wrong[0].action if view.wrong else ""
+
+
+class EvidenceModal(LinesModal[None]):
+    """The findings; ``c`` copies what to do."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "copy", "copy", show=False)]
+
+    def __init__(self, title: str, lines: Lines, *, action: str) -> None:
+        super().__init__(title, lines)
+        self._action = action
+        if action:
+            self.sheet.ending = "c copies the action  Esc closes"
+
+    def action_copy(self) -> None:
+        """To the terminal's clipboard."""
+        if self._action:
+            self.app.copy_to_clipboard(self._action)
+            self.sheet.ending = "copied  Esc closes"
+            self.sheet.redraw()

@@ -35,6 +35,8 @@ class Sheet(Painted, can_focus=True):
         self.content = lines
         self._all = lines
         self._top = 0
+        self.ending = "Esc closes"
+        """What the border says when nothing is left below."""
         self.cursor = cursor
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
@@ -58,7 +60,7 @@ class Sheet(Painted, can_focus=True):
             lines.append(Line(tuple(self._all[number]), wash))
         self.paint(lines)
         below = len(self._all) - self._top - room
-        self.border_subtitle = f"{below} more below" if below > 0 else "Esc closes"
+        self.border_subtitle = f"{below} more below" if below > 0 else self.ending
 
     def move(self, rows: int) -> None:
         """Moves the cursor, or scrolls."""

@@ -95,8 +95,8 @@ class OverviewScreen(Screen[None]):
             return
         size = self.app.size
         said = 0 if view.devices else no_gpu_height(view, size.width)
-        wanted = plan(size.width, size.height, len(view.devices), findings=bool(view.wrong), said=said)
-        self.finding.display = bool(view.wrong) and not wanted.too_small
+        wanted = plan(size.width, size.height, len(view.devices), findings=view.told, said=said)
+        self.finding.display = view.told and not wanted.too_small
         if wanted == self._plan:
             return
         self._plan = wanted
@@ -243,10 +243,12 @@ class OverviewScreen(Screen[None]):
 
     def action_findings(self) -> None:
         """All findings with their evidence."""
-        from gpuwatch.ui.screens.evidence import evidence
+        from gpuwatch.ui.screens.evidence import evidence, first_action
 
         if self._view is not None:
-            self._open(*evidence(self._view))
+            from gpuwatch.ui.screens.evidence import EvidenceModal
+
+            self.app.push_screen(EvidenceModal(*evidence(self._view), action=first_action(self._view)))
 
     def action_open_findings(self) -> None:
         """Enter on the finding's line."""

@@ -33,7 +33,7 @@ class KeyLine(Painted):
         """A click on a key does what the key does."""
         for start, end, action in self._places:
             if start <= event.x < end:
-                await self.app.run_action(action.run or action.id)
+                await self.app.run_action(action.run or f"screen.{action.id}")
 
     def _redraw(self) -> None:
         if not self.size.width:

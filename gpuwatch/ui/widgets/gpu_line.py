@@ -14,6 +14,9 @@ from gpuwatch.ui.widgets.pen import Pen
 
 _GIB = 1024**3
 _MIN_TREND = 6
+_POWER = 10
+_CELSIUS = 6
+_TOTAL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,42 +27,37 @@ class LineColumns:
     name: int
     gpu_bar: int
     memory_bar: int
+    total: int
     power: int
     temperature: int
     trend: int
 
 
 def columns_for(width: int, devices: tuple[Device, ...]) -> LineColumns:
-    """Fits the parts into ``width``: the trend goes first, then the name, power, temperature."""
+    """Fits the parts into ``width``: the trend goes first, then name, power, temperature, the total."""
     index = max((len(str(d.index)) for d in devices), default=1)
-    name = min(max((width_of(short_name(d.name)) for d in devices), default=4), 18 if width >= 110 else 8)
-    # marks, gaps, percentage and "131.2/139.8G"
-    fixed = 2 + index + 1 + 2 + 5 + 1 + 2 + 12 + 2
-    power, temperature = 10, 6
-    free = width - fixed - name - 1 - power - temperature - 14
-    if free < 0:
-        name_or_none = name if free + power >= 0 else 0
-        power = 0
-        free = width - fixed - (name_or_none + 1 if name_or_none else 0) - temperature - 8
-        if free < 0:
-            temperature = 0
-            free = width - fixed - 8
-        bars = max(8 + max(free, 0), 4)
-        return LineColumns(index, name_or_none, bars - bars // 2, bars // 2, power, temperature, 0)
-    bars = 14 + free
-    trend = 0
-    if free >= _MIN_TREND + 1:
-        trend = max(min(int(free * 0.6), 60), _MIN_TREND)
-        bars -= trend + 1
-    gpu_bar = bars - bars // 2
-    return LineColumns(index, name, gpu_bar, bars // 2, power, temperature, trend)
+    name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 18 if width >= 110 else 8)
+    # Cursor, index, two framed bars, " 97 %", memory used with its unit, attention.
+    fixed = 2 + index + 1 + 2 + 6 + 2 + 6 + 2
+    for parts in ((name, _POWER, _CELSIUS, _TOTAL), (0, _POWER, _CELSIUS, _TOTAL), (0, 0, _CELSIUS, _TOTAL)):
+        free = width - fixed - sum(parts)
+        if free >= 14:
+            break
+    else:
+        parts = (0, 0, 0, _TOTAL)
+        if width - fixed - sum(parts) < 8:
+            parts = (0, 0, 0, 0)
+        free = max(width - fixed - sum(parts), 2)
+    trend = max(min(int((free - 14) * 0.6), 60), _MIN_TREND) if free - 14 > _MIN_TREND else 0
+    bars = free - (trend + 1 if trend else 0)
+    return LineColumns(index, parts[0], bars - bars // 2, bars // 2, parts[3], parts[1], parts[2], trend)
 
 
 def heading(pen: Pen, at: LineColumns, view: View) -> None:
     """Names the parts of the lines below."""
-    pen.add("  ", "header").add(left("GPU", at.index + 1 + (at.name + 1 if at.name else 0)), "header")
-    pen.add(left(" UTIL", at.gpu_bar + 2 + 5 + 1), "header")
-    pen.add(left(" MEMORY", at.memory_bar + 2 + 12), "header")
+    pen.add("  ", "header").add(left("GPU", at.index + 1 + at.name), "header")
+    pen.add(left(" UTIL", at.gpu_bar + 2 + 6), "header")
+    pen.add(left(" MEMORY", at.memory_bar + 2 + 6 + at.total), "header")
     if at.power:
         pen.add(f"{'POWER':>{at.power}}", "header")
     if at.temperature:
@@ -76,7 +74,7 @@ def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: bool
     pen.add("▸ " if selected else "  ", "focus")
     pen.add(f"{device.index:>{at.index}} ", "strong")
     if at.name:
-        pen.add(left(printable(short_name(device.name)), at.name) + " ", "text")
+        pen.add(left(printable(short_name(device.name)), at.name - 1) + " ", "text")
     note, note_ink = state_note(device)
     used = device.number("memory.used_bytes")
     if note and used is None:
@@ -88,7 +86,7 @@ def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: bool
     total = device.number("memory.total_bytes")
     pen.bar(fraction(used, total), at.memory_bar, "memory")
     pen.add(decimal(used, 5, _GIB), "dim" if used is None else "text")
-    pen.add(f"/{decimal(total, 1, _GIB)}G".ljust(7), "dim")
+    pen.add(f"/{decimal(total, 1, _GIB)}G".ljust(at.total + 1) if at.total else "G", "dim")
     if at.power:
         draw_watts, limit = device.number("power.draw_watts"), device.number("power.limit_watts")
         pen.add(f"{whole_number(draw_watts, at.power - 5)}", "dim" if draw_watts is None else "text")

@@ -181,28 +181,30 @@ class FindingStrip(_Strip, can_focus=True):
 
     def draw(self, pen: Pen, view: View) -> bool:
         """Cause first, then what to do; the count at the right."""
-        if not view.wrong:
+        snapshot = view.snapshot
+        if snapshot is None or not view.told:
             return False
-        finding = view.wrong[0]
-        bad = finding.severity == "error"
+        if view.wrong:
+            finding, count = view.wrong[0], len(view.wrong)
+            bad, title, action = finding.severity == "error", finding.title, finding.action
+            title += " (likely)" if finding.certainty == "likely" else ""
+            device = snapshot.device(finding.device_uuid)
+        else:
+            problem, count = snapshot.problems[0], len(snapshot.problems)
+            bad, title, action, device = False, problem.detail, problem.hint, None
         ink = "error" if bad else "warning"
-        more = f"1 of {len(view.wrong)}  " if len(view.wrong) > 1 else ""
-        tail = f" {more}[f] why "
+        more = f" 1 of {count}  " if count > 1 else " "
+        room = pen.limit - len(more) - len("[f] why ")
         pen.add(" ✖ " if bad else " ▲ ", ink)
-        device = view.snapshot.device(finding.device_uuid) if view.snapshot is not None else None
         if device is not None:
             pen.add(f"GPU {device.index}  ", "strong")
-        room = pen.limit - len(tail)
-        title = printable(finding.title)
-        if finding.certainty == "likely":
-            title += " (likely)"
-        inside = Pen(room - pen.x)
-        inside.add(title, "text")
-        if finding.action and inside.left > 12:
-            inside.add("  → ", ink).add(printable(finding.action), "dim")
-        pen.spans += inside.spans
-        pen.x += inside.x
-        pen.to(room).add(f" {more}", "dim").add("[f]", "key").add(" why ", "dim")
+        said = Pen(room - pen.x)
+        said.add(printable(title), "text")
+        if action and said.left > 12:
+            said.add("  → ", ink).add(printable(action), "dim")
+        pen.spans += said.spans
+        pen.x += said.x
+        pen.to(room).add(more, "dim").add("[f]", "key").add(" why ", "dim")
         return False
 
     def on_click(self, event: events.Click) -> None:

@@ -1,0 +1,142 @@
+"""On a real terminal: the first frame, and what is left behind. And what importing the app loads."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LEFT_ALTERNATE_SCREEN = b"\x1b[?1049l"
+CURSOR_SHOWN = b"\x1b[?25h"
+MOUSE_OFF = b"\x1b[?1000l"
+
+CRASH = """
+import sys
+from tests.ui import machines
+from tests.ui.feed import MovingFeed
+from gpuwatch.ui.app import run_dashboard
+
+def diagnose(snapshot, history):
+    raise RuntimeError("a rule broke")
+
+sys.exit(run_dashboard(MovingFeed(machines.pair), diagnose=diagnose))
+"""
+
+
+class Terminal:
+    """A program on a pty of 120 x 40, and everything that it wrote."""
+
+    def __init__(self, *command: str) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        self.slave = slave
+        environment = dict(os.environ, TERM="xterm-256color", COLUMNS="120", LINES="40", PYTHONPATH=str(ROOT))
+        self.process = subprocess.Popen(
+            [sys.executable, *command], stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=environment
+        )
+        self.output = b""
+
+    def until(self, wanted: bytes, seconds: float = 20.0) -> None:
+        end = time.monotonic() + seconds
+        while wanted not in self.output:
+            if time.monotonic() > end:
+                raise AssertionError(f"{wanted!r} did not come: {self.output[-2000:]!r}")
+            self._read(0.1)
+
+    def type(self, text: bytes) -> None:
+        os.write(self.master, text)
+
+    def end(self) -> int:
+        end = time.monotonic() + 20
+        while self.process.poll() is None:
+            if time.monotonic() > end:
+                self.process.kill()
+                raise AssertionError("it did not end")
+            self._read(0.05)
+        while self._read(0.2):
+            pass
+        return self.process.returncode
+
+    def _read(self, wait: float) -> bool:
+        if not select.select([self.master], [], [], wait)[0]:
+            return False
+        self.output += os.read(self.master, 65536)
+        return True
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@pytest.mark.parametrize("how", ["q", "ctrl+c", "terminate", "crash"])
+def test_the_terminal_is_left_as_it_was(how: str) -> None:
+    command = ("-c", CRASH) if how == "crash" else ("-m", "tests.ui.demo", "--machine", "pair")
+    terminal = Terminal(*command)
+    try:
+        if how != "crash":
+            terminal.until(b"NVIDIA H200")
+            if how == "terminate":
+                terminal.process.send_signal(signal.SIGTERM)
+            else:
+                terminal.type(b"q" if how == "q" else b"\x03")
+        code = terminal.end()
+        if how != "terminate":  # the default action of SIGTERM leaves no time for manners
+            assert code == (1 if how == "crash" else 0)
+            for sign in (LEFT_ALTERNATE_SCREEN, CURSOR_SHOWN, MOUSE_OFF):
+                assert sign in terminal.output, sign
+            assert termios.tcgetattr(terminal.slave) == terminal.before
+        if how == "crash":
+            assert b"a rule broke" in terminal.output.split(LEFT_ALTERNATE_SCREEN)[-1], "said where it can be read"
+    finally:
+        terminal.close()
+
+
+def test_the_first_frame_does_not_wait_for_the_first_sample() -> None:
+    terminal = Terminal("-m", "tests.ui.demo", "--delay", "600", "--past", "0")
+    try:
+        terminal.until(b"asking the driver")
+        terminal.type(b"q")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+
+
+def test_importing_the_app_loads_nothing_that_the_first_frame_does_not_need() -> None:
+    code = "import sys, gpuwatch.ui.app; print('\\n'.join(sys.modules))"
+    loaded = set(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        ).stdout.split()
+    )
+    assert "textual.app" in loaded
+    for unwanted in (
+        "textual.widgets._data_table",
+        "textual.widgets._text_area",
+        "textual.widgets._markdown",
+        "markdown_it",
+        "tree_sitter",
+        "pygments",
+        "psutil",
+        "pynvml",
+        "jinja2",
+        "numpy",
+        "gpuwatch.ui.screens.help",
+        "gpuwatch.ui.screens.lines_modal",
+        "gpuwatch.ui.widgets.filter_bar",
+    ):
+        assert unwanted not in loaded
