@@ -1,20 +1,26 @@
-"""What every probe script shares: events, phases, the workloads and their timing.
+"""What every probe script shares: its events, its options, its life from start to end.
 
 Standard library only, Python 3.9 or newer: it runs in the interpreter where the user's framework
 lives. Under gpuwatch the events go to the file descriptor in GPUWATCH_EVENT_FD, one JSON object a
 line, apart from stdout and stderr because native code writes there without asking. By hand
-(``python growth.py``) they are printed as readable lines.
+(``python growth.py --seconds 0.5``) they are printed as readable lines.
+
+A script has two functions. ``configure(tf, probe)`` makes the settings, as a user writes them, before
+any device is used. ``work(tf, probe)`` then uses the devices. The work itself and how its time is
+taken are in ``_gpuwatch_workloads.py`` and ``_gpuwatch_timing.py``, processes beside this one in
+``_gpuwatch_workers.py``, PyTorch in ``_gpuwatch_torch.py``.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import platform
 import sys
 import time
+
+import _gpuwatch_workloads as workloads
 
 PROTOCOL_VERSION = 1
 
@@ -27,18 +33,34 @@ LOG_ENVIRONMENT = {
 
 DEFAULT_OPTIONS = {"size": 1024, "seconds": 1.0, "missing_device": "/GPU:7"}
 
+_HELP = {
+    "size": "edge of the matrices; the other workloads take their sizes from it",
+    "seconds": "time budget of the measurement",
+    "workload": "what to measure: " + ", ".join(workloads.NAMES),
+    "visible": "value for CUDA_VISIBLE_DEVICES: indices or UUIDs, in the order that is wanted",
+}
+
+
+class Skipped(Exception):
+    """The subject of this probe cannot be shown here; the message says why."""
+
 
 class Probe:
     """One run of one configuration: what it asks, does and measures."""
 
-    def __init__(self, config, options=None):
+    def __init__(self, config, options=None, fd=None):
+        """``fd`` takes the events; without it GPUWATCH_EVENT_FD names it, else they are printed."""
         self.config = config
         self.options = dict(DEFAULT_OPTIONS)
+        self.options.update(config.get("options", {}))
         self.options.update(options or {})
         self._sequence = 0
-        fd = os.environ.get("GPUWATCH_EVENT_FD")
-        self._fd = int(fd) if fd else None
+        named = os.environ.get("GPUWATCH_EVENT_FD")
+        self._fd = fd if fd is not None else int(named) if named else None
         self.failed = False
+        # Set by configurations that use TF1 sessions: a process has one configuration of its GPUs,
+        # that of whoever uses them first, so TensorFlow 2 must not touch them before the session.
+        self.session_config = None
 
     # -- saying ---------------------------------------------------------------------------------
 
@@ -47,7 +69,7 @@ class Probe:
         event = {"v": PROTOCOL_VERSION, "seq": self._sequence, "t": time.monotonic(), "kind": kind, "data": data}
         self._sequence += 1
         if self._fd is None:
-            print("%-11s %s" % (kind, json.dumps(data, default=str)), flush=True)
+            print("%-11s %s" % (kind, _readable(data)), flush=True)
             return
         line = (json.dumps(event, default=str) + "\n").encode()
         while line:
@@ -56,6 +78,10 @@ class Probe:
     def setting(self, name, asked, effective=None, note=""):
         """A setting of this configuration: what was asked, and what the framework says it has."""
         self.emit("setting", name=name, asked=asked, effective=effective, note=note)
+
+    def result(self, name, value):
+        """Something that this configuration is after, beside the speed."""
+        self.emit("result", name=name, value=value)
 
     def error(self, error, expected=False):
         """An exception of the framework; ``expected`` when the configuration is about it."""
@@ -68,73 +94,59 @@ class Probe:
         self.emit("error", type="NothingRaised", message=what, expected=False)
         self.failed = True
 
-    # -- measuring ------------------------------------------------------------------------------
+    def skip(self, reason):
+        """Ends the probe: its subject cannot apply here, for this true reason."""
+        raise Skipped(reason)
 
-    def matmul(self, tf, device=None):
-        """The common workload: float32 ``n x n`` matrix product, timed; returns where it ran.
+    def need_gpus(self, found, number=None):
+        """Ends the probe where fewer GPUs were ``found`` than its subject needs."""
+        number = self.config.get("gpus", 0) if number is None else number
+        if found < number:
+            self.skip("needs %s, and %s has %s" % (_gpus(number), _PRODUCT[self.config["framework"]], _gpus(found)))
+
+    # -- where it runs --------------------------------------------------------------------------
+
+    @property
+    def simulation(self):
+        """``driver`` or ``plugin`` on simulated GPUs, else None."""
+        if not os.environ.get("GPUWATCH_SIM_STATE"):
+            return None
+        return "plugin" if os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH") else "driver"
+
+    def pluggable(self, tf):
+        """Whether the GPUs are PluggableDevices (Metal, a simulated GPU), which lack some settings."""
+        if os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH"):
+            return True
+        return bool(tf.config.list_physical_devices("GPU")) and not tf.test.is_built_with_gpu_support()
+
+    # -- working --------------------------------------------------------------------------------
+
+    def run(self, tf, device=None, workload=None):
+        """The workload of this configuration, or the one that was asked for; returns where it ran.
 
         ``device`` is the device to ask for; None leaves the choice to TensorFlow.
         """
-        n = int(self.options["size"])
-        with tf.device("/CPU:0"):
-            seeds = [tf.random.uniform([n, n], seed=seed) for seed in (1, 2)]
-        with _scope(tf, device):
-            # One copy to the device now, so that no step pays for it.
-            a, b = (tf.identity(seed) for seed in seeds)
-            step = lambda: tf.matmul(a, b)  # noqa: E731
-            began = time.monotonic()
-            result = step()
-            _synchronise(tf, result)
-            self.emit("phase", name="first_step", seconds=time.monotonic() - began)
-            ran_on = result.device
-            self.emit("placement", op="MatMul", dtype="float32", requested=device, actual=ran_on, count=1)
-            self.memory(tf)
-            self.emit("throughput", device=ran_on, **self._time(tf, step, 2.0 * n**3))
-        self.memory(tf)
-        return ran_on
+        return workloads.run(self, tf, workload or self.workload, device)
 
-    def _time(self, tf, step, flops):
-        """Times blocks of steps, the device synchronised after each; warm-up is not in it."""
-        seconds = float(self.options["seconds"])
-        began = time.perf_counter()
-        _synchronise(tf, step())
-        once = time.perf_counter() - began
-        # Short steps are timed in blocks, or the synchronisation would be measured.
-        per_block = max(1, min(1000, int(0.002 / max(once, 1e-7))))
-        warmup, recent = 2, []
-        until = time.perf_counter() + max(0.3 * seconds, 3 * once * per_block)
-        while len(recent) < 5 or (max(recent) > 1.05 * min(recent) and time.perf_counter() < until):
-            recent = [*recent[-4:], self._block(tf, step, per_block)]
-            warmup += per_block
-            if time.perf_counter() > until + 4 * seconds:
-                break
-        blocks = []
-        began = told = time.perf_counter()
-        while len(blocks) < 20 or time.perf_counter() - began < seconds:
-            blocks.append(self._block(tf, step, per_block) / per_block)
-            now = time.perf_counter()
-            if now - told > 0.25:
-                told = now
-                self.emit("progress", steps=len(blocks) * per_block, seconds=now - began, of_seconds=seconds)
-        blocks.sort()
-        median = _quantile(blocks, 0.5)
-        return {
-            "steps": len(blocks) * per_block,
-            "warmup_steps": warmup,
-            "steps_per_block": per_block,
-            "median_step_seconds": median,
-            "p10_step_seconds": _quantile(blocks, 0.1),
-            "p90_step_seconds": _quantile(blocks, 0.9),
-            "steps_per_second": 1.0 / median,
-            "flops_per_second": flops / median,
-        }
+    def matmul(self, tf, device=None):
+        """The common workload: float32 ``n x n`` matrix product, timed; returns where it ran."""
+        return workloads.run(self, tf, "matmul", device)
 
-    def _block(self, tf, step, count):
-        began = time.perf_counter()
-        for _ in range(count):
-            result = step()
-        _synchronise(tf, result)
-        return time.perf_counter() - began
+    def session_matmul(self, tf, session, device=None):
+        """The same in a TF1 session."""
+        return workloads.session_matmul(self, tf, session, device)
+
+    def session_devices(self, session):
+        """Says which devices a TF1 session has."""
+        return workloads.session_devices(self, session)
+
+    def session_ran_on(self, tf, session, tensor):
+        """Runs one op of a TF1 session and returns its device."""
+        return workloads.session_ran_on(tf, session, tensor)
+
+    @property
+    def workload(self):
+        return self.options.get("workload") or self.config["workload"]
 
     def memory(self, tf):
         """What TensorFlow's allocators hold on each logical GPU."""
@@ -147,98 +159,59 @@ class Probe:
                 continue
             self.emit("memory", device=device.name, current=info["current"], peak=info["peak"])
 
-
-def _scope(tf, device):
-    return tf.device(device) if device else contextlib.nullcontext()
-
-
-def _synchronise(tf, result):
-    """Waits until the device has done everything; a GPU step returns before it is done."""
-    sync = getattr(getattr(tf.test, "experimental", None), "sync_devices", None)
-    if sync is not None:
-        sync()
-    else:
-        result[0, 0].numpy()
-
-
-def _quantile(ordered, share):
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    def devices(self, tf):
+        """Starts the devices of TensorFlow 2 and says which there are."""
+        began = time.monotonic()
+        logical = tf.config.list_logical_devices()
+        self.emit("phase", name="device_init", seconds=time.monotonic() - began)
+        virtual = []
+        for gpu in tf.config.get_visible_devices("GPU"):
+            for number, part in enumerate(tf.config.get_logical_device_configuration(gpu) or []):
+                virtual.append("%s part %d: %s MB" % (gpu.name, number, part.memory_limit))
+        self.emit(
+            "devices",
+            physical=[device.name for device in tf.config.list_physical_devices()],
+            visible=[device.name for device in tf.config.get_visible_devices()],
+            virtual=virtual,
+            logical=[device.name for device in logical],
+        )
 
 
-def _die_with_parent():
-    """gpuwatch killed outright takes its probes along (Linux: prctl PR_SET_PDEATHSIG)."""
-    if not sys.platform.startswith("linux"):
-        return
-    import ctypes
-    import signal
+# -- from start to end ------------------------------------------------------------------------------
 
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
-def _framework(probe, tf, seconds):
-    build = {
-        key: value
-        for key, value in tf.sysconfig.get_build_info().items()
-        if isinstance(value, (str, int, float, bool, list, tuple))
-    }
-    probe.emit(
-        "framework",
-        name="tensorflow",
-        version=tf.__version__,
-        gpu_build=bool(tf.test.is_built_with_cuda()),
-        interpreter=sys.executable,
-        python_version=platform.python_version(),
-        build=build,
-    )
-    probe.emit("phase", name="import", seconds=seconds)
-
-
-def _devices(probe, tf):
-    began = time.monotonic()
-    logical = tf.config.list_logical_devices()
-    probe.emit("phase", name="device_init", seconds=time.monotonic() - began)
-    virtual = []
-    for gpu in tf.config.get_visible_devices("GPU"):
-        for number, part in enumerate(tf.config.get_logical_device_configuration(gpu) or []):
-            virtual.append("%s part %d: %s MB" % (gpu.name, number, part.memory_limit))
-    probe.emit(
-        "devices",
-        physical=[device.name for device in tf.config.list_physical_devices()],
-        visible=[device.name for device in tf.config.get_visible_devices()],
-        virtual=virtual,
-        logical=[device.name for device in logical],
-    )
+_PRODUCT = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
 def main(config, configure, work, environment=None):
     """Runs one configuration: environment, import, ``configure(tf, probe)``, ``work(tf, probe)``."""
-    parser = argparse.ArgumentParser(description=config["title"])
-    parser.add_argument("--size", type=int, help="edge of the matrices")
-    parser.add_argument("--seconds", type=float, help="time budget of the measurement")
-    arguments = parser.parse_args()
-    options = json.loads(os.environ.get("GPUWATCH_PROBE_OPTIONS", "{}"))
-    options.update({name: value for name, value in vars(arguments).items() if value is not None})
-    probe = Probe(config, options)
-    if probe._fd is not None:
-        _die_with_parent()
+    under_gpuwatch = "GPUWATCH_EVENT_FD" in os.environ
+    probe = Probe(config, _given_options() if under_gpuwatch else _flags(config))
+    if under_gpuwatch:
+        die_with_parent()
+    environment = dict(environment or {})
+    if probe.options.get("visible") and "CUDA_VISIBLE_DEVICES" in environment:
+        environment["CUDA_VISIBLE_DEVICES"] = str(probe.options["visible"])
     for name, value in LOG_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    for name, value in (environment or {}).items():
-        os.environ[name] = value
+    os.environ.update(environment)
+    probe.options.update(workloads.sizes(probe.workload, probe.options))
     probe.emit("start", config=config["name"], pid=os.getpid(), options=probe.options)
-    for name, value in (environment or {}).items():
+    for name, value in environment.items():
         probe.setting(name, asked=value, effective=os.environ[name])
     try:
-        began = time.monotonic()
-        import tensorflow as tf
-
-        _framework(probe, tf, time.monotonic() - began)
-        configure(tf, probe)
-        _devices(probe, tf)
-        work(tf, probe)
+        framework = _import(probe)
+        _check_workload(probe)
+        if config["framework"] == "tensorflow":
+            if config.get("gpus"):
+                probe.need_gpus(len(framework.config.list_physical_devices("GPU")))
+            configure(framework, probe)
+            if probe.session_config is None:
+                probe.devices(framework)
+        else:
+            configure(framework, probe)
+        work(framework, probe)
+    except Skipped as reason:
+        probe.emit("skip", reason=str(reason))
     except Exception as error:
         probe.error(error)
     probe.emit("end", ok=not probe.failed)
@@ -246,3 +219,102 @@ def main(config, configure, work, environment=None):
     sys.stderr.flush()
     # TensorFlow's own exit takes up to a second and has nothing left to tell.
     os._exit(1 if probe.failed else 0)
+
+
+def _given_options():
+    return json.loads(os.environ.get("GPUWATCH_PROBE_OPTIONS", "{}"))
+
+
+def _flags(config):
+    """Options from the command line of somebody who runs the script by hand."""
+    known = dict(DEFAULT_OPTIONS)
+    known.update(config.get("options", {}))
+    parser = argparse.ArgumentParser(description=config["title"])
+    for name, default in known.items():
+        parser.add_argument(
+            "--" + name.replace("_", "-"),
+            type=str if default is None else type(default),
+            help="%s (default: %s)" % (_HELP.get(name, name.replace("_", " ")), default),
+        )
+    if config["workload"] in workloads.NAMES:
+        parser.add_argument("--workload", choices=workloads.NAMES, help=_HELP["workload"])
+    given = _given_options()
+    given.update({name: value for name, value in vars(parser.parse_args()).items() if value is not None})
+    return given
+
+
+def _import(probe):
+    """The framework, imported now unless the process was forked from one that had it."""
+    name = probe.config["framework"]
+    loaded = name in sys.modules
+    began = time.monotonic()
+    try:
+        if name == "tensorflow":
+            import tensorflow as framework
+        else:
+            import torch as framework
+    except ModuleNotFoundError as error:
+        if error.name != name or name == "tensorflow":
+            raise
+        probe.skip("%s is not installed in %s" % (_PRODUCT[name], sys.executable))
+    seconds = time.monotonic() - began
+    if loaded:
+        seconds = float(os.environ.get("GPUWATCH_IMPORT_SECONDS", seconds))
+    if name == "tensorflow":
+        build, gpu_build = framework.sysconfig.get_build_info(), framework.test.is_built_with_cuda()
+    else:
+        build, gpu_build = {"cuda_version": framework.version.cuda}, framework.version.cuda is not None
+    probe.emit(
+        "framework",
+        name=name,
+        version=framework.__version__,
+        gpu_build=bool(gpu_build),
+        interpreter=sys.executable,
+        python_version=platform.python_version(),
+        build={key: value for key, value in build.items() if isinstance(value, (str, int, float, list, tuple))},
+    )
+    probe.emit("phase", name="import", seconds=seconds)
+    return framework
+
+
+def _check_workload(probe):
+    """What the simulated devices at hand cannot show is skipped, not pretended."""
+    if probe.config["framework"] != "tensorflow" or probe.simulation != "driver":
+        return
+    if probe.config.get("tier") == "plugin" or probe.workload in ("mlp", "conv", "lstm"):
+        probe.skip(
+            "the simulated CUDA driver multiplies matrices and copies, and does no other arithmetic:"
+            " this needs simulated GPUs of the plug-in tier (--sim-tier plugin)"
+        )
+
+
+def die_with_parent():
+    """gpuwatch killed outright takes its probes along (Linux: prctl PR_SET_PDEATHSIG)."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+    import signal
+
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:  # it died between the two calls
+        os._exit(1)
+
+
+def _gpus(number):
+    return "no GPU" if number == 0 else "1 GPU" if number == 1 else "%d GPUs" % number
+
+
+def _readable(data):
+    """``device=GPU:0 steps=20``, for a person."""
+    return "  ".join("%s=%s" % (key, _short(value)) for key, value in data.items() if value not in (None, ""))
+
+
+def _short(value):
+    if isinstance(value, float):
+        return "%.4g" % value
+    if isinstance(value, (list, tuple)):
+        return "[%s]" % ", ".join(_short(part) for part in value)
+    if isinstance(value, dict):
+        return "{%s}" % _readable(value)
+    return str(value)

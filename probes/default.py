@@ -21,7 +21,7 @@ def configure(tf, probe):
 
 
 def work(tf, probe):
-    probe.matmul(tf)
+    probe.run(tf)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Memory growth: start small and take more when it is needed.
 
 TensorFlow then holds what the work needs, and never gives it back before it ends. The limit stays
-that of the default.
+that of the default. It must be set alike on every GPU, before the first of them is used.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -17,15 +17,16 @@ CONFIG = {
 
 
 def configure(tf, probe):
-    for gpu in tf.config.list_physical_devices("GPU"):
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
 
-    granted = [tf.config.experimental.get_memory_growth(gpu) for gpu in tf.config.list_physical_devices("GPU")]
+    granted = [tf.config.experimental.get_memory_growth(gpu) for gpu in gpus]
     probe.setting("memory growth", asked=True, effective=all(granted) if granted else None)
 
 
 def work(tf, probe):
-    probe.matmul(tf)
+    probe.run(tf)
 
 
 if __name__ == "__main__":

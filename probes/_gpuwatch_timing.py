@@ -1,0 +1,76 @@
+"""How the probes take time, the way benchmarks do.
+
+Warm-up is apart and lasts until five blocks of steps agree. Then blocks of steps are timed with the
+device synchronised after each, because a GPU step returns before it is done: at least twenty blocks
+and as long as the time budget. The result is the median with its 10th and 90th percentile.
+"""
+
+from __future__ import annotations
+
+import time
+
+BLOCKS = 20
+
+
+def measure(step, synchronise, seconds, tell=None, flops=None, examples=None, bytes_moved=None):
+    """Fields of a ``throughput`` event.
+
+    ``step()`` does one step, ``synchronise(result)`` waits until the device has done everything.
+    ``flops``, ``examples`` and ``bytes_moved`` say how much one step does. ``tell(steps, elapsed)``
+    is called between blocks, outside the time that counts.
+    """
+    began = time.perf_counter()
+    synchronise(step())
+    once = time.perf_counter() - began
+    # Blocks of this length keep the cost of synchronising out of the result.
+    length = min(0.05, max(0.002, seconds / (1.25 * BLOCKS)))
+    per_block = max(1, min(10000, int(length / max(once, 1e-7))))
+    warmup, recent = 2, []
+    until = time.perf_counter() + max(0.3 * seconds, 3 * once * per_block)
+    while len(recent) < 5 or max(recent) > 1.05 * min(recent):
+        recent = [*recent[-4:], block(step, synchronise, per_block)]
+        warmup += per_block
+        if time.perf_counter() > until:
+            break
+    if len(recent) >= 2:
+        # The first step, which set the length of the blocks, may have been a slow one.
+        per_block = max(1, min(10000, int(length / max(min(recent) / per_block, 1e-7))))
+    blocks = []
+    began = told = time.perf_counter()
+    while len(blocks) < BLOCKS or time.perf_counter() - began < seconds:
+        blocks.append(block(step, synchronise, per_block) / per_block)
+        now = time.perf_counter()
+        if tell is not None and now - told > 0.25:
+            told = now
+            tell(len(blocks) * per_block, now - began)
+    blocks.sort()
+    median = quantile(blocks, 0.5)
+    return {
+        "steps": len(blocks) * per_block,
+        "warmup_steps": warmup,
+        "steps_per_block": per_block,
+        "median_step_seconds": median,
+        "p10_step_seconds": quantile(blocks, 0.1),
+        "p90_step_seconds": quantile(blocks, 0.9),
+        "steps_per_second": 1.0 / median,
+        "flops_per_second": None if flops is None else flops / median,
+        "examples_per_second": None if examples is None else examples / median,
+        "bytes_per_second": None if bytes_moved is None else bytes_moved / median,
+    }
+
+
+def block(step, synchronise, count):
+    """Seconds that ``count`` steps took, the last one's end included."""
+    began = time.perf_counter()
+    for _ in range(count):
+        result = step()
+    synchronise(result)
+    return time.perf_counter() - began
+
+
+def quantile(ordered, share):
+    """Linear interpolation in a sorted list."""
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

@@ -1,0 +1,44 @@
+"""A fraction of the GPU's memory, in a TF1 session: per_process_gpu_memory_fraction.
+
+The fraction is one of all memory of the GPU, not of what is free, and is taken at once. TensorFlow 2
+has no such setting; there it is memory_limit, in MB.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "fraction",
+    "title": "A fraction of the memory (TF1 session)",
+    "group": "memory",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+    "options": {"fraction": 0.4},
+}
+
+
+def configure(tf, probe):
+    fraction = probe.options["fraction"]
+    gpu_options = tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=fraction)
+    config = tf.compat.v1.ConfigProto(gpu_options=gpu_options)
+    # A simulated device of the plug-in tier, like every PluggableDevice, has options of its own.
+    config.pluggable_device_options.CopyFrom(gpu_options)
+
+    probe.session_config = config
+
+
+def work(tf, probe):
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=probe.session_config) as session:
+        probe.session_devices(session)
+        limits = [device.memory_limit_bytes for device in session.list_devices() if device.device_type == "GPU"]
+        probe.setting(
+            "per_process_gpu_memory_fraction",
+            asked=probe.options["fraction"],
+            effective=["%d MB" % (limit >> 20) for limit in limits] or None,
+            note="" if limits else "no GPU",
+        )
+        probe.session_matmul(tf, session)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,45 @@
+"""A memory limit and memory growth on the same GPU: ValueError.
+
+A limit makes a logical device, which takes its memory at once; growth wants to take it bit by bit.
+TensorFlow has no "grow up to this much": choose one.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "growth-and-limit",
+    "title": "A limit and growth together",
+    "group": "memory",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+    "gpus": 1,
+    "tier": "driver",
+    "options": {"memory_limit": 1024},
+}
+
+
+def configure(tf, probe):
+    limit = probe.options["memory_limit"]  # MB
+    gpu = tf.config.list_physical_devices("GPU")[0]
+    if probe.pluggable(tf):
+        probe.setting("memory_limit", asked=limit, note="TensorFlow ignores it on a PluggableDevice")
+        probe.skip("a PluggableDevice has no memory limit that growth could contradict")
+
+    tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
+    probe.setting("memory_limit", asked=limit, effective=limit)
+    try:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    except ValueError as error:
+        probe.setting("memory growth", asked=True, effective=False, note=str(error))
+        probe.error(error, expected=True)
+    else:
+        probe.did_not_fail("memory growth was accepted on a GPU with a memory limit")
+
+
+def work(tf, probe):
+    probe.run(tf)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

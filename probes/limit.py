@@ -1,0 +1,40 @@
+"""A memory limit: TensorFlow may have this much of the GPU and no more.
+
+The way to share a GPU fairly: the limit is taken at once and never exceeded. It is set by making one
+logical device of that size on the GPU, and excludes memory growth. The CUDA context (some hundred
+MB) comes on top.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "limit",
+    "title": "A memory limit",
+    "group": "memory",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+    "tier": "driver",
+    "options": {"memory_limit": 1024},
+}
+
+
+def configure(tf, probe):
+    limit = probe.options["memory_limit"]  # MB
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
+        tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
+
+    if gpus and probe.pluggable(tf):
+        probe.setting("memory_limit", asked=limit, note="TensorFlow ignores it on a PluggableDevice")
+        probe.skip("TensorFlow ignores memory_limit on a PluggableDevice, which is what this GPU is")
+    kept = [part.memory_limit for gpu in gpus for part in tf.config.get_logical_device_configuration(gpu)]
+    probe.setting("memory_limit", asked=limit, effective=kept[0] if kept else None, note="" if kept else "no GPU")
+
+
+def work(tf, probe):
+    probe.run(tf)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,36 @@
+"""Memory growth in a TF1 session: gpu_options.allow_growth.
+
+What tf.config.experimental.set_memory_growth is in TensorFlow 2. The first session of a process
+decides for all later ones.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "session-growth",
+    "title": "Memory growth (TF1 session)",
+    "group": "memory",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+}
+
+
+def configure(tf, probe):
+    config = tf.compat.v1.ConfigProto()
+    config.gpu_options.allow_growth = True
+    # A simulated device of the plug-in tier, like every PluggableDevice, has options of its own.
+    config.pluggable_device_options.CopyFrom(config.gpu_options)
+
+    probe.session_config = config
+    probe.setting("allow_growth", asked=True, effective=config.gpu_options.allow_growth)
+
+
+def work(tf, probe):
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=probe.session_config) as session:
+        probe.session_devices(session)
+        probe.session_matmul(tf, session)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)
