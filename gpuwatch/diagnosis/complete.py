@@ -13,6 +13,7 @@ from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import DeviceMapping, Oom, Run, Verdict
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.model.visibility import visible_devices
 
 replace = msgspec.structs.replace
 
@@ -25,7 +26,7 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     """
     run = replace(
         run,
-        device_map=_joined(run.device_map or tuple(log.device_map), before),
+        device_map=_joined(run, run.device_map or tuple(log.device_map), before),
         placements=run.placements or tuple(log.placements),
         ooms=run.ooms or tuple(log.ooms),
         missing_libraries=run.missing_libraries or tuple(log.missing_libraries),
@@ -59,12 +60,18 @@ def _expected(run: Run) -> tuple[Oom, ...]:
     return tuple(replace(oom, expected=True) for oom in run.ooms)
 
 
-def _joined(mappings: tuple[DeviceMapping, ...], before: Snapshot | None) -> tuple[DeviceMapping, ...]:
+def _joined(run: Run, mappings: tuple[DeviceMapping, ...], before: Snapshot | None) -> tuple[DeviceMapping, ...]:
+    """The map with physical GPUs: by bus address; where the framework prints none, by CUDA's own numbering."""
     if before is None:
         return mappings
+    value = Evidence(run=run).visible_devices
+    order = run.environment.get("CUDA_DEVICE_ORDER")
+    ordinals = {entry.ordinal: entry.uuid for entry in visible_devices(value, order, before.devices).map}
     joined = []
     for mapping in mappings:
         device = device_behind(mapping, before)
+        if device is None and mapping.pci_bus_id is None and mapping.cuda_ordinal is not None:
+            device = before.device(ordinals.get(mapping.cuda_ordinal))
         if device is not None:
             mapping = replace(
                 mapping,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.diagnosis.arithmetic import Surroundings, judge
@@ -17,11 +18,13 @@ from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
 from gpuwatch.diagnosis.visible import read_visible
 from gpuwatch.history.ring import History
 from gpuwatch.logs.facts import CuInitError, LogFacts
+from gpuwatch.logs.tensorflow import parse
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import Memory, Oom
 from gpuwatch.model.snapshot import Problem
 from gpuwatch.model.visibility import visible_devices
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, log, machine, on_gpus, process
+from tests.logs.logs import NAMES, text
 
 
 def causes(evidence: Evidence) -> dict[str, str]:
@@ -264,6 +267,55 @@ def test_a_device_that_was_busy_lately_is_not_idle() -> None:
     assert "idle.memory-held" not in causes(Evidence(snapshot=idle, history=history))
 
 
+# -- the device itself ----------------------------------------------------------------------------
+
+
+def with_readings(*, state: str = "ok", busy: float = 90.0, **readings: object) -> Evidence:
+    snapshot = machine(gpus=1, busy=busy)
+    device = snapshot.devices[0]
+    changed = msgspec.structs.replace(
+        device, state=state, readings={**device.readings, **{k.replace("__", "."): v for k, v in readings.items()}}
+    )
+    return Evidence(snapshot=msgspec.structs.replace(snapshot, devices=(changed,)))
+
+
+LINK = {"pcie__generation": 1, "pcie__width": 16, "pcie__max_generation": 4, "pcie__max_width": 16}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "cause", "severity"),
+    [
+        (with_readings(state="lost"), "hardware.fault", "error"),
+        (with_readings(ecc__uncorrected=3), "hardware.fault", "warning"),
+        (with_readings(clocks__event_reasons="sw-power-cap+sw-thermal"), "throttle.thermal", "warning"),
+        (with_readings(clocks__event_reasons="sw-power-cap"), "throttle.power", "info"),
+        (with_readings(clocks__event_reasons="hw-power-brake"), "throttle.power", "warning"),
+        (with_readings(**LINK), "pcie.degraded", "warning"),
+        (with_readings(mode__compute="prohibited"), "mode.exclusive", "warning"),
+        (with_readings(mode__compute="exclusive-process"), "mode.exclusive", "info"),
+    ],
+)
+def test_what_the_device_says(evidence: Evidence, cause: str, severity: str) -> None:
+    (found,) = [entry for entry in diagnose(evidence) if entry.id == cause]
+    assert (found.severity, found.device_uuid) == (severity, "GPU-0")
+    assert found.action
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        with_readings(busy=0.0, **LINK),
+        with_readings(**{**LINK, "pcie__generation": 4}),
+        with_readings(clocks__event_reasons="none"),
+        with_readings(clocks__event_reasons="idle", busy=0.0),
+        with_readings(ecc__uncorrected=0),
+        with_readings(state="asleep"),
+    ],
+)
+def test_what_is_normal_is_no_finding(evidence: Evidence) -> None:
+    assert [entry.id for entry in diagnose(evidence)] == ["healthy"]
+
+
 # -- engine ---------------------------------------------------------------------------------------
 
 
@@ -324,6 +376,20 @@ def test_primary_ignores_the_order_and_prefers_what_is_severe(pairs: list[tuple[
             assert main == no_gpu[0]
     elif not found:
         assert main is None
+
+
+SCRAPS = st.sampled_from(
+    [line for name in NAMES for line in text(name).splitlines() if "evice" in line or "emory" in line or "rror" in line]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(SCRAPS, max_size=12), st.booleans(), st.booleans())
+def test_no_rule_breaks_on_any_mixture_of_lines(lines: list[str], driver: bool, with_run: bool) -> None:
+    evidence = Evidence(log=parse("\n".join(lines)), snapshot=machine(driver=driver), run=draft() if with_run else None)
+    found = diagnose(evidence)
+    assert not [entry for entry in found if "own rule" in entry.title]
+    assert primary(found) in CAUSES
 
 
 def test_the_order_of_causes_names_each_cause_once_and_only_known_ones() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.diagnosis.complete import complete
 from gpuwatch.logs.facts import LogFacts
-from gpuwatch.model.run import Devices, Oom, Outcome, Placement, Run, RunError, Setting
+from gpuwatch.model.run import DeviceMapping, Devices, Oom, Outcome, Placement, Run, RunError, Setting
 from gpuwatch.model.snapshot import Snapshot
 from tests.diagnosis.cases import (
     CPU,
@@ -202,6 +202,22 @@ def test_the_map_is_joined_by_bus_address_and_not_by_index() -> None:
         ("/device:GPU:0", 0, "GPU-0"),
         ("/device:GPU:1", 1, "GPU-1"),
     ]
+
+
+def test_a_map_without_addresses_is_joined_by_cudas_numbering() -> None:
+    plug_in = LogFacts(
+        device_map=[DeviceMapping(framework_device="/device:GPU:0", cuda_ordinal=0, name="SIM", granted_bytes=MIB)]
+    )
+    run = on_gpus("visible-env", environment={"CUDA_VISIBLE_DEVICES": "1"}, simulated=True, simulation="plugin")
+    done = complete(run, plug_in, EVERY_GPU)
+    assert [(m.physical_index, m.uuid) for m in done.device_map] == [(1, "GPU-1")]
+    assert {found.id: found.severity for found in done.findings} == {"visibility.renumbered": "info", "healthy": "info"}
+    assert done.primary == "healthy"
+
+
+def test_a_variable_that_came_too_late_hides_nothing() -> None:
+    done = complete(on_gpus("visible-late", **hides("-1")), log(TWO_GPUS_LOG), EVERY_GPU)
+    assert (done.verdict, done.primary) == ("ok", "healthy")
 
 
 def test_without_a_snapshot_the_map_stays_unjoined() -> None:

@@ -33,7 +33,7 @@ def _log_lines(evidence: Evidence) -> tuple[str, ...]:
 def _problem_lines(evidence: Evidence) -> list[str]:
     if evidence.snapshot is None:
         return []
-    return [f"{problem.source}: {problem.detail}" for problem in evidence.snapshot.problems if problem.detail]
+    return [f"{p.source}: {p.detail}" for p in evidence.snapshot.problems if p.detail and p.source == "nvml"]
 
 
 def says_mismatch(evidence: Evidence) -> bool:

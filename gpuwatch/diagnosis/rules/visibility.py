@@ -62,6 +62,8 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     seen = read_visible(value, devices)
     if not seen.hides_all and seen.ended_at is None:
         return
+    if seen.hides_all and evidence.gpu_usable:
+        return  # it was set too late to have an effect: the GPUs are there
     lines = [f"CUDA_VISIBLE_DEVICES={value}"]
     if evidence.log is not None:
         lines += evidence.log.lines_of("visibility.hidden")
@@ -111,6 +113,28 @@ def framework_says_ordinal(evidence: Evidence) -> Iterator[Finding]:
             title="A GPU number was used that this process does not have",
             evidence=lines,
             action="Inside a process GPUs are counted from 0, after CUDA_VISIBLE_DEVICES; use those numbers.",
+        )
+
+
+@rule("visibility.renumbered")
+def renumbered(evidence: Evidence) -> Iterator[Finding]:
+    """GPU:0 of the program is not GPU 0 of nvidia-smi: no fault, and the source of many."""
+    moved = [
+        f"{mapping.framework_device} is physical GPU {mapping.physical_index} ({mapping.uuid})"
+        for mapping in evidence.device_map
+        if mapping.physical_index is not None
+        and mapping.framework_device.rpartition(":")[2] != str(mapping.physical_index)
+    ]
+    # Two logical devices on one card shift the numbers by themselves.
+    cards = [mapping.uuid for mapping in evidence.device_map]
+    if moved and len(set(cards)) == len(cards):
+        value = evidence.visible_devices
+        yield finding(
+            "visibility.renumbered",
+            "info",
+            "fact",
+            evidence=[*moved, *([f"CUDA_VISIBLE_DEVICES={value}"] if value is not None else [])],
+            action="Name GPUs by UUID in CUDA_VISIBLE_DEVICES, and count from 0 inside the program.",
         )
 
 
