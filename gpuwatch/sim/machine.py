@@ -111,10 +111,12 @@ class SimMachine:
         """Load the simulated NVML into this process, so that pynvml finds it by its soname.
 
         Sets GPUWATCH_SIM and GPUWATCH_SIM_STATE in this process's environment: the library reads them, and
-        children inherit them. One process can watch one machine.
+        children inherit them. One process can watch one machine at a time: pynvml must be shut down before
+        it is given another.
+
+        Raises:
+            GpuwatchError: another NVML is loaded, or another machine is in use.
         """
-        os.environ[ENV_SHAPE] = str(self.shape)
-        os.environ[ENV_STATE] = str(self.state_path)
         library = ctypes.CDLL(str(self.library_dir / NVML_LIBRARY), mode=ctypes.RTLD_GLOBAL)
         served = ctypes.CDLL(NVML_LIBRARY)
         if not hasattr(served, "gpuwatch_sim_version") or served._handle != library._handle:
@@ -122,6 +124,14 @@ class SimMachine:
                 "this process has already loaded another NVML, so it cannot see the simulated GPUs",
                 hint="load the simulated NVML before the first use of pynvml",
             )
+        if os.environ.get(ENV_STATE) != str(self.state_path) and library.gpuwatch_sim_in_use():
+            raise GpuwatchError(
+                "this process is already looking at another simulated machine", hint="call nvmlShutdown first"
+            )
+        os.environ[ENV_SHAPE] = str(self.shape)
+        os.environ[ENV_STATE] = str(self.state_path)
+        if code := self._control.gws_use(os.fsencode(self.state_path)):
+            raise GpuwatchError(f"cannot open the simulated GPUs in {self.state_path}: {os.strerror(code)}")
 
     def devices(self) -> tuple[SimDevice, ...]:
         """The simulated GPUs in the order of their indices."""
@@ -323,6 +333,7 @@ def _load_control(library_dir: Path) -> ctypes.CDLL:
         "gws_check": (int32, [text, uint, size]),
         "gws_open": (state, [text]),
         "gws_close": (None, [state]),
+        "gws_use": (int32, [text]),
         "gws_device_count": (uint, [state]),
         "gws_device_name": (text, [state, uint]),
         "gws_device_uuid": (text, [state, uint]),

@@ -466,3 +466,75 @@ print(json.dumps([N.nvmlDeviceGetUtilizationRates(h[0]).gpu, N.nvmlDeviceGetUtil
     assert busy[0] > 40
     assert busy[1] == 0
     assert idle == [0, 0]
+
+
+def test_one_process_sees_one_machine_after_the_other(
+    sim_machine: Callable[[str], SimMachine], start: Start, run: Run
+) -> None:
+    one, other = sim_machine("1x8GiB"), sim_machine("3x4GiB")
+    code = f"""
+import json
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.sim.machine import SimMachine
+def machine(state, shape): return SimMachine.from_environment({{"GPUWATCH_SIM": shape, "GPUWATCH_SIM_STATE": state}})
+one = machine({str(one.state_path)!r}, "1x8GiB"); other = machine({str(other.state_path)!r}, "3x4GiB")
+one.load_nvml()
+import pynvml as N
+N.nvmlInit()
+out = [N.nvmlDeviceGetCount()]
+try: other.load_nvml()
+except GpuwatchError as error: out.append("another" in str(error))
+out.append(N.nvmlDeviceGetCount())
+N.nvmlShutdown()
+other.load_nvml()
+N.nvmlInit()
+print(json.dumps([*out, N.nvmlDeviceGetCount()]))"""
+    assert json.loads(run(one, code)) == [1, True, 1, 3]
+
+
+def test_copies_are_pcie_traffic(machine: SimMachine, run: Run, start: Start) -> None:
+    code = """
+from tests.sim.cuda_client import *
+import sys, threading
+use(0)
+code, a = allocate(1 << 20)
+host = bytes(1 << 20)
+print("up", flush=True)
+while True: check(cuda.cuMemcpyHtoD_v2(a, host, 1 << 20))"""
+    process = start(machine, code)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    look = """
+print(json.dumps([N.nvmlDeviceGetPcieThroughput(h[0], N.NVML_PCIE_UTIL_RX_BYTES),
+    N.nvmlDeviceGetPcieThroughput(h[0], N.NVML_PCIE_UTIL_TX_BYTES),
+    N.nvmlDeviceGetUtilizationRates(h[0]).gpu, N.nvmlDeviceGetUtilizationRates(h[0]).memory]))"""
+    received, sent, kernels, memory = ask(run, machine, look)
+    assert received > 100_000  # KB/s
+    assert (sent, kernels) == (0, 0)
+    assert memory > 0
+
+
+def test_a_process_killed_in_a_kernel_leaves_the_device_free(machine: SimMachine, run: Run, start: Start) -> None:
+    work = """
+import sys
+from tests.sim.cuda_client import *
+use(0)
+blas, handle, n = CDLL("libcublas.so.12"), c_void_p(), int(sys.argv[1])
+check(blas.cublasCreate_v2(byref(handle)))
+one, zero, a = c_float(1), c_float(0), (c_float * (n * n))()
+def product(): check(blas.cublasSgemm_v2(handle, 0, 0, n, n, n, byref(one), a, n, a, n, byref(zero), a, n))
+product()
+print("up", flush=True)
+while len(sys.argv) == 2: product()"""
+    work = work.replace("from tests", "from ctypes import *\nfrom tests", 1)
+    for _ in range(3):
+        process = start(machine, work, "1024")
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        time.sleep(0.05)
+        process.kill()  # in all likelihood while it holds the device
+        process.wait()
+        began = time.monotonic()
+        assert run(machine, work, "64", "once") == "up\n"
+        assert time.monotonic() - began < 2
+    assert machine.used_bytes(0) == 0

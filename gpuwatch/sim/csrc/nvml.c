@@ -93,14 +93,22 @@ static unsigned percent(double share) { return (unsigned)lround(share * 100.0); 
 /* Not part of NVML: by this symbol a client can tell that the GPUs are simulated. */
 API const char *gpuwatch_sim_version(void) { return "1"; }
 
+/* Whether NVML is in use in this process: then another machine cannot take this one's place. */
+API int gpuwatch_sim_in_use(void) { return atomic_load(&init_count) > 0; }
+
 static nvmlReturn_t start(const char *function) {
+    static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
     gws_state *state = gws_default();
     if (!state) return NVML_ERROR_DRIVER_NOT_LOADED;
     int code = gws_fault_check(state, function, -1);
     if (code) return code;
-    for (uint32_t i = 0; i < GWS_MAX_DEVICES; i++) handles[i].index = i;
-    atomic_store_explicit(&machine, state, memory_order_release);
+    pthread_mutex_lock(&starting);
+    if (atomic_load(&init_count) == 0) { /* else it goes on with the machine that it has */
+        for (uint32_t i = 0; i < GWS_MAX_DEVICES; i++) handles[i].index = i;
+        atomic_store_explicit(&machine, state, memory_order_release);
+    }
     atomic_fetch_add(&init_count, 1);
+    pthread_mutex_unlock(&starting);
     return NVML_SUCCESS;
 }
 

@@ -495,6 +495,7 @@ uint64_t gws_device_busy_ns(gws_state *state, uint32_t device) {
 bool gws_device_in_use(gws_state *state, uint32_t device) {
     bool in_use = false;
     lock(state);
+    sweep(state, (int32_t)device, gws_now_ns(), false);
     for (uint32_t i = 0; i < state->process_high && !in_use; i++)
         in_use = state->process[i].pid && state->process[i].device == (int32_t)device;
     unlock(state);
@@ -806,15 +807,26 @@ int gws_check(const char *path, uint32_t device_count, uint64_t memory_bytes) {
     return fits ? 0 : ESTALE;
 }
 
+static _Atomic(gws_state *) default_state;
+static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
+
 gws_state *gws_default(void) {
-    static _Atomic(gws_state *) opened;
-    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-    gws_state *state = atomic_load_explicit(&opened, memory_order_acquire);
+    gws_state *state = atomic_load_explicit(&default_state, memory_order_acquire);
     if (state) return state;
-    pthread_mutex_lock(&once);
-    state = atomic_load(&opened);
+    pthread_mutex_lock(&default_lock);
+    state = atomic_load(&default_state);
     const char *path = getenv("GPUWATCH_SIM_STATE");
-    if (!state && path && (state = map(path))) atomic_store_explicit(&opened, state, memory_order_release);
-    pthread_mutex_unlock(&once);
+    if (!state && path && (state = map(path)))
+        atomic_store_explicit(&default_state, state, memory_order_release);
+    pthread_mutex_unlock(&default_lock);
     return state;
+}
+
+int gws_use(const char *path) {
+    gws_state *state = map(path);
+    if (!state) return errno;
+    pthread_mutex_lock(&default_lock);
+    atomic_store_explicit(&default_state, state, memory_order_release); /* the one before stays mapped: a */
+    pthread_mutex_unlock(&default_lock);                                /* library may be using it */
+    return 0;
 }

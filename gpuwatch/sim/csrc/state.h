@@ -152,6 +152,7 @@ int gws_check(const char *path, uint32_t device_count, uint64_t memory_bytes);
 gws_state *gws_open(const char *path);    /* NULL with errno */
 void gws_close(gws_state *state);
 gws_state *gws_default(void);             /* the machine that GPUWATCH_SIM_STATE names, or NULL */
+int gws_use(const char *path);            /* makes this the default from now on; 0 or an errno */
 uint64_t gws_now_ns(void);
 uint64_t gws_wall_us(const gws_state *state, uint64_t ns); /* monotonic to Unix time in microseconds */
 
