@@ -25,7 +25,7 @@ def device(index: int = 0, *, tick: int = 0, busy: float | None = None, **change
     wave = 50 + 45 * math.sin(tick / 9 + index * 1.7) + 5 * math.sin(tick * 2.3 + index)
     gpu = max(0.0, min(100.0, wave)) if busy is None else busy
     total = 139.8 * GIB
-    used = (0.15 + 0.8 * ((index * 37) % 100) / 100) * total if gpu > 1 else 0.6 * GIB
+    used = (0.15 + 0.7 * ((index * 37) % 100) / 100) * total * (1 + 0.1 * math.sin(tick / 40 + index))
     readings: dict[str, Any] = {
         "utilization.gpu_percent": round(gpu),
         "utilization.memory_percent": round(gpu * 0.6),
