@@ -1,4 +1,4 @@
-"""Hide every GPU: CUDA_VISIBLE_DEVICES=-1 before TensorFlow is imported.
+"""Hide every GPU: CUDA_VISIBLE_DEVICES=-1.
 
 The usual way to force work onto the CPU, and the usual leftover in a shell when TensorFlow
 "does not find" a GPU.
@@ -23,7 +23,7 @@ def configure(tf, probe):
 
 
 def work(tf, probe):
-    probe.matmul(tf)
+    probe.run(tf)
 
 
 if __name__ == "__main__":

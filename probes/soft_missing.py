@@ -25,7 +25,7 @@ def configure(tf, probe):
 def work(tf, probe):
     device = probe.options["missing_device"]
     probe.setting("device", asked=device)
-    probe.matmul(tf, device)
+    probe.run(tf, device)
 
 
 if __name__ == "__main__":

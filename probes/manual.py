@@ -1,0 +1,36 @@
+"""Devices named in the program: constants on the CPU, the product on the GPU.
+
+``with tf.device(...)`` places what is made inside. TensorFlow copies tensors between devices by
+itself whenever an op needs one that lies elsewhere, and that takes time.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "manual",
+    "title": "Devices named in the program",
+    "group": "placement",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+}
+
+
+def configure(tf, probe):
+    probe.setting("soft placement", asked="default", effective=tf.config.get_soft_device_placement())
+
+
+def work(tf, probe):
+    with tf.device("/CPU:0"):
+        a = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        b = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    with tf.device("/GPU:0"):
+        c = tf.matmul(a, b)
+
+    for op, tensor, asked in (("Const", a, "/CPU:0"), ("Const", b, "/CPU:0"), ("MatMul", c, "/GPU:0")):
+        probe.emit("placement", op=op, dtype="float32", requested=asked, actual=tensor.device, count=1)
+    probe.run(tf, "/GPU:0")
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,41 @@
+"""Ops without a GPU kernel, asked for on the GPU, with soft placement: moved in silence.
+
+Soft placement runs them on the CPU and says nothing. An integer product and a string op have no
+kernel for GPUs. tf.cast is in older lists of such ops, and has one today.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "no-kernel-soft",
+    "title": "No kernel for the GPU, soft placement",
+    "group": "placement",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "fallback",
+    "gpus": 1,
+}
+
+
+def configure(tf, probe):
+    tf.config.set_soft_device_placement(True)
+
+    probe.setting("soft placement", asked=True, effective=tf.config.get_soft_device_placement())
+
+
+def work(tf, probe):
+    with tf.device("/GPU:0"):
+        counter = tf.Variable([[1, 2], [3, 4]], name="counter")  # int32
+        results = [
+            ("VarHandleOp", "int32", counter),
+            ("MatMul", "int32", tf.matmul(counter, counter)),
+            ("StringJoin", "string", tf.strings.join(["no", "kernel"])),
+            ("Cast", "float32", tf.cast(tf.constant([1.0, 2.0], tf.float64), tf.float32)),
+        ]
+    for op, dtype, result in results:
+        probe.emit("placement", op=op, dtype=dtype, requested="/GPU:0", actual=result.device, count=1)
+    probe.run(tf, "/GPU:0")
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

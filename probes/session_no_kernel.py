@@ -1,0 +1,44 @@
+"""An int32 variable on the GPU in a TF1 session: InvalidArgumentError with a colocation report.
+
+A variable and the ops that read and write it must lie on one device, and integer variables have no
+kernel for GPUs. The report lists the group, the device that was asked for and the kinds of device that
+each op supports. Put the variable on the CPU, or allow soft placement.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "session-no-kernel",
+    "title": "No kernel for the GPU (TF1 session)",
+    "group": "placement",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+    "gpus": 1,
+}
+
+
+def configure(tf, probe):
+    probe.session_config = tf.compat.v1.ConfigProto(allow_soft_placement=False)
+
+    probe.setting("allow_soft_placement", asked=False, effective=False)
+
+
+def work(tf, probe):
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=probe.session_config) as session:
+        probe.session_devices(session)
+        with tf.device("/gpu:0"):
+            counter = tf.compat.v1.get_variable("counter", initializer=tf.constant([1, 2, 3]), use_resource=False)
+        probe.result("op", "VariableV2")
+        probe.result("dtype", "int32")
+        probe.result("requested", "/gpu:0")
+        try:
+            session.run(counter.initializer)
+        except tf.errors.InvalidArgumentError as error:
+            probe.error(error, expected=True)
+        else:
+            probe.did_not_fail("an int32 variable was placed on the GPU although it has no kernel there")
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,34 @@
+"""Devices in a TF1 session: log_device_placement, and an op on /gpu:1.
+
+log_device_placement prints the device of every op when the graph is first run. Without soft placement
+(the default of sessions) an op that names /gpu:1 fails where there is one GPU.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "session-placement",
+    "title": "Devices named in a TF1 session",
+    "group": "placement",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+    "gpus": 2,
+}
+
+
+def configure(tf, probe):
+    probe.session_config = tf.compat.v1.ConfigProto(log_device_placement=True)
+
+    probe.setting("log_device_placement", asked=True, effective=True)
+    probe.setting("device", asked="/gpu:1")
+
+
+def work(tf, probe):
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=probe.session_config) as session:
+        probe.session_devices(session)
+        probe.session_matmul(tf, session, "/gpu:1")
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,38 @@
+"""Soft placement in a TF1 session: allow_soft_placement.
+
+With it, an op on a device that does not exist, or without a kernel there, runs elsewhere instead of
+failing. Sessions have it off by default, TensorFlow 2 has it on.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "session-soft",
+    "title": "Soft placement (TF1 session)",
+    "group": "placement",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+}
+
+
+def configure(tf, probe):
+    probe.session_config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+
+    probe.setting("allow_soft_placement", asked=True, effective=True)
+
+
+def work(tf, probe):
+    missing = probe.options["missing_device"]
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=probe.session_config) as session:
+        probe.session_devices(session)
+        with tf.device(missing):
+            moved = tf.add(1.0, 2.0, name="moved")
+        ran_on = probe.session_ran_on(tf, session, moved)
+        probe.setting("device", asked=missing, effective=ran_on, note="moved by allow_soft_placement")
+        # The measured work names a device that exists where there is a GPU.
+        probe.session_matmul(tf, session, "/gpu:0")
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,38 @@
+"""Choose GPUs in a TF1 session: gpu_options.visible_device_list.
+
+A list like that of CUDA_VISIBLE_DEVICES, counted among the GPUs that CUDA shows to the process. The
+session's /gpu:0 is the first of the list; here the last GPU is chosen.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "session-visible",
+    "title": "One GPU chosen for a TF1 session",
+    "group": "visibility",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+}
+
+
+def configure(tf, probe):
+    count = len(tf.config.list_physical_devices("GPU"))
+    chosen = str(max(0, count - 1))
+    config = tf.compat.v1.ConfigProto()
+    config.gpu_options.visible_device_list = chosen
+    # A simulated device of the plug-in tier, like every PluggableDevice, has options of its own.
+    config.pluggable_device_options.CopyFrom(config.gpu_options)
+
+    probe.session_config = config
+    probe.setting("visible_device_list", asked=chosen, effective=config.gpu_options.visible_device_list)
+
+
+def work(tf, probe):
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=probe.session_config) as session:
+        probe.session_devices(session)
+        probe.session_matmul(tf, session)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

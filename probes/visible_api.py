@@ -1,0 +1,32 @@
+"""Choose GPUs in the program: tf.config.set_visible_devices, the last one only.
+
+TensorFlow then starts no other GPU and takes no memory there. What it calls GPU:0 is now the last
+physical GPU: logical devices are numbered anew.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "visible-api",
+    "title": "One GPU chosen in the program",
+    "group": "visibility",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+}
+
+
+def configure(tf, probe):
+    gpus = tf.config.list_physical_devices("GPU")
+    tf.config.set_visible_devices(gpus[-1:], "GPU")
+
+    visible = tf.config.get_visible_devices("GPU")
+    probe.setting("visible devices", asked=[gpu.name for gpu in gpus[-1:]], effective=[gpu.name for gpu in visible])
+
+
+def work(tf, probe):
+    probe.run(tf)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

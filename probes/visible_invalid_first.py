@@ -1,0 +1,30 @@
+"""An invalid number first in the list: CUDA_VISIBLE_DEVICES=-1,0.
+
+CUDA reads the list in order and stops at the first entry that is no GPU, so this hides every GPU
+although 0 is named. "0,-1,1" leaves GPU 0 alone, for the same reason.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "visible-invalid-first",
+    "title": "CUDA_VISIBLE_DEVICES=-1,0",
+    "group": "visibility",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "fallback",
+}
+
+ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1,0"}
+
+
+def configure(tf, probe):
+    """The environment has done it."""
+
+
+def work(tf, probe):
+    probe.run(tf)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work, ENVIRONMENT)
