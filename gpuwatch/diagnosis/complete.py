@@ -9,6 +9,8 @@ from gpuwatch.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.diagnosis.fallbacks import fallbacks, hidden_on_purpose
 from gpuwatch.diagnosis.rules.memory import judged
 from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.placement import op_name
+from gpuwatch.logs.tensorflow import parse
 from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import DeviceMapping, Oom, Run, Verdict
@@ -27,8 +29,10 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     run = replace(
         run,
         device_map=_joined(run, run.device_map or tuple(log.device_map), before),
-        placements=run.placements or tuple(log.placements),
-        ooms=run.ooms or tuple(log.ooms),
+        placements=tuple(
+            replace(placement, op=op_name(placement.op)) for placement in run.placements or log.placements
+        ),
+        ooms=run.ooms or tuple(log.ooms) or _ooms_of_errors(run),
         missing_libraries=run.missing_libraries or tuple(log.missing_libraries),
     )
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
@@ -50,6 +54,11 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
         findings=findings,
         primary=main,
     )
+
+
+def _ooms_of_errors(run: Run) -> tuple[Oom, ...]:
+    """An exception tells of an OOM too; it is all there is where the log was turned off."""
+    return tuple(parse("\n".join(error.message for error in run.errors)).ooms)
 
 
 def _expected(run: Run) -> tuple[Oom, ...]:

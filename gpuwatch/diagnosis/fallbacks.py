@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from gpuwatch.diagnosis.engine import NO_GPU
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.logs.clean import device as device_name
@@ -32,7 +34,14 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
         for placement in run.placements
         if not (from_log(placement) and _is_probe(run))
     )
-    return tuple(entry for entry in found if entry is not None)
+    merged: dict[tuple[str, str | None, str, str, str], Fallback] = {}
+    for entry in found:
+        if entry is None:
+            continue
+        key = (entry.op, entry.dtype, entry.requested, entry.actual, entry.reason)
+        known = merged.get(key)
+        merged[key] = entry if known is None else msgspec.structs.replace(known, count=known.count + entry.count)
+    return tuple(merged.values())
 
 
 def from_log(placement: Placement) -> bool:

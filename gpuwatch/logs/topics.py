@@ -7,6 +7,8 @@ a line is looked at (a test says so).
 
 from __future__ import annotations
 
+import re
+
 HINTS = (
     "rror",
     "evice",
@@ -117,6 +119,9 @@ def _gated() -> tuple[tuple[str, tuple[tuple[int, str, str], ...]], ...]:
 _GATED = _gated()
 
 
+_SPECIFICATION = re.compile(r"device specification '(\S+?)'.*All available devices \[([^\]]*)")
+
+
 def topics_of(text: str) -> tuple[str, ...]:
     """The topics whose texts occur in ``text``, each once, in the order of the table."""
     found: list[tuple[int, str]] = []
@@ -126,4 +131,14 @@ def topics_of(text: str) -> tuple[str, ...]:
     if not found:
         return ()
     found.sort()
-    return tuple(dict.fromkeys(topic for _, topic in found))
+    topics = dict.fromkeys(topic for _, topic in found)
+    if "placement.device-missing" in topics and _device_is_there(text):
+        # Eager TensorFlow uses one sentence for a device that is missing and for a kernel that is.
+        topics = {topic if topic != "placement.device-missing" else "placement.no-kernel": None for topic in topics}
+    return tuple(topics)
+
+
+def _device_is_there(text: str) -> bool:
+    """Whether the device that could not be satisfied is in the list of available ones."""
+    match = _SPECIFICATION.search(text)
+    return match is not None and f"{match[1]}," in f"{match[2]},"

@@ -13,6 +13,7 @@ from tests.diagnosis.cases import (
     GPU,
     MIB,
     NO_DRIVER,
+    ON_CPU,
     ON_GPU,
     draft,
     expected,
@@ -29,6 +30,11 @@ LATE = "Physical devices cannot be modified after being initialized"
 DIFFER = "Memory growth cannot differ between GPU devices"
 NO_KERNEL = (
     "Could not satisfy explicit device specification '/device:GPU:0' because no supported kernel for GPU devices"
+)
+THERE_BUT_NO_KERNEL = (
+    "Could not satisfy device specification '/job:localhost/replica:0/task:0/device:GPU:0'. enable_soft_placement=0. "
+    "Supported device types [CPU]. All available devices [/job:localhost/replica:0/task:0/device:GPU:0, "
+    "/job:localhost/replica:0/task:0/device:CPU:0]."
 )
 ASKED_7 = (Placement(op="MatMul", dtype="float32", requested="/GPU:7", actual=GPU),)
 ASKED_7_CPU = (Placement(op="MatMul", dtype="float32", requested="/GPU:7", actual=CPU),)
@@ -130,6 +136,15 @@ ROWS: list[Row] = [
         "placement.no-kernel",
         "info",
     ),
+    (
+        on_gpus("no-kernel-hard", placements=(), errors=expected("InvalidArgumentError", THERE_BUT_NO_KERNEL)),
+        TWO_GPUS_LOG,
+        EVERY_GPU,
+        "ok",
+        "placement.no-kernel",
+        "info",
+    ),
+    (draft("visible-invalid-first", **hides("-1,0")), NO_GPU_LOG, NO_DRIVER, "fallback", "driver.missing", "error"),
     (draft("growth"), "stub_tf_dlopen_218_vmodule", EVERY_GPU, "fallback", "cuda.libraries-missing", "error"),
     (draft("growth"), "stub_tf221_cuinit803", EVERY_GPU, "fallback", "driver.mismatch", "error"),
     (draft("growth"), "stub_tf215_cuinit999", EVERY_GPU, "fallback", "driver.bad-state", "error"),
@@ -231,6 +246,12 @@ def test_an_auto_fallback_says_what_was_asked_and_why() -> None:
     assert (entry.op, entry.requested, entry.actual, entry.reason) == ("MatMul", "auto", "CPU:0", "driver.missing")
 
 
+def test_alike_fallbacks_are_one_entry_and_names_are_the_users() -> None:
+    placements = (Placement(op="_MklMatMul", dtype="float32", actual=CPU, count=2), ON_CPU)
+    done = complete(draft("x", placements=placements), log(NO_GPU_LOG), NO_DRIVER)
+    assert [(entry.op, entry.count) for entry in done.fallbacks] == [("MatMul", 3)]
+
+
 def test_int_ops_and_ops_meant_for_the_cpu_are_no_fallbacks() -> None:
     placements = (
         Placement(op="AddV2", dtype="int32", actual=CPU),
@@ -254,6 +275,14 @@ def test_failures_that_the_probe_provoked_are_expected() -> None:
     assert done.verdict == "ok"
     assert [oom.expected for oom in done.ooms] == [True]
     assert not [found for found in done.findings if found.severity == "error"]
+
+
+def test_an_oom_is_known_from_the_exception_where_the_log_is_silent() -> None:
+    message = "OOM when allocating tensor with shape[1024,1024] and type float on /device:GPU:0 by allocator GPU_0_bfc"
+    run = on_gpus("growth", verdict="error", errors=(RunError(type="ResourceExhaustedError", message=message),))
+    done = complete(run, LogFacts(), EVERY_GPU)
+    assert done.verdict == "oom"
+    assert [(oom.device, oom.requested_bytes) for oom in done.ooms] == [("GPU:0", 4 * MIB)]
 
 
 def test_completing_twice_changes_nothing() -> None:

@@ -85,7 +85,8 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             return
     elif log is not None and log.cuinit_error is not None and log.cuinit_error.code not in _MISSING_CODES:
         return
-    on_purpose = evidence.visibility_on_purpose and hidden(evidence)
+    value = evidence.visible_devices
+    on_purpose = evidence.visibility_on_purpose and value is not None and read_visible(value, None).on_purpose
     severity: Severity = "info" if on_purpose else "error"
     if log is not None:
         lines += log.lines_of("cuda.missing-library")
