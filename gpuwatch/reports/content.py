@@ -73,6 +73,8 @@ def clean(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{clean(key)} {clean(item)}" for key, item in value.items()) or "–"
     if isinstance(value, (list, tuple)):
         return ", ".join(clean(item) for item in value) or "–"
     text = printable(str(value)).strip()

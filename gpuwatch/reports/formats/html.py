@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gpuwatch.reports.content import GLYPHS
 from gpuwatch.reports.document import content_of
 from gpuwatch.reports.formats.chart import memory_chart
 
+_BREAKS = re.compile(r"(?<=\w[_=/,→.])(?=[^\s\d])")
 _HERE = Path(__file__).parent
 
 
@@ -31,6 +33,11 @@ def render(document: Document) -> str:
     )
 
 
+def _breakable(text: str) -> Markup:
+    """Lets a browser break long names where a reader would; the parts are escaped."""
+    return Markup("<wbr>").join(_BREAKS.split(text))
+
+
 @cache
 def _template() -> Template:
     environment = Environment(
@@ -41,4 +48,5 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["breakable"] = _breakable
     return environment.get_template("report.html.jinja")
