@@ -184,7 +184,7 @@ def _cut(rows: Sequence[tuple[str, ...]], columns: int) -> tuple[tuple[str, ...]
 def _device_map(run: Run) -> Table:
     rows = [
         (
-            clean(m.framework_device),
+            device(m.framework_device),
             clean(m.cuda_ordinal),
             clean(m.physical_index),
             clean(m.name),
