@@ -3,11 +3,15 @@
 The folder's name is a hash of all that decides the result: sources, flags, the compiler and the CPU model
 (the matrix multiplication is compiled for this very CPU). A build happens in a temporary folder beside it
 that is renamed when it is complete, so two processes that build at once do no harm.
+
+The plug-in tier has a folder of its own, built only when it is asked for: the plug-in for TensorFlow, the
+library that keeps it apart from CUDA kernels, and of the driver tier NVML alone.
 """
 
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import platform
 import shlex
@@ -15,6 +19,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -25,12 +30,23 @@ import platformdirs
 
 from gpuwatch.errors import GpuwatchError
 
-Tier = Literal["driver"]  # how frameworks get at the GPUs; the plug-in tier will stand beside it
+# How frameworks get at the GPUs: NVIDIA's libraries, or a plug-in for TensorFlow that computes.
+Tier = Literal["driver", "plugin"]
 
 CONTROL_LIBRARY: Final = "libgpuwatchsim.so"
+PLUGIN_LIBRARY: Final = "libgpuwatchplugin.so"
+RENAME_LIBRARY: Final = "libgpuwatchrename.so"
+_TENSORFLOW_LIBRARY: Final = "libtensorflow_framework.so.2"
+_RENAMED_SYMBOL: Final = "_ZN10tensorflow16KernelDefBuilder6DeviceEPKc"
 _FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-pthread")
 # -march=native: the multiplication uses the widest vectors that this CPU has.
 _FAST: Final = ("-O3", "-march=native")
+# -Wno-psabi: it warns that vectors as arguments depend on -march; they are not passed between libraries.
+_PLUGIN_FLAGS: Final = ("-fvisibility=hidden", "-Wno-psabi")
+_CXX_FLAGS: Final = (
+    *("-std=c++17", *_FAST, "-fPIC", "-Wall", "-Wextra", "-pthread", *_PLUGIN_FLAGS),
+    *("-fno-math-errno", "-fno-trapping-math"),  # so that loops with roots and rounding become vectors
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +59,7 @@ class Library:
 
 
 LIBRARIES: Final = (
-    Library(CONTROL_LIBRARY, ("state.c",)),
+    Library(CONTROL_LIBRARY, ("state.c", "visible.c")),
     Library("libnvidia-ml.so.1", ("nvml.c",), (CONTROL_LIBRARY,)),
     Library("libcuda.so.1", ("cuda.c", "cuda_memory.c"), (CONTROL_LIBRARY,)),
     Library("libcudart.so.12", ("cudart.c",), ("libcuda.so.1", CONTROL_LIBRARY)),
@@ -52,6 +68,23 @@ LIBRARIES: Final = (
     Library("libcudnn.so.9", ("cudnn.c",)),
     Library("libgpuwatchsim-empty.so", ("empty.c",)),
 )
+PLUGIN_LIBRARIES: Final = (
+    Library(
+        PLUGIN_LIBRARY,
+        (
+            "plugin_device.cc",
+            "plugin_elementwise.cc",
+            "plugin_host.c",
+            "plugin_kernel.cc",
+            "plugin_linear.cc",
+            "gemm.c",
+        ),
+        (_TENSORFLOW_LIBRARY, CONTROL_LIBRARY),
+    ),
+    Library(RENAME_LIBRARY, ("plugin_rename.c",)),
+)
+# What the plug-in tier shares with the driver tier. Not libcuda: TensorFlow must not find two kinds of GPUs.
+_PLUGIN_SHARES: Final = (CONTROL_LIBRARY, "libnvidia-ml.so.1", "libnvidia-ml.so")
 _FAST_SOURCES: Final = frozenset({"gemm.c"})
 # Further names under which a framework may look for a library: old sonames, and libraries that it only
 # needs to find (an empty one does, as long as nothing in it is called).
@@ -74,18 +107,41 @@ ALIASES: Final = {
 }
 
 
-def ensure_built() -> Path:
-    """Return the folder that holds the libraries, compiling them if this is the first use.
+def ensure_built(tier: Tier = "driver") -> Path:
+    """Return the folder that holds a tier's libraries, compiling them if this is the first use.
 
     Raises:
-        GpuwatchError: no C compiler, or it failed.
+        GpuwatchError: no C compiler (the plug-in tier needs one for C++ too), or it failed.
     """
     compiler = find_compiler()
     with as_file(files("gpuwatch.sim") / "csrc") as sources:
         folder = cache_folder() / _key(compiler, sources)
         if not folder.is_dir():
-            _build(compiler, sources, folder)
+            _make(folder, lambda work: _fill(work, compiler, sources))
+        if tier == "plugin":
+            base, cxx = folder, find_cxx_compiler()
+            folder = cache_folder() / _plugin_key(base.name, cxx, sources)
+            if not folder.is_dir():
+                _make(folder, lambda work: _fill_plugin(work, compiler, cxx, sources, base))
     return folder
+
+
+def plugin_obstacle(tensorflow: Path, *, cuda_build: bool) -> str | None:
+    """Why the plug-in tier cannot work with a TensorFlow (the package's folder), or None.
+
+    In a build for CUDA the wheel's own GPU kernels must be renamed, through a symbol that came with 2.16.
+    """
+    if not cuda_build:
+        return None
+    library = tensorflow / _TENSORFLOW_LIBRARY
+    try:
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            found = content.find(_RENAMED_SYMBOL.encode() + b"\0") >= 0
+    except (OSError, ValueError) as error:
+        return f"{library} cannot be read: {error}"
+    if found:
+        return None
+    return "the CUDA kernels of this TensorFlow cannot be renamed (2.16 and later ones can) and would collide"
 
 
 def cache_folder() -> Path:
@@ -114,15 +170,46 @@ def find_compiler() -> list[str]:
     )
 
 
+def find_cxx_compiler() -> list[str]:
+    """The C++ compiler as a command: $CXX, else c++, g++ or clang++ from PATH."""
+    wanted = shlex.split(os.environ.get("CXX", ""))
+    if wanted:
+        found = shutil.which(wanted[0])
+        if found:
+            return [found, *wanted[1:]]
+        raise GpuwatchError(
+            f"the C++ compiler that CXX names is not there: {wanted[0]}",
+            hint="unset CXX, or set it to a C++ compiler (g++ or clang++)",
+        )
+    for name in ("c++", "g++", "clang++"):
+        found = shutil.which(name)
+        if found:
+            return [found]
+    raise GpuwatchError(
+        "simulated GPUs that compute need a C++ compiler, and none was found (looked for c++, g++, clang++ in PATH)",
+        hint="install one: apt install g++, dnf install gcc-c++, apk add g++; or name yours in CXX; "
+        "the driver tier needs only a C compiler",
+    )
+
+
 def _key(compiler: list[str], sources: Path) -> str:
     digest = hashlib.sha256()
     for part in (*compiler, _identity(compiler[0]), _cpu_model(), *_FLAGS, *_FAST):
         digest.update(part.encode() + b"\0")
     digest.update(repr((LIBRARIES, ALIASES)).encode())
     for source in sorted(sources.iterdir()):
-        if source.suffix in {".c", ".h", ".cc"}:
+        if source.suffix in {".c", ".h", ".cc"} and not source.name.startswith("plugin"):
             digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
+
+
+def _plugin_key(base: str, compiler: list[str], sources: Path) -> str:
+    digest = hashlib.sha256()
+    for part in (base, *compiler, _identity(compiler[0]), *_CXX_FLAGS, repr((PLUGIN_LIBRARIES, _PLUGIN_SHARES))):
+        digest.update(part.encode() + b"\0")
+    for source in sorted(sources.glob("plugin*")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:20] + "-plugin"
 
 
 def _identity(compiler: str) -> str:
@@ -149,21 +236,19 @@ def _cpu_model() -> str:
     return f"{platform.machine()} {sorted(found.items())}"
 
 
-def _build(compiler: list[str], sources: Path, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    _sweep_leftovers(folder.parent)
-    work = Path(tempfile.mkdtemp(prefix="tmp-", dir=folder.parent))
+def _make(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Let `fill` build in a temporary folder, and make it `folder` when it is complete."""
     try:
-        objects = sorted({source for library in LIBRARIES for source in library.sources})
-        with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-            for done in [pool.submit(_compile, compiler, sources, work, name) for name in objects]:
-                done.result()
-        for library in LIBRARIES:  # in order: each may need those before it
-            _link(compiler, work, library)
-        for alias, target in ALIASES.items():
-            (work / alias).symlink_to(target)
-        for name in objects:
-            (work / name).with_suffix(".o").unlink()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _sweep_leftovers(folder.parent)
+        work = Path(tempfile.mkdtemp(prefix="tmp-", dir=folder.parent))
+    except OSError as error:
+        raise GpuwatchError(
+            f"the simulated GPUs cannot be kept in {folder.parent}: {error.strerror or error}",
+            hint="set XDG_CACHE_HOME to a folder that can be written",
+        ) from error
+    try:
+        fill(work)
         try:
             work.rename(folder)
         except OSError:
@@ -173,14 +258,60 @@ def _build(compiler: list[str], sources: Path, folder: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _compile(compiler: list[str], sources: Path, work: Path, name: str) -> None:
-    flags = [*_FLAGS, *(_FAST if name in _FAST_SOURCES else ())]
-    output = (work / name).with_suffix(".o")
-    _call([*compiler, *flags, "-c", str(sources / name), "-o", str(output)])
+def _fill(work: Path, compiler: list[str], sources: Path) -> None:
+    _compile_all(LIBRARIES, work, sources, lambda name: [*compiler, *_c_flags(name)])
+    for library in LIBRARIES:  # in order: each may need those before it
+        _link(compiler, work, library, "-Wl,--no-undefined")
+    for alias, target in ALIASES.items():
+        (work / alias).symlink_to(target)
+    _remove_objects(work)
 
 
-def _link(compiler: list[str], work: Path, library: Library) -> None:
-    inputs = [str((work / name).with_suffix(".o")) for name in library.sources]
+def _fill_plugin(work: Path, compiler: list[str], cxx: list[str], sources: Path, base: Path) -> None:
+    for name in _PLUGIN_SHARES:
+        (work / name).symlink_to(Path("..") / base.name / name)
+
+    def command(name: str) -> list[str]:
+        return [*cxx, *_CXX_FLAGS] if name.endswith(".cc") else [*compiler, *_c_flags(name), *_PLUGIN_FLAGS]
+
+    _compile_all(PLUGIN_LIBRARIES, work, sources, command)
+    # TensorFlow's names are resolved by this entry alone, in versions that do not load their library for all.
+    _call([*compiler, "-shared", f"-Wl,-soname,{_TENSORFLOW_LIBRARY}", "-o", str(work / _TENSORFLOW_LIBRARY)])
+    for library in PLUGIN_LIBRARIES:
+        linker = cxx if any(name.endswith(".cc") for name in library.sources) else compiler
+        _link(linker, work, library, "-Wl,--no-as-needed")
+    (work / _TENSORFLOW_LIBRARY).unlink()  # or it would be found instead of the real one
+    _remove_objects(work)
+
+
+def _c_flags(name: str) -> tuple[str, ...]:
+    return (*_FLAGS, *_FAST) if name in _FAST_SOURCES else _FLAGS
+
+
+def _compile_all(
+    libraries: tuple[Library, ...], work: Path, sources: Path, command: Callable[[str], list[str]]
+) -> None:
+    names = sorted({source for library in libraries for source in library.sources})
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+        jobs = [
+            pool.submit(_call, [*command(name), "-c", str(sources / name), "-o", str(_object(work, name))])
+            for name in names
+        ]
+        for job in jobs:
+            job.result()
+
+
+def _object(work: Path, source: str) -> Path:
+    return work / f"{source}.o"
+
+
+def _remove_objects(work: Path) -> None:
+    for path in work.glob("*.o"):
+        path.unlink()
+
+
+def _link(compiler: list[str], work: Path, library: Library, *options: str) -> None:
+    inputs = [str(_object(work, name)) for name in library.sources]
     inputs += [str(work / name) for name in library.needs]
     _call(
         [
@@ -189,7 +320,7 @@ def _link(compiler: list[str], work: Path, library: Library) -> None:
             "-pthread",
             f"-Wl,-soname,{library.name}",
             "-Wl,-rpath,$ORIGIN",  # they find each other wherever the cache is
-            "-Wl,--no-undefined",
+            *options,
             "-o",
             str(work / library.name),
             *inputs,

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, get_args
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.sim import build
@@ -33,6 +33,8 @@ ENV_STATE: Final = "GPUWATCH_SIM_STATE"
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 ANY_DEVICE: Final = -1
 FOR_EVER: Final = -1
+ENV_PLUGIN: Final = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
+MAX_DEVICES: Final = 16
 
 # Bits of state.h.
 _KINDS: Final = {"C": 1, "G": 2, "C+G": 3, "M": 4, "M+C": 5}
@@ -62,6 +64,7 @@ class SimMachine:
         self.state_path = state_path
         self._control = _load_control(library_dir)
         self._handle: int | None = None
+        self.tier: build.Tier = "driver"
 
     @classmethod
     def open(cls, shape: SimShape, *, name: str | None = None, tier: build.Tier = "driver") -> Self:
@@ -70,18 +73,22 @@ class SimMachine:
         Args:
             shape: The GPUs.
             name: A private machine of that name instead of the one that all of this shape share.
-            tier: How frameworks reach it. Only "driver" exists: NVIDIA's libraries.
+            tier: How frameworks reach it: "driver" (NVIDIA's libraries) or "plugin" (a PluggableDevice of
+                TensorFlow, which computes). Both show the same devices.
 
         Raises:
             GpuwatchError: it cannot be built, or its folder is not safe to use.
         """
-        if tier != "driver":
-            raise GpuwatchError(f"there is no simulation tier {tier!r}", hint="use driver")
+        if tier not in get_args(build.Tier):
+            raise GpuwatchError(f"there is no simulation tier {tier!r}", hint="use driver or plugin")
         if name is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
             raise GpuwatchError(f"not a name for a simulated machine: {name!r}")
         library_dir = build.ensure_built()
+        if tier == "plugin":
+            build.ensure_built(tier)  # what is wrong shows now
         folder = _state_folder()
         machine = cls(shape, library_dir, folder / f"{name or 'shared'}-{shape}.state")
+        machine.tier = tier
         with _locked(folder):
             machine._create_if_needed()
         machine._handle = machine._map()
@@ -97,15 +104,38 @@ class SimMachine:
         machine._handle = machine._map()
         return machine
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """`base` plus what makes a program see the simulated GPUs."""
+    def environment(
+        self, base: Mapping[str, str], *, tier: build.Tier | None = None, cuda_build: bool = True
+    ) -> dict[str, str]:
+        """`base` plus what makes a program see the simulated GPUs.
+
+        Args:
+            base: The environment to start from. What it has of another tier goes.
+            tier: How frameworks reach the GPUs; None: as this machine was opened.
+            cuda_build: The program's TensorFlow was built for CUDA, or this is not known. On the plug-in tier
+                a library is preloaded then, which does nothing in other programs.
+        """
+        tier = tier or self.tier
+        folder = build.ensure_built("plugin") if tier == "plugin" else self.library_dir
         env = dict(base)
-        others = [p for p in env.get("LD_LIBRARY_PATH", "").split(":") if p]
-        others = [p for p in others if p != str(self.library_dir)]
-        env["LD_LIBRARY_PATH"] = ":".join([str(self.library_dir), *others])
+        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
+            paths = re.split("[: ]" if name == "LD_PRELOAD" else ":", env.pop(name, ""))
+            kept = [path for path in paths if path and not self._is_ours(path)]
+            if name == "LD_LIBRARY_PATH":
+                kept.insert(0, str(folder))
+            elif name == "LD_PRELOAD" and tier == "plugin" and cuda_build:
+                kept.insert(0, str(folder / build.RENAME_LIBRARY))
+            elif name == ENV_PLUGIN and tier == "plugin":
+                kept = [str(folder / build.PLUGIN_LIBRARY)]  # TensorFlow takes one
+            if kept:
+                env[name] = ":".join(kept)
         env[ENV_SHAPE] = str(self.shape)
         env[ENV_STATE] = str(self.state_path)
         return env
+
+    def _is_ours(self, path: str) -> bool:
+        ours = self.library_dir.parent
+        return Path(path) == self.library_dir or ours in (Path(path).parent, Path(path).parent.parent)
 
     def load_nvml(self) -> None:
         """Load the simulated NVML into this process, so that pynvml finds it by its soname.
@@ -147,6 +177,17 @@ class SimMachine:
             )
             for index in range(control.gws_device_count(handle))
         )
+
+    def ordinals(self, pid: int) -> tuple[tuple[int, str], ...]:
+        """The devices that a process uses as TensorFlow numbers them, with their UUIDs.
+
+        Known of processes on the plug-in tier, whose log lines have no PCI address, from the moment that
+        TensorFlow has set up its devices to the end of the process.
+        """
+        found = (ctypes.c_int32 * MAX_DEVICES)()
+        count = self._control.gws_process_ordinals(self._open_handle(), pid, found)
+        devices = self.devices()
+        return tuple((ordinal, devices[found[ordinal]].uuid) for ordinal in range(count) if found[ordinal] >= 0)
 
     def used_bytes(self, device: int) -> int:
         """What processes hold on a device; the driver's reserve is not in it."""
@@ -340,6 +381,7 @@ def _load_control(library_dir: Path) -> ctypes.CDLL:
         "gws_device_pci_bus_id": (text, [state, uint]),
         "gws_device_total_bytes": (size, [state, uint]),
         "gws_device_reserved_bytes": (size, [state, uint]),
+        "gws_process_ordinals": (int32, [state, int32, ctypes.POINTER(int32)]),
         "gws_used_bytes": (size, [state, uint]),
         "gws_attach": (int32, [state, int32, uint, size, real, real, uint, uint]),
         "gws_detach": (int32, [state, int32, int32]),

@@ -6,12 +6,13 @@
 #define _GNU_SOURCE
 #include "cuda_internal.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "visible.h"
 
 #define DRIVER_VERSION 12080
 
@@ -47,57 +48,6 @@ static void in_forked_child(void) {
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, in_forked_child); }
 
-/* One entry of CUDA_VISIBLE_DEVICES: an index, or a UUID of which the beginning is enough. -1: invalid. */
-static int find_visible(const gws_state *state, const char *entry, bool *is_index) {
-    if (strncasecmp(entry, "GPU-", 4) == 0) {
-        *is_index = false;
-        int found = -1;
-        for (uint32_t i = 0; i < state->device_count; i++) {
-            if (strncasecmp(state->device[i].uuid, entry, strlen(entry)) != 0) continue;
-            if (found >= 0) return -1; /* it could be either */
-            found = (int)i;
-        }
-        return found;
-    }
-    *is_index = true;
-    if (!isdigit((unsigned char)entry[*entry == '+'])) return -1; /* -1, MIG-..., nonsense, nothing */
-    long index = strtol(entry, NULL, 10);
-    return index < (long)state->device_count ? (int)index : -1;
-}
-
-/* As CUDA reads it: in the order given, up to the first invalid entry; entries of the other kind (index,
- * UUID) than the first are invalid; a device named twice makes the whole list invalid. */
-static int read_visible(const gws_state *state, uint32_t *out) {
-    const char *list = getenv("CUDA_VISIBLE_DEVICES");
-    if (!list) {
-        for (uint32_t i = 0; i < state->device_count; i++) out[i] = i;
-        return (int)state->device_count;
-    }
-    int count = 0;
-    bool first_is_index = true;
-    for (;;) {
-        char entry[64];
-        size_t length = strcspn(list, ",");
-        const char *from = list;
-        size_t rest = length;
-        while (rest && isspace((unsigned char)*from)) from++, rest--;
-        while (rest && isspace((unsigned char)from[rest - 1])) rest--;
-        if (rest >= sizeof entry) return count;
-        memcpy(entry, from, rest);
-        entry[rest] = 0;
-        bool is_index;
-        int found = find_visible(state, entry, &is_index);
-        if (found < 0) return count;
-        if (count == 0) first_is_index = is_index;
-        if (is_index != first_is_index) return count;
-        for (int i = 0; i < count; i++)
-            if (out[i] == (uint32_t)found) return 0;
-        out[count++] = (uint32_t)found;
-        if (!list[length]) return count;
-        list += length + 1;
-    }
-}
-
 API CUresult cuInit(unsigned flags) {
     if (flags) return CUDA_ERROR_INVALID_VALUE;
     if (atomic_load(&driver.forked)) return CUDA_ERROR_NOT_INITIALIZED;
@@ -107,7 +57,7 @@ API CUresult cuInit(unsigned flags) {
     if (code) return code;
     pthread_mutex_lock(&driver.lock);
     if (!atomic_load(&driver.state)) {
-        driver.count = read_visible(state, driver.device);
+        driver.count = gws_visible_devices(state, getenv("CUDA_VISIBLE_DEVICES"), driver.device);
         for (int i = 0; i < driver.count; i++)
             driver.primary[i] = (struct CUctx_st){.ordinal = i, .device = driver.device[i], .primary = true};
         if (driver.count)

@@ -27,7 +27,7 @@ struct SP_Timer_st {
 
 namespace {
 
-const char PLATFORM_NAME[] = "gpuwatch";
+const char PLATFORM_NAME[] = "GPUWATCH";
 const char DEVICE_TYPE[] = "GPU";
 constexpr size_t HOST_ALIGNMENT = 256; /* what TensorFlow expects of pinned host memory */
 
