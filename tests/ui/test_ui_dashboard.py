@@ -462,6 +462,43 @@ async def test_hostile_names_are_shown_and_never_obeyed(stage: Stage) -> None:
         assert "\x1b" not in svg
 
 
+async def test_data_go_on_behind_a_sheet(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("question_mark")
+        stage.push(machines.many(3, 5, tick=9))
+        await settle(pilot)
+        await pilot.resize_terminal(100, 30)
+        await settle(pilot)
+        assert isinstance(stage.app.screen, LinesModal)
+        await pilot.press("q")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview, "q closes a sheet, and only that"
+        assert "3 GPUs" in everything(stage)
+        assert len(shown_pids(stage)) == 5
+        assert stage.app.overview.processes.size.width == 100
+
+
+async def test_tab_goes_round_the_panes_that_are_there(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        seen = []
+        for _ in range(4):
+            await pilot.press("tab")
+            seen.append(stage.app.overview.focused_pane)
+        assert seen == ["gpus", "finding", "processes", "gpus"]
+        await pilot.press("tab")
+        assert "evidence" in stage.app.overview.keys.plain
+        assert stage.app.overview.finding.lines[0].wash == "cursor"
+        stage.push(machines.no_driver())
+        await settle(pilot)
+        for _ in range(3):
+            await pilot.press("tab")
+            assert stage.app.overview.focused_pane == "processes"
+
+
 async def test_simulated_is_said(stage: Stage) -> None:
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(machines.simulated())

@@ -40,6 +40,7 @@ class GpuPane(Painted, can_focus=True):
     def show(self, view: View, plan: Plan) -> None:
         """Draws the devices of ``view``."""
         self._view, self._plan = view, plan
+        self.can_focus = bool(view.devices)
         self._redraw()
 
     def on_resize(self, event: events.Resize) -> None:

@@ -24,10 +24,14 @@ class Pen:
 
     def add(self, text: str, ink: str = "text") -> Pen:
         """Writes ``text``, cut at the limit."""
-        if text and self.left > 0:
-            text = cut(text, self.left)
+        room = self.limit - self.x
+        if text and room > 0:
+            size = width_of(text)
+            if size > room:
+                text = cut(text, room)
+                size = width_of(text)
             self.spans.append((text, ink))
-            self.x += width_of(text)
+            self.x += size
         return self
 
     def to(self, x: int, fill: str = " ", ink: str = "text") -> Pen:

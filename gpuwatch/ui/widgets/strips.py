@@ -41,7 +41,12 @@ class _Strip(Painted):
         if self._view is not None and self.size.width:
             pen = Pen(self.size.width)
             stale = self.draw(pen, self._view)
-            self.paint((pen.to(pen.limit).line(),), stale=stale)
+            self.paint((pen.to(pen.limit).line("cursor" if self.has_focus else ""),), stale=stale)
+
+    def watch_has_focus(self, focused: bool) -> None:
+        """A line that has the focus looks like a chosen row."""
+        super().watch_has_focus(focused)
+        self._redraw()
 
     def draw(self, pen: Pen, view: View) -> bool:
         """Writes the line; True when its data are stale."""
