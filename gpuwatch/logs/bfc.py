@@ -37,6 +37,8 @@ _ORDINAL = re.compile(r"device ordinal (\d+)|StreamExecutor for CUDA:(\d+)")
 _ALLOCATOR_DEVICE = re.compile(r"GPU_(\d+)_bfc|gpu_async_(\d+)|gpu_host_bfc")
 _COPY = re.compile(r"to (\S*?GPU:\d+) in order to run")
 
+_WHOLE_DEVICE = re.compile(r"(?:XLA_)?[CG]PU:\d+")
+
 _CONTEXT = (
     "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY",
     "Bad StatusOr access: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY",
@@ -144,7 +146,9 @@ class OomCollector:
         if match is None:
             return False
         allocator = match[4]
-        where = device(match[3]) if match[3] else _allocator_device(allocator)
+        where: str | None = device(match[3] or "")
+        if _WHOLE_DEVICE.fullmatch(where or "") is None or not (match[3] or "")[-1:].isdigit():
+            where = _allocator_device(allocator)  # none was named, or its name is cut off
         exact = tensor_bytes(match[1], match[2])
         if self._open is not None and _same(self._open, allocator, where, exact):
             self._merge(self._open, allocator, where, exact)
@@ -255,11 +259,16 @@ def _allocator_device(allocator: str | None) -> str | None:
 
 
 def _same(draft: Draft, allocator: str | None, where: str | None, exact: int | None) -> bool:
-    if allocator and draft.allocator and allocator != draft.allocator:
+    if draft.verdict is not None:
+        return False
+    # A line that was cut off has the beginning of a name, or no type.
+    if allocator and draft.allocator and not draft.allocator.startswith(allocator):
         return False
     if where and draft.device and where != draft.device:
         return False
-    if exact is None or draft.requested is None or draft.exact:
+    if exact is None or draft.requested is None:
+        return True
+    if draft.exact:
         return exact == draft.requested
     # A head without "(rounded to N)" gives three digits: 2.25GiB.
     return abs(exact - draft.requested) <= max(_ALIGNMENT, draft.requested // 100)

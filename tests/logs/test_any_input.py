@@ -90,8 +90,9 @@ def test_the_same_log_again_adds_no_device_and_no_failure(name: str) -> None:
         assert getattr(twice, field) == getattr(once, field), field
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(NAMES), st.integers(0, 200), st.integers(0, 400))
+@example("lab_tf215_bfc_fragmentation_cpu", 84, 205)
 def test_a_log_cut_anywhere_is_still_read(name: str, line: int, column: int) -> None:
     lines = text(name).splitlines()[: line + 1]
     lines[-1] = lines[-1][:column]

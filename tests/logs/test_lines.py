@@ -8,7 +8,7 @@ from gpuwatch.logs import clean
 from gpuwatch.logs.placement import op_name
 from gpuwatch.logs.tensorflow import parse
 from gpuwatch.logs.topics import TOPICS
-from tests.logs.logs import MIB
+from tests.logs.logs import MIB, text
 
 PREFIXES = (
     "I tensorflow/core/common_runtime/gpu/gpu_device.cc:885] ",
@@ -281,3 +281,10 @@ def test_op_names(raw: str, name: str) -> None:
 @pytest.mark.parametrize("line", ["E0000 00:00:1.1 1 somewhere.cc:1] x {} y", "some.package.InternalError: x {} y"])
 def test_every_text_of_the_table_is_found_in_native_lines_and_in_exceptions(line: str, needle: str, topic: str) -> None:
     assert topic in parse(line.format(needle)).topics
+
+
+def test_a_failure_that_is_cut_off_anywhere_is_still_one_failure() -> None:
+    lines = text("lab_tf215_bfc_fragmentation_cpu").splitlines()
+    at = next(i for i, line in enumerate(lines) if "OOM when allocating" in line)
+    for column in range(len(lines[at])):
+        assert len(parse("\n".join([*lines[:at], lines[at][:column]])).ooms) == 1, lines[at][:column]
