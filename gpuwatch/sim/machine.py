@@ -14,11 +14,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import hashlib
 import os
 import re
+import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +107,12 @@ class SimMachine:
         return machine
 
     def environment(
-        self, base: Mapping[str, str], *, tier: build.Tier | None = None, cuda_build: bool = True
+        self,
+        base: Mapping[str, str],
+        *,
+        tier: build.Tier | None = None,
+        cuda_build: bool = True,
+        without: Collection[str] = (),
     ) -> dict[str, str]:
         """`base` plus what makes a program see the simulated GPUs.
 
@@ -114,9 +121,13 @@ class SimMachine:
             tier: How frameworks reach the GPUs; None: as this machine was opened.
             cuda_build: The program's TensorFlow was built for CUDA, or this is not known. On the plug-in tier
                 a library is preloaded then, which does nothing in other programs.
+            without: Libraries by file name that shall be missing ("libcudnn.so.9"), as on a machine where CUDA
+                is half installed.
         """
         tier = tier or self.tier
         folder = build.ensure_built("plugin") if tier == "plugin" else self.library_dir
+        if without:
+            folder = _partial_folder(folder, without)
         env = dict(base)
         for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
             paths = re.split("[: ]" if name == "LD_PRELOAD" else ":", env.pop(name, ""))
@@ -334,6 +345,27 @@ class SimMachine:
     def _check_device(self, device: int) -> None:
         if not 0 <= device < self.shape.count:
             raise GpuwatchError(f"there is no simulated GPU {device} (0 to {self.shape.count - 1})")
+
+
+def _partial_folder(whole: Path, without: Collection[str]) -> Path:
+    """A folder of links to the libraries except some, beside the real one."""
+    names = {path.name for path in whole.iterdir()}
+    if unknown := sorted(set(without) - names):
+        raise GpuwatchError(f"no simulated library is called {', '.join(unknown)}")
+    tag = hashlib.sha256("\0".join(sorted(without)).encode()).hexdigest()[:12]
+    folder = whole.with_name(f"{whole.name}-without-{tag}")
+    if folder.is_dir():
+        return folder
+    work = Path(tempfile.mkdtemp(prefix="tmp-", dir=whole.parent))
+    for name in names - set(without):
+        (work / name).symlink_to(whole / name)
+    try:
+        work.rename(folder)
+    except OSError:
+        shutil.rmtree(work)
+        if not folder.is_dir():  # else another process made the same one
+            raise
+    return folder
 
 
 def _state_folder() -> Path:
