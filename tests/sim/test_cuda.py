@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_without_a_machine_there_is_no_device(machine: SimMachine) -> None:
     env = machine.environment(os.environ)
     del env["GPUWATCH_SIM_STATE"]
     code = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
-    done = subprocess.run(["python3", "-c", code], env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(NO_DEVICE)
 
 

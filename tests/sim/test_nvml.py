@@ -18,6 +18,7 @@ import pynvml
 import pytest
 
 from gpuwatch.sim.machine import SimMachine
+from tests.sim.conftest import REPOSITORY
 
 GIB = 2**30
 Run = Callable[..., str]
@@ -421,11 +422,8 @@ print(json.dumps([sum(len(N.nvmlDeviceGetComputeRunningProcesses(d)) for d in h)
     assert ask(run, machine, code) == [200, [12, 13]]
 
 
-def test_preloading_serves_pynvml_in_the_same_process(machine: SimMachine, start: Start) -> None:
+def test_preloading_serves_pynvml_in_the_same_process(machine: SimMachine) -> None:
     code = f"""
-import os
-from pathlib import Path
-os.environ.pop("GPUWATCH_SIM_STATE"); os.environ.pop("GPUWATCH_SIM")
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 machine = SimMachine.open(SimShape.parse("2x8GiB"), name={machine.state_path.name.split("-2x8GiB")[0]!r})
@@ -434,11 +432,11 @@ machine.load_nvml()
 import pynvml as N
 N.nvmlInit()
 print(N.nvmlDeviceGetUUID(N.nvmlDeviceGetHandleByIndex(1)), hasattr(N.nvmlLib, "gpuwatch_sim_version"))"""
-    process = start(machine, code, LD_LIBRARY_PATH="")
-    # environment() puts the folder in front; here the loader must not have it
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert out.split() == [machine.devices()[1].uuid, "True"]
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    for name in ("LD_LIBRARY_PATH", "GPUWATCH_SIM", "GPUWATCH_SIM_STATE"):
+        env.pop(name, None)  # nothing but the preloading leads to the library
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [machine.devices()[1].uuid, "True"]
 
 
 def test_measured_activity_fades_within_a_second(machine: SimMachine, run: Run, start: Start) -> None:
