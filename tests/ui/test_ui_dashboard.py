@@ -204,6 +204,22 @@ async def test_filter_is_live_counts_and_is_cleared_by_escape(stage: Stage) -> N
         assert stage.app.overview.keys.display
 
 
+@pytest.mark.parametrize("size", [(60, 12), (80, 24), (120, 40)])
+async def test_a_filter_that_hides_rows_is_seen_at_every_size(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(machines.many(2, 60))
+        await settle(pilot)
+        await pilot.press("slash", *"torch", "enter")
+        await settle(pilot)
+        text = everything(stage)
+        assert f"{len(shown_pids(stage))} of 60" in text
+        assert "torch" in text.replace("torch 2.11", "")
+        assert "? help" in text
+        assert "q quit" in text
+        await pilot.press("escape")
+        assert " of 60" not in everything(stage)
+
+
 async def test_a_filter_typed_faster_than_it_opens_loses_no_letter(stage: Stage) -> None:
     """All keys are in the queue before the first is handled, as from a paste or over a slow link."""
     async with stage.app.run_test(size=(120, 40)) as pilot:

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from gpuwatch.ui.actions import ACTIONS, bindings
-from gpuwatch.ui.filtering import parse
+from gpuwatch.ui.filtering import Filter, parse
 from gpuwatch.ui.layout import Plan, plan
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.footer import KeyLine
@@ -118,7 +118,9 @@ class OverviewScreen(Screen[None]):
 
     def _show_keys(self) -> None:
         view = self._view
-        self.keys.show(self.focused_pane, paused=view is not None and view.paused_since is not None)
+        framed = self._plan is not None and self._plan.framed
+        note = ("", False) if framed else self.processes.note
+        self.keys.show(self.focused_pane, paused=view is not None and view.paused_since is not None, note=note)
 
     @property
     def focused_pane(self) -> str:
@@ -174,14 +176,14 @@ class OverviewScreen(Screen[None]):
 
     def filter_typed(self, text: str) -> None:
         """Live, with every key."""
-        self.processes.set_filter(parse(text))
+        self._set_filter(parse(text))
         if self.filter_bar is not None:
             self.filter_bar.say(self.processes.counts)
 
     async def filter_done(self, *, keep: bool, focus: bool = True) -> None:
         """Enter keeps the filter, Esc clears it."""
         if not keep:
-            self.processes.set_filter(None)
+            self._set_filter(None)
         if self.filter_bar is not None:
             bar, self.filter_bar = self.filter_bar, None
             await bar.remove()
@@ -189,10 +191,14 @@ class OverviewScreen(Screen[None]):
         if focus:
             self.processes.focus()
 
+    def _set_filter(self, wanted: Filter | None) -> None:
+        self.processes.set_filter(wanted)
+        self._show_keys()
+
     def action_clear(self) -> None:
         """Filter first, then the chosen row."""
         if self.processes.filter is not None:
-            self.processes.set_filter(None)
+            self._set_filter(None)
         else:
             self.processes.unpin()
 
@@ -222,7 +228,7 @@ class OverviewScreen(Screen[None]):
     def _gpu_chosen(self, event: GpuPane.Chosen) -> None:
         wanted = parse(f"gpu:{event.index}")
         current = self.processes.filter
-        self.processes.set_filter(None if current is not None and current.text == f"gpu:{event.index}" else wanted)
+        self._set_filter(None if current is not None and current.text == f"gpu:{event.index}" else wanted)
 
     def action_missing(self) -> None:
         """Why cells of the selected row are empty."""

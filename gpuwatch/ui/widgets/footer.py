@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import events
 
 from gpuwatch.ui.actions import Action, for_pane
+from gpuwatch.ui.cells import width_of
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.pen import Pen
 
@@ -19,10 +20,11 @@ class KeyLine(Painted):
         self._pane = "processes"
         self._places: list[tuple[int, int, Action]] = []
         self._paused = False
+        self._note = ("", False)
 
-    def show(self, pane: str, *, paused: bool) -> None:
-        """Follows the focus."""
-        self._pane, self._paused = pane, paused
+    def show(self, pane: str, *, paused: bool, note: tuple[str, bool] = ("", False)) -> None:
+        """Follows the focus; ``note`` stands at the right, before any key when it says that rows are hidden."""
+        self._pane, self._paused, self._note = pane, paused, note
         self._redraw()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -43,6 +45,8 @@ class KeyLine(Painted):
         actions = [a for a in for_pane(self._pane) if a.footer]
         last = [a for a in actions if a.id in ("help", "quit")]
         reserve = sum(len(a.shown) + len(a.title) + 3 for a in last)
+        note, hiding = self._note
+        reserve += width_of(note) + 2 if hiding else 0
         self._places = []
         for action in actions:
             title = "resume" if action.id == "pause" and self._paused else action.title
@@ -53,4 +57,6 @@ class KeyLine(Painted):
                 continue
             self._places.append((pen.x, pen.x + need - 2, action))
             pen.add(action.shown, "key").add(f" {title}", "dim").add("  ")
+        if pen.left >= width_of(note) + 1:
+            pen.to(pen.limit - width_of(note) - 1).add(note, "warning" if hiding else "dim")
         self.paint((pen.to(pen.limit).line(),))

@@ -83,6 +83,14 @@ class ProcessTable(Painted, can_focus=True):
         """Rows shown, rows there are."""
         return len(self._rows), self._total
 
+    @property
+    def note(self) -> tuple[str, bool]:
+        """What the frame would say, for a table without one; and whether a filter hides rows."""
+        shown, total = self.counts
+        if self.filter is not None:
+            return f"/{cut(self.filter.text, 16)} {shown} of {total}", True
+        return (f"{total} rows" if total > self._room else ""), False
+
     # Moving
 
     def move(self, where: str) -> None:
@@ -238,29 +246,7 @@ class ProcessTable(Painted, can_focus=True):
             else:
                 pen.to(placed.start, ink="header").add(left(title + mark, min(placed.width + 1, pen.left)), ink)
         pen.to(width, ink="header")
-        if not self._framed:
-            note = self._note()
-            if note and pen.limit - columns[-1].start > width_of(note) + 10:
-                pen = self._at_end(pen, note)
         return pen.line()
-
-    @staticmethod
-    def _at_end(pen: Pen, note: str) -> Pen:
-        text, ink = pen.spans[-1]
-        size = width_of(note) + 1
-        if len(text) > size and not text[-size:].strip():
-            pen.spans[-1] = (text[:-size], ink)
-            pen.spans.append((note + " ", "dim"))
-        return pen
-
-    def _note(self) -> str:
-        shown, total = self.counts
-        if self.filter is not None:
-            return f"/{cut(self.filter.text, 24)} {shown} of {total}"
-        if total > self._room:
-            last = min(self.top + self._room, total)
-            return f"{self.top + 1}–{last} of {total}"
-        return ""
 
     @staticmethod
     def _command(row: Row) -> str:
