@@ -290,7 +290,6 @@ LINK = {"pcie__generation": 1, "pcie__width": 16, "pcie__max_generation": 4, "pc
         (with_readings(clocks__event_reasons="sw-power-cap+sw-thermal"), "throttle.thermal", "warning"),
         (with_readings(clocks__event_reasons="sw-power-cap"), "throttle.power", "info"),
         (with_readings(clocks__event_reasons="hw-power-brake"), "throttle.power", "warning"),
-        (with_readings(**LINK), "pcie.degraded", "warning"),
         (with_readings(mode__compute="prohibited"), "mode.exclusive", "warning"),
         (with_readings(mode__compute="exclusive-process"), "mode.exclusive", "info"),
     ],
@@ -305,6 +304,7 @@ def test_what_the_device_says(evidence: Evidence, cause: str, severity: str) -> 
     "evidence",
     [
         with_readings(busy=0.0, **LINK),
+        with_readings(**LINK),  # one sample of a busy device may hold the link of its rest
         with_readings(**{**LINK, "pcie__generation": 4}),
         with_readings(clocks__event_reasons="none"),
         with_readings(clocks__event_reasons="idle", busy=0.0),
@@ -314,6 +314,20 @@ def test_what_the_device_says(evidence: Evidence, cause: str, severity: str) -> 
 )
 def test_what_is_normal_is_no_finding(evidence: Evidence) -> None:
     assert [entry.id for entry in diagnose(evidence)] == ["healthy"]
+
+
+def test_the_link_is_judged_when_it_was_slow_all_along_a_busy_while() -> None:
+    slow = with_readings(**LINK).snapshot
+    awake = with_readings(**{**LINK, "pcie__generation": 4}).snapshot
+    assert slow is not None
+    assert awake is not None
+    history = History()
+    for number in range(20):
+        assert "pcie.degraded" not in causes(Evidence(snapshot=slow, history=history)) or number >= 15
+        history.add(slow)
+    assert "pcie.degraded" in causes(Evidence(snapshot=slow, history=history))
+    history.add(awake)
+    assert "pcie.degraded" not in causes(Evidence(snapshot=slow, history=history))
 
 
 # -- engine ---------------------------------------------------------------------------------------

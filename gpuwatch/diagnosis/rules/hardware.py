@@ -11,6 +11,9 @@ from gpuwatch.model.snapshot import Device
 
 _UNDER_LOAD = 50.0
 """An idle link and an idle clock run slowly by design; only a busy device is judged (percent)."""
+_LINK_SAMPLES = 15
+"""So long must the device have been busy before its link is judged: the link's generation is read every few
+seconds, and the utilization is an average, so that one sample may hold a busy device and the link of its rest."""
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
 
 
@@ -89,9 +92,9 @@ def throttling(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("pcie.degraded")
 def slow_link(evidence: Evidence) -> Iterator[Finding]:
-    """A link below what both ends can do, while the device works."""
+    """A link below what both ends can do, while the device works and has worked for a while."""
     for device in _devices(evidence):
-        if not _busy(device):
+        if not _busy(device) or not _busy_and_slow_all_along(evidence, device):
             continue
         now = (device.number("pcie.generation"), device.number("pcie.width"))
         most = (device.number("pcie.max_generation"), device.number("pcie.max_width"))
@@ -107,6 +110,21 @@ def slow_link(evidence: Evidence) -> Iterator[Finding]:
                 action="Reseat the card, check the riser and the slot's lanes in the firmware's settings.",
                 device_uuid=device.uuid,
             )
+
+
+def _busy_and_slow_all_along(evidence: Evidence, device: Device) -> bool:
+    if evidence.history is None:
+        return False
+
+    def lately(metric_id: str) -> list[float | None]:
+        assert evidence.history is not None
+        return list(evidence.history.series(device.uuid, metric_id))[-_LINK_SAMPLES:]
+
+    busy, generation, width = map(lately, ("utilization.gpu_percent", "pcie.generation", "pcie.width"))
+    if len(busy) < _LINK_SAMPLES or None in busy:
+        return False
+    steady = len(set(generation)) == 1 and len(set(width)) == 1
+    return steady and all(value is not None and value >= _UNDER_LOAD for value in busy)
 
 
 @rule("mode.exclusive")
