@@ -17,9 +17,10 @@ from gpuwatch.model.events import Event
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.collector import Collector
-from gpuwatch.probing.interpreter import FrameworkMissing, choose_interpreter
+from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.probing.locate import GROUPS, ProbeScript, find_probe, find_probes
 from gpuwatch.probing.runner import ProbeOptions, Runner
+from gpuwatch.probing.tiers import Tier
 
 _SAMPLE_SECONDS = 0.1
 WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
@@ -54,6 +55,7 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 @click.option("--fresh", is_flag=True, help="Start every probe from nothing (default: the framework is imported once).")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout: a run, or a comparison of several.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; the suffix gives the format.")
+@click.option("--sim-tier", type=click.Choice(["driver", "plugin"]), help="How simulated GPUs reach TensorFlow.")
 @sim_option
 @click.pass_context
 def probe(
@@ -74,6 +76,7 @@ def probe(
     fresh: bool,
     as_json: bool,
     output: Path | None,
+    sim_tier: Tier | None,
 ) -> None:
     """Run small TensorFlow workloads under memory and placement settings, and report what happened."""
     if listing:
@@ -92,16 +95,36 @@ def probe(
         _check_output(output)
     enter_simulation(ctx)
     try:
-        interpreter = choose_interpreter("tensorflow", python)
+        interpreters = _interpreters(scripts, python)
     except FrameworkMissing as error:
         if as_json:
             click.echo(to_json(_not_run(scripts[0], error)), nl=False)
         raise
     # One configuration alone gains nothing from a template.
-    options = ProbeOptions(python=interpreter, seconds=seconds, deadline=deadline, fresh=fresh or len(scripts) == 1)
+    options = ProbeOptions(
+        interpreters=interpreters,
+        seconds=seconds,
+        deadline=deadline,
+        own=own,
+        fresh=fresh or len(scripts) == 1,
+        tier=sim_tier,
+    )
     runs = _run_all(scripts, options, size, gpu)
     _publish(runs, as_json, output)
     ctx.exit(_exit_code(runs))
+
+
+def _interpreters(scripts: list[ProbeScript], asked: str | None) -> dict[str, Interpreter]:
+    """An interpreter for each framework; one that lacks PyTorch still gets its probes, which say so."""
+    found: dict[str, Interpreter] = {}
+    for framework in dict.fromkeys(script.framework for script in scripts):
+        try:
+            found[framework] = choose_interpreter(framework, asked)
+        except FrameworkMissing:
+            if framework == "tensorflow" or len({script.framework for script in scripts}) == 1:
+                raise
+            found[framework] = next(iter(found.values()))
+    return found
 
 
 def _chosen(configs: tuple[str, ...], groups: tuple[str, ...], everything: bool) -> list[ProbeScript]:

@@ -15,6 +15,7 @@ from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.tensorflow import LogParser
 from gpuwatch.model.events import BrokenEvent, Event, decode_event
 from gpuwatch.model.run import (
+    DeviceMapping,
     Devices,
     Framework,
     Memory,
@@ -31,6 +32,7 @@ from gpuwatch.model.run import (
     Worker,
 )
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.probing.ledger import Ledger
 from gpuwatch.probing.locate import ProbeScript
 
 _TAIL_LINES = 80
@@ -64,7 +66,8 @@ class Observation:
         self._devices = Devices()
         self._throughput: Throughput | None = None
         self._allocator_now: int | None = None
-        self._allocator_peak: int | None = None
+        self._allocators: dict[str, int] = {}
+        self._ledger = Ledger(before)
         self._options: dict[str, Any] = {}
         self._timeline: list[MemoryPoint] = []
         self._process_peak: int | None = None
@@ -73,6 +76,7 @@ class Observation:
         self._workers: list[Worker] = []
         self._results: dict[str, Any] = {}
         self._skipped: str | None = None
+        self._ordinals: dict[int, str] = {}
         self.pid: int | None = None
         self.ended = False
 
@@ -98,6 +102,7 @@ class Observation:
 
     def snapshot(self, snapshot: Snapshot, now: float) -> None:
         """What NVML shows of the probe at monotonic time ``now``."""
+        self._ledger.take(snapshot, self.pid)
         mine = [process for process in snapshot.processes if process.pid == self.pid and process.device_uuid]
         sizes = {
             process.device_uuid: amount
@@ -148,7 +153,8 @@ class Observation:
                     self._problems.append(f"allocator of {data['device']}: {data['problem']}")
                 else:
                     self._allocator_now = int(data["current"])
-                    self._allocator_peak = _larger(self._allocator_peak, int(data["peak"]))
+                    name = str(data["device"])
+                    self._allocators[name] = max(self._allocators.get(name, 0), int(data["peak"]))
             case "throughput":
                 self._throughput = msgspec.convert(data, Throughput)
             case "error":
@@ -163,6 +169,11 @@ class Observation:
                 self.ended = True
             case _:
                 pass  # progress, and kinds of a newer probe
+
+    def ordinals(self, known: tuple[tuple[int, str], ...]) -> None:
+        """Device numbers of the process with their UUIDs, where TensorFlow's lines have no address."""
+        if known:
+            self._ordinals = dict(known)
 
     # -- what comes out -------------------------------------------------------------------------
 
@@ -188,14 +199,17 @@ class Observation:
         total = None
         if before is not None and (device := before.device(self._device) or next(iter(before.devices), None)):
             start, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
+        simulated = bool(before is not None and before.simulated)
+        held = self._ledger.result(context=simulated and simulation == "driver")
+        busiest = next((entry for entry in held if entry.uuid == self._device), None)
         run = Run(
             config=script.name,
             title=script.title,
             group=script.group,
             workload=script.workload,
             workload_parameters=self._options,
-            simulated=bool(before is not None and before.simulated),
-            simulation=simulation if before is not None and before.simulated else None,
+            simulated=simulated,
+            simulation=simulation if simulated else None,
             started_at=started_at,
             fresh=fresh,
             pid=self.pid,
@@ -204,16 +218,22 @@ class Observation:
             environment=environment,
             framework=self._framework,
             devices=self._devices,
-            device_map=tuple(facts.device_map),
+            device_map=tuple(map(self._located, facts.device_map)),
             placements=(*self._placements, *facts.placements),
             ooms=self._ooms(script, facts),
             memory=Memory(
-                allocator_peak_bytes=self._allocator_peak,
+                allocator_peak_bytes=max(self._allocators.values(), default=None),
                 allocator_limit_bytes=limit,
                 nvml_peak_bytes=self._process_peak,
                 nvml_device_peak_bytes=self._device_peak,
                 nvml_before_bytes=None if start is None else int(start),
                 device_total_bytes=None if total is None else int(total),
+                device_uuid=self._device,
+                driver_reserved_bytes=busiest.driver_reserved_bytes if busiest else None,
+                unexplained_bytes=busiest.unexplained_bytes if busiest else None,
+                context_bytes=busiest.context_bytes if busiest else None,
+                devices=held,
+                allocators=self._allocators,
                 timeline=tuple(self._timeline),
             ),
             throughput=self._throughput,
@@ -236,6 +256,19 @@ class Observation:
             log_tail=tuple(self._tail),
         )
         return Observed(run, facts, before)
+
+    def skip(self, script: ProbeScript, reason: str, now: datetime.datetime) -> Observed:
+        """A run that was not made, because its subject cannot be shown here."""
+        self._skipped = reason
+        self.ended = True
+        return self.finish(
+            script, Outcome(), started_at=now, total_seconds=0.0, fresh=True, environment={}, simulation=None
+        )
+
+    def _located(self, mapping: DeviceMapping) -> DeviceMapping:
+        if mapping.uuid is None and mapping.pci_bus_id is None and mapping.cuda_ordinal in self._ordinals:
+            return msgspec.structs.replace(mapping, uuid=self._ordinals[mapping.cuda_ordinal])
+        return mapping
 
     def _ooms(self, script: ProbeScript, facts: LogFacts) -> tuple[Oom, ...]:
         """Those of the log; expected where the configuration is about them, or the probe says so."""

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -16,10 +15,13 @@ import msgspec
 
 from gpuwatch.model.events import Event
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.probing.interpreter import Interpreter
 from gpuwatch.probing.locate import ProbeScript
 from gpuwatch.probing.observe import Observation, Observed
 from gpuwatch.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.probing.template import Template, TemplateLost
+from gpuwatch.probing.tiers import Choice, Tier, choose_tier
+from gpuwatch.sim.machine import SimMachine
 
 # Brings back the names of missing libraries and the driver's diagnosis, which TensorFlow hides since 2.12.
 LOG_ENVIRONMENT = {
@@ -70,7 +72,8 @@ class SnapshotSource(Protocol):
 class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user chose for the runs."""
 
-    python: str
+    interpreters: dict[str, Interpreter]
+    """By framework."""
     seconds: float = 1.0
     """Time budget of the measurement; warm-up and start come on top."""
     size: int = 1024
@@ -83,6 +86,8 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of single configurations: ``memory_limit``, ``fraction``, ``workload``."""
     fresh: bool = False
     """Start every probe from nothing, never from a template."""
+    tier: Tier | None = None
+    """The tier of simulated GPUs to insist on; None takes the one that can show the subject."""
 
 
 class Runner:
@@ -92,7 +97,8 @@ class Runner:
         """``source`` gives snapshots while a probe runs."""
         self._options = options
         self._source = source
-        self._templates: dict[str, Template | None] = {}
+        self._templates: dict[tuple[str, Tier | None], Template | None] = {}
+        self._machine = SimMachine.from_environment(os.environ)
         self.notes: list[str] = []
         """Why templates were not used, one sentence each."""
 
@@ -119,21 +125,30 @@ class Runner:
         Nothing that the probe started is left when this returns or raises (KeyboardInterrupt
         included).
         """
-        environment = self._environment(script)
-        template = None if self._options.fresh or script.fresh else self._template(script.framework, environment)
+        choice = Choice()
+        if self._machine is not None:
+            interpreter = self._options.interpreters[script.framework]
+            choice = choose_tier(script, interpreter, self._options.tier, self._options.own.get("workload"))
+        if choice.skipped:
+            now = datetime.datetime.now(datetime.UTC)
+            return Observation(time.monotonic(), before).skip(script, choice.skipped, now)
+        environment = self._environment(script, choice.tier)
+        fresh = self._options.fresh or script.fresh
+        template = None if fresh else self._template(script.framework, choice.tier, environment)
         if template is not None:
             try:
-                return self._execute(script, environment, template, before, on_event)
+                return self._execute(script, environment, choice.tier, template, before, on_event)
             except TemplateLost as error:
                 self.notes.append(f"{script.name} was started afresh: {error.message}")
                 template.close()
-                self._templates[script.framework] = None
-        return self._execute(script, environment, None, before, on_event)
+                self._templates[script.framework, choice.tier] = None
+        return self._execute(script, environment, choice.tier, None, before, on_event)
 
     def _execute(
         self,
         script: ProbeScript,
         environment: dict[str, str],
+        tier: Tier | None,
         template: Template | None,
         before: Snapshot | None,
         on_event: Callable[[Event], None] | None,
@@ -143,7 +158,8 @@ class Runner:
         started = time.monotonic()
         observation = Observation(started, before)
         if template is None:
-            launch = launch_fresh([options.python, "-u", str(script.path)], environment)
+            python = options.interpreters[script.framework].path
+            launch = launch_fresh([python, "-u", str(script.path)], environment)
         else:
             forked = {**environment, "GPUWATCH_IMPORT_SECONDS": repr(template.import_seconds)}
             for line in template.import_log:
@@ -152,6 +168,8 @@ class Runner:
 
         def take_event(line: bytes) -> None:
             event = observation.event_line(line)
+            if tier == "plugin" and self._machine is not None and observation.pid is not None:
+                observation.ordinals(self._machine.ordinals(observation.pid))
             if event is not None and on_event is not None:
                 on_event(event)
 
@@ -174,12 +192,20 @@ class Runner:
             environment={
                 key: value for key, value in sorted(effective.items()) if key.startswith(_KEPT_PREFIXES) and value
             },
-            simulation=_simulation(environment),
+            simulation=tier,
         )
 
-    def _environment(self, script: ProbeScript) -> dict[str, str]:
+    def _environment(self, script: ProbeScript, tier: Tier | None) -> dict[str, str]:
         options = self._options
-        environment = {**os.environ, **LOG_ENVIRONMENT}
+        environment = dict(os.environ)
+        if self._machine is not None:
+            if tier is None:
+                # PyTorch has no simulated GPUs: half of them would be worse than none.
+                environment = self._machine.stripped(environment)
+            else:
+                cuda = options.interpreters[script.framework].gpu_build is not False
+                environment = self._machine.environment(environment, tier=tier, cuda_build=cuda)
+        environment.update(LOG_ENVIRONMENT)
         if options.visible:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.visible)
         own = {**script.options, **options.own, "seconds": options.seconds, "size": options.size}
@@ -188,11 +214,12 @@ class Runner:
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment
 
-    def _template(self, framework: str, environment: dict[str, str]) -> Template | None:
-        if framework not in self._templates:
-            self._templates[framework] = None
+    def _template(self, framework: str, tier: Tier | None, environment: dict[str, str]) -> Template | None:
+        key = (framework, tier)
+        if key not in self._templates:
+            self._templates[key] = None
             try:
-                template = Template(self._options.python, framework, environment)
+                template = Template(self._options.interpreters[framework].path, framework, environment)
             except TemplateLost as error:
                 self.notes.append(f"probes start afresh: {error.message}")
                 return None
@@ -200,10 +227,5 @@ class Runner:
                 self.notes.append(f"probes start afresh: {template.unsafe}")
                 template.close()
                 return None
-            self._templates[framework] = template
-        return self._templates[framework]
-
-
-def _simulation(environment: dict[str, str]) -> str | None:
-    """Which tier of simulated GPUs the probe was given, if any."""
-    return "driver" if Path(environment.get("GPUWATCH_SIM_STATE", "")).is_file() else None
+            self._templates[key] = template
+        return self._templates[key]

@@ -55,6 +55,16 @@ class SimDevice:
     memory_bytes: int
     reserved_bytes: int
 
+    @property
+    def context_bytes(self) -> int:
+        """What a CUDA context takes here on the driver tier, as init_device in state.c says."""
+        return context_bytes(self.memory_bytes)
+
+
+def context_bytes(memory_bytes: int) -> int:
+    """The CUDA context's size on a simulated GPU of this much memory."""
+    return min(memory_bytes // 16, 320 << 20)
+
 
 class SimMachine:
     """The simulated GPUs of one shape, shared by all processes of this user that ask for it."""
@@ -142,6 +152,15 @@ class SimMachine:
                 env[name] = ":".join(kept)
         env[ENV_SHAPE] = str(self.shape)
         env[ENV_STATE] = str(self.state_path)
+        return env
+
+    def stripped(self, base: Mapping[str, str]) -> dict[str, str]:
+        """`base` without what `environment` adds: a program started with it sees no simulated GPU."""
+        env = {name: value for name, value in base.items() if name not in (ENV_SHAPE, ENV_STATE)}
+        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
+            kept = [path for path in re.split("[: ]", env.pop(name, "")) if path and not self._is_ours(path)]
+            if kept:
+                env[name] = ":".join(kept)
         return env
 
     def _is_ours(self, path: str) -> bool:
