@@ -45,7 +45,8 @@ _FAST: Final = ("-O3", "-march=native")
 _PLUGIN_FLAGS: Final = ("-fvisibility=hidden", "-Wno-psabi")
 _CXX_FLAGS: Final = (
     *("-std=c++17", *_FAST, "-fPIC", "-Wall", "-Wextra", "-pthread", *_PLUGIN_FLAGS),
-    *("-fno-math-errno", "-fno-trapping-math"),  # so that loops with roots and rounding become vectors
+    # So that loops with roots, rounding and sums become vectors.
+    *("-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
 )
 
 
@@ -77,6 +78,11 @@ PLUGIN_LIBRARIES: Final = (
             "plugin_host.c",
             "plugin_kernel.cc",
             "plugin_linear.cc",
+            "plugin_move.cc",
+            "plugin_network.cc",
+            "plugin_random.cc",
+            "plugin_reduce.cc",
+            "plugin_unary.cc",
             "gemm.c",
         ),
         (_TENSORFLOW_LIBRARY, CONTROL_LIBRARY),

@@ -9,13 +9,14 @@ namespace gpuwatch {
 /* The loops over a result, outermost first. Neighbouring dimensions that every operand walks through alike
  * are one, so that most operations have one loop or two. Steps are in elements; 0 repeats. */
 template <int N> struct Loops {
+    static constexpr int MAX_LOOPS = 2 * MAX_RANK;
     int rank = 0;
-    int64_t size[MAX_RANK];
-    int64_t step[N][MAX_RANK];
+    int64_t size[MAX_LOOPS];
+    int64_t step[N][MAX_LOOPS];
 
     /* Calls body(offsets) for each run of the innermost dimension, of inner() elements. */
     template <class Body> void each(Body body) const {
-        int64_t at[MAX_RANK] = {}, offset[N] = {};
+        int64_t at[MAX_LOOPS] = {}, offset[N] = {};
         for (;;) {
             body(offset);
             int i = rank - 2;

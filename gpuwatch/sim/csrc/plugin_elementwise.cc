@@ -1,4 +1,6 @@
-/* Element by element: arithmetic and comparisons of two operands. */
+/* Two and three operands, element by element: arithmetic, comparisons, gradients, selection, sums. */
+#include <math.h>
+
 #include "plugin_broadcast.h"
 
 namespace gpuwatch {
@@ -22,13 +24,9 @@ Shape broadcast_shape(std::initializer_list<const Shape *> shapes) {
 
 namespace {
 
+/* The result may lie in an operand's memory: each element is read before it is written (ivdep says so). */
 template <class In, class Out, class F> void binary(const Call &call) {
-    Shape left, right;
-    {
-        Tensor a = call.input(0), b = call.input(1);
-        left = a.shape;
-        right = b.shape;
-    }
+    Shape left = call.input(0).shape, right = call.input(1).shape;
     Shape shape = broadcast_shape({&left, &right});
     bool same_type = type_of<In>() == type_of<Out>();
     Tensor out = same_type ? call.forward_or_output({0, 1}, 0, shape) : call.output(0, type_of<Out>(), shape);
@@ -62,32 +60,190 @@ template <class In, class Out, class F> void binary(const Call &call) {
     });
 }
 
-#define BINARY(name, expression)                                                                               \
+#define BINARY(name, result, expression)                                                                       \
     template <class T> struct name {                                                                           \
-        static auto of(T x, T y) { return (expression); }                                                      \
+        static result of(T x, T y) { return (expression); }                                                    \
     };
 
-BINARY(Add, T(x + y))
-BINARY(Sub, T(x - y))
-BINARY(Mul, T(x * y))
+BINARY(Add, T, x + y)
+BINARY(Sub, T, x - y)
+BINARY(Mul, T, x * y)
+BINARY(Div, T, x / y)
+BINARY(DivNoNan, T, y == 0 ? T(0) : x / y)
+BINARY(MulNoNan, T, y == 0 ? T(0) : x * y)
+BINARY(Maximum, T, x != x ? x : x > y ? x : y)
+BINARY(Minimum, T, x != x ? x : x < y ? x : y)
+BINARY(SquaredDifference, T, (x - y) * (x - y))
+BINARY(Power, T, y == 2 ? x * x : T(pow(x, y)))
+BINARY(FloorDiv, T, T(floor(x / y)))
+BINARY(FloorMod, T, x - T(floor(x / y)) * y)
+BINARY(Equal, bool, x == y)
+BINARY(NotEqual, bool, x != y)
+BINARY(Less, bool, x < y)
+BINARY(LessEqual, bool, x <= y)
+BINARY(Greater, bool, x > y)
+BINARY(GreaterEqual, bool, x >= y)
+BINARY(LogicalAnd, bool, x && y)
+BINARY(LogicalOr, bool, x || y)
+/* Gradients: of the result y and the gradient g, or of the gradient g and the input x. */
+BINARY(TanhGrad, T, y *(T(1) - x * x))
+BINARY(SigmoidGrad, T, y *x *(T(1) - x))
+BINARY(SqrtGrad, T, T(0.5) * y / x)
+BINARY(RsqrtGrad, T, T(-0.5) * y * x * x * x)
+BINARY(ReciprocalGrad, T, -y * x * x)
+BINARY(ReluGrad, T, y > 0 ? x : T(0))
+BINARY(Relu6Grad, T, y > 0 && y < 6 ? x : T(0))
+BINARY(EluGrad, T, y < 0 ? x * (y + T(1)) : x)
+BINARY(SoftplusGrad, T, x / (T(1) + T(exp(-y))))
+
+template <class T> struct LeakyReluGrad : Kernel {
+    T alpha;
+    explicit LeakyReluGrad(const Attributes &attributes) : alpha(T(attributes.real("alpha"))) {}
+    void compute(const Call &call) const override {
+        Tensor gradients = call.input(0), features = call.input(1);
+        if (!(gradients.shape == features.shape))
+            invalid("Incompatible shapes: %s", join({&gradients.shape, &features.shape}).c_str());
+        Tensor out = call.output(0, features.type, features.shape);
+        const T *g = gradients.data<T>(), *x = features.data<T>();
+        T *z = out.data<T>();
+        int64_t count = out.count();
+        call.run(3 * out.bytes(), [&] {
+            for (int64_t i = 0; i < count; i++) z[i] = x[i] > 0 ? g[i] : alpha * g[i];
+        });
+    }
+};
+
+/* --- selection -------------------------------------------------------------------------------------- */
+
+template <class T>
+void select(const Call &call, const Shape &shape, const Shape &condition, const Shape &then, const Shape &other) {
+    Tensor out = call.output(0, shape);
+    Tensor c = call.input(0), a = call.input(1), b = call.input(2);
+    if (out.count() == 0) return;
+    Loops<3> loops = broadcast_loops<3>(shape, {&condition, &then, &other});
+    const bool *chooses = c.data<bool>();
+    const T *x = a.data<T>(), *y = b.data<T>();
+    T *z = out.data<T>();
+    int64_t count = loops.inner(), s0 = loops.inner_step(0), s1 = loops.inner_step(1), s2 = loops.inner_step(2);
+    call.run(a.bytes() + b.bytes() + c.bytes() + out.bytes(), [&] {
+        loops.each([&](const int64_t *offset) {
+            const bool *o = chooses + offset[0];
+            const T *p = x + offset[1], *q = y + offset[2];
+            if (s0 == 1 && s1 == 1 && s2 == 1)
+                for (int64_t i = 0; i < count; i++) z[i] = o[i] ? p[i] : q[i];
+            else
+                for (int64_t i = 0; i < count; i++) z[i] = o[i * s0] ? p[i * s1] : q[i * s2];
+            z += count;
+        });
+    });
+}
+
+template <class T> void select_v2(const Call &call) {
+    Shape condition = call.input(0).shape, then = call.input(1).shape, other = call.input(2).shape;
+    select<T>(call, broadcast_shape({&condition, &then, &other}), condition, then, other);
+}
+
+/* The condition is of the same shape, a scalar, or a vector that chooses whole rows. */
+template <class T> void select_v1(const Call &call) {
+    Shape condition = call.input(0).shape, then = call.input(1).shape, other = call.input(2).shape;
+    if (!(then == other)) invalid("'then' and 'else' must have the same size. Got %s", join({&then, &other}).c_str());
+    if (condition.rank == 1 && then.rank > 1) {
+        if (condition[0] != then[0]) invalid("Number of batches of 'then' must match size of 'cond'");
+        while (condition.rank < then.rank) condition.add(1);
+    }
+    if (!(broadcast_shape({&condition, &then}) == then))
+        invalid("'then' and 'cond' must have the same size. Got %s", join({&then, &condition}).c_str());
+    select<T>(call, then, condition, then, other);
+}
+
+/* --- sums ------------------------------------------------------------------------------------------- */
+
+template <class T> void add_n(const Call &call) {
+    int inputs = call.input_count();
+    Shape shape = call.input(0).shape;
+    for (int i = 1; i < inputs; i++) {
+        Shape other = call.input(i).shape;
+        if (!(other == shape))
+            invalid("Inputs to operation of type AddN must have the same size and shape. Input 0: %s",
+                    join({&shape, &other}).c_str());
+    }
+    if (inputs == 1) return call.pass(0, 0);
+    Tensor out = call.forward_or_output({0}, 0, shape);
+    T *z = out.data<T>();
+    int64_t count = out.count();
+    call.run(out.bytes() * (size_t)(inputs + 1), [&] {
+        for (int n = 1; n < inputs; n++) {
+            Tensor first = call.input(0), next = call.input(n);
+            const T *x = n == 1 ? first.data<T>() : z, *y = next.data<T>();
+#pragma GCC ivdep
+            for (int64_t i = 0; i < count; i++) z[i] = x[i] + y[i];
+        }
+    });
+}
+
+/* --- registration ----------------------------------------------------------------------------------- */
 
 template <class T, template <class> class F> void add_binary(const char *op) {
     add<binary<T, T, F<T>>>(op, {{"T", type_of<T>()}});
 }
 
-template <class T> void register_type() {
+template <class T, template <class> class F> void add_comparison(const char *op) {
+    add<binary<T, bool, F<T>>>(op, {{"T", type_of<T>()}});
+}
+
+template <class T> void register_number() {
     add_binary<T, Add>("Add");
     add_binary<T, Add>("AddV2");
     add_binary<T, Sub>("Sub");
     add_binary<T, Mul>("Mul");
+    add_binary<T, Maximum>("Maximum");
+    add_binary<T, Minimum>("Minimum");
+    add_binary<T, SquaredDifference>("SquaredDifference");
+    add_comparison<T, Equal>("Equal");
+    add_comparison<T, NotEqual>("NotEqual");
+    add_comparison<T, Less>("Less");
+    add_comparison<T, LessEqual>("LessEqual");
+    add_comparison<T, Greater>("Greater");
+    add_comparison<T, GreaterEqual>("GreaterEqual");
+    add<add_n<T>>("AddN", {{"T", type_of<T>()}});
+    add<select_v1<T>>("Select", {{"T", type_of<T>()}});
+    add<select_v2<T>>("SelectV2", {{"T", type_of<T>()}});
+}
+
+template <class T> void register_real() {
+    register_number<T>();
+    add_binary<T, Div>("RealDiv");
+    add_binary<T, Div>("Div");
+    add_binary<T, DivNoNan>("DivNoNan");
+    add_binary<T, MulNoNan>("MulNoNan");
+    add_binary<T, Power>("Pow");
+    add_binary<T, FloorDiv>("FloorDiv");
+    add_binary<T, FloorMod>("FloorMod");
+    add_binary<T, TanhGrad>("TanhGrad");
+    add_binary<T, SigmoidGrad>("SigmoidGrad");
+    add_binary<T, SqrtGrad>("SqrtGrad");
+    add_binary<T, RsqrtGrad>("RsqrtGrad");
+    add_binary<T, ReciprocalGrad>("ReciprocalGrad");
+    add_binary<T, ReciprocalGrad>("InvGrad");
+    add_binary<T, ReluGrad>("ReluGrad");
+    add_binary<T, Relu6Grad>("Relu6Grad");
+    add_binary<T, EluGrad>("EluGrad");
+    add_binary<T, SoftplusGrad>("SoftplusGrad");
+    add<LeakyReluGrad<T>>("LeakyReluGrad", {{"T", type_of<T>()}});
 }
 
 }  // namespace
 
 void register_elementwise() {
-    register_type<float>();
-    register_type<double>();
-    register_type<int64_t>();
+    register_real<float>();
+    register_real<double>();
+    register_number<int64_t>();
+    add_comparison<bool, Equal>("Equal");
+    add_comparison<bool, NotEqual>("NotEqual");
+    add<binary<bool, bool, LogicalAnd<bool>>>("LogicalAnd");
+    add<binary<bool, bool, LogicalOr<bool>>>("LogicalOr");
+    add<select_v2<int32_t>>("SelectV2", {{"T", TF_INT32}});
+    add<select_v2<bool>>("SelectV2", {{"T", TF_BOOL}});
 }
 
 }  // namespace gpuwatch

@@ -210,7 +210,12 @@ void add_kernel(const char *op, void *(*create)(TF_OpKernelConstruction *),
 void register_kernels(const char *type) {
     device_type = type;
     register_elementwise();
+    register_unary();
+    register_reduce();
+    register_move();
     register_linear();
+    register_network();
+    register_random();
 }
 
 }  // namespace gpuwatch

@@ -210,6 +210,11 @@ template <> constexpr int type_of<bool>() { return TF_BOOL; }
 
 void register_kernels(const char *device_type);
 void register_elementwise();
+void register_unary();
+void register_reduce();
+void register_move();
+void register_network();
+void register_random();
 void register_linear();
 
 }  // namespace gpuwatch

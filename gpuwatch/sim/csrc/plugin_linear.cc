@@ -1,4 +1,6 @@
 /* Matrix products and biases. */
+#include "plugin_linear.h"
+
 #include "plugin_kernel.h"
 
 extern "C" {
@@ -14,17 +16,19 @@ template <class T> constexpr gws_type gemm_type() { return sizeof(T) == 8 ? GWS_
 }  // namespace
 
 template <class T>
-void multiply(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const T *a, const T *b, T *c,
-              bool accumulate) {
+void multiply(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const T *a, int64_t stride_a,
+              const T *b, int64_t stride_b, T *c, int64_t stride_c, bool accumulate) {
     /* Row-major matrices are the transposes of column-major ones: C' = op(B)' op(A)'. */
     bool done = gws_gemm(transpose_b, transpose_a, (size_t)n, (size_t)m, (size_t)k, 1.0, gemm_type<T>(), b,
-                         (size_t)(transpose_b ? k : n), a, (size_t)(transpose_a ? m : k), accumulate ? 1.0 : 0.0,
-                         gemm_type<T>(), c, (size_t)n);
+                         (size_t)stride_b, a, (size_t)stride_a, accumulate ? 1.0 : 0.0, gemm_type<T>(), c,
+                         (size_t)stride_c);
     if (!done) throw Error{TF_RESOURCE_EXHAUSTED, "out of host memory in a matrix product"};
 }
 
-template void multiply(bool, bool, int64_t, int64_t, int64_t, const float *, const float *, float *, bool);
-template void multiply(bool, bool, int64_t, int64_t, int64_t, const double *, const double *, double *, bool);
+template void multiply(bool, bool, int64_t, int64_t, int64_t, const float *, int64_t, const float *, int64_t,
+                       float *, int64_t, bool);
+template void multiply(bool, bool, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
+                       double *, int64_t, bool);
 
 namespace {
 
@@ -44,7 +48,8 @@ template <class T> struct MatMul : Kernel {
                     (long long)a.shape[1], (long long)b.shape[0], (long long)b.shape[1]);
         Tensor c = call.output(0, a.type, {m, n});
         call.run(a.bytes() + b.bytes() + c.bytes(), [&] {
-            multiply(transpose_a, transpose_b, m, n, k, a.data<T>(), b.data<T>(), c.data<T>(), false);
+            multiply(transpose_a, transpose_b, m, n, k, a.data<T>(), a.shape[1], b.data<T>(), b.shape[1], c.data<T>(), n,
+                     false);
         });
     }
 };
@@ -99,8 +104,8 @@ template <class T> struct BatchMatMul : Kernel {
                     from_y += rest % shape[i] * step_y[i];
                     rest /= shape[i];
                 }
-                multiply(adj_x, adj_y, m, n, k, x.data<T>() + from_x * m * k, y.data<T>() + from_y * k * n,
-                         out.data<T>() + batch * m * n, false);
+                multiply(adj_x, adj_y, m, n, k, x.data<T>() + from_x * m * k, x.shape[rank_x - 1],
+                         y.data<T>() + from_y * k * n, y.shape[rank_y - 1], out.data<T>() + batch * m * n, n, false);
             }
         });
     }

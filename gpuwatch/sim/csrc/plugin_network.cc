@@ -1,0 +1,587 @@
+/* Layers of networks: bias, softmax and its losses, convolution, pooling. */
+#include <limits>
+#include <memory>
+#include <new>
+
+#include "plugin_kernel.h"
+#include "plugin_linear.h"
+#include "plugin_math.h"
+
+namespace gpuwatch {
+
+namespace {
+
+template <class T> struct BiasAdd : Kernel {
+    bool channels_first;
+    explicit BiasAdd(const Attributes &attributes) : channels_first(attributes.text("data_format") == "NCHW") {}
+    void compute(const Call &call) const override {
+        Shape shape = call.input(0).shape, bias_shape = call.input(1).shape;
+        if (shape.rank < 2) invalid("Input tensor must be at least 2D: %s", join({&shape}).c_str());
+        int channel = channels_first ? 1 : shape.rank - 1;
+        if (bias_shape.rank != 1 || bias_shape[0] != shape[channel])
+            invalid("Must provide as many biases as the channel dimension of the input tensor: %s",
+                    join({&bias_shape, &shape}).c_str());
+        Tensor out = call.forward_or_output({0}, 0, shape);
+        Tensor in = call.input(0), bias = call.input(1);
+        const T *x = in.data<T>(), *b = bias.data<T>();
+        T *y = out.data<T>();
+        int64_t before = shape.count(0, channel), channels = shape[channel], after = shape.count(channel + 1, shape.rank);
+        call.run(2 * out.bytes(), [&] {
+            if (after == 1) {
+                for (int64_t i = 0; i < before; i++, x += channels, y += channels)
+#pragma GCC ivdep
+                    for (int64_t c = 0; c < channels; c++) y[c] = x[c] + b[c];
+            } else {
+                for (int64_t i = 0; i < before * channels; i++, x += after, y += after) {
+                    T add = b[i % channels];
+#pragma GCC ivdep
+                    for (int64_t a = 0; a < after; a++) y[a] = x[a] + add;
+                }
+            }
+        });
+    }
+};
+
+/* --- softmax ---------------------------------------------------------------------------------------- */
+
+template <class T> T greatest(const T *x, int64_t count) {
+    T most = -std::numeric_limits<T>::infinity();
+#pragma omp simd reduction(max : most)
+    for (int64_t i = 0; i < count; i++) most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+template <class T> T sum(const T *x, int64_t count) {
+    T total = 0;
+#pragma omp simd reduction(+ : total)
+    for (int64_t i = 0; i < count; i++) total += x[i];
+    return total;
+}
+
+template <class T, bool logarithm> void softmax(const Call &call) {
+    Shape shape = call.input(0).shape;
+    if (shape.rank < 1) invalid("logits must have >= 1 dimension, got %s", join({&shape}).c_str());
+    Tensor out = call.forward_or_output({0}, 0, shape);
+    Tensor in = call.input(0);
+    int64_t classes = shape[shape.rank - 1], rows = shape.count(0, shape.rank - 1);
+    const T *x = in.data<T>();
+    T *y = out.data<T>();
+    if (out.count() == 0) return;
+    call.run(2 * out.bytes(), [&] {
+        for (int64_t row = 0; row < rows; row++, x += classes, y += classes) {
+            T most = greatest(x, classes);
+            if (logarithm) {
+                T total = 0;
+#pragma omp simd reduction(+ : total)
+                for (int64_t i = 0; i < classes; i++) total += exponential(x[i] - most);
+                T shift = most + T(log(total));
+#pragma GCC ivdep
+                for (int64_t i = 0; i < classes; i++) y[i] = x[i] - shift;
+            } else {
+#pragma GCC ivdep
+                for (int64_t i = 0; i < classes; i++) y[i] = exponential(x[i] - most);
+                T scale = T(1) / sum(y, classes);
+                for (int64_t i = 0; i < classes; i++) y[i] *= scale;
+            }
+        }
+    });
+}
+
+/* loss[row] = -sum(labels log softmax(logits)), and its gradient softmax(logits) sum(labels) - labels */
+template <class T> void cross_entropy(const Call &call) {
+    Tensor logits = call.input(0), labels = call.input(1);
+    if (logits.shape.rank != 2 || labels.shape.rank != 2)
+        invalid("logits and labels must be 2-dimensional: %s", join({&logits.shape, &labels.shape}).c_str());
+    Shape shape = logits.shape;
+    for (int i = 0; i < 2; i++) {
+        int64_t a = logits.shape[i], b = labels.shape[i];
+        if (a != b && a != 1 && b != 1)
+            invalid("logits and labels must be broadcastable: logits_size=%s", join({&logits.shape, &labels.shape}).c_str());
+        shape[i] = a == 1 ? b : a;
+    }
+    Tensor loss = call.output(0, logits.type, {shape[0]}), gradient = call.output(1, logits.type, shape);
+    int64_t rows = shape[0], classes = shape[1];
+    int64_t logit_row = logits.shape[0] == 1 ? 0 : logits.shape[1], logit_step = logits.shape[1] == 1 ? 0 : 1;
+    int64_t label_row = labels.shape[0] == 1 ? 0 : labels.shape[1], label_step = labels.shape[1] == 1 ? 0 : 1;
+    call.run(logits.bytes() + labels.bytes() + gradient.bytes(), [&] {
+        for (int64_t row = 0; row < rows; row++) {
+            const T *x = logits.data<T>() + row * logit_row, *label = labels.data<T>() + row * label_row;
+            T *g = gradient.data<T>() + row * classes;
+            for (int64_t i = 0; i < classes; i++) g[i] = x[i * logit_step];
+            T most = greatest(g, classes), total = 0;
+            for (int64_t i = 0; i < classes; i++) g[i] -= most;
+#pragma omp simd reduction(+ : total)
+            for (int64_t i = 0; i < classes; i++) total += exponential(g[i]);
+            T shift = T(log(total)), lost = 0;
+            for (int64_t i = 0; i < classes; i++) {
+                T p = label[i * label_step], log_probability = g[i] - shift;
+                if (p != 0) lost -= p * log_probability;
+                g[i] = exponential(log_probability) - p;
+            }
+            loss.data<T>()[row] = lost;
+        }
+    });
+}
+
+/* The labels are indices; one that is out of range makes NaN, as on a GPU. */
+template <class T, class Index> void sparse_cross_entropy(const Call &call) {
+    Tensor logits = call.input(0), labels = call.input(1);
+    if (logits.shape.rank != 2) invalid("logits must be 2-D, but got shape %s", join({&logits.shape}).c_str());
+    if (labels.shape.rank != 1 || labels.shape[0] != logits.shape[0])
+        invalid("logits and labels must have the same first dimension, got logits shape %s and labels shape %s",
+                join({&logits.shape}).c_str(), join({&labels.shape}).c_str());
+    int64_t rows = logits.shape[0], classes = logits.shape[1];
+    Tensor loss = call.output(0, logits.type, {rows}), gradient = call.output(1, logits.type, logits.shape);
+    call.run(2 * logits.bytes(), [&] {
+        for (int64_t row = 0; row < rows; row++) {
+            const T *x = logits.data<T>() + row * classes;
+            T *g = gradient.data<T>() + row * classes;
+            int64_t label = (int64_t)labels.data<Index>()[row];
+            if (label < 0 || label >= classes) {
+                loss.data<T>()[row] = std::numeric_limits<T>::quiet_NaN();
+                for (int64_t i = 0; i < classes; i++) g[i] = std::numeric_limits<T>::quiet_NaN();
+                continue;
+            }
+            T most = greatest(x, classes);
+            for (int64_t i = 0; i < classes; i++) g[i] = exponential(x[i] - most);
+            T total = sum(g, classes), scale = T(1) / total;
+            for (int64_t i = 0; i < classes; i++) g[i] *= scale;
+            loss.data<T>()[row] = T(log(total)) - (x[label] - most);
+            g[label] -= T(1);
+        }
+    });
+}
+
+/* --- images ----------------------------------------------------------------------------------------- */
+
+/* Host memory that a kernel works in. */
+template <class T> class Scratch {
+  public:
+    explicit Scratch(int64_t count) : memory_((T *)aligned_alloc(64, ((size_t)count * sizeof(T) + 127) / 64 * 64)) {
+        if (!memory_) throw std::bad_alloc();
+    }
+    ~Scratch() { free(memory_); }
+    Scratch(const Scratch &) = delete;
+    T *get() const { return memory_; }
+
+  private:
+    T *memory_;
+};
+
+/* Kernels compute with the channels last; images with the channels first are turned around for them. */
+template <class T> class Images {
+  public:
+    Images(const Tensor &tensor, bool channels_first, bool is_output)
+        : shape(tensor.shape), data_(tensor.data<T>()) {
+        if (!channels_first) return;
+        shape = Shape{tensor.shape[0], tensor.shape[2], tensor.shape[3], tensor.shape[1]};
+        turned_ = std::make_unique<Scratch<T>>(tensor.count());
+        if (!is_output)
+            turn(tensor.data<T>(), turned_->get(), shape[3], shape[1] * shape[2]);
+    }
+    T *data() const { return turned_ ? turned_->get() : data_; }
+    void finish() const { /* of an output */
+        if (turned_) turn(turned_->get(), data_, shape[1] * shape[2], shape[3]);
+    }
+
+    Shape shape; /* batch, height, width, channels */
+
+  private:
+    void turn(const T *from, T *to, int64_t rows, int64_t columns) const {
+        for (int64_t n = 0; n < shape[0]; n++, from += rows * columns, to += rows * columns)
+            for (int64_t j = 0; j < columns; j++)
+                for (int64_t i = 0; i < rows; i++) to[j * rows + i] = from[i * columns + j];
+    }
+    T *data_;
+    std::unique_ptr<Scratch<T>> turned_;
+};
+
+/* How a window moves over the height (0) and the width (1). */
+struct Window {
+    int64_t in[2], size[2], stride[2], dilation[2], before[2], out[2];
+};
+
+struct Windowed : Kernel {
+    bool channels_first;
+    std::string padding;
+    std::vector<int64_t> strides, paddings;
+
+    explicit Windowed(const Attributes &attributes, bool has_explicit)
+        : channels_first(attributes.text("data_format") == "NCHW"), padding(attributes.text("padding")),
+          strides(attributes.integers("strides")) {
+        if (strides.size() != 4) invalid("Sliding window strides field must specify 4 dimensions");
+        if (strides[0] != 1 || strides[channels_first ? 1 : 3] != 1)
+            invalid("strides in the batch and depth dimensions must be 1");
+        if (padding == "EXPLICIT" && has_explicit) paddings = attributes.integers("explicit_paddings");
+    }
+
+    int64_t of_height(const std::vector<int64_t> &values, int i) const {
+        return values[(size_t)(i + (channels_first ? 2 : 1))];
+    }
+
+    Window window(const Shape &image, int64_t height, int64_t width, const std::vector<int64_t> &dilations) const {
+        Window w;
+        for (int i = 0; i < 2; i++) {
+            w.in[i] = image[1 + i];
+            w.size[i] = i ? width : height;
+            w.stride[i] = of_height(strides, i);
+            w.dilation[i] = dilations.empty() ? 1 : of_height(dilations, i);
+            int64_t reach = (w.size[i] - 1) * w.dilation[i] + 1;
+            if (padding == "SAME") {
+                w.out[i] = (w.in[i] + w.stride[i] - 1) / w.stride[i];
+                int64_t needed = (w.out[i] - 1) * w.stride[i] + reach - w.in[i];
+                w.before[i] = needed > 0 ? needed / 2 : 0;
+            } else {
+                int64_t after = 0;
+                w.before[i] = 0;
+                if (!paddings.empty()) {
+                    size_t at = (size_t)(2 * (i + (channels_first ? 2 : 1)));
+                    w.before[i] = paddings[at];
+                    after = paddings[at + 1];
+                }
+                w.out[i] = (w.in[i] + w.before[i] + after - reach) / w.stride[i] + 1;
+                if (w.in[i] + w.before[i] + after < reach) w.out[i] = 0;
+            }
+        }
+        return w;
+    }
+
+    Shape image_shape(int64_t batch, int64_t height, int64_t width, int64_t channels) const {
+        return channels_first ? Shape{batch, channels, height, width} : Shape{batch, height, width, channels};
+    }
+    Shape channels_last(const Shape &shape) const {
+        if (shape.rank != 4) invalid("input must be 4-dimensional: %s", join({&shape}).c_str());
+        return channels_first ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape;
+    }
+};
+
+/* --- convolution ------------------------------------------------------------------------------------ */
+
+/* As a matrix product: each row of a matrix holds what one position of the window sees. */
+template <class T> struct Convolution : Windowed {
+    std::vector<int64_t> dilations;
+
+    explicit Convolution(const Attributes &attributes)
+        : Windowed(attributes, true), dilations(attributes.integers("dilations")) {}
+
+    struct Plan {
+        Window w;
+        int64_t batch, channels, results, groups; /* channels and results of one group */
+        int64_t row() const { return w.size[0] * w.size[1] * channels; }
+        int64_t rows() const { return w.out[0] * w.out[1]; }
+        bool is_product() const { /* each row is a pixel as it lies there */
+            return groups == 1 && w.size[0] == 1 && w.size[1] == 1 && w.stride[0] == 1 && w.stride[1] == 1 &&
+                   !w.before[0] && !w.before[1] && w.out[0] == w.in[0] && w.out[1] == w.in[1];
+        }
+    };
+
+    Plan plan(const Shape &image, const Shape &filter) const { /* channels last; height, width, in, out */
+        if (filter.rank != 4) invalid("filter must be 4-dimensional: %s", join({&filter}).c_str());
+        if (filter[2] == 0 || image[3] % filter[2] || filter[3] % (image[3] / filter[2]))
+            invalid("input depth must be evenly divisible by filter depth: %lld vs %lld", (long long)image[3],
+                    (long long)filter[2]);
+        Plan p;
+        p.w = window(image, filter[0], filter[1], dilations);
+        p.batch = image[0];
+        p.groups = image[3] / filter[2];
+        p.channels = filter[2];
+        p.results = filter[3] / p.groups;
+        return p;
+    }
+
+    /* The rows of the matrix for one image, or the way back: what they hold is added to the image. */
+    template <bool back> static void unfold(const Plan &p, T *image, int64_t group, T *rows) {
+        int64_t all = p.channels * p.groups;
+        for (int64_t y = 0; y < p.w.out[0]; y++)
+            for (int64_t x = 0; x < p.w.out[1]; x++)
+                for (int64_t i = 0; i < p.w.size[0]; i++) {
+                    int64_t from_y = y * p.w.stride[0] - p.w.before[0] + i * p.w.dilation[0];
+                    bool there = from_y >= 0 && from_y < p.w.in[0];
+                    for (int64_t j = 0; j < p.w.size[1]; j++, rows += p.channels) {
+                        int64_t from_x = x * p.w.stride[1] - p.w.before[1] + j * p.w.dilation[1];
+                        if (!there || from_x < 0 || from_x >= p.w.in[1]) {
+                            if (!back) memset(rows, 0, (size_t)p.channels * sizeof(T));
+                            continue;
+                        }
+                        T *pixel = image + (from_y * p.w.in[1] + from_x) * all + group * p.channels;
+                        if (back)
+                            for (int64_t c = 0; c < p.channels; c++) pixel[c] += rows[c];
+                        else
+                            for (int64_t c = 0; c < p.channels; c++) rows[c] = pixel[c];
+                    }
+                }
+    }
+
+    /* How many images are unfolded at once: enough to make the product worth while, within the caches. */
+    static int64_t images_at_once(const Plan &p) {
+        int64_t one = p.rows() * p.row(), fits = one ? (1 << 19) / one : 1;
+        return fits < 1 ? 1 : fits > p.batch ? p.batch : fits;
+    }
+
+    enum Direction { FORWARD, TO_IMAGE, TO_FILTER };
+
+    template <Direction direction> static void run(const Plan &p, T *image, T *filter, T *result) {
+        int64_t pixels = p.w.in[0] * p.w.in[1] * p.channels * p.groups, all = p.results * p.groups;
+        if (direction == TO_IMAGE && !p.is_product()) memset(image, 0, (size_t)(p.batch * pixels) * sizeof(T));
+        if (direction == TO_FILTER) memset(filter, 0, (size_t)(p.row() * all) * sizeof(T));
+        int64_t step = images_at_once(p);
+        Scratch<T> scratch(p.is_product() ? 1 : step * p.rows() * p.row());
+        for (int64_t n = 0; n < p.batch; n += step) {
+            int64_t images = p.batch - n < step ? p.batch - n : step, count = images * p.rows();
+            for (int64_t group = 0; group < p.groups; group++) {
+                T *rows = p.is_product() ? image + n * pixels : scratch.get();
+                T *weights = filter + group * p.results, *out = result + n * p.rows() * all + group * p.results;
+                if (direction != TO_IMAGE && !p.is_product())
+                    for (int64_t i = 0; i < images; i++)
+                        unfold<false>(p, image + (n + i) * pixels, group, rows + i * p.rows() * p.row());
+                if (direction == FORWARD)
+                    multiply(false, false, count, p.results, p.row(), rows, p.row(), weights, all, out, all, false);
+                if (direction == TO_FILTER)
+                    multiply(true, false, p.row(), p.results, count, rows, p.row(), out, all, weights, all, true);
+                if (direction == TO_IMAGE) {
+                    multiply(false, true, count, p.row(), p.results, out, all, weights, all, rows, p.row(), false);
+                    for (int64_t i = 0; i < images && !p.is_product(); i++)
+                        unfold<true>(p, image + (n + i) * pixels, group, rows + i * p.rows() * p.row());
+                }
+            }
+        }
+    }
+};
+
+template <class T> struct Conv2D : Convolution<T> {
+    using Base = Convolution<T>;
+    using Base::Base;
+    void compute(const Call &call) const override {
+        Tensor in = call.input(0), filter = call.input(1);
+        Shape image = this->channels_last(in.shape);
+        auto plan = this->plan(image, filter.shape);
+        if (plan.w.out[0] <= 0 || plan.w.out[1] <= 0)
+            invalid("Computed output size would be negative: input %s", join({&in.shape, &filter.shape}).c_str());
+        Tensor out = call.output(0, in.type,
+                                 this->image_shape(plan.batch, plan.w.out[0], plan.w.out[1], filter.shape[3]));
+        if (out.count() == 0) return;
+        call.run(in.bytes() + filter.bytes() + out.bytes(), [&] {
+            Images<T> images(in, this->channels_first, false), results(out, this->channels_first, true);
+            Base::template run<Base::FORWARD>(plan, images.data(), filter.data<T>(), results.data());
+            results.finish();
+        });
+    }
+};
+
+Shape shape_from(const Tensor &sizes) {
+    Shape shape;
+    for (int64_t size : sizes.integers()) shape.add(size);
+    return shape;
+}
+
+template <class T> struct Conv2DBackpropInput : Convolution<T> {
+    using Base = Convolution<T>;
+    using Base::Base;
+    void compute(const Call &call) const override {
+        Tensor filter = call.input(1), gradient = call.input(2);
+        Shape shape = shape_from(call.input(0));
+        if (shape.rank == 2) { /* height and width alone */
+            Shape whole = this->channels_last(gradient.shape);
+            shape = this->image_shape(whole[0], shape[0], shape[1], filter.shape[2]);
+        }
+        auto plan = this->plan(this->channels_last(shape), filter.shape);
+        check(plan, this->channels_last(gradient.shape));
+        Tensor out = call.output(0, gradient.type, shape);
+        if (out.count() == 0) return;
+        call.run(gradient.bytes() + filter.bytes() + out.bytes(), [&] {
+            Images<T> images(out, this->channels_first, true), results(gradient, this->channels_first, false);
+            Base::template run<Base::TO_IMAGE>(plan, images.data(), filter.data<T>(), results.data());
+            images.finish();
+        });
+    }
+    static void check(const typename Base::Plan &plan, const Shape &gradient) {
+        Shape expected{plan.batch, plan.w.out[0], plan.w.out[1], plan.results * plan.groups};
+        if (!(gradient == expected))
+            invalid("Size of out_backprop doesn't match computed: actual = %s",
+                    join({&gradient, &expected}).c_str());
+    }
+};
+
+template <class T> struct Conv2DBackpropFilter : Convolution<T> {
+    using Base = Convolution<T>;
+    using Base::Base;
+    void compute(const Call &call) const override {
+        Tensor in = call.input(0), gradient = call.input(2);
+        Shape shape = shape_from(call.input(1));
+        auto plan = this->plan(this->channels_last(in.shape), shape);
+        Conv2DBackpropInput<T>::check(plan, this->channels_last(gradient.shape));
+        Tensor out = call.output(0, in.type, shape);
+        if (out.count() == 0) return;
+        call.run(in.bytes() + gradient.bytes() + out.bytes(), [&] {
+            Images<T> images(in, this->channels_first, false), results(gradient, this->channels_first, false);
+            Base::template run<Base::TO_FILTER>(plan, images.data(), out.data<T>(), results.data());
+        });
+    }
+};
+
+/* --- pooling ---------------------------------------------------------------------------------------- */
+
+struct Pooling : Windowed {
+    std::vector<int64_t> sizes;
+
+    explicit Pooling(const Attributes &attributes) : Windowed(attributes, false), sizes(attributes.integers("ksize")) {
+        if (sizes.size() != 4 || sizes[0] != 1 || sizes[channels_first ? 1 : 3] != 1)
+            throw Error{TF_UNIMPLEMENTED, "gpuwatch's simulated GPUs pool over height and width"};
+        if (padding == "EXPLICIT")
+            throw Error{TF_UNIMPLEMENTED, "gpuwatch's simulated GPUs pool without explicit paddings"};
+    }
+    Window over(const Shape &image) const { return window(image, of_height(sizes, 0), of_height(sizes, 1), {}); }
+
+    /* Calls body(out, in) for each position of the window and each pixel that it sees there. */
+    template <class Begin, class Body>
+    static void each(const Window &w, int64_t batch, Begin begin, Body body) {
+        int64_t out = 0;
+        for (int64_t n = 0; n < batch; n++)
+            for (int64_t y = 0; y < w.out[0]; y++)
+                for (int64_t x = 0; x < w.out[1]; x++, out++) {
+                    int64_t top = y * w.stride[0] - w.before[0], left = x * w.stride[1] - w.before[1];
+                    int64_t bottom = top + w.size[0], right = left + w.size[1];
+                    if (top < 0) top = 0;
+                    if (left < 0) left = 0;
+                    if (bottom > w.in[0]) bottom = w.in[0];
+                    if (right > w.in[1]) right = w.in[1];
+                    begin(out, (bottom - top) * (right - left));
+                    for (int64_t i = top; i < bottom; i++)
+                        for (int64_t j = left; j < right; j++) body(out, (n * w.in[0] + i) * w.in[1] + j);
+                }
+    }
+};
+
+template <class T, bool average> struct Pool : Pooling {
+    using Pooling::Pooling;
+    void compute(const Call &call) const override {
+        Tensor in = call.input(0);
+        Shape image = channels_last(in.shape);
+        Window w = over(image);
+        if (w.out[0] <= 0 || w.out[1] <= 0) invalid("Computed output size would be negative: input %s", join({&in.shape}).c_str());
+        Tensor out = call.output(0, in.type, image_shape(image[0], w.out[0], w.out[1], image[3]));
+        if (out.count() == 0) return;
+        int64_t channels = image[3];
+        call.run(in.bytes() + out.bytes(), [&] {
+            Images<T> images(in, channels_first, false), results(out, channels_first, true);
+            T scale = 1;
+            int64_t left = 0;
+            each(w, image[0],
+                 [&](int64_t to, int64_t pixels) {
+                     T *y = results.data() + to * channels, first = average ? T(0) : std::numeric_limits<T>::lowest();
+                     for (int64_t c = 0; c < channels; c++) y[c] = first;
+                     scale = T(1) / T(pixels);
+                     left = pixels;
+                 },
+                 [&](int64_t to, int64_t from) {
+                     T *y = results.data() + to * channels;
+                     const T *x = images.data() + from * channels;
+                     if (average)
+                         for (int64_t c = 0; c < channels; c++) y[c] += x[c];
+                     else
+                         for (int64_t c = 0; c < channels; c++) y[c] = x[c] > y[c] ? x[c] : y[c];
+                     if (--left == 0 && average)
+                         for (int64_t c = 0; c < channels; c++) y[c] *= scale;
+                 });
+            results.finish();
+        });
+    }
+};
+
+/* The gradient goes to the first pixel that is the greatest one. */
+template <class T> struct MaxPoolGrad : Pooling {
+    using Pooling::Pooling;
+    void compute(const Call &call) const override {
+        Tensor in = call.input(0), gradient = call.input(2), out = call.output(0, in.type, in.shape);
+        Shape image = channels_last(in.shape);
+        Window w = over(image);
+        if (!(channels_last(gradient.shape) == Shape{image[0], w.out[0], w.out[1], image[3]}))
+            invalid("Expected grad shape to fit orig_input %s", join({&in.shape, &gradient.shape}).c_str());
+        if (out.count() == 0) return;
+        int64_t channels = image[3];
+        call.run(3 * in.bytes() + 2 * gradient.bytes(), [&] {
+            Images<T> images(in, channels_first, false), gradients(gradient, channels_first, false);
+            Images<T> results(out, channels_first, true);
+            std::vector<T> most((size_t)channels);
+            std::vector<int64_t> best((size_t)channels);
+            memset(results.data(), 0, out.bytes());
+            int64_t left = 0;
+            each(w, image[0],
+                 [&](int64_t, int64_t pixels) {
+                     for (int64_t c = 0; c < channels; c++) {
+                         most[(size_t)c] = -std::numeric_limits<T>::infinity();
+                         best[(size_t)c] = -1;
+                     }
+                     left = pixels;
+                 },
+                 [&](int64_t to, int64_t from) {
+                     const T *x = images.data() + from * channels;
+                     for (int64_t c = 0; c < channels; c++)
+                         if (x[c] > most[(size_t)c] || best[(size_t)c] < 0) {
+                             most[(size_t)c] = x[c];
+                             best[(size_t)c] = from;
+                         }
+                     if (--left == 0)
+                         for (int64_t c = 0; c < channels; c++)
+                             results.data()[best[(size_t)c] * channels + c] += gradients.data()[to * channels + c];
+                 });
+            results.finish();
+        });
+    }
+};
+
+template <class T> struct AvgPoolGrad : Pooling {
+    using Pooling::Pooling;
+    void compute(const Call &call) const override {
+        Tensor gradient = call.input(1);
+        Shape shape = shape_from(call.input(0)), image = channels_last(shape);
+        Window w = over(image);
+        if (!(channels_last(gradient.shape) == Shape{image[0], w.out[0], w.out[1], image[3]}))
+            invalid("Expected grad shape to fit orig_input_shape %s", join({&shape, &gradient.shape}).c_str());
+        Tensor out = call.output(0, gradient.type, shape);
+        if (out.count() == 0) return;
+        int64_t channels = image[3];
+        call.run(2 * out.bytes() + gradient.bytes(), [&] {
+            Images<T> gradients(gradient, channels_first, false), results(out, channels_first, true);
+            memset(results.data(), 0, out.bytes());
+            T scale = 1;
+            each(w, image[0], [&](int64_t, int64_t pixels) { scale = T(1) / T(pixels); },
+                 [&](int64_t from, int64_t to) {
+                     T *y = results.data() + to * channels;
+                     const T *g = gradients.data() + from * channels;
+                     for (int64_t c = 0; c < channels; c++) y[c] += scale * g[c];
+                 });
+            results.finish();
+        });
+    }
+};
+
+/* --- registration ----------------------------------------------------------------------------------- */
+
+template <class T> void register_real() {
+    constexpr int type = type_of<T>();
+    add<BiasAdd<T>>("BiasAdd", {{"T", type}});
+    add<softmax<T, false>>("Softmax", {{"T", type}});
+    add<softmax<T, true>>("LogSoftmax", {{"T", type}});
+    add<cross_entropy<T>>("SoftmaxCrossEntropyWithLogits", {{"T", type}});
+    add<Conv2D<T>>("Conv2D", {{"T", type}});
+    add<Conv2DBackpropInput<T>>("Conv2DBackpropInput", {{"T", type}}, {"input_sizes"});
+    add<Conv2DBackpropFilter<T>>("Conv2DBackpropFilter", {{"T", type}}, {"filter_sizes"});
+    add<Pool<T, false>>("MaxPool", {{"T", type}});
+    add<Pool<T, true>>("AvgPool", {{"T", type}});
+    add<MaxPoolGrad<T>>("MaxPoolGrad", {{"T", type}});
+    add<AvgPoolGrad<T>>("AvgPoolGrad", {{"T", type}}, {"orig_input_shape"});
+}
+
+}  // namespace
+
+void register_network() {
+    register_real<float>();
+    register_real<double>();
+    add<sparse_cross_entropy<float, int32_t>>("SparseSoftmaxCrossEntropyWithLogits",
+                                              {{"T", TF_FLOAT}, {"Tlabels", TF_INT32}});
+    add<sparse_cross_entropy<float, int64_t>>("SparseSoftmaxCrossEntropyWithLogits",
+                                              {{"T", TF_FLOAT}, {"Tlabels", TF_INT64}});
+}
+
+}  // namespace gpuwatch
