@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.probing.interpreter import choose_interpreter
 from gpuwatch.probing.locate import find_probes
+from gpuwatch.probing.tiers import choose_tier
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch, has_driver
 
@@ -32,7 +34,7 @@ def run_of(request: pytest.FixtureRequest) -> Callable[[str], tuple[int, dict[st
 
     def run(config: str) -> tuple[int, dict[str, Any]]:
         if config not in _taken:
-            machine = request.getfixturevalue("sim_machine")("1x24GiB")
+            machine = request.getfixturevalue("sim_machine")("2x24GiB" if PROBES[config].gpus > 1 else "1x24GiB")
             result = gpuwatch(
                 "probe", "--config", config, "--seconds", "0.3", "--json", environment=machine.environment(os.environ)
             )
@@ -49,7 +51,7 @@ def test_verdict_of_the_catalogue(config: str, run_of: Callable[[str], tuple[int
     assert run["verdict"] == PROBES[config].verdict, run["verdict_reason"]
     assert code == 0, [finding["id"] for finding in run["findings"] if finding["severity"] == "error"]
     assert run["simulated"]
-    assert run["simulation"] == "driver"
+    assert run["simulation"] == choose_tier(PROBES[config], choose_interpreter("tensorflow", None), None, None).tier
     assert run["outcome"] == {"exit_code": 0, "signal": None, "timed_out": False, "ended": True}
     assert run["problems"] == []
 
