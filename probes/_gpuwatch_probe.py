@@ -75,6 +75,11 @@ class Probe:
         while line:
             line = line[os.write(self._fd, line) :]
 
+    def close_events(self):
+        """For a forked worker, which has a descriptor of its own."""
+        if self._fd is not None:
+            os.close(self._fd)
+
     def setting(self, name, asked, effective=None, note=""):
         """A setting of this configuration: what was asked, and what the framework says it has."""
         self.emit("setting", name=name, asked=asked, effective=effective, note=note)
@@ -132,9 +137,21 @@ class Probe:
         """The common workload: float32 ``n x n`` matrix product, timed; returns where it ran."""
         return workloads.run(self, tf, "matmul", device)
 
-    def session_matmul(self, tf, session, device=None):
-        """The same in a TF1 session."""
-        return workloads.session_matmul(self, tf, session, device)
+    def keras_model(self, tf):
+        """The network of this configuration's workload, built and compiled."""
+        return workloads.MODELS[self.workload](tf, self.options)
+
+    def train(self, tf, model, device=None):
+        """Trains a compiled Keras model on one made-up batch, timed."""
+        return workloads.train(self, tf, model, device)
+
+    def train_distributed(self, tf, strategy, model):
+        """The same for a model made in the scope of a strategy."""
+        return workloads.train_distributed(self, tf, strategy, model)
+
+    def session_matmul(self, tf, session, device=None, name="product"):
+        """``matmul`` in a TF1 session; ``name`` that of its op."""
+        return workloads.session_matmul(self, tf, session, device, name)
 
     def session_devices(self, session):
         """Says which devices a TF1 session has."""
@@ -147,6 +164,18 @@ class Probe:
     @property
     def workload(self):
         return self.options.get("workload") or self.config["workload"]
+
+    def first_steps(self, tf, step, device=None, synchronise=None):
+        """The steps in which a function is traced: ``(result, seconds, devices of its products)``."""
+        return workloads.first_steps(self, tf, step, device, synchronise)
+
+    def learned(self, first, last):
+        """Says the loss before and after training; one that did not fall is an error."""
+        workloads.learned(self, first, last)
+
+    def measure(self, tf, step, device=None, **amounts):
+        """Times any ``step()``; ``amounts`` are ``flops``, ``examples`` or ``bytes_moved`` of one step."""
+        return workloads.measure(self, tf, step, device, **amounts)
 
     def memory(self, tf):
         """What TensorFlow's allocators hold on each logical GPU."""
@@ -202,10 +231,12 @@ def main(config, configure, work, environment=None):
         framework = _import(probe)
         _check_workload(probe)
         if config["framework"] == "tensorflow":
-            if config.get("gpus"):
+            # A script of several processes must not touch a device before it has forked them.
+            forks = config.get("processes", 1) > 1
+            if config.get("gpus") and not forks:
                 probe.need_gpus(len(framework.config.list_physical_devices("GPU")))
             configure(framework, probe)
-            if probe.session_config is None:
+            if probe.session_config is None and not forks:
                 probe.devices(framework)
         else:
             configure(framework, probe)
@@ -286,6 +317,11 @@ def _check_workload(probe):
             "the simulated CUDA driver multiplies matrices and copies, and does no other arithmetic:"
             " this needs simulated GPUs of the plug-in tier (--sim-tier plugin)"
         )
+
+
+def keras_version(tf):
+    """The first number of Keras's version; 3 since TensorFlow 2.16."""
+    return int(tf.keras.__version__.split(".")[0])
 
 
 def die_with_parent():

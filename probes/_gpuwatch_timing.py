@@ -43,7 +43,19 @@ def measure(step, synchronise, seconds, tell=None, flops=None, examples=None, by
         if tell is not None and now - told > 0.25:
             told = now
             tell(len(blocks) * per_block, now - began)
-    blocks.sort()
+    return summary(blocks, per_block, warmup, flops, examples, bytes_moved)
+
+
+def fixed(step, synchronise, per_block, flops=None, examples=None, bytes_moved=None):
+    """The same with a number of steps that is known before, for workers that must do equally many."""
+    block(step, synchronise, per_block)
+    blocks = [block(step, synchronise, per_block) / per_block for _ in range(BLOCKS)]
+    return summary(blocks, per_block, per_block, flops, examples, bytes_moved)
+
+
+def summary(blocks, per_block, warmup, flops=None, examples=None, bytes_moved=None):
+    """Fields of a ``throughput`` event, from the seconds per step of each block."""
+    blocks = sorted(blocks)
     median = quantile(blocks, 0.5)
     return {
         "steps": len(blocks) * per_block,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import re
 import time
 
 import _gpuwatch_timing as timing
@@ -20,6 +22,10 @@ FLOAT_BYTES = 4
 # Nodes of a graph that do no work of their own.
 _PLUMBING = ("_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "_Send", "_Recv", "_HostSend", "_HostRecv")
 _PLUMBING += ("Const", "NoOp", "Identity", "Placeholder", "StatefulPartitionedCall", "PartitionedCall", "While")
+_PLUMBING += ("SyncDevice", "Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "VariableShape")
+
+# Nodes that bring the data, or steer a loop.
+_DATA = re.compile("Dataset|Iterator|^Optional|^TensorList|^EmptyTensorList|^__")
 
 
 def sizes(workload, options):
@@ -51,8 +57,7 @@ def run(probe, tf, workload, device=None):
     if workload in TRAINING:
         with scope(tf, device):
             model = MODELS[workload](tf, probe.options)
-            x, y = data(tf, model, probe.options["batch"])
-        return train(probe, tf, model, x, y, device)
+        return train(probe, tf, model, device)
     raise ValueError("no such workload: %s" % workload)
 
 
@@ -101,7 +106,7 @@ def session_matmul(probe, tf, session, device=None, name="product"):
         for node in graph.node:
             if node.name == name:
                 ran_on = node.device
-                probe.emit("placement", op=node.op, dtype="float32", requested=device, actual=ran_on, count=1)
+                probe.emit("placement", op=plain_op(node.op), dtype="float32", requested=device, actual=ran_on, count=1)
     for entry in session_memory(metadata):
         probe.emit("memory", **entry)
     # A session's run returns when the device is done.
@@ -148,7 +153,7 @@ def mlp(tf, options):
         tf,
         options,
         [
-            tf.keras.Input([options["features"]]),
+            tf.keras.Input(example_shape(options)),
             tf.keras.layers.Dense(options["units"], activation="relu"),
             tf.keras.layers.Dense(options["units"], activation="relu"),
             tf.keras.layers.Dense(1),
@@ -162,7 +167,7 @@ def conv(tf, options):
         tf,
         options,
         [
-            tf.keras.Input([options["image"], options["image"], 3]),
+            tf.keras.Input(example_shape(options)),
             tf.keras.layers.Conv2D(options["filters"], 3, padding="same", activation="relu"),
             tf.keras.layers.MaxPooling2D(),
             tf.keras.layers.Conv2D(2 * options["filters"], 3, padding="same", activation="relu"),
@@ -178,7 +183,7 @@ def lstm(tf, options):
         tf,
         options,
         [
-            tf.keras.Input([options["timesteps"], options["features"]]),
+            tf.keras.Input(example_shape(options)),
             tf.keras.layers.LSTM(options["units"], **lstm_arguments(tf)),
             tf.keras.layers.Dense(1),
         ],
@@ -192,13 +197,7 @@ def lstm_arguments(tf):
     """Keras takes cuDNN's LSTM wherever it sees a GPU; a PluggableDevice has no cuDNN."""
     if int(tf.keras.__version__.split(".")[0]) < 3:  # Keras 2 cannot be told, and asks the device
         return {}
-    return {"use_cudnn": bool(tf.test.is_built_with_cuda()) and not _plugged_in()}
-
-
-def _plugged_in():
-    import os
-
-    return bool(os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH"))
+    return {"use_cudnn": False} if os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH") else {}
 
 
 def _compiled(tf, options, layers):
@@ -213,39 +212,58 @@ def _compiled(tf, options, layers):
     return model
 
 
-def data(tf, model, batch):
+def example_shape(options):
+    """Shape of one example of the workload whose sizes these are."""
+    if "image" in options:
+        return [options["image"], options["image"], 3]
+    return [options["timesteps"], options["features"]] if "timesteps" in options else [options["features"]]
+
+
+def data(tf, options):
     """A batch of made-up examples with something to learn: the mean of the features."""
+    batch = options["batch"]
     with tf.device("/CPU:0"):
-        x = tf.random.stateless_uniform([batch, *model.input_shape[1:]], seed=[1, 2])
+        x = tf.random.stateless_uniform([batch, *example_shape(options)], seed=[1, 2])
         y = tf.reshape(tf.reduce_mean(x, axis=list(range(1, len(x.shape)))), [batch, 1]) * 4.0
     # One copy to the device now, so that no step pays for it.
     return tf.identity(x), tf.identity(y)
 
 
-def train(probe, tf, model, x, y, device=None):
-    """Trains with Keras on one batch, timed; the loss must fall. Returns where the products ran."""
-    losses = []
-    batch = int(x.shape[0])
-
-    def step():
-        loss = model.train_on_batch(x, y)
-        losses.append(float(loss))  # waits for the device
-        del losses[1:-1]
-        return loss
-
+def train(probe, tf, model, device=None):
+    """Trains on one batch with Keras, timed; the loss must fall. Returns where the products ran."""
     with scope(tf, device):
-        began = time.monotonic()
-        step()
-        first = time.monotonic() - began
-        probe.emit("phase", name="first_step", seconds=first)
-        ran_on = placements(probe, tf, step, device)
-        probe.memory(tf)
-        measured = _measure(probe, tf, step, examples=batch)
+        x, y = data(tf, probe.options)
+        return _train(probe, tf, model, lambda: model.train_on_batch(x, y), device)
+
+
+def train_distributed(probe, tf, strategy, model):
+    """The same for a model of a strategy: each replica gets its share of the batch.
+
+    The step is the one that ``model.fit`` calls for each batch of such a dataset.
+    """
+    dataset = tf.data.Dataset.from_tensors(data(tf, probe.options)).repeat()
+    batches = iter(strategy.experimental_distribute_dataset(dataset))
+    model.make_train_function()
+    return _train(probe, tf, model, lambda: model.train_function(batches))
+
+
+def _train(probe, tf, model, step, device=None):
+    logs, first, ran_on = first_steps(probe, tf, step, device)
+    loss_first = _loss(logs)
+    probe.memory(tf)
+    measured = _measure(probe, tf, step, examples=probe.options["batch"])
     measured["compile_seconds"] = max(0.0, first - measured["median_step_seconds"])
     probe.emit("throughput", device=ran_on, **measured)
     probe.memory(tf)
-    learned(probe, losses[0], losses[-1])
+    model.reset_metrics()  # Keras reports the mean over the steps since then
+    learned(probe, loss_first, _loss(step()))
     return ran_on
+
+
+def _loss(logs):
+    if isinstance(logs, dict):
+        logs = logs["loss"]
+    return float(logs[0] if isinstance(logs, (list, tuple)) else logs)
 
 
 def learned(probe, first, last):
@@ -256,44 +274,55 @@ def learned(probe, first, last):
         raise ArithmeticError("training did not learn: the loss was %g and is %g" % (first, last))
 
 
-def placements(probe, tf, step, device=None):
-    """Runs one step and says where each of its ops ran; returns the device of most products.
+def first_steps(probe, tf, step, device=None, synchronise=None):
+    """Two steps, in which TensorFlow traces and compiles what it has to, and where their ops ran.
 
-    TensorFlow tells it in the graphs that it partitioned for the devices.
+    Returns what the first one gave, the seconds it took and the devices of the products. TensorFlow
+    tells the places in the graphs that it partitions for the devices, when it first needs them: a
+    function with variables is traced twice, so the second step is asked before the first.
     """
     # The public way to them (tf.summary.trace_on) writes files.
     from tensorflow.python.eager import context
 
+    wait = synchronise or (lambda result: _synchronise(tf, result))
     context.enable_run_metadata()
     try:
-        step()
-        metadata = context.export_run_metadata()
+        began = time.monotonic()
+        result = step()
+        wait(result)
+        seconds = time.monotonic() - began
+        told = [context.export_run_metadata()]
+        wait(step())
+        told.insert(0, context.export_run_metadata())
     finally:
         context.disable_run_metadata()
-    graphs = list(metadata.partition_graphs)
-    for function in metadata.function_graphs:
-        graphs += function.partition_graphs
-    counts = {}
-    for graph in graphs:
-        bodies = [graph.node] + [function.node_def for function in graph.library.function]
-        for node in (node for body in bodies for node in body):
-            if node.op not in _PLUMBING and node.device and not node.op.startswith("__"):
-                kind = node.attr["T"].type if "T" in node.attr else node.attr["dtype"].type
-                key = (plain_op(node.op), tf.dtypes.as_dtype(kind).name if kind else None, node.device)
-                counts[key] = counts.get(key, 0) + 1
-    heavy = {}
+    probe.emit("phase", name="first_step", seconds=seconds)
+    counts = next((found for found in (_ops(tf, metadata) for metadata in told) if found), {})
     for (op, dtype, actual), count in sorted(counts.items(), key=str):
         probe.emit("placement", op=op, dtype=dtype, requested=device, actual=actual, count=count)
-        if "MatMul" in op or "Conv2D" in op:
-            heavy[actual] = heavy.get(actual, 0) + count
-    return max(heavy, key=heavy.get) if heavy else None
+    products = {actual for op, _, actual in counts if "MatMul" in op or "Conv2D" in op}
+    return result, seconds, ", ".join(sorted(products)) or None
+
+
+def _ops(tf, metadata):
+    """``{(op, dtype, device): count}`` of the partitioned graphs of functions."""
+    counts = {}
+    for graph in (graph for function in metadata.function_graphs for graph in function.partition_graphs):
+        bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+        for node in (node for body in bodies for node in body):
+            if not node.device or node.op in _PLUMBING or _DATA.search(node.op):
+                continue
+            kind = node.attr["T"].type if "T" in node.attr else node.attr["dtype"].type
+            key = (plain_op(node.op), tf.dtypes.as_dtype(kind).name if kind else None, node.device)
+            counts[key] = counts.get(key, 0) + 1
+    return counts
 
 
 def plain_op(op):
     """``_MklFusedMatMul`` is a MatMul: oneDNN's and Grappler's names for the same op."""
-    for prefix in ("_MklNative", "_Mkl", "_Fused"):
+    for prefix in ("_MklNativeFused", "_MklFused", "_MklNative", "_Mkl", "_Fused"):
         if op.startswith(prefix):
-            op = op[len(prefix) :]
+            return op[len(prefix) :]
     return op
 
 
@@ -339,6 +368,15 @@ def _copy_rate(probe, tf, source, goal, amount):
 def scope(tf, device):
     """``tf.device(device)``, or nothing where TensorFlow may choose."""
     return tf.device(device) if device else contextlib.nullcontext()
+
+
+def measure(probe, tf, step, device=None, **amounts):
+    """First step, then the timed ones; says both. Returns the first step's result."""
+    result = _first_step(probe, tf, step)
+    probe.memory(tf)
+    probe.emit("throughput", device=device, **_measure(probe, tf, step, **amounts))
+    probe.memory(tf)
+    return result
 
 
 def _first_step(probe, tf, step):

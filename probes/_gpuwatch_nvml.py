@@ -1,0 +1,33 @@
+"""The two things that a probe must know of a GPU before a framework may touch it, asked of NVML.
+
+NVML does not make a CUDA context, so asking it spoils nothing that comes later.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+def gpus():
+    """``[(uuid, total_bytes), …]`` in the order of nvidia-smi; empty where there is no driver."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return []
+    if nvml.nvmlInit_v2():
+        return []
+    count = ctypes.c_uint()
+    nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    found = []
+    for index in range(count.value):
+        handle, uuid, memory = ctypes.c_void_p(), ctypes.create_string_buffer(96), _Memory()
+        if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
+            continue  # a lost GPU keeps its place in the list and answers nothing
+        nvml.nvmlDeviceGetUUID(handle, uuid, ctypes.c_uint(len(uuid)))
+        nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+        found.append((uuid.value.decode(), memory.total))
+    return found

@@ -1,0 +1,224 @@
+"""Several processes in one probe: the script forks them, gives them orders and reports what they did.
+
+The script itself touches no device: a CUDA context does not survive a fork, and TensorFlow's memory
+would be taken twice. Each worker says what it has to say in the events of a probe, on a pipe of its
+own; its log is shown when it is done, so that the lines of two workers do not mix. A worker dies with
+the script, and by itself when its time is over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import sys
+import tempfile
+import time
+
+import _gpuwatch_probe as gpuwatch_probe
+
+_END = "end"
+_EXHAUSTED = re.compile(r"ResourceExhausted|OutOfMemory|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|OOM when")
+
+
+class Worker:
+    """A process that runs ``task(framework, probe, orders)``; ``orders()`` is the next order, or None."""
+
+    def __init__(self, framework, probe, name, task, setting="", environment=None, seconds=90.0):
+        self.name = name
+        self.setting = setting
+        self.events = []
+        self.until = time.monotonic() + seconds
+        self._probe = probe
+        self._rest = b""
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in finish()
+        events, events_write = os.pipe()
+        orders_read, self._orders = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(events)
+                os.close(self._orders)
+                _become_worker(probe, self._log.fileno(), seconds)
+                os.environ.update(environment or {})
+                _work(framework, probe, task, events_write, os.fdopen(orders_read))
+            finally:
+                os._exit(3)  # never back into the script's own code
+        os.close(events_write)
+        os.close(orders_read)
+        self._events = events
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    def order(self, text):
+        """Sends a line to the worker; False when it is not there any more."""
+        try:
+            os.write(self._orders, (text + "\n").encode())
+        except BrokenPipeError:
+            return False
+        return True
+
+    def wait(self, kind, name=None):
+        """Reads until an event of this ``kind`` (and ``name``) comes, and returns its data.
+
+        None when the worker ended, or its time was over, before that.
+        """
+        seen = len(self.events)
+        while True:
+            for event in self.events[seen:]:
+                if event["kind"] == kind and (name is None or event["data"].get("name") == name):
+                    return event["data"]
+            seen = len(self.events)
+            if not self._read():
+                return None
+
+    def _read(self):
+        left = self.until - time.monotonic()
+        if left <= 0 or not select.select([self._events], [], [], left)[0]:
+            return False
+        chunk = os.read(self._events, 1 << 16)
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        self.events += [json.loads(line) for line in lines if line]
+        return bool(chunk)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def finish(self):
+        """Ends the worker: by closing its orders, then by force. Shows its log; returns itself."""
+        if self.pid is None:
+            return self
+        # Closing alone would not do: a worker that was forked later holds this end of the pipe too.
+        self.order(_END)
+        os.close(self._orders)
+        while self._read():
+            pass
+        os.close(self._events)
+        self.status = self._reap()
+        self._log.seek(0)
+        sys.stderr.flush()
+        text = self._log.read()
+        while text:
+            text = text[os.write(2, text) :]
+        self._log.close()
+        self.last_pid, self.pid = self.pid, None
+        return self
+
+    def _reap(self):
+        """Exit status of the process; one that stays longer than its time is killed."""
+        patience = time.monotonic() + 2.0
+        while time.monotonic() < patience:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return status
+            time.sleep(0.005)
+        os.kill(self.pid, signal.SIGKILL)
+        return os.waitpid(self.pid, 0)[1]
+
+    # -- what it was ----------------------------------------------------------------------------
+
+    def data(self, kind, name=None):
+        """Data of every event of a kind."""
+        found = [event["data"] for event in self.events if event["kind"] == kind]
+        return [data for data in found if name is None or data.get("name") == name]
+
+    @property
+    def failure(self):
+        """``(type, message)`` of what went wrong, or None."""
+        errors = self.data("error")
+        if errors:
+            return errors[0]["type"], errors[0]["message"]
+        if not self.data("end"):
+            status = getattr(self, "status", 0)
+            if os.WIFSIGNALED(status):
+                return "Killed", "it was killed by signal %d" % os.WTERMSIG(status)
+            return "Ended", "it ended early, with exit code %d" % os.WEXITSTATUS(status)
+        return None
+
+    @property
+    def verdict(self):
+        """``ok``, ``oom``, ``error``, ``timeout`` or ``skipped``."""
+        if self.data("skip"):
+            return "skipped"
+        if self.failure is None:
+            return "ok"
+        kind, message = self.failure
+        if _EXHAUSTED.search(kind + " " + message):
+            return "oom"
+        if kind == "Killed" and time.monotonic() > self.until:
+            return "timeout"
+        return "error"
+
+    def report(self, together=None, alone=None, detail=""):
+        """Emits the ``worker`` event of a finished worker."""
+        failure = self.failure
+        granted = self.data("result", "granted_bytes")
+        self._probe.emit(
+            "worker",
+            name=self.name,
+            setting=self.setting,
+            pid=self.pid or getattr(self, "last_pid", None),
+            verdict=self.verdict,
+            detail=detail or ("" if failure is None else "%s: %s" % (failure[0], telling_line(failure[1]))),
+            granted_bytes=granted[0]["value"] if granted else None,
+            throughput=together,
+            alone=alone,
+        )
+
+    def report_failure(self, expected=False):
+        """Emits the ``error`` event of a worker that failed, with the framework's own type and words."""
+        kind, message = self.failure
+        message = "%s process (%s): %s" % (self.name, self.setting, message)
+        self._probe.emit("error", type=kind, message=message, expected=expected)
+        if not expected:
+            self._probe.failed = True
+
+
+def exhausted(error):
+    """Whether an exception says that memory ran out."""
+    return _EXHAUSTED.search("%s %s" % (type(error).__name__, error)) is not None
+
+
+def telling_line(text):
+    """The line of a message that speaks of memory, else the first one."""
+    lines = text.strip().splitlines() or ["no message"]
+    return next((line for line in lines if _EXHAUSTED.search(line)), lines[0])[:300]
+
+
+def finish_all(workers):
+    """Ends every worker, also when the script itself has failed."""
+    for worker in workers:
+        worker.finish()
+
+
+def _become_worker(probe, log, seconds):
+    gpuwatch_probe.die_with_parent()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(int(seconds) + 5)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    probe.close_events()  # or a worker that hangs would look like a script that still speaks
+
+
+def _work(framework, probe, task, events, orders):
+    worker = gpuwatch_probe.Probe(probe.config, probe.options, fd=events)
+
+    def next_order():
+        order = orders.readline().strip()
+        return None if order in ("", _END) else order
+
+    try:
+        task(framework, worker, next_order)
+    except gpuwatch_probe.Skipped as reason:
+        worker.emit("skip", reason=str(reason))
+    except Exception as error:
+        worker.error(error)
+        # As an uncaught exception shows itself in the log of a program.
+        print("%s: %s" % (type(error).__name__, error), file=sys.stderr)
+    worker.emit("end", ok=not worker.failed)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if worker.failed else 0)

@@ -1,0 +1,128 @@
+"""Two processes on one GPU at once, each needing 30 % of it: under defaults, growth and fractions.
+
+Under the defaults the first takes nearly all the memory and the second dies; with memory growth, or a
+fraction of 0.4 each, both live, and share the processors: each one's speed is compared with the speed
+it had alone. Where there are two GPUs, a round with one each shows what sharing costs.
+"""
+
+import _gpuwatch_nvml as nvml
+import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_workers as workers
+
+CONFIG = {
+    "name": "contention",
+    "title": "Two processes on one GPU",
+    "group": "sharing",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "oom",
+    "processes": 2,
+    "options": {"fraction": 0.4, "need": 0.3},
+}
+
+
+def configure(tf, probe):
+    """Every process configures itself: see take_part()."""
+
+
+def work(tf, probe):
+    machine = nvml.gpus()
+    total = machine[0][1] if machine else None
+    fraction = probe.options["fraction"]
+    rounds = [
+        ("default", {}, (0, 0)),
+        ("growth", {"allow_growth": True}, (0, 0)),
+        ("fraction %g" % fraction, {"per_process_gpu_memory_fraction": fraction}, (0, 0)),
+    ]
+    gpus = None
+    for setting, gpu_options, places in rounds:
+        gpus = one_round(tf, probe, setting, gpu_options, places, total)
+        total = total or probe.options.get("total_bytes")
+    if gpus > 1:
+        one_round(tf, probe, "own GPU", {}, (0, 1), total)
+
+
+def one_round(tf, probe, setting, gpu_options, places, total):
+    """Starts both, lets each work alone and then together; returns how many GPUs there are."""
+    pair = []
+    alone = []
+    try:
+        for number, name in enumerate(("first", "second")):
+            options = {"visible_device_list": str(places[number]), **gpu_options}
+            probe.options.update(gpu_options=options, total_bytes=total)
+            pair.append(workers.Worker(tf, probe, name, take_part, setting))
+            ready = pair[-1].wait("result", "ready")
+            if pair[-1].data("skip"):
+                probe.skip(pair[-1].data("skip")[0]["reason"])
+            if ready is None:
+                break
+            total = total or pair[-1].data("result", "granted_bytes")[0]["value"]
+            pair[-1].order("work")
+            alone.append(pair[-1].wait("throughput"))
+        together = [None] * len(pair)
+        if len(alone) == 2:
+            for worker in pair:
+                worker.order("work")
+            together = [worker.wait("throughput") for worker in pair]
+    finally:
+        workers.finish_all(pair)
+    conclude(probe, pair, together, [*alone, None])
+    found = pair[0].data("result", "gpus")
+    return found[0]["value"] if found else 0
+
+
+def conclude(probe, pair, together, alone):
+    first = pair[0]
+    for number, worker in enumerate(pair):
+        shared, single = together[number], alone[number]
+        detail = ""
+        if shared and single:
+            slower = shared["median_step_seconds"] / single["median_step_seconds"]
+            detail = "%.2f x the time per step that it takes alone" % slower
+            probe.result("%s, %s: slow-down" % (worker.setting, worker.name), round(slower, 3))
+        worker.report(together=shared, alone=single, detail=detail)
+        if worker.failure is None:
+            continue
+        # That the second finds no room under the defaults is what this configuration shows.
+        expected = worker is not first and worker.setting == "default" and worker.verdict == "oom"
+        worker.report_failure(expected)
+    if first.setting == "default":
+        for event in first.events:
+            if event["kind"] in ("devices", "placement", "memory") or event["data"] in alone:
+                probe.emit(event["kind"], **event["data"])
+
+
+def take_part(tf, probe, next_order):
+    """One process: takes its memory, then works when it is told to."""
+    options = tf.compat.v1.GPUOptions(**probe.options["gpu_options"])
+    config = tf.compat.v1.ConfigProto(gpu_options=options)
+    # A simulated device of the plug-in tier, like every PluggableDevice, has options of its own.
+    config.pluggable_device_options.CopyFrom(options)
+
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        devices = session.list_devices()
+        gpus = [device for device in devices if device.device_type == "GPU"]
+        if not gpus:
+            probe.skip("needs a GPU to share, and TensorFlow has none")
+        probe.session_devices(session)
+        probe.result("gpus", len(nvml.gpus()) or len(gpus))
+        probe.result("granted_bytes", gpus[0].memory_limit_bytes)
+        need = int(probe.options["need"] * (probe.options["total_bytes"] or gpus[0].memory_limit_bytes))
+        held = held_memory(tf, need)
+        session.run(held.initializer)
+        probe.result("ready", need)
+        turn = 0
+        while next_order() is not None:
+            turn += 1
+            probe.session_matmul(tf, session, name="product_%d" % turn)
+
+
+def held_memory(tf, amount):
+    """A variable of this many bytes that nobody fills, as a network's weights and activations would."""
+    row = 1 << 18
+    content = tf.raw_ops.Empty(shape=[max(1, amount // (4 * row)), row], dtype=tf.float32, init=False)
+    return tf.compat.v1.get_variable("held", initializer=content)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,38 @@
+"""A TF1 session on a server in the same process: tf.compat.v1.train.Server.create_local_server().
+
+The smallest form of distributed TensorFlow 1: the session is a client, and the devices belong to the
+server's task. The GPU options are therefore the server's; those given to the session have no effect.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "local-server",
+    "title": "A session on a local server",
+    "group": "devices",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+}
+
+
+def configure(tf, probe):
+    config = tf.compat.v1.ConfigProto()
+    config.gpu_options.allow_growth = True
+    # A simulated device of the plug-in tier, like every PluggableDevice, has options of its own.
+    config.pluggable_device_options.CopyFrom(config.gpu_options)
+
+    probe.session_config = config
+    probe.setting("allow_growth (server)", asked=True, effective=config.gpu_options.allow_growth)
+
+
+def work(tf, probe):
+    server = tf.compat.v1.train.Server.create_local_server(config=probe.session_config)
+    probe.result("target", server.target)
+    with tf.Graph().as_default(), tf.compat.v1.Session(server.target) as session:
+        probe.session_devices(session)
+        probe.session_matmul(tf, session)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

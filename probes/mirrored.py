@@ -1,0 +1,40 @@
+"""MirroredStrategy: a copy of the model on every GPU, each with a share of the batch.
+
+The gradients are summed over the GPUs after each step. Everything that makes variables belongs into
+``strategy.scope()``. A device in its list that does not exist is no error: the replica then runs on
+the CPU in silence, so the list is worth checking.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "mirrored",
+    "title": "MirroredStrategy",
+    "group": "devices",
+    "framework": "tensorflow",
+    "workload": "mlp",
+    "verdict": "ok",
+    "gpus": 2,
+    "tier": "plugin",
+}
+
+
+def configure(tf, probe):
+    """The strategy takes the devices as they come."""
+
+
+def work(tf, probe):
+    gpus = [device.name for device in tf.config.list_logical_devices("GPU")]
+    if probe.simulation:  # a simulated GPU has no NCCL, which is the default
+        strategy = tf.distribute.MirroredStrategy(gpus, cross_device_ops=tf.distribute.ReductionToOneDevice())
+    else:
+        strategy = tf.distribute.MirroredStrategy(gpus)
+    probe.setting("replicas", asked=len(gpus), effective=strategy.num_replicas_in_sync)
+
+    with strategy.scope():
+        model = probe.keras_model(tf)
+    probe.train_distributed(tf, strategy, model)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

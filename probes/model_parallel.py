@@ -1,0 +1,73 @@
+"""One model on two GPUs: two branches of a Keras model, each with its own device.
+
+The branches work at the same time and their results meet on the first GPU. In Keras the device must be
+named where the layers are called while the model runs, in ``call``: naming it while a functional model
+is put together, as old examples do, has no effect any more. The backward pass is not named by this, and
+TensorFlow computes it on the first GPU.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "model-parallel",
+    "title": "Two branches of a model on two GPUs",
+    "group": "devices",
+    "framework": "tensorflow",
+    "workload": "lstm",
+    "verdict": "ok",
+    "gpus": 2,
+    "tier": "plugin",
+}
+
+
+def configure(tf, probe):
+    """Every GPU as it comes."""
+
+
+def work(tf, probe):
+    left, right = [device.name for device in tf.config.list_logical_devices("GPU")][:2]
+    probe.setting("branches", asked={"left": left, "right": right})
+    model = two_branches(tf, probe, left, right)
+    probe.train(tf, model)
+    probe.setting(
+        "branches",
+        asked={"left": left, "right": right},
+        effective={"left": model.left.weights[0].value.device, "right": model.right.weights[0].value.device},
+    )
+
+
+def two_branches(tf, probe, left, right):
+    units = probe.options["units"]
+    # A simulated GPU has no cuDNN; on a real one Keras chooses by itself.
+    lstm = {"use_cudnn": False} if probe.simulation and gpuwatch_probe.keras_version(tf) >= 3 else {}
+
+    class TwoBranches(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.left = tf.keras.layers.LSTM(units, **lstm)
+            self.right = tf.keras.layers.LSTM(units, go_backwards=True, **lstm)
+            self.head = tf.keras.layers.Dense(1)
+
+        def call(self, x):
+            with tf.device(left):
+                a = self.left(x)
+            with tf.device(right):
+                b = self.right(x)
+            with tf.device(left):
+                return self.head(tf.concat([a, b], axis=1))
+
+    model = TwoBranches()
+    with tf.device(left):
+        model.left.build([None, probe.options["timesteps"], probe.options["features"]])
+    with tf.device(right):
+        model.right.build([None, probe.options["timesteps"], probe.options["features"]])
+    model.compile(
+        optimizer=tf.keras.optimizers.SGD(probe.options["learning_rate"]),
+        loss="mse",
+        jit_compile=False,  # XLA compiles for one device
+    )
+    return model
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,132 @@
+"""Two workers on this machine that train one model: MultiWorkerMirroredStrategy and a loop of one's own.
+
+Each worker is a process with TF_CONFIG in its environment, which names all workers and says which one
+it is. They must do the same number of steps, or one waits for ever. Keras 3 refuses ``fit`` under this
+strategy, so the step is written out.
+"""
+
+import json
+import os
+import socket
+
+import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_timing as timing
+import _gpuwatch_workers as workers
+
+CONFIG = {
+    "name": "multi-worker",
+    "title": "Two workers on this machine",
+    "group": "devices",
+    "framework": "tensorflow",
+    "workload": "linear model",
+    "verdict": "ok",
+    "processes": 2,
+    "tier": "plugin",
+    "options": {"batch": 256, "units": 256, "learning_rate": 0.05},
+}
+
+
+def configure(tf, probe):
+    """Every worker configures itself: see train()."""
+
+
+def work(tf, probe):
+    addresses = ["localhost:%d" % port for port in free_ports(2)]
+    team = []
+    try:
+        for index in range(2):
+            config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            name = "worker %d" % index
+            environment = {"TF_CONFIG": json.dumps(config)}
+            team.append(workers.Worker(tf, probe, name, train, "TF_CONFIG", environment))
+        probe.setting("TF_CONFIG", asked={"cluster": {"worker": addresses}})
+        follow(probe, team)
+    finally:
+        workers.finish_all(team)
+    conclude(probe, team)
+
+
+def follow(probe, team):
+    """Tells the workers how many steps to do, which the first one finds out with all of them."""
+    calibrated = [worker.wait("result", "step_seconds") for worker in team]
+    if None in calibrated:
+        return
+    per_block = max(1, int(probe.options["seconds"] / timing.BLOCKS / calibrated[0]["value"]))
+    for worker in team:
+        worker.order(str(per_block))
+    for worker in team:
+        worker.wait("end")
+
+
+def conclude(probe, team):
+    for worker in team:
+        measured = worker.data("throughput")
+        worker.report(together=measured[0] if measured else None)
+    for event in team[0].events:
+        if event["kind"] in ("devices", "placement", "memory", "throughput", "result"):
+            probe.emit(event["kind"], **event["data"])
+    for worker in team:
+        if worker.data("skip"):
+            probe.skip(worker.data("skip")[0]["reason"])
+        if worker.failure is not None:
+            raise RuntimeError("%s: %s: %s" % (worker.name, *worker.failure))
+
+
+def train(tf, probe, next_order):
+    """One worker."""
+    index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:  # its own GPU where there are enough, and only what it needs of it
+        mine = gpus[index % len(gpus)]
+        tf.config.set_visible_devices(mine, "GPU")
+        tf.config.experimental.set_memory_growth(mine, True)
+    # RING goes over the network and any device; the other choice, NCCL, wants a real GPU per worker.
+    ring = tf.distribute.experimental.CommunicationOptions(
+        implementation=tf.distribute.experimental.CommunicationImplementation.RING
+    )
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=ring)
+    probe.devices(tf)
+    probe.result("replicas", strategy.num_replicas_in_sync)
+
+    options = probe.options
+    with strategy.scope():
+        weights = tf.Variable(tf.zeros([options["units"], 1]))
+    x = tf.random.stateless_normal([options["batch"], options["units"]], seed=[index, 1])
+    y = tf.reduce_mean(x, axis=1, keepdims=True)
+
+    def replica():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.matmul(x, weights) - y))
+        gradient = tape.gradient(loss, weights)
+        gradient = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradient)
+        weights.assign_sub(options["learning_rate"] * gradient)
+        return loss
+
+    @tf.function
+    def step():
+        return strategy.run(replica)
+
+    first, _, ran_on = probe.first_steps(tf, step, synchronise=float)
+    probe.result("step_seconds", timing.block(step, float, 10) / 10)
+    order = next_order()
+    if order is None:
+        return
+    measured = timing.fixed(step, float, int(order), examples=options["batch"])
+    probe.emit("throughput", device=ran_on, **measured)
+    probe.memory(tf)
+    probe.learned(float(first), float(step()))
+
+
+def free_ports(number):
+    sockets = [socket.socket() for _ in range(number)]
+    try:
+        for one in sockets:
+            one.bind(("localhost", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,84 @@
+"""A GPU that another process has filled before the start: not even a CUDA context can be made.
+
+A context needs some hundred MB of the device's memory, outside every limit and fraction. The error
+comes at the first use of the GPU, and in most versions does not say whose memory it is.
+"""
+
+import ctypes
+import sys
+
+import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_workers as workers
+
+CONFIG = {
+    "name": "occupied",
+    "title": "A full GPU",
+    "group": "sharing",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "oom",
+    "processes": 2,
+    "tier": "driver",
+}
+
+_SMALLEST = 1 << 20
+
+
+def configure(tf, probe):
+    """Nothing: the setting is the other process."""
+
+
+def work(tf, probe):
+    if probe.simulation == "plugin":
+        probe.skip("a context that does not fit is CUDA's: simulated GPUs of the plug-in tier have none")
+    other = workers.Worker(tf, probe, "first", fill, "takes all memory")
+    try:
+        filled = other.wait("result", "granted_bytes")
+        if other.data("skip"):
+            probe.skip(other.data("skip")[0]["reason"])
+        if filled is None:
+            raise RuntimeError("the other process could not fill the GPU: %s: %s" % other.failure)
+        probe.setting("memory held by another process", asked="all", effective=filled["value"], note="bytes")
+        try:
+            probe.devices(tf)
+        except (RuntimeError, tf.errors.OpError) as error:
+            print("%s: %s" % (type(error).__name__, error), file=sys.stderr)  # as an uncaught exception would
+            probe.error(error, expected=workers.exhausted(error))
+        else:
+            # TensorFlow before 2.13 or so drops the GPU instead, and the work runs on the CPU.
+            probe.run(tf)
+    finally:
+        other.finish()
+        other.report()
+
+
+def fill(_, probe, next_order):
+    """Takes all memory of the first visible GPU from the driver, without a framework."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        probe.skip("needs a GPU, and there is no CUDA driver: %s" % error)
+    if cuda.cuInit(0):
+        probe.skip("needs a GPU, and the CUDA driver has none")
+    context = ctypes.c_void_p()
+    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), "cuDevicePrimaryCtxRetain")
+    check(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
+    free, total, pointer = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64()
+    check(cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)), "cuMemGetInfo")
+    taken, piece = 0, free.value
+    while piece >= _SMALLEST:
+        if cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(piece)) == 0:
+            taken += piece
+        else:
+            piece //= 2
+    probe.result("granted_bytes", taken)
+    next_order()
+
+
+def check(code, call):
+    if code:
+        raise RuntimeError("%s failed with CUDA error %d" % (call, code))
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

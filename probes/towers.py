@@ -1,0 +1,49 @@
+"""A tower per GPU, summed on the CPU: several GPUs by hand.
+
+The same work is placed on each GPU with ``tf.device``, and the results are brought together on the
+CPU. The GPUs work at the same time, because a step returns before its device is done.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "towers",
+    "title": "A tower per GPU",
+    "group": "devices",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+    "gpus": 2,
+}
+
+
+def configure(tf, probe):
+    """Every GPU as it comes."""
+
+
+def work(tf, probe):
+    gpus = [device.name for device in tf.config.list_logical_devices("GPU")]
+    n = probe.options["size"]
+    inputs = {}
+    for gpu in gpus:
+        with tf.device("/CPU:0"):
+            seed = tf.random.uniform([n, n], seed=1)
+        with tf.device(gpu):
+            inputs[gpu] = tf.identity(seed)
+
+    def step():
+        products = []
+        for gpu, a in inputs.items():
+            with tf.device(gpu):
+                products.append(tf.matmul(a, a))
+        with tf.device("/CPU:0"):
+            return products, tf.add_n(products)
+
+    products, total = probe.measure(tf, step, device=", ".join(gpus), flops=2.0 * n**3 * len(gpus))
+    for number, product in enumerate(products):
+        probe.emit("placement", op="MatMul", dtype="float32", requested=gpus[number], actual=product.device, count=1)
+    probe.emit("placement", op="AddN", dtype="float32", requested="/CPU:0", actual=total.device, count=1)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

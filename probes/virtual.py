@@ -1,0 +1,47 @@
+"""One GPU as several: logical devices, each with a part of the memory.
+
+A program for several GPUs can be tried on one this way. Every part takes its memory at once; the
+parts share the GPU's processors, so nothing gets faster.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "virtual",
+    "title": "One GPU as several",
+    "group": "devices",
+    "framework": "tensorflow",
+    "workload": "matmul",
+    "verdict": "ok",
+    "tier": "driver",
+    "options": {"virtual": 2, "memory_limit": 1024},
+}
+
+
+def configure(tf, probe):
+    number, limit = probe.options["virtual"], probe.options["memory_limit"]  # limit of each part, in MB
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        parts = [tf.config.LogicalDeviceConfiguration(memory_limit=limit)] * number
+        tf.config.set_logical_device_configuration(gpus[0], parts)
+
+    if gpus and probe.pluggable(tf):
+        probe.setting("logical devices", asked=number, effective=1, note="TensorFlow ignores them on a PluggableDevice")
+        probe.skip("TensorFlow does not divide a PluggableDevice, which is what this GPU is")
+    # Only this GPU, or the others would follow as further devices.
+    tf.config.set_visible_devices(gpus[:1], "GPU")
+
+
+def work(tf, probe):
+    parts = [device.name for device in tf.config.list_logical_devices("GPU")]
+    limit = probe.options["memory_limit"]
+    probe.setting("logical devices", asked=probe.options["virtual"], effective=len(parts), note="of %d MB each" % limit)
+    for name in parts[1:]:
+        with tf.device(name):
+            product = tf.matmul([[1.0]], [[2.0]])
+        probe.emit("placement", op="MatMul", dtype="float32", requested=name, actual=product.device, count=1)
+    probe.run(tf, "/GPU:0")
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)
