@@ -7,15 +7,17 @@ import msgspec
 from gpuwatch.diagnosis.engine import diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.diagnosis.fallbacks import fallbacks, hidden_on_purpose
+from gpuwatch.diagnosis.predict import asked_of, predict
 from gpuwatch.diagnosis.rules.memory import judged
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.placement import op_name
 from gpuwatch.logs.tensorflow import parse
 from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.run import DeviceMapping, Oom, Run, Verdict
+from gpuwatch.model.run import DeviceMapping, Oom, PredictedMapping, Run, Verdict
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.visibility import visible_devices
+from gpuwatch.sim.machine import context_bytes
 
 replace = msgspec.structs.replace
 
@@ -35,6 +37,7 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
         ooms=run.ooms or tuple(log.ooms) or _ooms_of_errors(run),
         missing_libraries=run.missing_libraries or tuple(log.missing_libraries),
     )
+    run = replace(run, predicted=_predicted(run, before))
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
     run = replace(run, ooms=judged(evidence, _expected(run)))
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
@@ -54,6 +57,17 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
         findings=findings,
         primary=main,
     )
+
+
+def _predicted(run: Run, before: Snapshot | None) -> tuple[PredictedMapping, ...] | None:
+    """Nothing is expected of several processes at once, nor where a probe never got to its devices."""
+    if before is None or run.workers or run.verdict in ("skipped", "timeout") or run.framework is None:
+        return None
+    contexts = {}
+    if run.simulation == "driver":
+        totals = {device.uuid: device.number("memory.total_bytes") for device in before.devices if device.simulated}
+        contexts = {uuid: context_bytes(int(total)) for uuid, total in totals.items() if total is not None}
+    return predict(before, asked_of(run), framework=run.framework, simulation=run.simulation, context_bytes=contexts)
 
 
 def _ooms_of_errors(run: Run) -> tuple[Oom, ...]:

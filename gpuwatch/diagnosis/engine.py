@@ -6,10 +6,21 @@ from collections.abc import Iterable
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import RULES, Rule, finding
-from gpuwatch.diagnosis.rules import build, configuration, driver, hardware, idle, memory, placement, said, visibility
+from gpuwatch.diagnosis.rules import (
+    build,
+    configuration,
+    driver,
+    hardware,
+    idle,
+    memory,
+    placement,
+    predicted,
+    said,
+    visibility,
+)
 from gpuwatch.model.findings import SEVERITY_ORDER, Finding
 
-TOPICS = (memory, placement, configuration, visibility, driver, build, said, hardware, idle)
+TOPICS = (memory, placement, configuration, visibility, driver, build, said, hardware, idle, predicted)
 """The modules whose rules run. A new topic: one import above, one name here."""
 
 # The fixed order of primary causes. What ended the work:

@@ -57,6 +57,21 @@ class DeviceMapping(msgspec.Struct, frozen=True, kw_only=True):
     """The allocator's limit, from the framework's own line."""
 
 
+class PredictedMapping(msgspec.Struct, frozen=True, kw_only=True):
+    """A framework device as it was to be expected before the launch."""
+
+    framework_device: str
+    uuid: str
+    physical_index: int
+    cuda_ordinal: int
+    granted_bytes: int | None = None
+    """In whole MiB, as the framework prints it; None where nothing tells it."""
+    tolerance_bytes: int = 0
+    """How far the observed limit may be from it; 0 where every number is known."""
+    how: str = ""
+    """The arithmetic, in words."""
+
+
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Where an op ran, how often. ``requested`` is None where nobody asked (auto)."""
 
@@ -105,8 +120,35 @@ class MemoryPoint(msgspec.Struct, frozen=True, kw_only=True):
     gpu_percent: float | None = None
 
 
+class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One device of the run, as NVML showed it in the sample in which most of it was used."""
+
+    uuid: str
+    index: int
+    total_bytes: int | None = None
+    before_bytes: int | None = None
+    """In use before the start, all owners together."""
+    used_bytes: int | None = None
+    process_bytes: int | None = None
+    """This process's part of it."""
+    others_bytes: int | None = None
+    """What NVML says of other processes."""
+    unexplained_bytes: int | None = None
+    """Used, and of no process that NVML lists."""
+    driver_reserved_bytes: int | None = None
+    """Kept by the driver, apart from what is used."""
+    context_bytes: int | None = None
+    """A CUDA context's size, known of simulated devices only."""
+    others_before_bytes: int | None = None
+    others_peak_bytes: int | None = None
+    """The most that NVML said of other processes, in any sample."""
+
+
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory of the run; each number has one owner and they are never added up."""
+    """Memory of the run; each number has one owner and they are never added up.
+
+    Without another name in front, numbers of NVML are those of the device on which this process held most.
+    """
 
     allocator_peak_bytes: int | None = None
     allocator_limit_bytes: int | None = None
@@ -116,6 +158,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """Largest memory used on the device, all owners together."""
     nvml_before_bytes: int | None = None
     device_total_bytes: int | None = None
+    device_uuid: str | None = None
+    driver_reserved_bytes: int | None = None
+    unexplained_bytes: int | None = None
+    """Used at the peak, and of no process that NVML lists."""
+    context_bytes: int | None = None
+    devices: tuple[DeviceMemory, ...] = ()
+    """Every device on which this process was seen, in NVML's order."""
+    allocators: dict[str, int] = {}
+    """Logical device to its allocator's peak in use."""
     timeline: tuple[MemoryPoint, ...] = ()
 
 
@@ -200,6 +251,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     framework: Framework | None = None
     devices: Devices = Devices()
     device_map: tuple[DeviceMapping, ...] = ()
+    predicted: tuple[PredictedMapping, ...] | None = None
+    """The map that was to be expected; None where nothing could be said."""
     placements: tuple[Placement, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     ooms: tuple[Oom, ...] = ()
