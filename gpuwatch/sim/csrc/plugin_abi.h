@@ -242,6 +242,9 @@ void TF_OpKernelConstruction_GetAttrFloat(TF_OpKernelConstruction *, const char 
 void TF_OpKernelConstruction_GetAttrBool(TF_OpKernelConstruction *, const char *name, TF_Bool *, TF_Status *);
 void TF_OpKernelConstruction_GetAttrString(TF_OpKernelConstruction *, const char *name, char *, size_t,
                                            TF_Status *);
+void TF_OpKernelConstruction_GetAttrStringList(TF_OpKernelConstruction *, const char *name, char **values,
+                                               size_t *lengths, int count, void *storage, size_t storage_size,
+                                               TF_Status *);
 void TF_OpKernelConstruction_GetAttrInt64List(TF_OpKernelConstruction *, const char *name, int64_t *, int count,
                                               TF_Status *);
 }

@@ -144,6 +144,23 @@ std::string Attributes::text(const char *name) const {
     return value;
 }
 
+std::vector<std::string> Attributes::texts(const char *name) const {
+    Status status;
+    int32_t list_size = 0, total_size = 0;
+    TF_OpKernelConstruction_GetAttrSize(construction_, name, &list_size, &total_size, status);
+    status.check();
+    size_t count = (size_t)(list_size > 0 ? list_size : 0), bytes = (size_t)(total_size > 0 ? total_size : 0);
+    std::vector<char *> values(count);
+    std::vector<size_t> lengths(count);
+    std::string storage(bytes, '\0');
+    TF_OpKernelConstruction_GetAttrStringList(construction_, name, values.data(), lengths.data(), (int)count,
+                                              &storage[0], bytes, status);
+    status.check();
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < count; i++) texts.emplace_back(values[i], lengths[i]);
+    return texts;
+}
+
 std::vector<int64_t> Attributes::integers(const char *name) const {
     Status status;
     int32_t list_size = 0, total_size = 0;

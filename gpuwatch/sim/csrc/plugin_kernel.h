@@ -156,6 +156,7 @@ class Attributes {
     int64_t integer(const char *name) const;
     float real(const char *name) const;
     std::string text(const char *name) const;
+    std::vector<std::string> texts(const char *name) const;
     std::vector<int64_t> integers(const char *name) const;
 
   private:

@@ -11,6 +11,20 @@ namespace gpuwatch {
 
 namespace {
 
+/* Host memory that a kernel works in. */
+template <class T> class Scratch {
+  public:
+    explicit Scratch(int64_t count) : memory_((T *)aligned_alloc(64, ((size_t)count * sizeof(T) + 127) / 64 * 64)) {
+        if (!memory_) throw std::bad_alloc();
+    }
+    ~Scratch() { free(memory_); }
+    Scratch(const Scratch &) = delete;
+    T *get() const { return memory_; }
+
+  private:
+    T *memory_;
+};
+
 template <class T> struct BiasAdd : Kernel {
     bool channels_first;
     explicit BiasAdd(const Attributes &attributes) : channels_first(attributes.text("data_format") == "NCHW") {}
@@ -38,6 +52,103 @@ template <class T> struct BiasAdd : Kernel {
                     for (int64_t a = 0; a < after; a++) y[a] = x[a] + add;
                 }
             }
+        });
+    }
+};
+
+/* --- what TensorFlow's graph optimizer fuses behind a product or a convolution --------------------------- */
+
+/* BiasAdd or FusedBatchNorm (as in inference), and an activation. */
+template <class T> struct Epilogue {
+    std::vector<std::string> steps;
+    T epsilon, alpha;
+
+    explicit Epilogue(const Attributes &attributes)
+        : steps(attributes.texts("fused_ops")), epsilon(T(attributes.real("epsilon"))),
+          alpha(T(attributes.real("leakyrelu_alpha"))) {
+        static const char *const known[] = {"BiasAdd", "FusedBatchNorm", "Relu",    "Relu6",
+                                            "Elu",     "LeakyRelu",      "Sigmoid", "Tanh"};
+        for (const std::string &step : steps) {
+            bool found = false;
+            for (const char *name : known) found = found || step == name;
+            if (!found) throw Error{TF_UNIMPLEMENTED, "gpuwatch's simulated GPUs do not fuse " + step};
+        }
+    }
+
+    /* How many further inputs it takes. */
+    int inputs() const {
+        int count = 0;
+        for (const std::string &step : steps) count += step == "BiasAdd" ? 1 : step == "FusedBatchNorm" ? 4 : 0;
+        return count;
+    }
+
+    template <class F> static void each(T *y, int64_t count, F function) {
+        for (int64_t i = 0; i < count; i++) y[i] = function(y[i]);
+    }
+
+    /* y has the channels last; args are the further inputs. */
+    void apply(T *y, int64_t count, int64_t channels, const std::vector<Tensor> &args) const {
+        size_t arg = 0;
+        for (const std::string &step : steps) {
+            if (step == "BiasAdd" || step == "FusedBatchNorm") {
+                bool norm = step == "FusedBatchNorm";
+                Scratch<T> factor(channels), term(channels);
+                const T *first = args[arg].data<T>();
+                for (int64_t c = 0; c < channels; c++) {
+                    factor.get()[c] = norm ? first[c] / T(sqrt(args[arg + 3].data<T>()[c] + epsilon)) : T(1);
+                    term.get()[c] = norm ? args[arg + 1].data<T>()[c] - args[arg + 2].data<T>()[c] * factor.get()[c]
+                                         : first[c];
+                }
+                arg += norm ? 4 : 1;
+                for (int64_t i = 0; i < count; i += channels)
+                    for (int64_t c = 0; c < channels; c++) y[i + c] = y[i + c] * factor.get()[c] + term.get()[c];
+            } else if (step == "Relu") {
+                each(y, count, [](T x) { return x < 0 ? T(0) : x; });
+            } else if (step == "Relu6") {
+                each(y, count, [](T x) { return x < 0 ? T(0) : x > 6 ? T(6) : x; });
+            } else if (step == "Elu") {
+                each(y, count, [](T x) { return x < 0 ? T(expm1(x)) : x; });
+            } else if (step == "LeakyRelu") {
+                each(y, count, [this](T x) { return x > 0 ? x : alpha * x; });
+            } else if (step == "Sigmoid") {
+                each(y, count, [](T x) { return logistic(x); });
+            } else {
+                each(y, count, [](T x) { return hyperbolic_tangent(x); });
+            }
+        }
+    }
+};
+
+std::vector<Tensor> inputs_from(const Call &call, int first, int count) {
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < count; i++) tensors.push_back(call.input(first + i));
+    return tensors;
+}
+
+void check_channels(const std::vector<Tensor> &args, int64_t channels) {
+    for (const Tensor &arg : args)
+        if (arg.count() != channels) invalid("bias depth must be equal to out depth %lld", (long long)channels);
+}
+
+template <class T> struct FusedMatMul : Kernel {
+    bool transpose_a, transpose_b;
+    Epilogue<T> epilogue;
+    explicit FusedMatMul(const Attributes &attributes)
+        : transpose_a(attributes.boolean("transpose_a")), transpose_b(attributes.boolean("transpose_b")),
+          epilogue(attributes) {}
+    void compute(const Call &call) const override {
+        Tensor a = call.input(0), b = call.input(1);
+        if (a.shape.rank != 2 || b.shape.rank != 2 || a.shape[!transpose_a] != b.shape[transpose_b])
+            invalid("Matrix size-incompatible: In[0]: %s", join({&a.shape, &b.shape}).c_str());
+        int64_t m = a.shape[transpose_a], k = a.shape[!transpose_a], n = b.shape[!transpose_b];
+        std::vector<Tensor> args = inputs_from(call, 2, epilogue.inputs());
+        check_channels(args, n);
+        Tensor out = call.output(0, a.type, {m, n});
+        if (out.count() == 0) return;
+        call.run(a.bytes() + b.bytes() + out.bytes(), [&] {
+            multiply(transpose_a, transpose_b, m, n, k, a.data<T>(), a.shape[1], b.data<T>(), b.shape[1],
+                     out.data<T>(), n, false);
+            epilogue.apply(out.data<T>(), m * n, n, args);
         });
     }
 };
@@ -153,20 +264,6 @@ template <class T, class Index> void sparse_cross_entropy(const Call &call) {
 }
 
 /* --- images ----------------------------------------------------------------------------------------- */
-
-/* Host memory that a kernel works in. */
-template <class T> class Scratch {
-  public:
-    explicit Scratch(int64_t count) : memory_((T *)aligned_alloc(64, ((size_t)count * sizeof(T) + 127) / 64 * 64)) {
-        if (!memory_) throw std::bad_alloc();
-    }
-    ~Scratch() { free(memory_); }
-    Scratch(const Scratch &) = delete;
-    T *get() const { return memory_; }
-
-  private:
-    T *memory_;
-};
 
 /* Kernels compute with the channels last; images with the channels first are turned around for them. */
 template <class T> class Images {
@@ -363,6 +460,30 @@ template <class T> struct Conv2D : Convolution<T> {
         call.run(in.bytes() + filter.bytes() + out.bytes(), [&] {
             Images<T> images(in, this->channels_first, false), results(out, this->channels_first, true);
             Base::template run<Base::FORWARD>(plan, images.data(), filter.data<T>(), results.data());
+            results.finish();
+        });
+    }
+};
+
+template <class T> struct FusedConv2D : Convolution<T> {
+    using Base = Convolution<T>;
+    Epilogue<T> epilogue;
+    explicit FusedConv2D(const Attributes &attributes) : Base(attributes), epilogue(attributes) {
+        if (attributes.text("filter_format") != "HWIO")
+            throw Error{TF_UNIMPLEMENTED, "gpuwatch's simulated GPUs take convolution filters in HWIO"};
+    }
+    void compute(const Call &call) const override {
+        Tensor in = call.input(0), filter = call.input(1);
+        auto plan = this->plan(this->channels_last(in.shape), filter.shape);
+        std::vector<Tensor> args = inputs_from(call, 2, epilogue.inputs());
+        check_channels(args, filter.shape[3]);
+        Tensor out = call.output(0, in.type,
+                                 this->image_shape(plan.batch, plan.w.out[0], plan.w.out[1], filter.shape[3]));
+        if (out.count() == 0) return;
+        call.run(in.bytes() + filter.bytes() + out.bytes(), [&] {
+            Images<T> images(in, this->channels_first, false), results(out, this->channels_first, true);
+            Base::template run<Base::FORWARD>(plan, images.data(), filter.data<T>(), results.data());
+            epilogue.apply(results.data(), out.count(), filter.shape[3], args);
             results.finish();
         });
     }
@@ -565,6 +686,7 @@ template <class T> void register_real() {
     add<softmax<T, true>>("LogSoftmax", {{"T", type}});
     add<cross_entropy<T>>("SoftmaxCrossEntropyWithLogits", {{"T", type}});
     add<Conv2D<T>>("Conv2D", {{"T", type}});
+    add<FusedConv2D<T>>("_FusedConv2D", {{"T", type}}, {"host_args"});
     add<Conv2DBackpropInput<T>>("Conv2DBackpropInput", {{"T", type}}, {"input_sizes"});
     add<Conv2DBackpropFilter<T>>("Conv2DBackpropFilter", {{"T", type}}, {"filter_sizes"});
     add<Pool<T, false>>("MaxPool", {{"T", type}});
@@ -578,6 +700,7 @@ template <class T> void register_real() {
 void register_network() {
     register_real<float>();
     register_real<double>();
+    add<FusedMatMul<float>>("_FusedMatMul", {{"T", TF_FLOAT}});
     add<sparse_cross_entropy<float, int32_t>>("SparseSoftmaxCrossEntropyWithLogits",
                                               {{"T", TF_FLOAT}, {"Tlabels", TF_INT32}});
     add<sparse_cross_entropy<float, int64_t>>("SparseSoftmaxCrossEntropyWithLogits",
