@@ -1,0 +1,85 @@
+"""Finished runs, kept between sessions: one JSON file each in the user's state folder.
+
+A file is whole or not there (written aside, then renamed). The oldest go when there are too many.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import platformdirs
+
+from gpuwatch.model.run import Run
+
+MOST = 200
+"""Runs that are kept."""
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def state_folder() -> Path:
+    """``runs`` in the user's state folder; XDG_STATE_HOME is honoured."""
+    return Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "runs"
+
+
+class RunStore:
+    """The runs of one folder."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = state_folder() if folder is None else folder
+        self.unreadable = 0
+        """Files that the last :meth:`latest` could not read."""
+
+    def save(self, run: Run) -> Path:
+        """Writes ``run`` and drops the oldest beyond :data:`MOST`; OSError when it cannot be written."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        moment = run.started_at.strftime("%Y%m%dT%H%M%S.%f")
+        config = _UNSAFE.sub("_", run.config)[:60].strip(".") or "run"
+        path = self.folder / f"{moment}-{config}.json"
+        handle, aside = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(msgspec.json.encode(run))
+            Path(aside).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(aside).unlink()
+            raise
+        for old in self._files()[MOST:]:
+            with suppress(OSError):  # somebody else removed it
+                old.unlink()
+        return path
+
+    def latest(self, count: int = MOST) -> list[Run]:
+        """The newest runs, newest first; files that cannot be read are counted and skipped."""
+        self.unreadable = 0
+        found: list[Run] = []
+        for path in self._files():
+            if len(found) >= count:
+                break
+            try:
+                found.append(msgspec.json.decode(path.read_bytes(), type=Run))
+            except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+                self.unreadable += 1
+        return found
+
+    def _files(self) -> list[Path]:
+        """Newest first: the names begin with the time."""
+        try:
+            return sorted(self.folder.glob("[0-9]*.json"), reverse=True)
+        except OSError:
+            return []
+
+
+def save(run: Run) -> Path:
+    """Keeps ``run`` in the user's folder."""
+    return RunStore().save(run)
+
+
+def latest(count: int = MOST) -> list[Run]:
+    """The newest runs of the user's folder, newest first."""
+    return RunStore().latest(count)
