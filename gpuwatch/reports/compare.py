@@ -8,6 +8,7 @@ from gpuwatch.formatting.units import UNKNOWN, percent, size
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports import run_content
 from gpuwatch.reports.content import clean
+from gpuwatch.reports.speed import half_spread, speed
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("config", "CONFIG"),
@@ -49,7 +50,7 @@ def _clearly_faster(first: Run, second: Run) -> bool:
     """Whether the difference is larger than what either run scatters; else neither is best."""
     if first.throughput is None or second.throughput is None:
         return False
-    scatter = max(run_content.half_spread(run.throughput) or 0.0 for run in (first, second) if run.throughput)
+    scatter = max(half_spread(run.throughput) or 0.0 for run in (first, second) if run.throughput)
     return _steps_per_second(first) - _steps_per_second(second) > scatter
 
 
@@ -71,6 +72,6 @@ def cells(run: Run) -> dict[str, str]:
         "device_map": run_content.device_map(run),
         "on_gpu_percent": UNKNOWN if share is None else percent(share),
         "fell_back": run_content.fell_back(run),
-        "steps_per_second": run_content.speed(run.throughput),
+        "steps_per_second": speed(run.throughput),
         "verdict": verdict_cell,
     }

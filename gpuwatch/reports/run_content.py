@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
 from gpuwatch.logs.clean import device as _device_name
-from gpuwatch.model.run import DeviceMapping, Oom, Run, Throughput
+from gpuwatch.model.run import DeviceMapping, Oom, Run
 from gpuwatch.reports.content import SIMULATED_NOTE, Content, Table, clean, clean_finding
+from gpuwatch.reports.ledger import expectation, expected, memory_table, results_table, workers_table
+from gpuwatch.reports.speed import speed, step_time
 
 _STATES = {"ok": "ok", "fallback": "warning", "skipped": "skipped"}
 _ROWS = 40
@@ -20,11 +22,13 @@ def run_content(run: Run) -> Content:
     tables = (
         _device_map(run),
         _settings(run),
+        workers_table(run),
+        results_table(run),
         _fallbacks(run),
         _ooms(run),
         _errors(run),
         _placements(run),
-        _memory(run),
+        memory_table(run),
         _speed(run),
         _phases(run),
         _machine(run),
@@ -96,34 +100,6 @@ def device(name: str) -> str:
     return _device_name(clean(name))
 
 
-def speed(throughput: Throughput | None) -> str:
-    """``412 ±2``: median steps per second, and half the distance from p10 to p90."""
-    if throughput is None:
-        return UNKNOWN
-    spread = half_spread(throughput)
-    shown = per_second(throughput.steps_per_second)
-    if spread is None:
-        return shown
-    decimals = len(shown.partition(".")[2])
-    return f"{shown} ±{spread:.{decimals}f}"
-
-
-def step_time(value: float) -> str:
-    """Three digits, because steps are compared with each other: ``1.08 ms``."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3)):
-        if value * factor >= 1:
-            return f"{value * factor:#.3g} {unit}".replace(". ", " ")
-    return f"{value * 1e6:#.3g} µs".replace(". ", " ")
-
-
-def half_spread(throughput: Throughput) -> float | None:
-    """Half of p10 to p90, in steps per second."""
-    fast, slow = throughput.p10_step_seconds, throughput.p90_step_seconds
-    if fast <= 0 or slow <= 0:
-        return None
-    return abs(1 / fast - 1 / slow) / 2
-
-
 def _short(mapping: DeviceMapping) -> str:
     name = clean(mapping.framework_device).removeprefix("/device:")
     index = mapping.physical_index
@@ -192,11 +168,14 @@ def _device_map(run: Run) -> Table:
             clean(m.pci_bus_id),
             clean(m.compute_capability),
             size(m.granted_bytes),
+            *([expected(run, m.framework_device)] if run.predicted else []),
         )
         for m in run.device_map
     ]
-    heads = ("Framework", "CUDA", "Physical", "Name", "UUID", "PCI bus id", "Cap.", "Granted")
-    return Table("Device map", heads, tuple(rows), frozenset({1, 2, 7}))
+    heads: tuple[str, ...] = ("Framework", "CUDA", "Physical", "Name", "UUID", "PCI bus id", "Cap.", "Granted")
+    if run.predicted:
+        heads = (*heads, "Expected")
+    return Table("Device map", heads, tuple(rows), frozenset({1, 2, 7, 8}), note=expectation(run))
 
 
 def _settings(run: Run) -> Table:
@@ -265,20 +244,6 @@ def _oom_row(oom: Oom) -> tuple[str, ...]:
 def _errors(run: Run) -> Table:
     rows = [(clean(error.type), clean(error.message)[:600], clean(error.expected)) for error in run.errors]
     return Table("Errors", ("Type", "Message", "Expected"), _cut(rows, 3))
-
-
-def _memory(run: Run) -> Table:
-    memory = run.memory
-    rows = (
-        ("Allocator", "peak in use", memory.allocator_peak_bytes, "framework"),
-        ("Allocator", "limit", memory.allocator_limit_bytes, "framework"),
-        ("This process", "peak", memory.nvml_peak_bytes, "NVML"),
-        ("Device, all owners", "peak", memory.nvml_device_peak_bytes, "NVML"),
-        ("Device, all owners", "before the start", memory.nvml_before_bytes, "NVML"),
-        ("Device", "total", memory.device_total_bytes, "NVML"),
-    )
-    known = tuple((owner, what, size(amount), source) for owner, what, amount, source in rows if amount is not None)
-    return Table("Memory", ("Whose", "What", "Size", "Says"), known, frozenset({2}))
 
 
 def _speed(run: Run) -> Table:

@@ -9,6 +9,7 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.run import (
     DeviceMapping,
+    DeviceMemory,
     Devices,
     Fallback,
     Framework,
@@ -18,10 +19,12 @@ from gpuwatch.model.run import (
     Outcome,
     Phases,
     Placement,
+    PredictedMapping,
     Run,
     RunError,
     Setting,
     Throughput,
+    Worker,
 )
 from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
 
@@ -33,6 +36,18 @@ STARTED = datetime.datetime(2026, 11, 20, 6, 30, tzinfo=datetime.UTC)
 HOSTILE = (
     "<script>alert(1)</script>|`x`**b** [l](http://evil.example) \x1b[31mred\x1b[0m \u202ereversed \"'&\r\n@everyone"
 )
+
+
+def speed(step_seconds: float, spread: float = 0.02, device: str = "/device:GPU:0") -> Throughput:
+    return Throughput(
+        device=device,
+        steps=100,
+        warmup_steps=10,
+        median_step_seconds=step_seconds,
+        p10_step_seconds=step_seconds * (1 - spread / 2),
+        p90_step_seconds=step_seconds * (1 + spread / 2),
+        steps_per_second=1 / step_seconds,
+    )
 
 
 def full_run(**changes: object) -> Run:
@@ -87,6 +102,29 @@ def full_run(**changes: object) -> Run:
                 granted_bytes=21464 * MIB,
             ),
         ),
+        "predicted": (
+            PredictedMapping(
+                framework_device="/device:GPU:0",
+                uuid=UUID,
+                physical_index=1,
+                cuda_ordinal=0,
+                granted_bytes=21500 * MIB,
+                tolerance_bytes=400 * MIB,
+                how="free 23000 MiB − reserve 1536",
+            ),
+        ),
+        "workers": (
+            Worker(
+                name="first",
+                setting="fraction 0.4",
+                pid=4712,
+                granted_bytes=9830 * MIB,
+                throughput=speed(0.004),
+                alone=speed(0.002),
+            ),
+            Worker(name="second", setting="default", pid=4713, verdict="oom", detail="Dst tensor is not initialized"),
+        ),
+        "results": {"largest_batch": 4096, "needed_bytes": 3 * GIB},
         "placements": (
             Placement(op="MatMul", dtype="float32", requested="/GPU:7", actual="/device:GPU:0", count=400),
             Placement(op="Identity", dtype="int32", actual="/device:CPU:0", count=100),
@@ -121,6 +159,21 @@ def full_run(**changes: object) -> Run:
             nvml_device_peak_bytes=15 * GIB,
             nvml_before_bytes=GIB // 2,
             device_total_bytes=24 * GIB,
+            device_uuid=UUID,
+            devices=(
+                DeviceMemory(
+                    uuid=UUID,
+                    index=1,
+                    total_bytes=24 * GIB,
+                    before_bytes=GIB // 2,
+                    used_bytes=15 * GIB,
+                    process_bytes=14 * GIB,
+                    others_bytes=300 * MIB,
+                    unexplained_bytes=724 * MIB,
+                    driver_reserved_bytes=258 * MIB,
+                ),
+            ),
+            allocators={"/device:GPU:0": 6 * GIB},
             timeline=points,
         ),
         "throughput": Throughput(
@@ -186,6 +239,11 @@ def hostile_run() -> Run:
         fallbacks=(Fallback(op=HOSTILE, requested=HOSTILE, actual=HOSTILE, reason=HOSTILE, detail=HOSTILE),),
         ooms=(Oom(device=HOSTILE, allocator=HOSTILE, verdict=HOSTILE),),
         device_map=(DeviceMapping(framework_device=HOSTILE, name=HOSTILE, uuid=HOSTILE, pci_bus_id=HOSTILE),),
+        workers=(Worker(name=HOSTILE, setting=HOSTILE, detail=HOSTILE),),
+        results={HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]},
+        predicted=(
+            PredictedMapping(framework_device=HOSTILE, uuid=HOSTILE, physical_index=0, cuda_ordinal=0, how=HOSTILE),
+        ),
         findings=(
             Finding(
                 id="unknown", severity="error", certainty="fact", title=HOSTILE, evidence=(HOSTILE,), action=HOSTILE

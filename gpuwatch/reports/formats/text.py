@@ -76,7 +76,7 @@ def _table(table: Table, width: int) -> Iterator[str]:
             ]
             yield "  " + _GAP.join(parts)
     if table.note:
-        yield f"  {table.note}"
+        yield from textwrap.wrap(table.note, max(width, 40), initial_indent="  ", subsequent_indent="  ")
 
 
 def _fitted(widths: list[int], table: Table, room: int) -> list[int]:

@@ -1,0 +1,145 @@
+"""The memory of a run, owner within owner; what was expected; and the processes that shared a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.formatting.units import UNKNOWN, size
+from gpuwatch.logs.clean import device as device_name
+from gpuwatch.model.run import DeviceMemory, Run, Throughput, Worker
+from gpuwatch.reports.content import Table, clean
+from gpuwatch.reports.speed import speed
+
+_WITHIN = "↳ "
+_NOTE = (
+    "A line marked ↳ lies within the one above it that has a mark less. Each size is its own source's;"
+    " none is a sum of what different sources say."
+)
+_HEADS = ("Whose", "What", "Size", "Says")
+
+Row = tuple[int, str, str, int | None, str]
+
+
+def memory_table(run: Run) -> Table:
+    """Device, processes, allocators: each number with its owner and its source."""
+    memory = run.memory
+    if memory.devices:
+        rows = [row for entry in memory.devices for row in _device(run, entry)]
+    else:
+        rows = [
+            (0, "Device", "total", memory.device_total_bytes, "NVML"),
+            (1, "All owners", "before the start", memory.nvml_before_bytes, "NVML"),
+            (1, "All owners", "at the peak", memory.nvml_device_peak_bytes, "NVML"),
+            (2, "This process", "peak", memory.nvml_peak_bytes, "NVML"),
+            *_allocators(run, None),
+        ]
+    known = tuple(
+        (f"{_WITHIN * depth}{owner}", what, size(amount), source)
+        for depth, owner, what, amount, source in rows
+        if amount is not None
+    )
+    return Table("Memory", _HEADS, known, frozenset({2}), note=_NOTE if memory.devices else "")
+
+
+def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
+    yield 0, f"GPU {entry.index}", "total", entry.total_bytes, "NVML"
+    yield 1, "Driver", "reserved, not counted as used", entry.driver_reserved_bytes, "NVML"
+    yield 1, "All owners", "used before the start", entry.before_bytes, "NVML"
+    yield 1, "All owners", "used at the peak", entry.used_bytes, "NVML"
+    yield 2, "Other processes", "at the peak", entry.others_bytes or None, "NVML"
+    yield 2, "Unexplained", "of no process that NVML lists", entry.unexplained_bytes or None, "NVML"
+    yield 2, "This process", "at the peak", entry.process_bytes, "NVML"
+    yield 3, "CUDA context", "as simulated", entry.context_bytes, "simulation"
+    yield from _allocators(run, entry.uuid)
+
+
+def _allocators(run: Run, uuid: str | None) -> Iterator[Row]:
+    """Those of the logical devices on one GPU; of all where ``uuid`` is None."""
+    if uuid is None:
+        yield 3, "Allocator", "may take at most", run.memory.allocator_limit_bytes, "framework"
+        yield 3, "Allocator", "in use, peak", run.memory.allocator_peak_bytes, "framework"
+        return
+    peaks = {device_name(name): amount for name, amount in run.memory.allocators.items()}
+    for mapping in run.device_map:
+        if mapping.uuid == uuid:
+            name = device_name(clean(mapping.framework_device))
+            yield 3, f"Allocator of {name}", "may take at most", mapping.granted_bytes, "framework"
+            yield 4, f"Allocator of {name}", "in use, peak", peaks.get(name), "framework"
+
+
+def expected(run: Run, framework_device: str) -> str:
+    """What this device was expected to be granted; a dash where nothing was said."""
+    for entry in run.predicted or ():
+        if device_name(entry.framework_device) == device_name(framework_device):
+            within = f" ± {size(entry.tolerance_bytes)}" if entry.tolerance_bytes else ""
+            return size(entry.granted_bytes) + (within if entry.granted_bytes is not None else "")
+    return UNKNOWN
+
+
+def expectation(run: Run) -> str:
+    """How the expected amounts were computed, each way once."""
+    ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or () if entry.how)
+    return f"Expected: {'; '.join(ways)}." if ways else ""
+
+
+def workers_table(run: Run) -> Table:
+    """The processes of a run: who got what, who died, and how fast each was alone and beside the others."""
+    rows = [_worker(worker) for worker in run.workers]
+    heads = (
+        "Setting",
+        "Process",
+        "Verdict",
+        "Granted",
+        "Seen by NVML",
+        "Alone",
+        "Together",
+        "Slower by",
+        "What happened",
+    )
+    return Table(
+        "Processes",
+        heads,
+        tuple(rows),
+        frozenset({3, 4, 5, 6, 7}),
+        note="Alone and together in steps/s." if any(worker.throughput for worker in run.workers) else "",
+        keep=frozenset({1, 2}),
+    )
+
+
+def _worker(worker: Worker) -> tuple[str, ...]:
+    pid = f" ({worker.pid})" if worker.pid is not None else ""
+    return (
+        clean(worker.setting),
+        f"{clean(worker.name)}{pid}",
+        worker.verdict,
+        size(worker.granted_bytes),
+        size(worker.nvml_bytes),
+        _rate(worker.alone),
+        _rate(worker.throughput),
+        slow_down(worker),
+        clean(worker.detail) if worker.detail else "",
+    )
+
+
+def slow_down(worker: Worker) -> str:
+    """``× 1.92``: how much longer a step takes beside the others than alone."""
+    alone, together = worker.alone, worker.throughput
+    if alone is None or together is None or alone.median_step_seconds <= 0:
+        return UNKNOWN
+    return f"× {together.median_step_seconds / alone.median_step_seconds:.2f}"
+
+
+def _rate(throughput: Throughput | None) -> str:
+    return speed(throughput)
+
+
+def results_table(run: Run) -> Table:
+    """What the configuration was after."""
+    rows = tuple((clean(name).replace("_", " "), _result(name, value)) for name, value in run.results.items())
+    return Table("Results", ("What", "Value"), rows)
+
+
+def _result(name: str, value: object) -> str:
+    if name.endswith("_bytes") and isinstance(value, (int, float)):
+        return size(value)
+    return clean(value)

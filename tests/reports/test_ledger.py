@@ -1,0 +1,75 @@
+"""Memory owner within owner, expectations, and processes beside each other."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gpuwatch.model.run import Memory
+from gpuwatch.reports.ledger import expectation, expected, memory_table, results_table, slow_down, workers_table
+from gpuwatch.reports.registry import FORMATS
+from tests.reports.documents import GIB, bare_run, full_run
+
+ROWS = {(row[0], row[1]): row[2] for row in memory_table(full_run()).rows}
+
+
+@pytest.mark.parametrize(
+    ("owner", "what", "amount"),
+    [
+        ("GPU 1", "total", "24.0 GiB"),
+        ("↳ Driver", "reserved, not counted as used", "258 MiB"),
+        ("↳ All owners", "used at the peak", "15.0 GiB"),
+        ("↳ ↳ Other processes", "at the peak", "300 MiB"),
+        ("↳ ↳ Unexplained", "of no process that NVML lists", "724 MiB"),
+        ("↳ ↳ This process", "at the peak", "14.0 GiB"),
+        ("↳ ↳ ↳ Allocator of GPU:0", "may take at most", "21.0 GiB"),
+        ("↳ ↳ ↳ ↳ Allocator of GPU:0", "in use, peak", "6.0 GiB"),
+    ],
+)
+def test_each_owner_lies_within_the_one_above(owner: str, what: str, amount: str) -> None:
+    assert ROWS[owner, what] == amount
+
+
+def test_a_context_is_told_only_where_it_is_known() -> None:
+    assert not any("context" in owner for owner, _ in ROWS)
+
+
+def test_every_row_names_its_source() -> None:
+    assert {row[3] for row in memory_table(full_run()).rows} == {"NVML", "framework"}
+
+
+def test_a_run_without_samples_of_devices_keeps_what_it_has() -> None:
+    run = full_run(memory=Memory(allocator_peak_bytes=GIB, device_total_bytes=2 * GIB))
+    assert [row[:3] for row in memory_table(run).rows] == [
+        ("Device", "total", "2.0 GiB"),
+        ("↳ ↳ ↳ Allocator", "in use, peak", "1.0 GiB"),
+    ]
+    assert memory_table(bare_run()).rows == ()
+
+
+def test_the_expected_amount_stands_beside_the_granted_one() -> None:
+    assert expected(full_run(), "/job:localhost/replica:0/task:0/device:GPU:0") == "21.0 GiB ± 400 MiB"
+    assert expected(full_run(), "GPU:1") == "–"
+    assert expectation(full_run()) == "Expected: free 23000 MiB − reserve 1536."
+    assert expectation(bare_run()) == ""
+
+
+def test_processes_show_their_slow_down() -> None:
+    first, second = workers_table(full_run()).rows
+    assert first[:3] == ("fraction 0.4", "first (4712)", "ok")
+    assert first[7] == "× 2.00"
+    assert second[2] == "oom"
+    assert second[7] == "–"
+    assert second[8] == "Dst tensor is not initialized"
+    assert slow_down(msgspec.structs.replace(full_run().workers[0], alone=None)) == "–"
+
+
+def test_results_are_named_with_their_units() -> None:
+    assert results_table(full_run()).rows == (("largest batch", "4096"), ("needed bytes", "3.0 GiB"))
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "html"])
+def test_every_format_for_people_shows_them(name: str) -> None:
+    drawn = next(entry for entry in FORMATS if entry.name == name).render(full_run())
+    for word in ("Unexplained", "724 MiB", "Expected", "second", "× 2.00", "4096", "largest batch"):
+        assert word in drawn
