@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -120,6 +121,9 @@ def main():
     except Exception as error:
         say(control, kind="failed", message="%s: %s" % (type(error).__name__, error))
         return
+    # Pages that the collector would write to are pages that every fork would have to copy.
+    gc.collect()
+    gc.freeze()
     sys.stdout.flush()
     sys.stderr.flush()
     say(control, kind="ready", seconds=time.monotonic() - began, drivers=open_drivers())

@@ -162,8 +162,7 @@ def _run_all(scripts: list[ProbeScript], options: ProbeOptions, size: int | None
         chosen = msgspec.structs.replace(options, size=size or _size_for(machine), visible=_visible(gpu, machine))
         with Runner(chosen, collector) as runner:
             for number, script in enumerate(scripts, 1):
-                taken = collector.wait(1, 5.0)
-                before = taken[-1] if taken else None
+                before = collector.fresh(5.0)
                 with _progress(script, number, len(scripts)) as on_event:
                     observed = runner.run(script, before=before, on_event=on_event)
                 runs.append(complete(observed.run, observed.log, observed.before))

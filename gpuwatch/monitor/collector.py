@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import signal
 import struct
@@ -61,11 +62,7 @@ class Collector:
     @interval.setter
     def interval(self, seconds: float) -> None:
         self._interval = seconds
-        process = self._process
-        if process is not None and process.stdin is not None:
-            with suppress(OSError, ValueError):  # it is being replaced; its successor gets the new interval
-                process.stdin.write(msgspec.json.encode({"interval": seconds}) + b"\n")
-                process.stdin.flush()
+        self._command(interval=seconds)
 
     def launch(self) -> None:
         """Starts the process alone, so that it works while the caller imports what it needs."""
@@ -94,6 +91,17 @@ class Collector:
             self._arrived.wait_for(lambda: len(self._frames) >= count, timeout)
         return self.drain()
 
+    def fresh(self, timeout: float) -> Snapshot | None:
+        """A snapshot begun after this call; None when none came within ``timeout`` seconds."""
+        asked = datetime.datetime.now(datetime.UTC)
+        until = time.monotonic() + timeout
+        self._command(now=True)
+        while (left := until - time.monotonic()) > 0:
+            for snapshot in self.wait(1, left):
+                if snapshot.taken_at >= asked:
+                    return snapshot
+        return None
+
     def status(self) -> FeedStatus:
         """How the collector is doing."""
         now = time.monotonic()
@@ -121,6 +129,13 @@ class Collector:
             thread.join(timeout=1.0)
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _command(self, **what: float) -> None:
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with suppress(OSError, ValueError):  # it is being replaced; its successor starts with what is set now
+                process.stdin.write(msgspec.json.encode(what) + b"\n")
+                process.stdin.flush()
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         package_parent = str(Path(__file__).resolve().parents[2])

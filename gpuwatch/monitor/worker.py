@@ -26,6 +26,8 @@ class Command(msgspec.Struct):
     """What the parent may ask."""
 
     interval: float | None = None
+    now: bool = False
+    """Take the next sample at once."""
 
 
 def _die_with_parent() -> None:
@@ -61,6 +63,8 @@ def run(interval: float, on_demand: bool) -> None:
                 if command.interval is not None:
                     due += command.interval - interval
                     interval = command.interval
+                if command.now:
+                    due = time.monotonic()
 
 
 def _write(data: bytes) -> None:

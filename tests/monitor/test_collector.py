@@ -172,3 +172,13 @@ def wait_for(collector: Collector, condition: Callable, timeout: float = 10):
             if condition(snapshot):
                 return snapshot
     raise AssertionError("the state that was waited for did not come")
+
+
+def test_a_fresh_snapshot_is_newer_than_the_question(sim_machine: Open, started: Callable[..., Collector]) -> None:
+    collector = started(sim_machine("1x8GiB"), 30.0)
+    assert collector.wait(1, 10)
+    began = time.time()
+    snapshot = collector.fresh(5.0)
+    assert snapshot is not None
+    assert snapshot.taken_at.timestamp() >= began
+    assert time.time() - began < 2, "it did not wait for the interval"
