@@ -26,37 +26,34 @@ def configure(tf, probe):
 
 
 def work(tf, probe):
-    machine = nvml.gpus()
-    total = machine[0][1] if machine else None
     fraction = probe.options["fraction"]
     rounds = [
         ("default", {}, (0, 0)),
         ("growth", {"allow_growth": True}, (0, 0)),
         ("fraction %g" % fraction, {"per_process_gpu_memory_fraction": fraction}, (0, 0)),
     ]
-    gpus = None
+    gpus = 0
     for setting, gpu_options, places in rounds:
-        gpus = one_round(tf, probe, setting, gpu_options, places, total)
-        total = total or probe.options.get("total_bytes")
+        gpus = one_round(tf, probe, setting, gpu_options, places)
     if gpus > 1:
-        one_round(tf, probe, "own GPU", {}, (0, 1), total)
+        one_round(tf, probe, "own GPU", {}, (0, 1))
 
 
-def one_round(tf, probe, setting, gpu_options, places, total):
+def one_round(tf, probe, setting, gpu_options, places):
     """Starts both, lets each work alone and then together; returns how many GPUs there are."""
     pair = []
     alone = []
     try:
         for number, name in enumerate(("first", "second")):
             options = {"visible_device_list": str(places[number]), **gpu_options}
-            probe.options.update(gpu_options=options, total_bytes=total)
+            probe.options["gpu_options"] = options
             pair.append(workers.Worker(tf, probe, name, take_part, setting))
             ready = pair[-1].wait("result", "ready")
             if pair[-1].data("skip"):
                 probe.skip(pair[-1].data("skip")[0]["reason"])
             if ready is None:
                 break
-            total = total or pair[-1].data("result", "granted_bytes")[0]["value"]
+            probe.options["need_bytes"] = ready["value"]  # the same for all that follow
             pair[-1].order("work")
             alone.append(pair[-1].wait("throughput"))
         together = [None] * len(pair)
@@ -66,6 +63,7 @@ def one_round(tf, probe, setting, gpu_options, places, total):
             together = [worker.wait("throughput") for worker in pair]
     finally:
         workers.finish_all(pair)
+    probe.result("need_bytes", probe.options.get("need_bytes"))
     conclude(probe, pair, together, [*alone, None])
     found = pair[0].data("result", "gpus")
     return found[0]["value"] if found else 0
@@ -107,7 +105,7 @@ def take_part(tf, probe, next_order):
         probe.session_devices(session)
         probe.result("gpus", len(nvml.gpus()) or len(gpus))
         probe.result("granted_bytes", gpus[0].memory_limit_bytes)
-        need = int(probe.options["need"] * (probe.options["total_bytes"] or gpus[0].memory_limit_bytes))
+        need = probe.options.get("need_bytes") or needed_bytes(probe, gpus[0].memory_limit_bytes)
         held = held_memory(tf, need)
         session.run(held.initializer)
         probe.result("ready", need)
@@ -115,6 +113,17 @@ def take_part(tf, probe, next_order):
         while next_order() is not None:
             turn += 1
             probe.session_matmul(tf, session, name="product_%d" % turn)
+
+
+def needed_bytes(probe, granted):
+    """The share of the device that each process needs, told by the first, which gets nearly all of it."""
+    machine = nvml.gpus()
+    total = machine[0][1] if machine else granted
+    need = int(probe.options["need"] * total)
+    if probe.simulation == "plugin":
+        # The memory of such a device is the host's, and this fills it: no more than shows the subject.
+        need = min(need, max(1 << 30, int(1.25 * (total - granted))))
+    return need
 
 
 def held_memory(tf, amount):

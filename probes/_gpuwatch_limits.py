@@ -1,0 +1,45 @@
+"""A small memory limit that every kind of device keeps, and tensors to fill it with."""
+
+from __future__ import annotations
+
+import os
+
+import _gpuwatch_nvml as nvml
+
+ROW_BYTES = 4 << 10
+
+
+def limit_memory(tf, probe):
+    """Lets the first device have ``memory_limit`` MB: by a logical device, or what comes nearest."""
+    limit = probe.options["memory_limit"]
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        # oneDNN's allocator of host memory is of the same kind, and has a limit of its own.
+        os.environ["TF_MKL_ALLOC_MAX_BYTES"] = str(limit << 20)
+        probe.setting("TF_MKL_ALLOC_MAX_BYTES", asked=limit << 20, effective=limit << 20, note="no GPU: host memory")
+        return
+    tf.config.set_visible_devices(gpus[:1], "GPU")
+    if not probe.pluggable(tf):
+        tf.config.set_logical_device_configuration(gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
+        probe.setting("memory_limit", asked=limit, effective=limit)
+        return
+    # A PluggableDevice ignores memory_limit, but not the fraction of a TF1 session; and the first user
+    # of a device decides for the whole process.
+    machine = nvml.gpus()
+    fraction = (limit << 20) / machine[0][1] if machine else 0.05
+    options = tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=fraction, visible_device_list="0")
+    config = tf.compat.v1.ConfigProto(pluggable_device_options=options)
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        granted = [device.memory_limit_bytes for device in session.list_devices() if device.device_type == "GPU"]
+    probe.setting(
+        "memory_limit",
+        asked=limit,
+        effective=granted[0] >> 20 if granted else None,
+        note="as a fraction of %.4f in a TF1 session: TensorFlow ignores memory_limit on a PluggableDevice" % fraction,
+    )
+
+
+def block(tf, rows):
+    """A new tensor of ``rows`` x 4 KiB on the device that TensorFlow chooses."""
+    row = tf.zeros([1, ROW_BYTES // 4])
+    return tf.add(row, tf.zeros([rows, 1]))  # broadcast: a copy of the row in each

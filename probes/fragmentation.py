@@ -1,0 +1,48 @@
+"""Out of memory with enough memory free: it lies in pieces that are all too small.
+
+The allocator cannot move what is in use. Half of the memory is given back here, every second block of
+it, and a tensor of two blocks finds no place. Keep the shapes of batches constant, or try
+TF_GPU_ALLOCATOR=cuda_malloc_async.
+"""
+
+import _gpuwatch_limits as limits
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "fragmentation",
+    "title": "Enough memory, in pieces",
+    "group": "limits",
+    "framework": "tensorflow",
+    "workload": "blocks",
+    "verdict": "oom",
+    "options": {"memory_limit": 512, "blocks": 16},
+}
+
+
+def configure(tf, probe):
+    limits.limit_memory(tf, probe)
+
+
+def work(tf, probe):
+    number = probe.options["blocks"]
+    # A little of the memory is in use already, so that one block less than all fits for sure.
+    rows = (probe.options["memory_limit"] << 20) // number // limits.ROW_BYTES
+    blocks = [limits.block(tf, rows) for _ in range(number - 1)]
+    place = blocks[0].device
+    probe.result("block_bytes", rows * limits.ROW_BYTES)
+    probe.emit("placement", op="AddV2", dtype="float32", requested=None, actual=place, count=len(blocks))
+    probe.memory(tf)
+
+    del blocks[1::2]  # every second one, and not the last, which has free memory behind it
+    probe.result("free_bytes_at_least", (number - len(blocks) - 1) * rows * limits.ROW_BYTES)
+    probe.memory(tf)
+    try:
+        limits.block(tf, 2 * rows)
+    except tf.errors.ResourceExhaustedError as error:
+        probe.error(error, expected=True)
+    else:
+        probe.did_not_fail("a tensor of two blocks found room between single ones")
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,62 @@
+"""The largest batch that fits: growing until memory runs out, under a memory limit.
+
+What limits a batch is what the forward pass keeps for the backward pass: every layer's output, for
+every example. The batch grows by a quarter at a time; the last one that fitted is the result.
+"""
+
+import _gpuwatch_limits as limits
+import _gpuwatch_probe as gpuwatch_probe
+
+CONFIG = {
+    "name": "largest-batch",
+    "title": "The largest batch that fits",
+    "group": "limits",
+    "framework": "tensorflow",
+    "workload": "forward pass",
+    "verdict": "ok",
+    "options": {"memory_limit": 512, "layers": 4, "units": 256},
+}
+
+
+def configure(tf, probe):
+    limits.limit_memory(tf, probe)
+
+
+def work(tf, probe):
+    units, layers = probe.options["units"], probe.options["layers"]
+    with tf.device("/CPU:0"):
+        seeds = [tf.random.uniform([units, units], seed=layer) for layer in range(layers)]
+        example = tf.random.uniform([1, units], seed=layers)
+    weights = [tf.identity(seed) for seed in seeds]
+    per_example = 4 * units * (layers + 1)
+    # Far below the limit, whatever the device does beside.
+    batch = max(1, (probe.options["memory_limit"] << 20) // per_example // 4)
+    largest, refused, ran_on = 0, None, None
+    while refused is None:
+        try:
+            ran_on = forward(tf, example, weights, batch)
+            largest = batch
+            probe.emit("progress", batch=batch, steps=batch, seconds=0.0, of_seconds=0.0)
+            batch += max(1, batch // 4)
+        except tf.errors.ResourceExhaustedError as error:
+            refused = batch
+            probe.error(error, expected=True)
+    probe.emit("placement", op="MatMul", dtype="float32", requested=None, actual=ran_on or "none", count=layers)
+    probe.memory(tf)
+    probe.result("largest_batch", largest)
+    probe.result("first_refused_batch", refused)
+    probe.result("bytes_per_example", per_example)
+    if not largest:
+        probe.did_not_fail("not even the first batch of %d fitted" % refused)
+
+
+def forward(tf, example, weights, batch):
+    """A forward pass that keeps what training needs; returns where it ran."""
+    kept = [tf.tile(example, [batch, 1])]
+    for weight in weights:
+        kept.append(tf.matmul(kept[-1], weight))
+    return kept[-1].device
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)
