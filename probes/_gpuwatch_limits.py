@@ -32,10 +32,10 @@ def limit_memory(tf, probe):
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
         granted = [device.memory_limit_bytes for device in session.list_devices() if device.device_type == "GPU"]
     probe.setting(
-        "memory_limit",
-        asked=limit,
-        effective=granted[0] >> 20 if granted else None,
-        note="as a fraction of %.4f in a TF1 session: TensorFlow ignores memory_limit on a PluggableDevice" % fraction,
+        "per_process_gpu_memory_fraction",
+        asked=fraction,
+        effective="%d MB" % (granted[0] >> 20) if granted else None,
+        note="for %d MB: TensorFlow ignores memory_limit on a PluggableDevice" % limit,
     )
 
 

@@ -20,7 +20,9 @@ import time
 import _gpuwatch_probe as gpuwatch_probe
 
 _END = "end"
-_EXHAUSTED = re.compile(r"ResourceExhausted|OutOfMemory|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|OOM when")
+_EXHAUSTED = re.compile(
+    r"ResourceExhausted|OutOfMemory|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|OOM when|unable to allocate"
+)
 
 
 class Worker:

@@ -107,7 +107,8 @@ def take_part(tf, probe, next_order):
         probe.result("granted_bytes", gpus[0].memory_limit_bytes)
         need = probe.options.get("need_bytes") or needed_bytes(probe, gpus[0].memory_limit_bytes)
         held = held_memory(tf, need)
-        session.run(held.initializer)
+        for piece in held:
+            session.run(piece.initializer)
         probe.result("ready", need)
         turn = 0
         while next_order() is not None:
@@ -126,11 +127,19 @@ def needed_bytes(probe, granted):
     return need
 
 
-def held_memory(tf, amount):
-    """A variable of this many bytes that nobody fills, as a network's weights and activations would."""
-    row = 1 << 18
-    content = tf.raw_ops.Empty(shape=[max(1, amount // (4 * row)), row], dtype=tf.float32, init=False)
-    return tf.compat.v1.get_variable("held", initializer=content)
+def held_memory(tf, amount, pieces=32):
+    """Variables of this many bytes together that nobody fills, as the weights of a network would be.
+
+    In pieces, because the allocator does not divide what it has got for one large tensor.
+    """
+    row = 1 << 16
+    shape = [max(1, amount // (4 * row * pieces)), row]
+    return [
+        tf.compat.v1.get_variable(
+            "held_%d" % number, initializer=tf.raw_ops.Empty(shape=shape, dtype=tf.float32, init=False)
+        )
+        for number in range(pieces)
+    ]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,42 @@
+"""A fraction of a GPU's memory for PyTorch: set_per_process_memory_fraction.
+
+A limit for PyTorch's allocator alone: nothing is taken in advance, and the CUDA context (some hundred
+MB) comes on top. What would exceed it is refused with OutOfMemoryError, although the GPU has room.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_torch as shared
+
+CONFIG = {
+    "name": "torch-fraction",
+    "title": "A fraction of the memory (PyTorch)",
+    "group": "torch",
+    "framework": "torch",
+    "workload": "matmul",
+    "verdict": "ok",
+    "options": {"fraction": 0.4},
+}
+
+
+def configure(torch, probe):
+    """See work(): the call needs a GPU."""
+
+
+def work(torch, probe):
+    shared.need_gpu(torch, probe)
+    fraction = probe.options["fraction"]
+    torch.cuda.set_per_process_memory_fraction(fraction, 0)
+
+    limit = int(fraction * torch.cuda.get_device_properties(0).total_memory)
+    probe.setting("per_process_memory_fraction", asked=fraction, effective="%d MB" % (limit >> 20))
+    shared.matmul(torch, probe, "cuda:0")
+    try:
+        torch.empty(limit + (64 << 20), dtype=torch.uint8, device="cuda:0")
+    except torch.cuda.OutOfMemoryError as error:
+        probe.error(error, expected=True)
+    else:
+        probe.did_not_fail("PyTorch gave more than the fraction that was set")
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,34 @@
+"""Choose the current GPU of PyTorch: torch.cuda.set_device, the last one.
+
+``"cuda"`` without a number then means this GPU. Unlike CUDA_VISIBLE_DEVICES it hides nothing: other
+code of the program can still use, and make a context on, the others.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_torch as shared
+
+CONFIG = {
+    "name": "torch-set-device",
+    "title": "The current GPU of PyTorch",
+    "group": "torch",
+    "framework": "torch",
+    "workload": "matmul",
+    "verdict": "ok",
+}
+
+
+def configure(torch, probe):
+    """See work(): it makes a context, so the devices are listed first."""
+
+
+def work(torch, probe):
+    last = shared.need_gpu(torch, probe) - 1
+    torch.cuda.set_device(last)
+
+    probe.setting("current device", asked="cuda:%d" % last, effective="cuda:%d" % torch.cuda.current_device())
+    ran_on = shared.matmul(torch, probe, "cuda", "cuda:%d" % last)
+    probe.result("cuda", ran_on)
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work)

@@ -1,0 +1,37 @@
+"""Choose GPUs for PyTorch by the environment: CUDA_VISIBLE_DEVICES.
+
+PyTorch reads the list itself as well as the driver, and is stricter: a GPU named twice means none at
+all, and UUIDs and indices cannot be mixed. It must be set before the first use of a GPU.
+"""
+
+import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_torch as shared
+
+CONFIG = {
+    "name": "torch-visible",
+    "title": "GPUs chosen by the environment (PyTorch)",
+    "group": "torch",
+    "framework": "torch",
+    "workload": "matmul",
+    "verdict": "ok",
+    "options": {"visible": "0"},
+}
+
+ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0"}
+
+
+def configure(torch, probe):
+    """The environment has done it."""
+
+
+def work(torch, probe):
+    count = shared.need_gpu(torch, probe)
+    wanted = probe.options["visible"].split(",")
+    probe.setting("visible GPUs", asked=wanted, effective=["cuda:%d" % index for index in range(count)])
+    for index in range(count):
+        probe.result("cuda:%d" % index, shared.describe(torch, index))
+    shared.matmul(torch, probe, "cuda", "cuda:0")
+
+
+if __name__ == "__main__":
+    gpuwatch_probe.main(CONFIG, configure, work, ENVIRONMENT)
