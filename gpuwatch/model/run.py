@@ -277,10 +277,35 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     log_tail: tuple[str, ...] = ()
 
 
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Two runs of a comparison: what was changed, and what changed with it."""
+
+    run: int
+    """Index of the run that is told of."""
+    against: int
+    """Index of the run that it is held against."""
+    changed: tuple[str, ...] = ()
+    """What was chosen differently: settings, version, machine."""
+    effects: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    """Causes that explain it."""
+    text: str = ""
+    """All of it in sentences."""
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.comparison/1"):
     """Runs side by side."""
 
     runs: tuple[Run, ...]
     columns: tuple[str, ...]
     best: dict[str, str]
-    """Column to the configuration that is best in it."""
+    """Column to the configuration that is best in it, among the comparable runs."""
+    worst: dict[str, str] = {}
+    best_run: dict[str, int] = {}
+    """The same by index in ``runs``: a configuration can be there more than once."""
+    worst_run: dict[str, int] = {}
+    comparable: tuple[int, ...] = ()
+    """Runs whose speeds may be compared: one workload, size, type and kind of device."""
+    notes: tuple[str, ...] = ()
+    """What to mind when reading the numbers, one sentence each."""
+    differences: tuple[Difference, ...] = ()

@@ -1,14 +1,15 @@
-"""Several runs side by side: the columns, their cells, and which run is best in a column."""
+"""Several runs side by side: the columns, their cells, and which runs are best and worst in a column."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gpuwatch.formatting.units import UNKNOWN, percent, size
 from gpuwatch.model.run import Comparison, Run
-from gpuwatch.reports import run_content
+from gpuwatch.reports import comparable, run_content
 from gpuwatch.reports.content import clean
-from gpuwatch.reports.speed import half_spread, speed
+from gpuwatch.reports.differences import differences
+from gpuwatch.reports.speed import half_spread, speed, wide
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("config", "CONFIG"),
@@ -23,23 +24,79 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """Column id and its heading."""
 
+WHEN_DIFFERENT: tuple[tuple[str, str, Callable[[Run], str]], ...] = (
+    ("framework", "FRAMEWORK", comparable.framework),
+    ("host", "HOST", lambda run: clean(run.host)),
+    ("gpus", "GPUS", comparable.gpus),
+    ("driver", "DRIVER", lambda run: clean(run.driver_version)),
+    ("workload", "WORKLOAD", comparable.workload),
+    ("measured_on", "MEASURED ON", lambda run: comparable.kind(run) if run.throughput is not None else UNKNOWN),
+)
+"""Columns that appear, behind the configuration, where the runs differ in them."""
+
+HEADS = {**dict(COLUMNS), **{name: head for name, head, _ in WHEN_DIFFERENT}}
 RIGHT = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_second"})
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
-    """The runs as a comparison. Best: the fastest, and of those that used a GPU the one that held least."""
-    best: dict[str, str] = {}
-    usable = [run for run in runs if run.verdict in ("ok", "fallback")]
-    timed = [run for run in usable if run.throughput is not None]
-    timed.sort(key=lambda run: -_steps_per_second(run))
-    if len(timed) > 1 and _clearly_faster(timed[0], timed[1]):
-        best["steps_per_second"] = timed[0].config
-    # A run on the CPU holds no GPU memory and would always win.
-    held = [run for run in usable if run.memory.nvml_peak_bytes and run.device_map]
-    held.sort(key=lambda run: run.memory.nvml_peak_bytes or 0)
-    if len(held) > 1 and held[0].memory.nvml_peak_bytes != held[1].memory.nvml_peak_bytes:
-        best["seen_by_nvml"] = held[0].config
-    return Comparison(runs=tuple(runs), columns=tuple(name for name, _ in COLUMNS), best=best)
+    """The runs as a comparison. Best and worst are named among comparable runs only."""
+    group = comparable.comparable(runs)
+    best: dict[str, int] = {}
+    worst: dict[str, int] = {}
+    timed = sorted(group, key=lambda index: -_steps_per_second(runs[index]))
+    if len(timed) > 1:
+        if _clearly_faster(runs[timed[0]], runs[timed[1]]):
+            best["steps_per_second"] = timed[0]
+        if _clearly_faster(runs[timed[-2]], runs[timed[-1]]):
+            worst["steps_per_second"] = timed[-1]
+    # A run without a GPU holds no GPU memory and would always win.
+    held = [index for index in group if runs[index].memory.nvml_peak_bytes and runs[index].device_map]
+    held.sort(key=lambda index: runs[index].memory.nvml_peak_bytes or 0)
+    amounts = [runs[index].memory.nvml_peak_bytes for index in held]
+    if len(held) > 1 and amounts[0] != amounts[1]:
+        best["seen_by_nvml"] = held[0]
+    if len(held) > 1 and amounts[-1] != amounts[-2]:
+        worst["seen_by_nvml"] = held[-1]
+    return Comparison(
+        runs=tuple(runs),
+        columns=_columns(runs),
+        best={column: runs[index].config for column, index in best.items()},
+        worst={column: runs[index].config for column, index in worst.items()},
+        best_run=best,
+        worst_run=worst,
+        comparable=group,
+        notes=tuple(_notes(runs, group)),
+        differences=differences(runs),
+    )
+
+
+def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
+    different = []
+    for name, _, value in WHEN_DIFFERENT:
+        known = {value(run) for run in runs} - {UNKNOWN}
+        if len(known) > 1:
+            different.append(name)
+    names = [name for name, _ in COLUMNS]
+    return (*names[:1], *different, *names[1:])
+
+
+def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
+    notes = []
+    apart = [run for index, run in enumerate(runs) if run.throughput is not None and index not in group]
+    if apart and group:
+        first = runs[group[0]]
+        names = ", ".join(dict.fromkeys(clean(run.config) for run in apart))
+        notes.append(
+            f"Speeds are compared among the {len(group)} runs of {comparable.workload(first)} on"
+            f" {comparable.kind(first)}; not with {names}."
+        )
+    scattered = [clean(run.config) for run in runs if wide(run.throughput)]
+    if scattered:
+        notes.append(
+            f"Steps scattered by more than 10 % in {', '.join(dict.fromkeys(scattered))}: these speeds say little;"
+            " measure longer, on a quiet machine."
+        )
+    return notes
 
 
 def _steps_per_second(run: Run) -> float:
@@ -48,8 +105,6 @@ def _steps_per_second(run: Run) -> float:
 
 def _clearly_faster(first: Run, second: Run) -> bool:
     """Whether the difference is larger than what either run scatters; else neither is best."""
-    if first.throughput is None or second.throughput is None:
-        return False
     scatter = max(half_spread(run.throughput) or 0.0 for run in (first, second) if run.throughput)
     return _steps_per_second(first) - _steps_per_second(second) > scatter
 
@@ -75,3 +130,8 @@ def cells(run: Run) -> dict[str, str]:
         "steps_per_second": speed(run.throughput),
         "verdict": verdict_cell,
     }
+
+
+def all_cells(run: Run) -> dict[str, str]:
+    """The same with the columns that only appear where runs differ."""
+    return {**cells(run), **{name: value(run) for name, _, value in WHEN_DIFFERENT}}

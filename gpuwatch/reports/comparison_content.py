@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from gpuwatch.model.findings import SEVERITY_ORDER
 from gpuwatch.model.run import Comparison, Run
-from gpuwatch.reports.compare import COLUMNS, RIGHT, cells
+from gpuwatch.reports.compare import HEADS, RIGHT, all_cells
 from gpuwatch.reports.content import GLYPHS, SIMULATED_NOTE, Content, Table, clean
 from gpuwatch.reports.run_content import run_content
+from gpuwatch.reports.speed import wide
 
-BEST = "★"
+BEST, WORST = "★", "▽"
+SCATTERED, APART = "▲", "°"
 
 
 def comparison_content(document: Comparison) -> Content:
     """The table, the differences, and every run behind it."""
-    known = tuple((name, head) for name, head in COLUMNS if name in document.columns)
+    known = tuple((name, HEADS[name]) for name in document.columns if name in HEADS)
     rows = []
-    for run in document.runs:
-        shown = cells(run)
-        rows.append(tuple(_cell(document, run, name, shown[name]) for name, _ in known))
+    for index, run in enumerate(document.runs):
+        shown = all_cells(run)
+        rows.append(tuple(_cell(document, index, run, name, shown[name]) for name, _ in known))
     right = frozenset(index for index, (name, _) in enumerate(known) if name in RIGHT)
-    note = f"{BEST} best in its column" if document.best else ""
     table = Table(
         "Comparison",
         tuple(head for _, head in known),
         tuple(rows),
         right,
-        note=note,
+        note=" ".join(part for part in (_legend(document, rows), *map(clean, document.notes)) if part),
         keep=frozenset({0}),
     )
     bad = sum(run.verdict in ("error", "oom", "timeout") for run in document.runs)
@@ -38,18 +39,47 @@ def comparison_content(document: Comparison) -> Content:
         reason="",
         simulated=SIMULATED_NOTE if any(run.simulated for run in document.runs) else "",
         facts=(),
-        tables=tuple(part for part in (table, _machines(document), _differences(document)) if part.rows),
+        tables=tuple(
+            part for part in (table, _machines(document), _differences(document), _findings(document)) if part.rows
+        ),
         footer="gpuwatch",
         parts=tuple(run_content(run) for run in document.runs),
     )
 
 
-def _cell(document: Comparison, run: Run, name: str, text: str) -> str:
+def _cell(document: Comparison, index: int, run: Run, name: str, text: str) -> str:
     if name == "verdict":
         return f"{GLYPHS.get(run.verdict, '•')}\u00a0{text}"
-    if document.best.get(name) == run.config:
+    if name == "steps_per_second" and run.throughput is not None:
+        if wide(run.throughput):
+            text = f"{text}\u00a0{SCATTERED}"
+        if document.comparable and index not in document.comparable:
+            text = f"{text}\u00a0{APART}"
+    if _is(document.best_run, document.best, name, index, run):
         return f"{BEST} {text}"
+    if _is(document.worst_run, document.worst, name, index, run):
+        return f"{WORST} {text}"
     return text
+
+
+def _is(by_index: dict[str, int], by_config: dict[str, str], name: str, index: int, run: Run) -> bool:
+    """By index; by name in documents that were written before indices were."""
+    if by_index:
+        return by_index.get(name) == index
+    return by_config.get(name) == run.config
+
+
+def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
+    text = " ".join(cell for row in rows for cell in row[1:])
+    meanings = (
+        (BEST, bool(document.best), "best in its column"),
+        (WORST, bool(document.worst), "worst"),
+        (SCATTERED, any(wide(run.throughput) for run in document.runs), "steps scattered by more than 10 %"),
+        (APART, APART in text, "not comparable with the others"),
+    )
+    return ", ".join(f"{sign} {meaning}" for sign, present, meaning in meanings if present) + (
+        "." if any(present for _, present, _ in meanings) else ""
+    )
 
 
 def _subject(document: Comparison) -> str:
@@ -70,6 +100,11 @@ def _machines(document: Comparison) -> Table:
 
 
 def _differences(document: Comparison) -> Table:
+    rows = tuple((clean(entry.text),) for entry in document.differences if entry.effects or entry.changed)
+    return Table("Differences explained", ("Each run against its neighbour",), rows)
+
+
+def _findings(document: Comparison) -> Table:
     configs: dict[tuple[int, str, str, str], list[str]] = {}
     for run in document.runs:
         for found in run.findings:
@@ -81,4 +116,4 @@ def _differences(document: Comparison) -> Table:
         (clean(tuple(dict.fromkeys(who))), f"{GLYPHS[names[level]]}\u00a0{clean(cause)}", clean(title), clean(action))
         for (level, cause, title, action), who in sorted(configs.items(), key=lambda item: item[0][0])
     ]
-    return Table("What explains the differences", ("Config", "Cause", "What", "What to do"), tuple(rows))
+    return Table("Findings of the runs", ("Config", "Cause", "What", "What to do"), tuple(rows))

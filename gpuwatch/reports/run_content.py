@@ -54,11 +54,12 @@ def run_content(run: Run) -> Content:
 
 def asked(run: Run) -> str:
     """The settings that the probe asked for, in one line."""
-    parts = [_asked(clean(name), setting.asked) for name, setting in run.settings.items()]
+    parts = [setting_text(clean(name), setting.asked) for name, setting in run.settings.items()]
     return ", ".join(parts) or UNKNOWN
 
 
-def _asked(name: str, value: object) -> str:
+def setting_text(name: str, value: object) -> str:
+    """``memory_limit 1024``, ``CUDA_VISIBLE_DEVICES=0``, ``no memory growth``."""
     if isinstance(value, bool):
         return name if value else f"no {name}"
     # A variable is written as in a shell, anything else as in a sentence.

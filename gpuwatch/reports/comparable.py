@@ -1,0 +1,76 @@
+"""Which runs may be compared with each other, and in what they differ as a whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuwatch.logs.clean import device as device_name
+from gpuwatch.model.run import Run
+from gpuwatch.reports.content import clean
+
+_WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile")
+"""Parameters of a workload that decide how much work a step is."""
+_GPU = re.compile(r"^\d+ (.*) (?:GPU|MIG)-\S+$")
+
+
+def workload(run: Run) -> str:
+    """``matmul 512 float32``: what one step computes."""
+    parts = [clean(run.workload)]
+    for name in _WORK:
+        value = run.workload_parameters.get(name)
+        if value is not None and value is not False:
+            parts.append(clean(value) if name == "size" else f"{name} {clean(value)}")
+    return " ".join([*parts, *_types(run)])
+
+
+def _types(run: Run) -> list[str]:
+    counts: dict[str, int] = {}
+    for placement in run.placements:
+        if placement.dtype and "float" in placement.dtype:
+            counts[placement.dtype] = counts.get(placement.dtype, 0) + placement.count
+    return [clean(max(counts, key=lambda name: counts[name]))] if counts else []
+
+
+def kind(run: Run) -> str:
+    """``GPU``, ``CPU`` or ``simulated GPU, driver tier``: what the speed was measured on."""
+    measured = run.throughput.device if run.throughput is not None else None
+    name = device_name(measured) if measured else ("GPU:0" if run.device_map else "CPU:0")
+    if not name.startswith("GPU"):
+        return "CPU"
+    return f"simulated GPU, {clean(run.simulation)} tier" if run.simulated else "GPU"
+
+
+def _device(run: Run) -> tuple[str, str]:
+    """What makes speeds comparable: a simulated GPU computes on its host, and each tier in its own way."""
+    return kind(run), (clean(run.host) if run.simulated else "")
+
+
+def same_work(run: Run, other: Run) -> bool:
+    """Whether the speeds of two runs may be compared."""
+    return workload(run) == workload(other) and _device(run) == _device(other)
+
+
+def framework(run: Run) -> str:
+    """``tensorflow 2.21.0``."""
+    return "–" if run.framework is None else f"{clean(run.framework.name)} {clean(run.framework.version)}"
+
+
+def gpus(run: Run) -> str:
+    """The models of the machine's GPUs, ``2 × NVIDIA H200``."""
+    names = [match[1] if (match := _GPU.match(text)) else text for text in run.gpus]
+    counts = {name: names.count(name) for name in names}
+    return ", ".join(clean(name) if count == 1 else f"{count} × {clean(name)}" for name, count in counts.items()) or "–"
+
+
+def comparable(runs: Sequence[Run]) -> tuple[int, ...]:
+    """The largest set of runs that did the same work on the same kind of device, by index."""
+    groups: dict[tuple[str, tuple[str, str]], list[int]] = {}
+    for index, run in enumerate(runs):
+        if run.throughput is not None and run.verdict in ("ok", "fallback"):
+            groups.setdefault((workload(run), _device(run)), []).append(index)
+    if not groups:
+        return ()
+    # Between sets of one size the one on GPUs is what a reader is after.
+    (_, _), members = max(groups.items(), key=lambda item: (len(item[1]), item[0][1][0] != "CPU", -item[1][0]))
+    return tuple(members)

@@ -1,0 +1,163 @@
+"""Runs side by side: columns that appear, best and worst among equals, differences explained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.run import Framework, Placement, PredictedMapping, Run, Setting
+from gpuwatch.reports.compare import COLUMNS, compare
+from gpuwatch.reports.registry import render
+from tests.reports.documents import GIB, MIB, full_run, speed
+
+FLOAT = (Placement(op="MatMul", dtype="float32", actual="/device:GPU:0"),)
+
+
+def timed(config: str, step: float = 0.002, *, held: int = 10 * GIB, spread: float = 0.02, **changes: Any) -> Run:
+    fields: dict[str, Any] = {
+        "verdict": "ok",
+        "verdict_reason": "",
+        "throughput": speed(step, spread),
+        "workload_parameters": {"size": 512, "seconds": 1},
+        "placements": FLOAT,
+        "fallbacks": (),
+        "findings": (),
+        "primary": None,
+        "settings": {},
+        "predicted": None,
+        "log_tail": (),
+    }
+    run = full_run(config=config, **{**fields, **changes})
+    return msgspec.structs.replace(run, memory=msgspec.structs.replace(run.memory, nvml_peak_bytes=held))
+
+
+@pytest.mark.parametrize(
+    ("column", "changes"),
+    [
+        ("framework", {"framework": Framework(name="tensorflow", version="2.16.2")}),
+        ("host", {"host": "node08"}),
+        ("gpus", {"gpus": ("0 NVIDIA H200 GPU-1",)}),
+        ("driver", {"driver_version": "550.1"}),
+        ("workload", {"workload_parameters": {"size": 1024}}),
+        ("workload", {"workload": "mlp"}),
+    ],
+)
+def test_a_column_appears_only_where_the_runs_differ_in_it(column: str, changes: dict[str, Any]) -> None:
+    assert compare([timed("a"), timed("b")]).columns == tuple(name for name, _ in COLUMNS)
+    columns = compare([timed("a"), timed("b", **changes)]).columns
+    assert column in columns
+    assert columns[0] == "config"
+
+
+def test_best_and_worst_of_comparable_runs_are_marked_in_every_format_for_people() -> None:
+    document = compare([timed("slow", 0.004, held=20 * GIB), timed("middle", 0.003), timed("fast", 0.002, held=GIB)])
+    assert document.best == {"steps_per_second": "fast", "seen_by_nvml": "fast"}
+    assert document.worst == {"steps_per_second": "slow", "seen_by_nvml": "slow"}
+    for name in ("text", "markdown", "html"):
+        drawn = render(document, name, width=200)
+        assert "★ 500" in drawn
+        assert "▽ 250" in drawn
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workload_parameters": {"size": 64}},
+        {"workload": "mlp"},
+        {"placements": (Placement(op="MatMul", dtype="float16", actual="/device:GPU:0"),)},
+        {"simulated": False, "simulation": None},
+        {"simulation": "driver"},
+        {"host": "another"},  # a simulated GPU computes on its host
+        {"throughput": speed(0.0001, device="/device:CPU:0")},
+    ],
+)
+def test_a_run_of_other_work_or_another_kind_of_device_is_never_best(changes: dict[str, Any]) -> None:
+    fields = {"throughput": speed(0.0001), **changes}
+    document = compare([timed("a", 0.004), timed("b", 0.003), timed("odd", **fields)])
+    assert document.comparable == (0, 1)
+    assert document.best["steps_per_second"] == "b"
+    assert any("not with odd" in note for note in document.notes)
+    assert "°" in render(document, "text", width=220)
+
+
+def test_real_gpus_of_two_machines_are_compared() -> None:
+    real = {"simulated": False, "simulation": None}
+    document = compare([timed("limit", 0.004, **real), timed("limit", 0.002, host="b", gpus=("0 X GPU-2",), **real)])
+    assert document.comparable == (0, 1)
+    # One configuration twice: the mark stands at one of the two.
+    assert document.best_run["steps_per_second"] == 1
+    assert render(document, "text", width=220).count("★ 500") == 1
+    assert "★ 250" not in render(document, "text", width=220)
+
+
+def test_scattered_speeds_are_flagged() -> None:
+    document = compare([timed("calm"), timed("wild", spread=0.3)])
+    assert any("10 %" in note and "wild" in note and "calm" not in note for note in document.notes)
+    assert "▲" in render(document, "text", width=220)
+    assert "▲" not in render(compare([timed("calm"), timed("calm too")]), "text", width=220)
+
+
+def test_a_difference_is_told_from_setting_to_cause() -> None:
+    held = Finding(id="idle.memory-held", severity="info", certainty="fact", title="Much was taken, little used")
+    default = timed("default", 0.002, held=22 * GIB, findings=(held,))
+    mapping = msgspec.structs.replace(default.device_map[0], granted_bytes=1024 * MIB)
+    limit = timed(
+        "limit",
+        0.004,
+        held=GIB,
+        settings={"memory_limit": Setting(asked=1024)},
+        device_map=(mapping,),
+        predicted=(
+            PredictedMapping(
+                framework_device="/device:GPU:0",
+                uuid="u",
+                physical_index=0,
+                cuda_ordinal=0,
+                granted_bytes=1024 * MIB,
+                how="memory_limit 1024 MB",
+            ),
+        ),
+    )
+    (told,) = compare([default, limit]).differences
+    assert (told.run, told.against, told.causes) == (1, 0, ("idle.memory-held",))
+    assert told.text == (
+        "limit against default: asks for memory_limit 1024."
+        " Granted 1.0 GiB instead of 21.0 GiB (memory_limit 1024 MB); NVML saw 1.0 GiB instead of 22.0 GiB;"
+        " it takes 2.00 times as long (250 ±3 against 500 ±5 steps/s)."
+        " default has idle.memory-held: Much was taken, little used."
+    )
+
+
+def test_everything_is_held_against_default_and_else_against_its_neighbour() -> None:
+    def pairs(*names: str) -> list[tuple[int, int]]:
+        return [(entry.run, entry.against) for entry in compare([timed(name) for name in names]).differences]
+
+    assert pairs("growth", "default", "limit") == [(0, 1), (2, 1)]
+    assert pairs("growth", "limit", "fraction") == [(1, 0), (2, 1)]
+    assert pairs("limit", "growth", "limit", "growth") == [(2, 0), (3, 1)]
+    assert pairs("limit") == []
+
+
+def test_two_versions_of_the_framework_are_told_apart() -> None:
+    old = Framework(name="tensorflow", version="2.16.2")
+    line = "2026-11-20 07:00:00.1: I external/local_xla/gpu_device.cc:19{}] Created device {} with 1 MB memory"
+    first = timed("limit", 0.002, log_tail=(line.format(1, "GPU:0"),))
+    again = timed("limit", 0.003, framework=old, log_tail=(line.format(2, "GPU:0"), line.format(3, "of old")))
+    (told,) = compare([first, again]).differences
+    assert "limit (tensorflow 2.16.2) against (tensorflow 2.21.0)" in told.text
+    assert "It takes 1.50 times as long" in told.text
+    assert "its log has a message that the other lacks" in told.text
+    assert "Created device of old" in told.text
+    (same,) = compare([first, msgspec.structs.replace(first, framework=old)]).differences
+    assert "the same within its scatter" in same.text
+    assert "log" not in same.text
+
+
+def test_a_crash_against_a_success_says_why() -> None:
+    crashed = timed("limit", verdict="oom", verdict_reason="One request is larger than the limit.", throughput=None)
+    (told,) = compare([timed("default"), crashed]).differences
+    assert "It ended in oom instead of ok (One request is larger than the limit)" in told.text
+    assert "speed" not in told.text
