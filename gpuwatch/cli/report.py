@@ -32,7 +32,7 @@ def read_document(path: Path) -> Document:
     help="File to write; its suffix gives the format: .html .md .json .csv .txt. Without it: text on stdout.",
 )
 def report(source: Path, output: Path | None) -> None:
-    """Turn a saved run, comparison or snapshot (JSON) into a document for people."""
+    """Turn a saved run, comparison, snapshot or explanation (JSON) into a document for people."""
     from gpuwatch.reports.registry import format_for, render, write
 
     if output is not None:
@@ -64,7 +64,7 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None) -> No
         elif isinstance(document, Comparison):
             runs.extend(document.runs)
         else:
-            raise UsageError(f"{source} is a snapshot, not a run")
+            raise UsageError(f"{source} is no run: only runs and comparisons can be compared")
     comparison = side_by_side(runs)
     if output is not None:
         write(comparison, output)

@@ -4,49 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from gpuwatch.diagnosis.engine import diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.fallbacks import no_gpu_cause
 from gpuwatch.diagnosis.rules.memory import judged
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.tensorflow import LogParser
+from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import DeviceMapping, Fallback, Oom, Placement, RunError
+from gpuwatch.model.run import Fallback
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.explanation/1"):
-    """What a log says, why, and what to do."""
-
-    lines: int
-    frameworks: tuple[str, ...] = ()
-    device_map: tuple[DeviceMapping, ...] = ()
-    placements: tuple[Placement, ...] = ()
-    ooms: tuple[Oom, ...] = ()
-    fallbacks: tuple[Fallback, ...] = ()
-    missing_libraries: tuple[str, ...] = ()
-    errors: tuple[RunError, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    primary: str | None = None
-    unrecognised: tuple[str, ...] = ()
-
-
-def explain(lines: Iterable[str], environment: Mapping[str, str] | None = None) -> Explanation:
+def explain(
+    lines: Iterable[str], environment: Mapping[str, str] | None = None, *, source: str | None = None
+) -> Explanation:
     """One pass over the lines of a log, however many. ``environment``: only if it is that of the logged program."""
     parser = LogParser()
     feed = parser.feed
     for line in lines:
         feed(line)
     parser.close()
-    return explanation(parser.facts, environment or {})
+    return explanation(parser.facts, environment or {}, source=source)
 
 
-def explanation(facts: LogFacts, environment: Mapping[str, str]) -> Explanation:
+def explanation(facts: LogFacts, environment: Mapping[str, str], *, source: str | None = None) -> Explanation:
     """The explanation of what a parser has read."""
     evidence = Evidence(log=facts, environment=environment)
     findings = diagnose(evidence)
     return Explanation(
+        source=source,
         lines=facts.lines,
         frameworks=tuple(facts.frameworks),
         device_map=tuple(facts.device_map),

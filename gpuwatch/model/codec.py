@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 
-Document = Snapshot | Run | Comparison
+Document = Snapshot | Run | Comparison | Explanation
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "snapshot": Snapshot,
     "run": Run,
     "comparison": Comparison,
+    "explanation": Explanation,
 }
 
 

@@ -116,6 +116,8 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
     if granted != before:
         how = _how(run) if run.predicted and granted != "–" else ""
         yield f"granted {granted} instead of {before}{how}"
+    elif run.config == other.config and granted != "–":
+        yield f"granted the same, {granted}"
     seen, earlier = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
     if seen is not None and earlier is not None and abs(seen - earlier) > _SAME_MEMORY * max(seen, earlier):
         yield f"NVML saw {size(seen)} instead of {size(earlier)}"
@@ -157,11 +159,12 @@ def _speeds(run: Run, other: Run) -> Iterator[str]:
 def _log_wording(run: Run, other: Run) -> Iterator[str]:
     """Messages that only one of the two logs has, numbers and paths apart."""
     mine, theirs = _messages(run), _messages(other)
-    for whose, here, there in (("its log has", mine, theirs), ("the other's log has", theirs, mine)):
+    sides = (("its log has", "the other", mine, theirs), ("the other's log has", "its own", theirs, mine))
+    for whose, lacking, here, there in sides:
         only = [text for shape, text in here.items() if shape not in there]
         if only:
             lines = "a message" if len(only) == 1 else f"{len(only)} messages"
-            yield f"{whose} {lines} that the other lacks, such as “{only[0][:_LOG_CHARS]}”"
+            yield f"{whose} {lines} that {lacking} lacks, such as “{only[0][:_LOG_CHARS]}”"
 
 
 def _messages(run: Run) -> dict[str, str]:

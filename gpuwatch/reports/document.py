@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from gpuwatch.model.codec import Document
+from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports.comparison_content import comparison_content
 from gpuwatch.reports.content import Content
+from gpuwatch.reports.explanation_content import explanation_content
 from gpuwatch.reports.run_content import run_content
 from gpuwatch.reports.snapshot_content import snapshot_content
 
 
 def content_of(document: Document) -> Content:
-    """The content of a run, a comparison or a snapshot."""
+    """The content of a run, a comparison, an explained log or a snapshot."""
     if isinstance(document, Run):
         return run_content(document)
     if isinstance(document, Comparison):
         return comparison_content(document)
+    if isinstance(document, Explanation):
+        return explanation_content(document)
     return snapshot_content(document)

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
-from gpuwatch.logs.clean import device as _device_name
-from gpuwatch.model.run import DeviceMapping, Oom, Run
+from gpuwatch.model.run import DeviceMapping, Run
 from gpuwatch.reports.content import SIMULATED_NOTE, Content, Table, clean, clean_finding
-from gpuwatch.reports.ledger import expectation, expected, memory_table, results_table, workers_table
+from gpuwatch.reports.ledger import memory_table, results_table, workers_table
 from gpuwatch.reports.speed import speed, step_time
+from gpuwatch.reports.tables import (
+    device_map_table,
+    error_table,
+    fallback_table,
+    oom_table,
+    placement_table,
+    short_device,
+)
 
 _STATES = {"ok": "ok", "fallback": "warning", "skipped": "skipped"}
-_ROWS = 40
-"""Longer tables end in "… and n more": a log can hold hundreds of ops."""
 
 
 def run_content(run: Run) -> Content:
     """Everything that a report of one run shows."""
     tables = (
-        _device_map(run),
+        device_map_table(run.device_map, run),
         _settings(run),
         workers_table(run),
         results_table(run),
-        _fallbacks(run),
-        _ooms(run),
-        _errors(run),
-        _placements(run),
+        fallback_table(run.fallbacks),
+        oom_table(run.ooms),
+        error_table(run.errors),
+        placement_table(run.placements),
         memory_table(run),
         _speed(run),
         _phases(run),
@@ -96,11 +101,6 @@ def fell_back(run: Run) -> str:
     return ", ".join(moves) or UNKNOWN
 
 
-def device(name: str) -> str:
-    """``GPU:0`` of ``/job:localhost/replica:0/task:0/device:GPU:0``."""
-    return _device_name(clean(name))
-
-
 def _short(mapping: DeviceMapping) -> str:
     name = clean(mapping.framework_device).removeprefix("/device:")
     index = mapping.physical_index
@@ -134,7 +134,7 @@ def _seen(run: Run) -> str:
 
 
 def _happened(run: Run) -> Iterator[str]:
-    ran = [f"{clean(p.op)} ×{p.count} on {device(p.actual)}" for p in run.placements[:4]]
+    ran = [f"{clean(p.op)} ×{p.count} on {short_device(p.actual)}" for p in run.placements[:4]]
     if len(run.placements) > 4:
         ran.append(f"{len(run.placements) - 4} more")
     if ran:
@@ -151,100 +151,12 @@ def _happened(run: Run) -> Iterator[str]:
         yield f"killed by signal {run.outcome.signal}"
 
 
-def _cut(rows: Sequence[tuple[str, ...]], columns: int) -> tuple[tuple[str, ...], ...]:
-    if len(rows) <= _ROWS:
-        return tuple(rows)
-    more = (f"… and {len(rows) - _ROWS} more", *[""] * (columns - 1))
-    return (*rows[:_ROWS], more)
-
-
-def _device_map(run: Run) -> Table:
-    rows = [
-        (
-            device(m.framework_device),
-            clean(m.cuda_ordinal),
-            clean(m.physical_index),
-            clean(m.name),
-            clean(m.uuid),
-            clean(m.pci_bus_id),
-            clean(m.compute_capability),
-            size(m.granted_bytes),
-            *([expected(run, m.framework_device)] if run.predicted else []),
-        )
-        for m in run.device_map
-    ]
-    heads: tuple[str, ...] = ("Framework", "CUDA", "Physical", "Name", "UUID", "PCI bus id", "Cap.", "Granted")
-    if run.predicted:
-        heads = (*heads, "Expected")
-    return Table("Device map", heads, tuple(rows), frozenset({1, 2, 7, 8}), note=expectation(run))
-
-
 def _settings(run: Run) -> Table:
     rows = [
         (clean(name), clean(setting.asked), clean(setting.effective), clean(setting.note) if setting.note else "")
         for name, setting in run.settings.items()
     ]
     return Table("Settings", ("Setting", "Asked", "Effective", "Note"), tuple(rows))
-
-
-def _placements(run: Run) -> Table:
-    rows = [
-        (clean(p.op), clean(p.dtype), device(p.requested) if p.requested else "auto", device(p.actual), str(p.count))
-        for p in run.placements
-    ]
-    heads = ("Op", "Type", "Requested", "Ran on", "Count")
-    return Table("Placements", heads, _cut(rows, len(heads)), frozenset({4}))
-
-
-def _fallbacks(run: Run) -> Table:
-    rows = [
-        (
-            clean(f.op),
-            clean(f.dtype),
-            clean(f.requested),
-            clean(f.actual),
-            clean(f.reason),
-            clean(f.detail),
-            str(f.count),
-        )
-        for f in run.fallbacks
-    ]
-    heads = ("Op", "Type", "Requested", "Ran on", "Reason", "Detail", "Count")
-    return Table("Fallbacks", heads, _cut(rows, len(heads)), frozenset({6}))
-
-
-def _ooms(run: Run) -> Table:
-    rows = [_oom_row(oom) for oom in run.ooms]
-    heads = ("Device", "Allocator", "Requested", "Limit", "In use", "Free", "Largest block", "Cause", "Expected")
-    return Table(
-        "Out of memory",
-        heads,
-        _cut(rows, len(heads)),
-        frozenset({2, 3, 4, 5, 6}),
-        note="Free is limit minus in use; a request larger than the largest block fails however much is free.",
-    )
-
-
-def _oom_row(oom: Oom) -> tuple[str, ...]:
-    free = None
-    if oom.limit_bytes is not None and oom.in_use_bytes is not None:
-        free = oom.limit_bytes - oom.in_use_bytes
-    return (
-        clean(oom.device),
-        clean(oom.allocator),
-        size(oom.requested_bytes),
-        size(oom.limit_bytes),
-        size(oom.in_use_bytes),
-        size(free),
-        size(oom.largest_free_bytes),
-        clean(oom.verdict),
-        clean(oom.expected),
-    )
-
-
-def _errors(run: Run) -> Table:
-    rows = [(clean(error.type), clean(error.message)[:600], clean(error.expected)) for error in run.errors]
-    return Table("Errors", ("Type", "Message", "Expected"), _cut(rows, 3))
 
 
 def _speed(run: Run) -> Table:
@@ -266,7 +178,7 @@ def _speed(run: Run) -> Table:
     if t.compile_seconds is not None:
         rows.append(("Compilation, apart", seconds(t.compile_seconds)))
     if t.device:
-        rows.append(("Measured on", device(t.device)))
+        rows.append(("Measured on", short_device(t.device)))
     return Table("Throughput", ("What", "Value"), tuple(rows), frozenset({1}))
 
 

@@ -7,8 +7,9 @@ import json
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.explain import Explanation, explain
+from gpuwatch.diagnosis.explain import explain
 from gpuwatch.model.codec import to_json
+from gpuwatch.model.explanation import Explanation
 from tests.logs.logs import MIB, NAMES, text
 
 

@@ -1,4 +1,4 @@
-"""CSV: one row per run, or one row per device with metric ids as headings."""
+"""CSV: one row per run, per device (metric ids as headings), or per finding of a log."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.codec import Document
+from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
@@ -42,12 +43,16 @@ _RUN_FIELDS = (
     "verdict_reason",
 )
 
+_FINDING_FIELDS = ("source", "primary", "id", "severity", "certainty", "title", "action", "evidence")
+
 
 def render(document: Document) -> str:
     """The rows with one line of headings. Unknown is an empty cell."""
     if isinstance(document, Snapshot):
         heads: Sequence[str] = ("taken_at", *_DEVICE_FIELDS, *(spec.id for spec in METRICS))
         return _table(heads, _device_rows(document))
+    if isinstance(document, Explanation):
+        return _table(_FINDING_FIELDS, _finding_rows(document))
     runs = document.runs if isinstance(document, Comparison) else (document,)
     return _table(_RUN_FIELDS, ([_run_values(run)[name] for name in _RUN_FIELDS] for run in runs))
 
@@ -56,6 +61,13 @@ def _device_rows(snapshot: Snapshot) -> Iterable[list[object]]:
     for device in snapshot.devices:
         identity: list[object] = [getattr(device, name) for name in _DEVICE_FIELDS]
         yield [snapshot.taken_at.isoformat(), *identity, *(device.readings.get(spec.id) for spec in METRICS)]
+
+
+def _finding_rows(document: Explanation) -> Iterable[list[object]]:
+    for found in document.findings:
+        main = found.id == document.primary
+        facts: list[object] = [found.id, found.severity, found.certainty, found.title, found.action]
+        yield [document.source, main, *facts, " / ".join(found.evidence)]
 
 
 def _run_values(run: Run) -> dict[str, object]:

@@ -1,0 +1,163 @@
+"""``gpuwatch explain``: what a log says, why, and what to do."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from gpuwatch.cli.options import progress_wanted
+from gpuwatch.errors import EXIT_FINDING, EXIT_OK, UsageError
+
+_CHUNK = 1 << 18
+_LONGEST_LINE = 1 << 16
+"""What goes beyond is dropped: no framework writes such a line, and memory must stay constant."""
+_MARK = 4
+"""Bytes of the longest mark."""
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins like UTF-16's
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+@click.command()
+@click.argument("log", type=click.Path(path_type=Path, allow_dash=True), metavar="LOG|-")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.explanation/1).")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; the suffix gives the format.")
+@click.pass_context
+def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None) -> None:
+    """Read a TensorFlow or PyTorch log: what happened, why, and what to do.
+
+    With - the log is read from stdin for as long as the program in front writes; Ctrl+C ends the reading,
+    not the explanation.
+    """
+    from gpuwatch.diagnosis.explain import explain as explained
+    from gpuwatch.reports.registry import check_output, render, write
+
+    if output is not None:
+        check_output(output)
+    piped = str(log) == "-"
+    descriptor = sys.stdin.fileno() if piped else _open(log)
+    try:
+        document = explained(lines_of(descriptor, log, interruptible=piped), source="stdin" if piped else str(log))
+    finally:
+        if not piped:
+            os.close(descriptor)
+    if output is not None:
+        write(document, output)
+        click.echo(f"written: {output}", err=True)
+    if as_json:
+        click.echo(render(document, "json"), nl=False)
+    elif output is None:
+        click.echo(render(document, "text"), nl=False)
+    bad = any(found.severity == "error" for found in document.findings)
+    ctx.exit(EXIT_FINDING if bad else EXIT_OK)
+
+
+def _open(path: Path) -> int:
+    if path.is_dir():
+        raise UsageError(f"cannot read {path}: it is a folder")
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def lines_of(descriptor: int, name: Path, *, interruptible: bool = False) -> Iterator[str]:
+    """The lines of a file or pipe as they come, whatever the encoding; memory stays constant."""
+    decoder: codecs.IncrementalDecoder | None = None
+    rest = ""
+    dropping = False
+    progress = _Progress()
+    for chunk in _chunks(descriptor, name, interruptible):
+        progress.add(len(chunk))
+        if decoder is None:
+            encoding, mark = _encoding(chunk)
+            chunk = chunk[mark:]
+            decoder = codecs.getincrementaldecoder(encoding)("replace")
+        text = decoder.decode(chunk)
+        if "\0" in text:
+            text = text.replace("\0", "")
+        parts = text.split("\n")
+        if dropping:
+            if len(parts) == 1:
+                continue
+            parts[0] = rest  # its end is dropped
+            dropping = False
+        else:
+            parts[0] = rest + parts[0]
+        rest = parts.pop()
+        if len(rest) > _LONGEST_LINE:
+            rest, dropping = rest[:_LONGEST_LINE], True
+        yield from parts
+    if decoder is not None:
+        rest += decoder.decode(b"", final=True)
+    if rest:
+        yield rest
+    progress.end()
+
+
+def _encoding(start: bytes) -> tuple[str, int]:
+    """The encoding, and the length of its mark. Without a mark: UTF-16 where every other byte is nothing."""
+    for mark, encoding in _BOMS:
+        if start.startswith(mark):
+            return encoding, len(mark)
+    sample = start[:400]
+    half = len(sample) // 2
+    if half > 8:
+        if sample[1::2].count(0) > 0.8 * half and sample[::2].count(0) == 0:
+            return "utf-16-le", 0
+        if sample[::2].count(0) > 0.8 * half and sample[1::2].count(0) == 0:
+            return "utf-16-be", 0
+    # Latin-1 and other 8-bit text differs in letters that no log message hangs on.
+    return "utf-8", 0
+
+
+def _chunks(descriptor: int, name: Path, interruptible: bool) -> Iterator[bytes]:
+    try:
+        start = b""
+        while chunk := os.read(descriptor, _CHUNK):
+            if len(start) < _MARK:
+                # A pipe may give the mark of an encoding in pieces.
+                start += chunk
+                if len(start) < _MARK:
+                    continue
+                chunk = start
+            yield chunk
+        if 0 < len(start) < _MARK:
+            yield start
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+    except KeyboardInterrupt:
+        if not interruptible:
+            raise
+
+
+class _Progress:
+    """How much was read, once a second, on a terminal."""
+
+    def __init__(self) -> None:
+        self._wanted = progress_wanted()
+        self._shown = time.monotonic()
+        self._bytes = 0
+        self._dirty = False
+
+    def add(self, count: int) -> None:
+        self._bytes += count
+        if self._wanted and time.monotonic() - self._shown > 1:
+            self._shown, self._dirty = time.monotonic(), True
+            sys.stderr.write(f"\r\x1b[Kread {self._bytes / 1e6:.1f} MB")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._dirty:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,95 @@
+"""A log as a report explains it: cause and action first, then everything that the log tells."""
+
+from __future__ import annotations
+
+from gpuwatch.formatting.units import size
+from gpuwatch.model.explanation import Explanation
+from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
+from gpuwatch.model.run import Oom
+from gpuwatch.reports.content import Content, Table, clean, clean_finding
+from gpuwatch.reports.tables import (
+    cut,
+    device_map_table,
+    error_table,
+    fallback_table,
+    oom_table,
+    placement_table,
+)
+
+_STATES = {"error": "error", "warning": "warning", "info": "ok"}
+
+
+def explanation_content(document: Explanation) -> Content:
+    """Everything that a report of one log shows."""
+    main = _primary(document)
+    findings = sorted(document.findings, key=lambda found: (found is not main, SEVERITY_ORDER[found.severity]))
+    frameworks = " and ".join(clean(name) for name in document.frameworks)
+    lines = "1 line" if document.lines == 1 else f"{document.lines:,} lines"
+    tables = (
+        device_map_table(document.device_map),
+        oom_table(document.ooms, with_expected=False),
+        fallback_table(document.fallbacks),
+        Table("Missing libraries", ("Library",), tuple((clean(name),) for name in document.missing_libraries)),
+        placement_table(sorted(document.placements, key=lambda placement: -placement.count)),
+        error_table(document.errors, with_expected=False),
+        Table("Not recognised", ("Line",), cut([(clean(line),) for line in document.unrecognised], 1)),
+    )
+    return Content(
+        title=clean(document.source or "log"),
+        subtitle=" · ".join(part for part in (lines, frameworks) if part),
+        state=_STATES[main.severity] if main is not None else "ok",
+        verdict=clean(document.primary or "healthy"),
+        reason=_reason(document, main),
+        simulated="",
+        facts=tuple(_facts(document, main)),
+        tables=tuple(table for table in tables if table.rows),
+        findings=tuple(clean_finding(found) for found in findings),
+        footer="gpuwatch explain",
+    )
+
+
+def _primary(document: Explanation) -> Finding | None:
+    return next((found for found in document.findings if found.id == document.primary), None)
+
+
+def _reason(document: Explanation, main: Finding | None) -> str:
+    if document.primary in (None, "healthy"):
+        if not _tells_anything(document):
+            return "Nothing in it is known to gpuwatch: is it the log of a TensorFlow or PyTorch program?"
+        return CAUSES["healthy"] + "."
+    return clean(main.title if main is not None else CAUSES.get(document.primary or "", "")) + "."
+
+
+def _tells_anything(document: Explanation) -> bool:
+    return bool(document.frameworks or document.device_map or document.errors or document.placements)
+
+
+def _facts(document: Explanation, main: Finding | None) -> list[tuple[str, str]]:
+    """The story in short; the finding itself, with its evidence, follows."""
+    facts: list[tuple[str, str]] = []
+    if main is not None and main.action:
+        facts.append(("do", clean(main.action)))
+    if document.device_map:
+        mapped = [
+            f"{clean(entry.framework_device).removeprefix('/device:')} {clean(entry.name)}"
+            + (f" {size(entry.granted_bytes)}" if entry.granted_bytes is not None else "")
+            for entry in document.device_map[:8]
+        ]
+        facts.append(("GPUs", ", ".join(mapped)))
+    if document.ooms:
+        count = len(document.ooms)
+        facts.append(("OOM", "; ".join(_oom(oom) for oom in document.ooms[:2]) + _more(count - 2)))
+    total = sum(placement.count for placement in document.placements)
+    if total:
+        on_gpu = sum(placement.count for placement in document.placements if "GPU" in placement.actual)
+        facts.append(("ops", f"{total:,} placed, {100 * on_gpu / total:.0f} % of them on a GPU"))
+    return facts
+
+
+def _oom(oom: Oom) -> str:
+    where = f" on {clean(oom.device)}" if oom.device else ""
+    return f"{size(oom.requested_bytes)} refused{where}"
+
+
+def _more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""

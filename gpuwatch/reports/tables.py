@@ -1,0 +1,124 @@
+"""Tables that documents of several kinds have in common: maps, placements, fallbacks, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuwatch.formatting.units import size
+from gpuwatch.logs.clean import device as _device_name
+from gpuwatch.model.run import DeviceMapping, Fallback, Oom, Placement, Run, RunError
+from gpuwatch.reports.content import Table, clean
+from gpuwatch.reports.ledger import expectation, expected
+
+_ROWS = 40
+"""Longer tables end in "… and n more": a log can hold hundreds of ops."""
+
+
+def short_device(name: str) -> str:
+    """``GPU:0`` of ``/job:localhost/replica:0/task:0/device:GPU:0``."""
+    return _device_name(clean(name))
+
+
+def cut(rows: Sequence[tuple[str, ...]], columns: int) -> tuple[tuple[str, ...], ...]:
+    """The first rows, and how many more there are."""
+    if len(rows) <= _ROWS:
+        return tuple(rows)
+    more = (f"… and {len(rows) - _ROWS} more", *[""] * (columns - 1))
+    return (*rows[:_ROWS], more)
+
+
+def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) -> Table:
+    """Framework devices and the physical GPUs behind them; with a run, what was expected of them."""
+    predicted = run is not None and bool(run.predicted)
+    rows = [
+        (
+            short_device(m.framework_device),
+            clean(m.cuda_ordinal),
+            clean(m.physical_index),
+            clean(m.name),
+            clean(m.uuid),
+            clean(m.pci_bus_id),
+            clean(m.compute_capability),
+            size(m.granted_bytes),
+            *([expected(run, m.framework_device)] if run is not None and predicted else []),
+        )
+        for m in mappings
+    ]
+    heads: tuple[str, ...] = ("Framework", "CUDA", "Physical", "Name", "UUID", "PCI bus id", "Cap.", "Granted")
+    if predicted:
+        heads = (*heads, "Expected")
+    return Table(
+        "Device map", heads, tuple(rows), frozenset({1, 2, 7, 8}), note=expectation(run) if run is not None else ""
+    )
+
+
+def placement_table(placements: Sequence[Placement]) -> Table:
+    """Where each op ran, how often."""
+    rows = [
+        (
+            clean(p.op),
+            clean(p.dtype),
+            short_device(p.requested) if p.requested else "auto",
+            short_device(p.actual),
+            str(p.count),
+        )
+        for p in placements
+    ]
+    heads = ("Op", "Type", "Requested", "Ran on", "Count")
+    return Table("Placements", heads, cut(rows, len(heads)), frozenset({4}))
+
+
+def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
+    """Ops that ran elsewhere than asked."""
+    rows = [
+        (
+            clean(f.op),
+            clean(f.dtype),
+            clean(f.requested),
+            clean(f.actual),
+            clean(f.reason),
+            clean(f.detail),
+            str(f.count),
+        )
+        for f in fallbacks
+    ]
+    heads = ("Op", "Type", "Requested", "Ran on", "Reason", "Detail", "Count")
+    return Table("Fallbacks", heads, cut(rows, len(heads)), frozenset({6}))
+
+
+def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
+    """Out-of-memory failures with their numbers; only probes have expected ones."""
+    heads: tuple[str, ...] = ("Device", "Allocator", "Requested", "Limit", "In use", "Free", "Largest block", "Cause")
+    heads = (*heads, "Expected") if with_expected else heads
+    rows = [_oom_row(oom)[: len(heads)] for oom in ooms]
+    return Table(
+        "Out of memory",
+        heads,
+        cut(rows, len(heads)),
+        frozenset({2, 3, 4, 5, 6}),
+        note="Free is limit minus in use; a request larger than the largest block fails however much is free.",
+    )
+
+
+def _oom_row(oom: Oom) -> tuple[str, ...]:
+    free = None
+    if oom.limit_bytes is not None and oom.in_use_bytes is not None:
+        free = oom.limit_bytes - oom.in_use_bytes
+    return (
+        clean(oom.device),
+        clean(oom.allocator),
+        size(oom.requested_bytes),
+        size(oom.limit_bytes),
+        size(oom.in_use_bytes),
+        size(free),
+        size(oom.largest_free_bytes),
+        clean(oom.verdict),
+        clean(oom.expected),
+    )
+
+
+def error_table(errors: Sequence[RunError], *, with_expected: bool = True) -> Table:
+    """Exceptions of the framework."""
+    heads = ("Type", "Message", "Expected")[: 3 if with_expected else 2]
+    rows = [(clean(error.type), clean(error.message)[:600], clean(error.expected))[: len(heads)] for error in errors]
+    return Table("Errors", heads, cut(rows, len(heads)))

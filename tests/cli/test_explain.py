@@ -1,0 +1,196 @@
+"""``gpuwatch explain``: any encoding, any size, from a file or a pipe that still grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+
+from gpuwatch.cli import explain as command
+from gpuwatch.errors import EXIT_FINDING, UsageError
+from gpuwatch.model.codec import from_json
+from gpuwatch.model.explanation import Explanation
+from gpuwatch.reports.registry import FORMATS, render
+from tests.logs.logs import MIB, text
+
+OOM = text("stub_tf221_gpu_bfc_oom")
+SELF = [sys.executable, "-c", "from gpuwatch.cli.explain import explain; explain()"]
+
+
+def invoke(*arguments: str, **options: Any) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(command.explain, arguments, **options)
+
+
+def explained(path: Path) -> dict[str, Any]:
+    document = json.loads(invoke(str(path), "--json").stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_cause_and_action_stand_at_the_top(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(OOM)
+    result = invoke(str(path))
+    assert result.exit_code == EXIT_FINDING
+    head = "\n".join(result.stdout.splitlines()[:6])
+    assert "memory.request-too-large" in head
+    assert "Split this tensor" in head
+    assert result.stdout.index("400 MiB > limit of 256 MiB") < result.stdout.index("Device map")
+
+
+def test_a_healthy_log_ends_with_zero_and_a_strange_file_is_said_to_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "mapped.log"
+    path.write_text(text("stub_tf221_map_default"))
+    assert invoke(str(path)).exit_code == 0
+    path.write_text("dear diary\n")
+    assert "is it the log of" in invoke(str(path)).stdout
+    path.write_bytes(b"")
+    assert invoke(str(path)).exit_code == 0
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
+@pytest.mark.parametrize("chunk", [1 << 18, 7])
+def test_every_encoding_is_read_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, chunk: int
+) -> None:
+    monkeypatch.setattr(command, "_CHUNK", chunk)
+    path = tmp_path / "log"
+    path.write_bytes(("Zugriff verweigert: Gerät\n" + OOM).encode(encoding))
+    if chunk == 7 and encoding in ("utf-16-le", "utf-16-be"):
+        pytest.skip("without a mark the encoding is guessed from the first block, which this is too short for")
+    found = explained(path)
+    assert found["primary"] == "memory.request-too-large"
+    assert found["ooms"][0]["requested_bytes"] == 400 * MIB
+    assert found["lines"] == OOM.count("\n") + 1
+
+
+def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    noise = bytes(range(256)) * 40
+    path.write_bytes(noise + b"\n" + OOM.replace(" trying", "\0 trying").encode() + b"\n" + noise)
+    assert explained(path)["primary"] == "memory.request-too-large"
+
+
+def test_a_line_without_end_and_a_last_line_without_newline(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * 3_000_000 + b"\n" + OOM.rstrip("\n").encode())
+    found = explained(path)
+    assert found["primary"] == "memory.request-too-large"
+    assert found["lines"] == OOM.rstrip("\n").count("\n") + 2
+
+
+@pytest.mark.parametrize("bad", ["missing.log", "."])
+def test_what_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke(bad)
+    assert isinstance(result.exception, UsageError)
+    assert "cannot read" in result.exception.message
+    assert "\n" not in result.exception.message
+
+
+@pytest.mark.parametrize("suffix", [entry.suffix for entry in FORMATS])
+def test_it_is_written_in_every_format(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / "log"
+    path.write_text(OOM)
+    output = tmp_path / f"report{suffix}"
+    result = invoke(str(path), "-o", str(output))
+    assert (result.exit_code, result.stdout) == (EXIT_FINDING, "")
+    assert "memory.request-too-large" in output.read_text(encoding="utf-8")
+
+
+def test_a_saved_explanation_is_a_document_like_others(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(OOM + "login https://joe:hunter2@host/ failed with RuntimeError\nValueError: token=hunter2\n")
+    shown = invoke(str(path), "--json").stdout_bytes
+    assert b"hunter2" not in shown
+    document = from_json(shown)
+    assert isinstance(document, Explanation)
+    for entry in FORMATS:
+        drawn = render(document, entry.name)
+        assert "memory.request-too-large" in drawn
+        assert "hunter2" not in drawn
+
+
+def test_a_wrong_output_is_said_before_the_reading(tmp_path: Path) -> None:
+    assert isinstance(invoke("-", "-o", str(tmp_path / "report.pdf"), input="").exception, UsageError)
+    assert isinstance(invoke("-", "-o", str(tmp_path / "none" / "a.md"), input="").exception, UsageError)
+
+
+def test_a_pipe_is_followed_until_it_ends() -> None:
+    process = subprocess.Popen([*SELF, "-", "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    raw = OOM.encode()
+    for begin in range(0, len(raw), 3000):
+        process.stdin.write(raw[begin : begin + 3000])
+        process.stdin.flush()
+        time.sleep(0.01)
+    assert process.poll() is None
+    process.stdin.close()
+    found = json.loads(process.stdout.read())
+    assert (found["primary"], found["source"]) == ("memory.request-too-large", "stdin")
+    assert process.wait(timeout=30) == EXIT_FINDING
+
+
+def test_ctrl_c_ends_the_reading_and_not_the_explanation() -> None:
+    process = subprocess.Popen([*SELF, "-", "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(OOM.encode())
+    process.stdin.flush()
+    until = time.monotonic() + 30
+    # It has read everything, and waits for more.
+    while time.monotonic() < until and _waiting_in(process.pid) != "0":
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert json.loads(out)["primary"] == "memory.request-too-large"
+
+
+def _waiting_in(pid: int) -> str:
+    """The descriptor that the process reads from, by the kernel's account; empty when it reads none."""
+    try:
+        fields = Path(f"/proc/{pid}/syscall").read_text().split()
+    except PermissionError:  # some containers: then give it the time that it needs at most
+        time.sleep(3)
+        return "0"
+    return str(int(fields[1], 16)) if fields[0] == str(_READ) else ""
+
+
+_READ = {"x86_64": 0, "aarch64": 63}.get(os.uname().machine, 0)
+
+
+@pytest.mark.slow
+def test_memory_stays_constant_however_long_the_log() -> None:
+    """Lines all different, so that no cache could help; the peak of a long log is that of a short one."""
+    code = (
+        "import resource, sys\n"
+        "from gpuwatch.cli.explain import explain\n"
+        "try: explain()\n"
+        "finally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\n"
+    )
+    peaks = []
+    for count in (20_000, 400_000):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, "-", "--json"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        for begin in range(0, count, 5000):
+            block = (
+                f"step {i}: loss {i * 0.731:.5f} device GPU:{i % 4} memory {i} MB, Op{i} of {i * 7} failed: Error {i}\n"
+                for i in range(begin, begin + 5000)
+            )
+            process.stdin.write("".join(block).encode())
+        _, errors = process.communicate(timeout=120)
+        peaks.append(int(errors.split()[-1]))
+    assert peaks[1] < peaks[0] + 8 * 1024, f"{peaks} KiB"
