@@ -36,7 +36,7 @@ DEFAULT_OPTIONS = {"size": 1024, "seconds": 1.0, "missing_device": "/GPU:7"}
 _HELP = {
     "size": "edge of the matrices; the other workloads take their sizes from it",
     "seconds": "time budget of the measurement",
-    "workload": "what to measure: " + ", ".join(workloads.NAMES),
+    "workload": "what to measure",
     "visible": "value for CUDA_VISIBLE_DEVICES: indices or UUIDs, in the order that is wanted",
 }
 
@@ -179,8 +179,9 @@ class Probe:
 
     def memory(self, tf):
         """What TensorFlow's allocators hold on each logical GPU."""
-        for device in tf.config.list_logical_devices("GPU"):
-            name = device.name.replace("/device:", "")
+        # Short names: with several workers the list has the devices of all, and this can ask its own.
+        devices = {device.name.rpartition("device:")[2]: device for device in tf.config.list_logical_devices("GPU")}
+        for name, device in devices.items():
             try:
                 info = tf.config.experimental.get_memory_info(name)
             except (ValueError, RuntimeError, AttributeError) as error:
@@ -324,16 +325,19 @@ def keras_version(tf):
     return int(tf.keras.__version__.split(".")[0])
 
 
-def die_with_parent():
-    """gpuwatch killed outright takes its probes along (Linux: prctl PR_SET_PDEATHSIG)."""
+def die_with_parent(parent=None):
+    """Who is killed outright takes its children along (Linux: prctl PR_SET_PDEATHSIG).
+
+    ``parent`` is its pid as it was before the fork, in case it dies before this is called.
+    """
     if not sys.platform.startswith("linux"):
         return
     import ctypes
     import signal
 
-    parent = os.getppid()
+    parent = parent or os.getppid()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    if os.getppid() != parent:  # it died between the two calls
+    if os.getppid() != parent:  # it is dead already
         os._exit(1)
 
 

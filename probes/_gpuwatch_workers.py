@@ -40,12 +40,13 @@ class Worker:
         orders_read, self._orders = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 os.close(events)
                 os.close(self._orders)
-                _become_worker(probe, self._log.fileno(), seconds)
+                _become_worker(probe, self._log.fileno(), seconds, parent)
                 os.environ.update(environment or {})
                 _work(framework, probe, task, events_write, os.fdopen(orders_read))
             finally:
@@ -58,6 +59,8 @@ class Worker:
 
     def order(self, text):
         """Sends a line to the worker; False when it is not there any more."""
+        if self.pid is None:
+            return False
         try:
             os.write(self._orders, (text + "\n").encode())
         except BrokenPipeError:
@@ -196,8 +199,8 @@ def finish_all(workers):
         worker.finish()
 
 
-def _become_worker(probe, log, seconds):
-    gpuwatch_probe.die_with_parent()
+def _become_worker(probe, log, seconds, parent):
+    gpuwatch_probe.die_with_parent(parent)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(int(seconds) + 5)
     os.dup2(log, 1)

@@ -1,6 +1,7 @@
 """Ask for a GPU that does not exist, without soft placement: TensorFlow refuses.
 
-This is how to find out at once that a device is not what you think it is.
+The error lists the devices that there are. Soft placement is on by default and would move the op in
+silence: turning it off is how to find out at once that a device is not what you think it is.
 """
 
 import _gpuwatch_probe as gpuwatch_probe

@@ -1,0 +1,124 @@
+"""Each script run by hand, as ``python probes/growth.py``: readable lines, and a truthful end without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gpuwatch.probing.locate import find_probes
+from tests.conftest import has_driver
+from tests.probes.by_hand import compare
+
+SCRIPTS = find_probes()
+# TensorFlow's allocator tries for ten seconds before it gives up.
+SLOW = ("fragmentation", "largest-batch")
+NEEDS_GPUS = {
+    **dict.fromkeys(["growth-and-limit", "no-kernel-hard", "no-kernel-soft", "session-no-kernel"], 1),
+    **dict.fromkeys(["mixed-growth", "session-placement", "mirrored", "towers", "model-parallel"], 2),
+}
+
+
+def by_hand(
+    name: str, *flags: str, python: str = sys.executable, **environment: str
+) -> tuple[int, dict[str, list[str]]]:
+    """Exit code, and the lines of each kind of event."""
+    done = subprocess.run(
+        [python, str(SCRIPTS[name].path), "--seconds", "0.02", "--size", "64", *flags],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=100,
+        check=False,
+    )
+    lines: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        kind, _, rest = line.partition(" ")
+        lines.setdefault(kind, []).append(rest.strip())
+    assert "start" in lines, done.stderr[-2000:]
+    return done.returncode, lines
+
+
+def _parameters(framework: str) -> list[object]:
+    return [
+        pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
+        for name, script in SCRIPTS.items()
+        if script.framework == framework
+    ]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.skipif(has_driver(), reason="this machine has a driver: the verdicts are tested with it")
+@pytest.mark.parametrize("name", _parameters("tensorflow"))
+def test_without_a_gpu(name: str) -> None:
+    code, lines = by_hand(name)
+    assert code == 0, lines.get("error")
+    assert lines["end"] == ["ok=True"]
+    if name in NEEDS_GPUS:
+        wanted = "1 GPU" if NEEDS_GPUS[name] == 1 else "2 GPUs"
+        assert lines["skip"] == [f"reason=needs {wanted}, and TensorFlow has no GPU"]
+    elif name == "contention":
+        assert lines["skip"] == ["reason=needs a GPU to share, and TensorFlow has none"]
+    elif name == "occupied":
+        assert lines["skip"][0].startswith("reason=needs a GPU, and there is no CUDA driver")
+    else:
+        assert "skip" not in lines
+        assert "throughput" in lines or name in (*SLOW, "hard-missing")
+        assert all("CPU:0" in line for line in lines.get("placement", []))
+    if name in SLOW:
+        assert "type=ResourceExhaustedError" in lines["error"][0]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("workload", ["mlp", "conv", "lstm"])
+def test_a_network_learns_and_its_ops_are_counted(workload: str) -> None:
+    code, lines = by_hand("auto", "--workload", workload)
+    assert code == 0, lines.get("error")
+    before, after = (float(line.rpartition("=")[2]) for line in lines["result"])
+    assert after < 0.5 * before
+    assert any("op=MatMul" in line and "dtype=float32" in line for line in lines["placement"])
+    assert "examples_per_second" in lines["throughput"][0]
+    assert "batch=" in lines["start"][0]
+
+
+@pytest.mark.tensorflow
+def test_copying_without_a_gpu_is_skipped() -> None:
+    _, lines = by_hand("default", "--workload", "copy", CUDA_VISIBLE_DEVICES="-1")
+    assert lines["skip"] == ["reason=there is no GPU to copy to"]
+
+
+@pytest.mark.tensorflow
+def test_an_option_reaches_the_environment() -> None:
+    _, lines = by_hand("visible-env", "--visible", "1,0")
+    assert any("asked=1,0" in line for line in lines["setting"])
+
+
+@pytest.mark.tensorflow
+def test_the_loop_by_hand_and_the_probe_measure_the_same_work() -> None:
+    """That both run and are of one magnitude; how close they are is for a benchmark to say."""
+    found = compare("matmul", size=256, seconds=0.1, rounds=1)
+    assert 0.1 < found.ratio < 10
+
+
+def test_a_missing_framework_is_a_reason_to_skip() -> None:
+    if importlib.util.find_spec("torch") is not None:
+        pytest.skip("PyTorch is installed here")
+    code, lines = by_hand("torch-map")
+    assert code == 0
+    assert lines["skip"] == [f"reason=PyTorch is not installed in {sys.executable}"]
+
+
+@pytest.mark.parametrize("name", _parameters("torch"))
+def test_torch_says_what_it_could_not_test(name: str) -> None:
+    python = os.environ.get("GPUWATCH_TORCH_PYTHON", sys.executable)
+    if python == sys.executable and importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed here; GPUWATCH_TORCH_PYTHON can name an interpreter that has it")
+    code, lines = by_hand(name, python=python, CUDA_VISIBLE_DEVICES="-1,0")
+    assert code == 0, lines.get("error")
+    (reason,) = lines["skip"]
+    assert reason.startswith("reason=PyTorch has no GPU: ")
+    if name != "torch-visible":  # which sets the variable itself
+        assert "CUDA_VISIBLE_DEVICES=-1,0 hides every GPU: CUDA stops reading at -1, so 0 is never read" in reason
