@@ -123,7 +123,8 @@ def _interpreters(scripts: list[ProbeScript], asked: str | None) -> dict[str, In
         except FrameworkMissing:
             if framework == "tensorflow" or len({script.framework for script in scripts}) == 1:
                 raise
-            found[framework] = next(iter(found.values()))
+            path = asked or sys.executable
+            found[framework] = Interpreter(path, framework, installed=False)
     return found
 
 

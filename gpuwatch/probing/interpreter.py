@@ -53,6 +53,8 @@ class Interpreter(msgspec.Struct, frozen=True):
     version: str | None = None
     gpu_build: bool | None = None
     """Built for CUDA; None where its files do not say."""
+    installed: bool = True
+    """False for the stand-in of a framework that no interpreter has: its probes are skipped."""
 
 
 class FrameworkMissing(GpuwatchError):

@@ -126,8 +126,10 @@ class Runner:
         included).
         """
         choice = Choice()
-        if self._machine is not None:
-            interpreter = self._options.interpreters[script.framework]
+        interpreter = self._options.interpreters[script.framework]
+        if not interpreter.installed:
+            choice = Choice(skipped=f"{script.framework} is not installed in {interpreter.path}")
+        elif self._machine is not None:
             choice = choose_tier(script, interpreter, self._options.tier, self._options.own.get("workload"))
         if choice.skipped:
             now = datetime.datetime.now(datetime.UTC)
