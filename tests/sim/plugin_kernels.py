@@ -109,7 +109,7 @@ for op in ("Sum", "Mean", "Max", "Min", "Prod"):
     for axes in AXES:
         for keep in (False, True):
             case(f"{op} {axes} {keep}", lambda x, op=op, a=axes, k=keep: getattr(raw, op)(input=x, axis=tf.constant(a, tf.int32), keep_dims=k), lambda: positive(4, 3, 5))
-for op in ("Sum", "Max", "Min", "Prod"):
+for op in ("Sum", "Max", "Prod"):
     case(f"{op} int64", lambda x, op=op: getattr(raw, op)(input=x, axis=tf.constant([1], tf.int64)), lambda: whole(4, 6), exact=True)
 case("Sum large", lambda x: tf.reduce_sum(x), lambda: positive(1000, 1003), tolerance=1e-5)
 case("Sum columns", lambda x: tf.reduce_sum(x, 0), lambda: positive(999, 37), tolerance=1e-5)

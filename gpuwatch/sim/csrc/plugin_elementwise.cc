@@ -24,8 +24,11 @@ Shape broadcast_shape(std::initializer_list<const Shape *> shapes) {
 
 namespace {
 
-/* The result may lie in an operand's memory: each element is read before it is written (ivdep says so). */
-template <class In, class Out, class F> void binary(const Call &call) {
+/* Works on stretches of this many elements, so that an operand that repeats can be laid out. */
+constexpr int64_t STRETCH = 512;
+
+template <class In, class Out>
+void each_pair(const Call &call, void (*compute)(const In *, const In *, Out *, int64_t)) {
     Shape left = call.input(0).shape, right = call.input(1).shape;
     Shape shape = broadcast_shape({&left, &right});
     bool same_type = type_of<In>() == type_of<Out>();
@@ -35,28 +38,33 @@ template <class In, class Out, class F> void binary(const Call &call) {
     const In *x = a.data<In>(), *y = b.data<In>();
     Out *z = out.data<Out>();
     Loops<2> loops = broadcast_loops<2>(shape, {&left, &right});
-    int64_t count = loops.inner();
+    int64_t count = loops.inner(), stretch = count < STRETCH ? count : STRETCH;
     bool walks_x = loops.inner_step(0) != 0, walks_y = loops.inner_step(1) != 0;
     call.run(a.bytes() + b.bytes() + out.bytes(), [&] {
+        In repeated_x[STRETCH], repeated_y[STRETCH];
         loops.each([&](const int64_t *offset) {
             const In *p = x + offset[0], *q = y + offset[1];
+            if (!walks_x)
+                for (int64_t i = 0; i < stretch; i++) repeated_x[i] = *p;
+            if (!walks_y)
+                for (int64_t i = 0; i < stretch; i++) repeated_y[i] = *q;
             if (walks_x && walks_y) {
-#pragma GCC ivdep
-                for (int64_t i = 0; i < count; i++) z[i] = F::of(p[i], q[i]);
-            } else if (walks_x) {
-                In fixed = *q;
-#pragma GCC ivdep
-                for (int64_t i = 0; i < count; i++) z[i] = F::of(p[i], fixed);
-            } else if (walks_y) {
-                In fixed = *p;
-#pragma GCC ivdep
-                for (int64_t i = 0; i < count; i++) z[i] = F::of(fixed, q[i]);
+                compute(p, q, z, count);
             } else {
-                Out fixed = F::of(*p, *q);
-                for (int64_t i = 0; i < count; i++) z[i] = fixed;
+                for (int64_t from = 0; from < count; from += stretch)
+                    compute(walks_x ? p + from : repeated_x, walks_y ? q + from : repeated_y, z + from,
+                            count - from < stretch ? count - from : stretch);
             }
             z += count;
         });
+    });
+}
+
+/* The result may lie in an operand's memory: each element is read before it is written (ivdep says so). */
+template <class In, class Out, class F> void binary(const Call &call) {
+    each_pair<In, Out>(call, [](const In *x, const In *y, Out *z, int64_t count) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; i++) z[i] = F::of(x[i], y[i]);
     });
 }
 

@@ -220,12 +220,12 @@ template <class T> void register_number() {
     add_reduction<Reduce<T, SumOf<T>>>("Sum", type);
     add_reduction<Reduce<T, ProductOf<T>>>("Prod", type);
     add_reduction<Reduce<T, MaximumOf<T>>>("Max", type);
-    add_reduction<Reduce<T, MinimumOf<T>>>("Min", type);
 }
 
 template <class T> void register_real() {
     constexpr int type = type_of<T>();
     register_number<T>();
+    add_reduction<Reduce<T, MinimumOf<T>>>("Min", type);
     add_reduction<Reduce<T, SumOf<T>, true>>("Mean", type);
     add<arg<T, int64_t, true>>("ArgMax", {{"T", type}, {"output_type", TF_INT64}, {"Tidx", TF_INT32}}, {"dimension"});
     add<arg<T, int32_t, true>>("ArgMax", {{"T", type}, {"output_type", TF_INT32}, {"Tidx", TF_INT32}}, {"dimension"});

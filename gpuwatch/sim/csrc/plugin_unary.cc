@@ -6,15 +6,17 @@ namespace gpuwatch {
 
 namespace {
 
-template <class In, class Out, class F> void unary(const Call &call) {
+template <class In, class Out> void each_element(const Call &call, void (*compute)(const In *, Out *, int64_t)) {
     Shape shape = call.input(0).shape;
     bool same_type = type_of<In>() == type_of<Out>();
     Tensor out = same_type ? call.forward_or_output({0}, 0, shape) : call.output(0, type_of<Out>(), shape);
     Tensor in = call.input(0);
-    const In *x = in.data<In>();
-    Out *y = out.data<Out>();
-    int64_t count = out.count();
-    call.run(in.bytes() + out.bytes(), [&] {
+    call.run(in.bytes() + out.bytes(), [&] { compute(in.data<In>(), out.data<Out>(), out.count()); });
+}
+
+/* The result may lie in the operand's memory. */
+template <class In, class Out, class F> void unary(const Call &call) {
+    each_element<In, Out>(call, [](const In *x, Out *y, int64_t count) {
 #pragma GCC ivdep
         for (int64_t i = 0; i < count; i++) y[i] = F::of(x[i]);
     });
@@ -71,11 +73,7 @@ template <class T> struct LeakyRelu : Kernel {
 
 template <class From, class To> void cast(const Call &call) {
     if (type_of<From>() == type_of<To>()) return call.pass(0, 0);
-    Tensor in = call.input(0), out = call.output(0, type_of<To>(), in.shape);
-    const From *x = in.data<From>();
-    To *y = out.data<To>();
-    int64_t count = out.count();
-    call.run(in.bytes() + out.bytes(), [&] {
+    each_element<From, To>(call, [](const From *x, To *y, int64_t count) {
         for (int64_t i = 0; i < count; i++) y[i] = (To)x[i];
     });
 }
