@@ -82,6 +82,10 @@ class OomCollector:
         """Whether plain lines (``Limit: …``) may belong to a dump."""
         return self._open is not None
 
+    def full(self) -> bool:
+        """Whether no further failure will be kept."""
+        return len(self.drafts) >= MAX_OOMS
+
     def head(self, message: str) -> bool:
         """``ran out of memory trying to allocate``: True for a failure, False for its harmless twin."""
         if "is not a failure" in message:

@@ -21,8 +21,8 @@ MAX_MEMBERS = 50
 _NOISE = frozenset(
     {"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Const", "NoOp", "_EagerConst", "_HostConst", "Placeholder"}
 )
-_NODE = re.compile(r"(\S+): (?:\((\w+)\): ?)?(/(?:job:\S+?/)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$")
-_SERIAL = re.compile(r"_\d+$")
+# TensorFlow before 1.5 has no colon behind the op's type.
+_NODE = re.compile(r"(?<!\S)(\S+): (?:\((\w+)\):? ?)?(/(?:job:\S+?/)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$")
 _MKL = re.compile(r"^_Mkl(?:Native)?")
 _MEMBER = re.compile(r"^(\S+) \((\w+)\)\s*(/\S+)?")
 _ROOT = re.compile(r"requested_device_name_='([^']*)'.*supported_device_types_=\[([^\]]*)\]")
@@ -37,6 +37,7 @@ class PlacementCounter:
         self._graph: dict[tuple[str, str], int] = {}
         self._nodes: set[int] = set()
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
+        self._devices: dict[str, str] = {}
 
     def executing(self, message: str) -> tuple[str, str] | None:
         """An ``Executing op`` line; the key it counts under, for :meth:`again`."""
@@ -81,7 +82,12 @@ class PlacementCounter:
             return None
         key = self._names.get((op, where))
         if key is None:
-            key = (op_name(op), device(where))
+            short = self._devices.get(where)
+            if short is None:
+                short = device(where)
+                if len(self._devices) < MAX_KEYS:
+                    self._devices[where] = short
+            key = (op_name(op), short)
             if len(self._names) < MAX_KEYS:
                 self._names[op, where] = key
         return key
@@ -92,9 +98,11 @@ def op_name(op: str) -> str:
     if op.startswith("__"):
         for prefix in ("__inference_", "__forward_", "__backward_", "__wrapped__"):
             if op.startswith(prefix):
-                return _SERIAL.sub("", op.removeprefix(prefix))
+                name = op[len(prefix) :]
+                start, _, serial = name.rpartition("_")
+                return start if start and serial.isdecimal() else name
         return op
-    return _MKL.sub("", op) or op
+    return (_MKL.sub("", op) or op) if op.startswith("_") else op
 
 
 class ColocationReader:

@@ -1,7 +1,8 @@
 """One pass over a TensorFlow log: lines in, :class:`LogFacts` out.
 
 Speed comes from not looking: a line without a C++ source position and without one of a few substrings is
-dropped after some C-level searches, and a message that was seen before (timestamps apart) costs a lookup.
+dropped after some C-level searches, a message that was seen before (timestamps apart) costs a lookup, and
+so does one that differs only in its digits from one that had no meaning.
 Lines are searched, never anchored, because people quote, indent and fold them.
 """
 
@@ -21,7 +22,11 @@ _MAX_LINE = 20_000
 _MEMO_SIZE = 4096
 _MEMO_CHARS = 600
 _FOLDED_LINES = 4
+_DIGITS = b"0123456789"
+_NOTHING, _REFUSAL = 1, 2
 
+_CHUNK_IN_USE = ("InUse at ", "Chunk at ")
+"""Most lines of an allocator's dump, which tell nothing that its sums do not."""
 _ERROR_LINE = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$|^((?:\w+\.)+\w*Error)$")
 _GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 # Bare file names of 2.21, which prints no paths.
@@ -40,6 +45,8 @@ class LogParser:
         self._placements = PlacementCounter()
         self._ooms = bfc.OomCollector()
         self._memo: dict[str, tuple[str, str] | int | None] = {}
+        self._shapes: dict[bytes, int] = {}
+        """Messages without their digits, and what all of that shape come to."""
         self._colocation: ColocationReader | None = None
         self._placement_failed = False
         self._folded: list[str] = []
@@ -72,16 +79,56 @@ class LogParser:
                 if known:
                     facts.refusals.add(known)  # type: ignore[arg-type]
                     return
+                if self._ooms.in_dump():
+                    if message.startswith(_CHUNK_IN_USE):
+                        return
+                elif self._colocation is None and not self._folded:
+                    if line.startswith("placer", at - 6) and self._placements.node(message):
+                        self._framework("tensorflow")
+                        return
+                    if self._again(message):
+                        return
                 self._source_line(line, message)
                 return
         if self._colocation is None and not self._folded and not self._ooms.in_dump():
+            if "): /" in line and self._placements.node(line):
+                return
             for hint in topics.HINTS:
                 if hint in line:
                     break
             else:
                 if "gpu:" not in line and "cpu:" not in line:
                     return
+            shape = line.encode("utf-8", "replace").translate(None, _DIGITS)
+            if shape in self._shapes:
+                return
+            if not self._plain_line(line) and len(line) <= _MEMO_CHARS:
+                self._remember(shape, _NOTHING)
+            return
         self._plain_line(line)
+
+    def _again(self, message: str) -> bool:
+        """Whether this C++ message is of a kind whose meaning, or lack of it, is known; then it is dealt with."""
+        if message.startswith("Executing op ") and "\r" not in message.rstrip("\r\n"):
+            self._framework("tensorflow")
+            self._learn(message, self._placements.executing(message))
+            return True
+        kind = self._shapes.get(message.encode("utf-8", "replace").translate(None, _DIGITS))
+        if kind == _REFUSAL and (refused := bfc.refused_bytes(message)) is not None:
+            self._facts.refusals.add(refused)
+            return True
+        return kind == _NOTHING
+
+    def _remember(self, shape: bytes, kind: int) -> None:
+        if len(self._shapes) >= _MEMO_SIZE:
+            self._shapes.clear()
+        self._shapes[shape] = kind
+
+    def _learn(self, tail: str, action: tuple[str, str] | int | None) -> None:
+        if len(tail) <= _MEMO_CHARS:
+            if len(self._memo) >= _MEMO_SIZE:
+                self._memo.clear()
+            self._memo[tail] = action
 
     def close(self) -> None:
         """The log is over: what was open is closed."""
@@ -111,19 +158,19 @@ class LogParser:
             return
         if source == "execute" and message.startswith("Executing op"):
             action = self._placements.executing(message)
-        elif source == "placer":
-            self._placements.node(message)
+        elif source in ("placer", "simple_placer") and self._placements.node(message):
+            pass
         elif (refused := bfc.refused_bytes(message)) is not None:
             self._refused(line, refused)
             action = refused
+            self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
         else:
-            self._meaning(source, line, message)
+            known = self._meaning(source, line, message)
             if self._colocation is not None or self._folded:
                 return
-        if len(tail) <= _MEMO_CHARS:
-            if len(self._memo) >= _MEMO_SIZE:
-                self._memo.clear()
-            self._memo[tail] = action
+            if not known and len(tail) <= _MEMO_CHARS:
+                self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _NOTHING)
+        self._learn(tail, action)
 
     def _allocator(self, line: str, message: str) -> None:
         if "an out of memory trying" in message:
@@ -143,28 +190,29 @@ class LogParser:
 
     # Everything else
 
-    def _plain_line(self, raw: str) -> None:
+    def _plain_line(self, raw: str) -> bool:
+        """A line that no C++ source wrote; False where it means nothing, nor would with other numbers."""
         if "\r" in raw.rstrip("\r\n"):
             self._pieces(raw)
-            return
+            return True
         line = undecorated(raw[:_MAX_LINE])
         if self._colocation is not None:
             if self._colocation.take(line):
-                return
+                return True
             self._end_colocation()
         if self._folded and self._continue_folded(line):
-            return
+            return True
         if self._ooms.in_dump():
             self._ooms.dump_line(line)
         if not line:
-            return
+            return False
         if "Executing op " in line:
             self._placements.executing(line)
-            return
+            return True
         if "pu:" in line.lower() and self._placements.node(line):
-            return
-        self._meaning("", line, line)
-        self._python_error(line)
+            return True
+        known = self._meaning("", line, line)
+        return self._python_error(line) or known
 
     def _pieces(self, raw: str) -> None:
         """A progress bar overwrote itself: each stretch is a line of its own."""
@@ -174,8 +222,8 @@ class LogParser:
                 self.feed(piece)
         self._facts.lines = counted
 
-    def _meaning(self, source: str, line: str, message: str) -> None:
-        """All that a message may say, whichever file printed it."""
+    def _meaning(self, source: str, line: str, message: str) -> bool:
+        """All that a message may say, whichever file printed it; False where it says nothing."""
         facts = self._facts
         known = False
         for topic in topics.topics_of(message):
@@ -196,7 +244,8 @@ class LogParser:
                 facts.note("memory.oom", line)
             known = True
         elif pytorch.is_out_of_memory(message):
-            self._ooms.told(pytorch.out_of_memory(message))
+            if not self._ooms.full():
+                self._ooms.told(pytorch.out_of_memory(message))
             self._framework("pytorch")
             facts.note("memory.oom", line)
             known = True
@@ -205,6 +254,7 @@ class LogParser:
             known = True
         elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
             facts.note("memory.oom", line)
+            known = True
         if "cuInit" in message and (error := devices.cuinit(message)) is not None:
             facts.cuinit_error = facts.cuinit_error or error
             facts.note("driver.cuinit", line)
@@ -213,12 +263,14 @@ class LogParser:
             for name in devices.missing_library(message):
                 self._keep(facts.missing_libraries, name)
                 facts.note("cuda.missing-library", line)
+                known = True
         if "hides all GPUs" in message and (value := devices.hidden(message)) is not None:
             facts.hidden_by_environment = value
             facts.note("visibility.hidden", line)
             known = True
         if source in _GPU_SOURCES and not known and not _QUIET.search(message):
             self._keep(facts.unrecognised, line[:400])
+        return known
 
     def _memory(self, line: str, message: str) -> None:
         failed = "trying to allocate" in message and "is not a failure" not in message and self._ooms.head(message)
@@ -266,12 +318,13 @@ class LogParser:
         if name not in self._facts.frameworks:
             self._facts.frameworks.append(name)
 
-    def _python_error(self, line: str) -> None:
+    def _python_error(self, line: str) -> bool:
         match = _ERROR_LINE.match(line)
         if match is None:
             if "Colocation Debug Info" in line and self._colocation is None:
                 self._colocation = ColocationReader(failed=self._placement_failed)
-            return
+                return True
+            return False
         name = (match[1] or match[3]).rsplit(".", 1)[-1]
         if "tensorflow." in line:
             self._framework("tensorflow")
@@ -283,6 +336,7 @@ class LogParser:
             errors.remove(error)
         errors.append(error)
         del errors[:-MAX_ERRORS]
+        return True
 
     # Units of several lines
 

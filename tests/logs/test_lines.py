@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpuwatch.logs import clean
 from gpuwatch.logs.placement import op_name
-from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.tensorflow import LogParser, parse
 from gpuwatch.logs.topics import TOPICS
-from tests.logs.logs import MIB, text
+from tests.logs.logs import MIB, NAMES, text
 
 PREFIXES = (
     "I tensorflow/core/common_runtime/gpu/gpu_device.cc:885] ",
@@ -288,3 +290,54 @@ def test_a_failure_that_is_cut_off_anywhere_is_still_one_failure() -> None:
     at = next(i for i, line in enumerate(lines) if "OOM when allocating" in line)
     for column in range(len(lines[at])):
         assert len(parse("\n".join([*lines[:at], lines[at][:column]])).ooms) == 1, lines[at][:column]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # 1.4, 1.5 to 1.15, and the raw form on stdout
+        "I tensorflow/core/common_runtime/simple_placer.cc:841] a/MatMul: (MatMul)/job:localhost/task:0/gpu:1",
+        "2018-01-01 00:00:00.1: I tensorflow/core/common_runtime/placer.cc:874] a/MatMul: (MatMul)/job:x/device:GPU:1",
+        "a/MatMul: (MatMul): /job:localhost/replica:0/task:0/device:GPU:1",
+    ],
+)
+def test_placer_lines_of_every_version(line: str) -> None:
+    (placement,) = parse(f"{line}\n{line}").placements
+    assert (placement.op, placement.actual, placement.count) == ("MatMul", "GPU:1", 1)
+
+
+class Forgetful(LogParser):
+    """Remembers no message, so that every line is understood on its own."""
+
+    def feed(self, line: str) -> None:
+        self._memo.clear()
+        self._shapes.clear()
+        super().feed(line)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_parser_remembers_changes_nothing_that_it_finds(name: str) -> None:
+    """Every log twice, the second time with other numbers: a shape without a meaning must not hide one with."""
+    shifted = re.sub(r"\d", lambda match: str((int(match[0]) + 1) % 10), text(name))
+    quick, slow = LogParser(), Forgetful()
+    for line in f"{shifted}\n{text(name)}\n{shifted}".split("\n"):
+        quick.feed(line)
+        slow.feed(line)
+    for parser in (quick, slow):
+        parser.close()
+        parser.facts.unrecognised.clear()  # of one shape one line is enough
+    found, expected = quick.facts, slow.facts
+    assert set(found.topics) == set(expected.topics)
+    for field in ("topics", "evidence", "placements"):
+        setattr(found, field, getattr(expected, field))
+    assert found == expected
+
+
+def test_a_line_that_means_something_is_seen_among_many_that_do_not() -> None:
+    noise = [f"step {i}: device GPU:{i % 4} memory {i} MB" for i in range(9000)]
+    noise[7000] = "Created device /device:GPU:0 with 7 MB memory:  -> device: 0, name: X, pci bus id: 0000:01:00.0"
+    noise[8000] = "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total capacity)"
+    found = parse("\n".join(noise))
+    assert found.gpus_mapped == 1
+    assert [oom.requested_bytes for oom in found.ooms] == [13107200]
+    assert found.lines == 9000
