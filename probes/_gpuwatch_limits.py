@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import _gpuwatch_nvml as nvml
+import _gpuwatch_probe as gpuwatch_probe
 
 ROW_BYTES = 4 << 10
 
@@ -28,7 +29,8 @@ def limit_memory(tf, probe):
     machine = nvml.gpus()
     fraction = (limit << 20) / machine[0][1] if machine else 0.05
     options = tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=fraction, visible_device_list="0")
-    config = tf.compat.v1.ConfigProto(pluggable_device_options=options)
+    config = tf.compat.v1.ConfigProto(gpu_options=options)
+    gpuwatch_probe.also_for_plugins(config)
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
         granted = [device.memory_limit_bytes for device in session.list_devices() if device.device_type == "GPU"]
     probe.setting(

@@ -320,6 +320,12 @@ def _check_workload(probe):
         )
 
 
+def also_for_plugins(config):
+    """Gives a PluggableDevice the GPU options of a session's config: since 2.17 or so it has its own."""
+    if "pluggable_device_options" in config.DESCRIPTOR.fields_by_name:
+        config.pluggable_device_options.CopyFrom(config.gpu_options)
+
+
 def keras_version(tf):
     """The first number of Keras's version; 3 since TensorFlow 2.16."""
     return int(tf.keras.__version__.split(".")[0])

@@ -94,8 +94,7 @@ def take_part(tf, probe, next_order):
     """One process: takes its memory, then works when it is told to."""
     options = tf.compat.v1.GPUOptions(**probe.options["gpu_options"])
     config = tf.compat.v1.ConfigProto(gpu_options=options)
-    # A simulated device of the plug-in tier, like every PluggableDevice, has options of its own.
-    config.pluggable_device_options.CopyFrom(options)
+    gpuwatch_probe.also_for_plugins(config)  # only for simulated GPUs, and others that are plug-ins
 
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
         devices = session.list_devices()

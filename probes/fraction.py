@@ -21,8 +21,7 @@ def configure(tf, probe):
     fraction = probe.options["fraction"]
     gpu_options = tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=fraction)
     config = tf.compat.v1.ConfigProto(gpu_options=gpu_options)
-    # A simulated device of the plug-in tier, like every PluggableDevice, has options of its own.
-    config.pluggable_device_options.CopyFrom(gpu_options)
+    gpuwatch_probe.also_for_plugins(config)  # only for simulated GPUs, and others that are plug-ins
 
     probe.session_config = config
 

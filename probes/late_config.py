@@ -29,7 +29,7 @@ def work(tf, probe):
     logical = tf.config.LogicalDeviceConfiguration(memory_limit=1024 if gpus else None)
     attempts = [
         ("logical devices", lambda: tf.config.set_logical_device_configuration(device, [logical, logical])),
-        ("visible devices", lambda: tf.config.set_visible_devices([], "GPU")),
+        ("visible devices", lambda: tf.config.set_visible_devices([], device.device_type)),
     ]
     if gpus:
         attempts.insert(0, ("memory growth", lambda: tf.config.experimental.set_memory_growth(gpus[0], True)))

@@ -19,8 +19,7 @@ CONFIG = {
 def configure(tf, probe):
     config = tf.compat.v1.ConfigProto()
     config.gpu_options.allow_growth = True
-    # A simulated device of the plug-in tier, like every PluggableDevice, has options of its own.
-    config.pluggable_device_options.CopyFrom(config.gpu_options)
+    gpuwatch_probe.also_for_plugins(config)  # only for simulated GPUs, and others that are plug-ins
 
     probe.session_config = config
     probe.setting("allow_growth", asked=True, effective=config.gpu_options.allow_growth)

@@ -21,8 +21,7 @@ def configure(tf, probe):
     chosen = str(max(0, count - 1))
     config = tf.compat.v1.ConfigProto()
     config.gpu_options.visible_device_list = chosen
-    # A simulated device of the plug-in tier, like every PluggableDevice, has options of its own.
-    config.pluggable_device_options.CopyFrom(config.gpu_options)
+    gpuwatch_probe.also_for_plugins(config)  # only for simulated GPUs, and others that are plug-ins
 
     probe.session_config = config
     probe.setting("visible_device_list", asked=chosen, effective=config.gpu_options.visible_device_list)
