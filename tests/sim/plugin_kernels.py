@@ -38,68 +38,179 @@ def case(name, function, *inputs, exact=False, tolerance=2e-5):
 
 
 # --- element by element -----------------------------------------------------------------------------------
-BROADCASTS = [((7, 5), (7, 5)), ((7, 5), (5,)), ((7, 1), (1, 5)), ((), (3, 2)), ((4, 3, 5), (3, 1)), ((1, 5), (7, 1)),
-              ((0, 5), (5,)), ((2, 1, 3, 1, 2), (4, 1, 3, 1)), ((33,), ()), ((2, 3, 1, 1, 4, 5), (3, 2, 2, 1, 5))]
+BROADCASTS = [
+    ((7, 5), (7, 5)),
+    ((7, 5), (5,)),
+    ((7, 1), (1, 5)),
+    ((), (3, 2)),
+    ((4, 3, 5), (3, 1)),
+    ((1, 5), (7, 1)),
+    ((0, 5), (5,)),
+    ((2, 1, 3, 1, 2), (4, 1, 3, 1)),
+    ((33,), ()),
+    ((2, 3, 1, 1, 4, 5), (3, 2, 2, 1, 5)),
+]
 for op in ("Add", "AddV2", "Sub", "Mul", "Maximum", "Minimum", "SquaredDifference"):
     for left, right in BROADCASTS:
-        case(f"{op} {left} {right}", lambda x, y, op=op: getattr(raw, op)(x=x, y=y), lambda a=left: real(*a), lambda b=right: real(*b))
+        case(
+            f"{op} {left} {right}",
+            lambda x, y, op=op: getattr(raw, op)(x=x, y=y),
+            lambda a=left: real(*a),
+            lambda b=right: real(*b),
+        )
     for dtype in (tf.float64, tf.int64):
         make = (lambda d=dtype: real(6, 5, dtype=d)) if dtype.is_floating else (lambda: whole(6, 5))
         case(f"{op} {dtype.name}", lambda x, y, op=op: getattr(raw, op)(x=x, y=y), make, make)
 for op in ("RealDiv", "Div", "DivNoNan", "MulNoNan", "FloorDiv", "FloorMod"):
     for dtype in (tf.float32, tf.float64):
-        case(f"{op} {dtype.name}", lambda x, y, op=op: getattr(raw, op)(x=x, y=y),
-             lambda d=dtype: real(6, 5, dtype=d), lambda d=dtype: positive(6, 1, dtype=d))
+        case(
+            f"{op} {dtype.name}",
+            lambda x, y, op=op: getattr(raw, op)(x=x, y=y),
+            lambda d=dtype: real(6, 5, dtype=d),
+            lambda d=dtype: positive(6, 1, dtype=d),
+        )
 case("DivNoNan by zero", lambda x: raw.DivNoNan(x=x, y=tf.zeros_like(x)), lambda: real(9))
 for dtype in (tf.float32, tf.float64):
-    case(f"Pow {dtype.name}", lambda x, y: x**y, lambda d=dtype: positive(6, 5, dtype=d), lambda d=dtype: real(5, dtype=d))
+    case(
+        f"Pow {dtype.name}",
+        lambda x, y: x**y,
+        lambda d=dtype: positive(6, 5, dtype=d),
+        lambda d=dtype: real(5, dtype=d),
+    )
 case("Pow 2", lambda x: x**2.0, lambda: real(6, 5))
 for op in ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"):
     for dtype in (tf.float32, tf.float64, tf.int64):
-        case(f"{op} {dtype.name}", lambda x, y, op=op: getattr(raw, op)(x=x, y=y),
-             lambda d=dtype: tf.cast(whole(9, 5), d), lambda d=dtype: tf.cast(whole(5), d), exact=True)
+        case(
+            f"{op} {dtype.name}",
+            lambda x, y, op=op: getattr(raw, op)(x=x, y=y),
+            lambda d=dtype: tf.cast(whole(9, 5), d),
+            lambda d=dtype: tf.cast(whole(5), d),
+            exact=True,
+        )
 for op in ("Equal", "NotEqual", "LogicalAnd", "LogicalOr"):
-    case(f"{op} bool", lambda x, y, op=op: getattr(raw, op)(x=x, y=y), lambda: whole(9, 5) > 0, lambda: whole(5) > 0, exact=True)
+    case(
+        f"{op} bool",
+        lambda x, y, op=op: getattr(raw, op)(x=x, y=y),
+        lambda: whole(9, 5) > 0,
+        lambda: whole(5) > 0,
+        exact=True,
+    )
 for op in ("TanhGrad", "SigmoidGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad"):
     for dtype in (tf.float32, tf.float64):
-        case(f"{op} {dtype.name}", lambda y, dy, op=op: getattr(raw, op)(y=y, dy=dy),
-             lambda d=dtype: positive(7, 5, dtype=d), lambda d=dtype: real(7, 5, dtype=d))
+        case(
+            f"{op} {dtype.name}",
+            lambda y, dy, op=op: getattr(raw, op)(y=y, dy=dy),
+            lambda d=dtype: positive(7, 5, dtype=d),
+            lambda d=dtype: real(7, 5, dtype=d),
+        )
 for op in ("ReluGrad", "Relu6Grad", "SoftplusGrad", "LeakyReluGrad"):
-    case(op, lambda g, x, op=op: getattr(raw, op)(gradients=g, features=x), lambda: real(7, 5), lambda: real(7, 5, low=-8, high=8))
+    case(
+        op,
+        lambda g, x, op=op: getattr(raw, op)(gradients=g, features=x),
+        lambda: real(7, 5),
+        lambda: real(7, 5, low=-8, high=8),
+    )
 case("EluGrad", lambda g, y: raw.EluGrad(gradients=g, outputs=y), lambda: real(7, 5), lambda: real(7, 5, low=-0.9))
 for op in ("Neg", "Abs", "Sign", "Square", "Exp", "Expm1", "Tanh", "Sigmoid", "Floor", "Ceil", "Sin", "Cos", "Erf"):
     for dtype in (tf.float32, tf.float64):
-        case(f"{op} {dtype.name}", lambda x, op=op: getattr(raw, op)(x=x) if op not in () else x,
-             lambda d=dtype: real(1001, dtype=d, low=-9, high=9), tolerance=1e-6)
+        case(
+            f"{op} {dtype.name}",
+            lambda x, op=op: getattr(raw, op)(x=x),
+            lambda d=dtype: real(1001, dtype=d, low=-9, high=9),
+            tolerance=1e-6,
+        )
 for op in ("Sqrt", "Rsqrt", "Reciprocal", "Inv", "Log", "Log1p"):
     for dtype in (tf.float32, tf.float64):
-        case(f"{op} {dtype.name}", lambda x, op=op: getattr(raw, op)(x=x), lambda d=dtype: positive(1001, dtype=d), tolerance=1e-6)
+        case(
+            f"{op} {dtype.name}",
+            lambda x, op=op: getattr(raw, op)(x=x),
+            lambda d=dtype: positive(1001, dtype=d),
+            tolerance=1e-6,
+        )
 for op in ("Relu", "Relu6", "Elu", "Softplus", "LeakyRelu"):
     case(op, lambda x, op=op: getattr(raw, op)(features=x), lambda: real(77, low=-30, high=30), tolerance=1e-6)
 case("Round", lambda x: raw.Round(x=x), lambda: tf.constant([0.5, 1.5, 2.5, -0.5, -1.5, 0.4, 0.6]), exact=True)
 for op in ("Neg", "Abs", "Sign", "Square"):
     case(f"{op} int64", lambda x, op=op: getattr(raw, op)(x=x), lambda: whole(31), exact=True)
-EDGES = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, -1e-40, 88.0, 89.0, 100.0, -87.0, -100.0, -104.0, 1e30, -1e30, 0.625, -0.625, 1e-8]
+EDGES = [
+    0.0,
+    -0.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    1e-40,
+    -1e-40,
+    88.0,
+    89.0,
+    100.0,
+    -87.0,
+    -100.0,
+    -104.0,
+    1e30,
+    -1e30,
+    0.625,
+    -0.625,
+    1e-8,
+]
 for op in ("Exp", "Tanh", "Sigmoid", "IsNan", "IsInf", "IsFinite", "Abs", "Neg"):
     case(f"{op} at the edges", lambda x, op=op: getattr(raw, op)(x=x), lambda: tf.constant(EDGES), tolerance=1e-6)
-case("Maximum NaN", lambda x, y: raw.Maximum(x=x, y=y), lambda: tf.constant([math.nan, 1.0]), lambda: tf.constant([1.0, 2.0]))
+case(
+    "Maximum NaN",
+    lambda x, y: raw.Maximum(x=x, y=y),
+    lambda: tf.constant([math.nan, 1.0]),
+    lambda: tf.constant([1.0, 2.0]),
+)
 case("LogicalNot", lambda x: raw.LogicalNot(x=x), lambda: whole(9) > 0, exact=True)
 TYPES = (tf.float32, tf.float64, tf.int32, tf.int64, tf.uint8, tf.bool)
 for source in TYPES:
     for target in TYPES:
-        case(f"Cast {source.name} {target.name}", lambda x, t=target: raw.Cast(x=x, DstT=t), lambda s=source: tf.cast(whole(3, 7, low=0, high=9), s), exact=True)
+        case(
+            f"Cast {source.name} {target.name}",
+            lambda x, t=target: raw.Cast(x=x, DstT=t),
+            lambda s=source: tf.cast(whole(3, 7, low=0, high=9), s),
+            exact=True,
+        )
 for dtype in (tf.float32, tf.float64, tf.int64, tf.bool, tf.uint8):
     case(f"Fill {dtype.name}", lambda v: raw.Fill(dims=[3, 5], value=v), lambda d=dtype: tf.cast(1, d), exact=True)
     case(f"ZerosLike {dtype.name}", lambda x: raw.ZerosLike(x=x), lambda d=dtype: tf.cast(whole(3, 5), d), exact=True)
     case(f"OnesLike {dtype.name}", lambda x: raw.OnesLike(x=x), lambda d=dtype: tf.cast(whole(3, 5), d), exact=True)
-case("Fill int64 dims", lambda v: raw.Fill(dims=tf.constant([2, 0, 3], tf.int64), value=v), lambda: tf.constant(2.0), exact=True)
+case(
+    "Fill int64 dims",
+    lambda v: raw.Fill(dims=tf.constant([2, 0, 3], tf.int64), value=v),
+    lambda: tf.constant(2.0),
+    exact=True,
+)
 case("Range", lambda: tf.range(0.0, 7.0, 0.5), exact=True)
-case("Range int64", lambda: tf.range(tf.constant(9, tf.int64), tf.constant(-3, tf.int64), tf.constant(-2, tf.int64)), exact=True)
+case(
+    "Range int64",
+    lambda: tf.range(tf.constant(9, tf.int64), tf.constant(-3, tf.int64), tf.constant(-2, tf.int64)),
+    exact=True,
+)
 for dtype in (tf.float32, tf.float64, tf.int64, tf.int32, tf.bool):
-    case(f"SelectV2 {dtype.name}", lambda c, x, y: raw.SelectV2(condition=c, t=x, e=y), lambda: whole(4, 1) > 0,
-         lambda d=dtype: tf.cast(whole(4, 5), d), lambda d=dtype: tf.cast(whole(5), d), exact=True)
-case("Select rows", lambda c, x, y: raw.Select(condition=c, x=x, y=y), lambda: whole(4) > 0, lambda: real(4, 5, 2), lambda: real(4, 5, 2), exact=True)
-case("Select scalar", lambda c, x, y: raw.Select(condition=c, x=x, y=y), lambda: tf.constant(True), lambda: real(4, 5), lambda: real(4, 5), exact=True)
+    case(
+        f"SelectV2 {dtype.name}",
+        lambda c, x, y: raw.SelectV2(condition=c, t=x, e=y),
+        lambda: whole(4, 1) > 0,
+        lambda d=dtype: tf.cast(whole(4, 5), d),
+        lambda d=dtype: tf.cast(whole(5), d),
+        exact=True,
+    )
+case(
+    "Select rows",
+    lambda c, x, y: raw.Select(condition=c, x=x, y=y),
+    lambda: whole(4) > 0,
+    lambda: real(4, 5, 2),
+    lambda: real(4, 5, 2),
+    exact=True,
+)
+case(
+    "Select scalar",
+    lambda c, x, y: raw.Select(condition=c, x=x, y=y),
+    lambda: tf.constant(True),
+    lambda: real(4, 5),
+    lambda: real(4, 5),
+    exact=True,
+)
 for count in (1, 2, 5):
     case(f"AddN {count}", lambda *x: raw.AddN(inputs=list(x)), *[lambda: real(3, 5)] * count)
 
@@ -108,9 +219,18 @@ AXES = [[0], [1], [2], [0, 1], [0, 2], [1, 2], [-1], [0, 1, 2], []]
 for op in ("Sum", "Mean", "Max", "Min", "Prod"):
     for axes in AXES:
         for keep in (False, True):
-            case(f"{op} {axes} {keep}", lambda x, op=op, a=axes, k=keep: getattr(raw, op)(input=x, axis=tf.constant(a, tf.int32), keep_dims=k), lambda: positive(4, 3, 5))
+            case(
+                f"{op} {axes} {keep}",
+                lambda x, op=op, a=axes, k=keep: getattr(raw, op)(input=x, axis=tf.constant(a, tf.int32), keep_dims=k),
+                lambda: positive(4, 3, 5),
+            )
 for op in ("Sum", "Max", "Prod"):
-    case(f"{op} int64", lambda x, op=op: getattr(raw, op)(input=x, axis=tf.constant([1], tf.int64)), lambda: whole(4, 6), exact=True)
+    case(
+        f"{op} int64",
+        lambda x, op=op: getattr(raw, op)(input=x, axis=tf.constant([1], tf.int64)),
+        lambda: whole(4, 6),
+        exact=True,
+    )
 case("Sum large", lambda x: tf.reduce_sum(x), lambda: positive(1000, 1003), tolerance=1e-5)
 case("Sum columns", lambda x: tf.reduce_sum(x, 0), lambda: positive(999, 37), tolerance=1e-5)
 case("Sum float64", lambda x: tf.reduce_sum(x, 1), lambda: positive(9, 37, dtype=tf.float64))
@@ -127,26 +247,49 @@ case("BiasAddGrad NCHW", lambda x: raw.BiasAddGrad(out_backprop=x, data_format="
 
 # --- moving -----------------------------------------------------------------------------------------------
 for dtype in (tf.float32, tf.float64, tf.int64, tf.bool):
-    make = lambda *s, d=dtype: (lambda: tf.cast(whole(*s), d))
+
+    def make(*shape, dtype=dtype):
+        return lambda: tf.cast(whole(*shape), dtype)
+
     name = dtype.name
     for order in ([1, 0, 2], [2, 1, 0], [0, 2, 1], [2, 0, 1], [0, 1, 2]):
         case(f"Transpose {order} {name}", lambda x, p=order: tf.transpose(x, p), make(4, 3, 5), exact=True)
-    case(f"ConcatV2 {name}", lambda x, y, z: tf.concat([x, y, z], 1), make(4, 3, 2), make(4, 1, 2), make(4, 0, 2), exact=True)
+    case(
+        f"ConcatV2 {name}",
+        lambda x, y, z: tf.concat([x, y, z], 1),
+        make(4, 3, 2),
+        make(4, 1, 2),
+        make(4, 0, 2),
+        exact=True,
+    )
     case(f"Pack {name}", lambda x, y: tf.stack([x, y], 1), make(4, 3), make(4, 3), exact=True)
     case(f"Slice {name}", lambda x: tf.slice(x, [1, 0, 2], [2, -1, 2]), make(4, 3, 5), exact=True)
     case(f"StridedSlice {name}", lambda x: x[1:4:2, ..., ::-2], make(6, 3, 5), exact=True)
     case(f"Tile {name}", lambda x: tf.tile(x, [2, 1, 3]), make(4, 3, 5), exact=True)
     case(f"BroadcastTo {name}", lambda x: tf.broadcast_to(x, [4, 3, 5]), make(3, 1), exact=True)
-    case(f"GatherV2 {name}", lambda x, i: tf.gather(x, i, axis=1), make(4, 7, 2), lambda: whole(3, 2, low=0, high=7, dtype=tf.int32), exact=True)
+    case(
+        f"GatherV2 {name}",
+        lambda x, i: tf.gather(x, i, axis=1),
+        make(4, 7, 2),
+        lambda: whole(3, 2, low=0, high=7, dtype=tf.int32),
+        exact=True,
+    )
     if name != "bool":
         case(f"OneHot {name}", lambda i, d=dtype: tf.one_hot(i, 5, dtype=d), lambda: whole(4, 3), exact=True)
 case("Transpose matrix", tf.transpose, lambda: real(37, 53), exact=True)
 case("Transpose 4D", lambda x: tf.transpose(x, [0, 3, 1, 2]), lambda: real(3, 5, 7, 4), exact=True)
 case("Transpose int32", lambda x: tf.transpose(x), lambda: whole(3, 5, dtype=tf.int32), exact=True)
 SLICES = {
-    "[2]": lambda x: x[2], "[-1, 1:]": lambda x: x[-1, 1:], "[..., 0]": lambda x: x[..., 0], "[:, newaxis]": lambda x: x[:, tf.newaxis, 1:2],
-    "[::-1]": lambda x: x[::-1], "[3:1]": lambda x: x[3:1], "[1:100, -2:]": lambda x: x[1:100, -2:], "[:, :, 4:0:-3]": lambda x: x[:, :, 4:0:-3],
-    "[..., newaxis]": lambda x: x[..., tf.newaxis], "[1, ..., 2]": lambda x: x[1, ..., 2],
+    "[2]": lambda x: x[2],
+    "[-1, 1:]": lambda x: x[-1, 1:],
+    "[..., 0]": lambda x: x[..., 0],
+    "[:, newaxis]": lambda x: x[:, tf.newaxis, 1:2],
+    "[::-1]": lambda x: x[::-1],
+    "[3:1]": lambda x: x[3:1],
+    "[1:100, -2:]": lambda x: x[1:100, -2:],
+    "[:, :, 4:0:-3]": lambda x: x[:, :, 4:0:-3],
+    "[..., newaxis]": lambda x: x[..., tf.newaxis],
+    "[1, ..., 2]": lambda x: x[1, ..., 2],
 }
 for name, cut in SLICES.items():
     case(f"StridedSlice {name}", cut, lambda: real(4, 3, 5), exact=True)
@@ -163,30 +306,71 @@ for dtype in (tf.float32, tf.float64):
     case(f"SplitV {dtype.name}", lambda x: tf.split(x, [1, -1, 2], 0), lambda d=dtype: real(6, 3, dtype=d), exact=True)
     case(f"Unpack {dtype.name}", lambda x: tf.unstack(x, axis=1), lambda d=dtype: real(4, 3, 2, dtype=d), exact=True)
     case(f"Pad {dtype.name}", lambda x: tf.pad(x, [[1, 2], [0, 3]]), lambda d=dtype: real(4, 3, dtype=d), exact=True)
-    case(f"PadV2 {dtype.name}", lambda x: tf.pad(x, [[1, 0], [2, 1]], constant_values=7), lambda d=dtype: real(4, 3, dtype=d), exact=True)
-    case(f"ReverseV2 {dtype.name}", lambda x: tf.reverse(x, [0, -1]), lambda d=dtype: real(4, 3, 2, dtype=d), exact=True)
+    case(
+        f"PadV2 {dtype.name}",
+        lambda x: tf.pad(x, [[1, 0], [2, 1]], constant_values=7),
+        lambda d=dtype: real(4, 3, dtype=d),
+        exact=True,
+    )
+    case(
+        f"ReverseV2 {dtype.name}", lambda x: tf.reverse(x, [0, -1]), lambda d=dtype: real(4, 3, 2, dtype=d), exact=True
+    )
 case("Concat", lambda x, y: raw.Concat(concat_dim=0, values=[x, y]), lambda: real(2, 3), lambda: real(4, 3), exact=True)
-case("GatherV2 batched", lambda x, i: tf.gather(x, i, axis=1, batch_dims=1), lambda: real(3, 7, 2), lambda: whole(3, 4, low=0, high=7), exact=True)
-case("OneHot axis", lambda i: tf.one_hot(i, 4, 2.0, -1.0, axis=0), lambda: whole(5, low=-1, high=5, dtype=tf.int32), exact=True)
+case(
+    "GatherV2 batched",
+    lambda x, i: tf.gather(x, i, axis=1, batch_dims=1),
+    lambda: real(3, 7, 2),
+    lambda: whole(3, 4, low=0, high=7),
+    exact=True,
+)
+case(
+    "OneHot axis",
+    lambda i: tf.one_hot(i, 4, 2.0, -1.0, axis=0),
+    lambda: whole(5, low=-1, high=5, dtype=tf.int32),
+    exact=True,
+)
 
 # --- products and layers ----------------------------------------------------------------------------------
 for dtype in (tf.float32, tf.float64):
     for ta in (False, True):
         for tb in (False, True):
             for m, n, k in ((7, 5, 3), (1, 1, 1), (65, 33, 129), (0, 3, 4), (3, 4, 0)):
-                case(f"MatMul {dtype.name} {ta} {tb} {m}x{n}x{k}", lambda a, b, ta=ta, tb=tb: raw.MatMul(a=a, b=b, transpose_a=ta, transpose_b=tb),
-                     lambda d=dtype, s=(k, m) if ta else (m, k): real(*s, dtype=d), lambda d=dtype, s=(n, k) if tb else (k, n): real(*s, dtype=d), tolerance=1e-5)
-            case(f"BatchMatMulV2 {dtype.name} {ta} {tb}", lambda a, b, ta=ta, tb=tb: raw.BatchMatMulV2(x=a, y=b, adj_x=ta, adj_y=tb),
-                 lambda d=dtype, s=(3, 1, 7, 5) if ta else (3, 1, 5, 7): real(*s, dtype=d), lambda d=dtype, s=(4, 2, 7) if tb else (4, 7, 2): real(*s, dtype=d))
+                case(
+                    f"MatMul {dtype.name} {ta} {tb} {m}x{n}x{k}",
+                    lambda a, b, ta=ta, tb=tb: raw.MatMul(a=a, b=b, transpose_a=ta, transpose_b=tb),
+                    lambda d=dtype, s=(k, m) if ta else (m, k): real(*s, dtype=d),
+                    lambda d=dtype, s=(n, k) if tb else (k, n): real(*s, dtype=d),
+                    tolerance=1e-5,
+                )
+            case(
+                f"BatchMatMulV2 {dtype.name} {ta} {tb}",
+                lambda a, b, ta=ta, tb=tb: raw.BatchMatMulV2(x=a, y=b, adj_x=ta, adj_y=tb),
+                lambda d=dtype, s=(3, 1, 7, 5) if ta else (3, 1, 5, 7): real(*s, dtype=d),
+                lambda d=dtype, s=(4, 2, 7) if tb else (4, 7, 2): real(*s, dtype=d),
+            )
 case("BatchMatMul", lambda a, b: raw.BatchMatMul(x=a, y=b), lambda: real(3, 5, 7), lambda: real(3, 7, 2))
 case("BiasAdd", tf.nn.bias_add, lambda: real(4, 3, 5), lambda: real(5))
 case("Softmax", tf.nn.softmax, lambda: real(7, 5, 11, low=-50, high=50))
 case("LogSoftmax", tf.nn.log_softmax, lambda: real(7, 11, low=-50, high=50))
-case("SoftmaxCrossEntropyWithLogits", lambda x, y: tuple(raw.SoftmaxCrossEntropyWithLogits(features=x, labels=y)), lambda: real(7, 11), lambda: tf.nn.softmax(real(7, 11)))
-case("SoftmaxCrossEntropyWithLogits one row", lambda x, y: tuple(raw.SoftmaxCrossEntropyWithLogits(features=x, labels=y)), lambda: real(7, 11), lambda: tf.nn.softmax(real(1, 11)))
+case(
+    "SoftmaxCrossEntropyWithLogits",
+    lambda x, y: tuple(raw.SoftmaxCrossEntropyWithLogits(features=x, labels=y)),
+    lambda: real(7, 11),
+    lambda: tf.nn.softmax(real(7, 11)),
+)
+case(
+    "SoftmaxCrossEntropyWithLogits one row",
+    lambda x, y: tuple(raw.SoftmaxCrossEntropyWithLogits(features=x, labels=y)),
+    lambda: real(7, 11),
+    lambda: tf.nn.softmax(real(1, 11)),
+)
 for dtype in (tf.int32, tf.int64):
-    case(f"SparseSoftmaxCrossEntropyWithLogits {dtype.name}", lambda x, y: tuple(raw.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=y)),
-         lambda: real(7, 11), lambda d=dtype: whole(7, low=0, high=11, dtype=d))
+    case(
+        f"SparseSoftmaxCrossEntropyWithLogits {dtype.name}",
+        lambda x, y: tuple(raw.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=y)),
+        lambda: real(7, 11),
+        lambda d=dtype: whole(7, low=0, high=11, dtype=d),
+    )
 
 
 def both_gradients(function):
@@ -200,14 +384,26 @@ def both_gradients(function):
     return run
 
 
-CONVOLUTIONS = [((2, 9, 8, 3), (3, 3, 3, 4), 1, "SAME", 1), ((2, 9, 8, 3), (3, 2, 3, 4), 2, "VALID", 1), ((2, 9, 8, 3), (1, 1, 3, 4), 1, "VALID", 1),
-                ((1, 11, 10, 2), (3, 3, 2, 5), 1, "SAME", 2), ((2, 7, 7, 4), (3, 3, 2, 6), 1, "SAME", 1), ((3, 5, 5, 1), (5, 5, 1, 2), 1, "VALID", 1),
-                ((2, 9, 8, 3), (2, 3, 3, 4), [1, 3, 2, 1], "SAME", 1), ((2, 6, 6, 3), (3, 3, 3, 4), 1, [[0, 0], [1, 2], [0, 1], [0, 0]], 1)]
+CONVOLUTIONS = [
+    ((2, 9, 8, 3), (3, 3, 3, 4), 1, "SAME", 1),
+    ((2, 9, 8, 3), (3, 2, 3, 4), 2, "VALID", 1),
+    ((2, 9, 8, 3), (1, 1, 3, 4), 1, "VALID", 1),
+    ((1, 11, 10, 2), (3, 3, 2, 5), 1, "SAME", 2),
+    ((2, 7, 7, 4), (3, 3, 2, 6), 1, "SAME", 1),
+    ((3, 5, 5, 1), (5, 5, 1, 2), 1, "VALID", 1),
+    ((2, 9, 8, 3), (2, 3, 3, 4), [1, 3, 2, 1], "SAME", 1),
+    ((2, 6, 6, 3), (3, 3, 3, 4), 1, [[0, 0], [1, 2], [0, 1], [0, 0]], 1),
+]
 for number, (image, kernel, strides, padding, dilation) in enumerate(CONVOLUTIONS):
     # On the CPU, double precision has neither dilated nor grouped gradients.
     for dtype in (tf.float32,) if number in (3, 4) else (tf.float32, tf.float64):
-        case(f"Conv2D {number} {dtype.name} and gradients", both_gradients(lambda x, w, s=strides, p=padding, d=dilation: tf.nn.conv2d(x, w, s, p, dilations=d)),
-             lambda d=dtype, s=image: real(*s, dtype=d), lambda d=dtype, s=kernel: real(*s, dtype=d), tolerance=1e-4)
+        case(
+            f"Conv2D {number} {dtype.name} and gradients",
+            both_gradients(lambda x, w, s=strides, p=padding, d=dilation: tf.nn.conv2d(x, w, s, p, dilations=d)),
+            lambda d=dtype, s=image: real(*s, dtype=d),
+            lambda d=dtype, s=kernel: real(*s, dtype=d),
+            tolerance=1e-4,
+        )
 
 
 def one_gradient(function):
@@ -224,8 +420,11 @@ def one_gradient(function):
 for size, strides, padding in ((2, 2, "VALID"), (3, 2, "SAME"), (3, 1, "SAME"), ([1, 2, 3, 1], [1, 3, 1, 1], "VALID")):
     for dtype in (tf.float32, tf.float64):
         for pool in ("max_pool2d", "avg_pool2d"):
-            case(f"{pool} {size} {strides} {padding} {dtype.name} and gradient", one_gradient(lambda x, p=pool, a=(size, strides, padding): getattr(tf.nn, p)(x, *a)),
-                 lambda d=dtype: real(2, 9, 8, 3, dtype=d))
+            case(
+                f"{pool} {size} {strides} {padding} {dtype.name} and gradient",
+                one_gradient(lambda x, p=pool, a=(size, strides, padding): getattr(tf.nn, p)(x, *a)),
+                lambda d=dtype: real(2, 9, 8, 3, dtype=d),
+            )
 
 
 def channels_first(function):
@@ -240,14 +439,30 @@ def channels_first(function):
 
 
 filters = real(3, 3, 3, 5)
-case("Conv2D NCHW", channels_first(lambda x, f: tf.nn.conv2d(x, filters, 2, "SAME", data_format=f)), lambda: real(2, 3, 9, 8), tolerance=1e-4)
-case("MaxPool NCHW", channels_first(lambda x, f: tf.nn.max_pool2d(x, 2, 2, "SAME", data_format=f)), lambda: real(2, 3, 9, 8), exact=True)
-case("AvgPool NCHW", channels_first(lambda x, f: tf.nn.avg_pool2d(x, 3, 2, "SAME", data_format=f)), lambda: real(2, 3, 9, 8))
+case(
+    "Conv2D NCHW",
+    channels_first(lambda x, f: tf.nn.conv2d(x, filters, 2, "SAME", data_format=f)),
+    lambda: real(2, 3, 9, 8),
+    tolerance=1e-4,
+)
+case(
+    "MaxPool NCHW",
+    channels_first(lambda x, f: tf.nn.max_pool2d(x, 2, 2, "SAME", data_format=f)),
+    lambda: real(2, 3, 9, 8),
+    exact=True,
+)
+case(
+    "AvgPool NCHW",
+    channels_first(lambda x, f: tf.nn.avg_pool2d(x, 3, 2, "SAME", data_format=f)),
+    lambda: real(2, 3, 9, 8),
+)
 case("BiasAdd NCHW", channels_first(lambda x, f: tf.nn.bias_add(x, [1.0, 2.0, 3.0], f)), lambda: real(2, 3, 9, 8))
 
 # --- random numbers ---------------------------------------------------------------------------------------
 case("StatelessRandomUniformV2", lambda: tf.random.stateless_uniform([37, 3], [5, 6]), exact=True)
-case("StatelessRandomUniformV2 float64", lambda: tf.random.stateless_uniform([37], [5, 6], dtype=tf.float64), exact=True)
+case(
+    "StatelessRandomUniformV2 float64", lambda: tf.random.stateless_uniform([37], [5, 6], dtype=tf.float64), exact=True
+)
 case("StatelessRandomNormalV2", lambda: tf.random.stateless_normal([37, 3], [5, 6]))
 case("StatelessTruncatedNormalV2", lambda: tf.random.stateless_truncated_normal([37, 3], [5, 6]))
 
@@ -267,9 +482,19 @@ case("TruncatedNormal", moments(tf.random.truncated_normal), exact=True)
 # --- fused by the graph optimizer -------------------------------------------------------------------------
 bias = real(4)
 for activation in ("relu", "relu6", "elu"):
-    case(f"Conv2D, bias and {activation} in a graph", tf.function(lambda x, w, a=activation: getattr(tf.nn, a)(tf.nn.bias_add(tf.nn.conv2d(x, w, 1, "SAME"), bias))),
-         lambda: real(2, 9, 8, 3), lambda: real(3, 3, 3, 4), tolerance=1e-4)
-case("MatMul, bias and relu in a graph", tf.function(lambda x, w: tf.nn.relu(tf.nn.bias_add(x @ w, bias))), lambda: real(9, 8), lambda: real(8, 4))
+    case(
+        f"Conv2D, bias and {activation} in a graph",
+        tf.function(lambda x, w, a=activation: getattr(tf.nn, a)(tf.nn.bias_add(tf.nn.conv2d(x, w, 1, "SAME"), bias))),
+        lambda: real(2, 9, 8, 3),
+        lambda: real(3, 3, 3, 4),
+        tolerance=1e-4,
+    )
+case(
+    "MatMul, bias and relu in a graph",
+    tf.function(lambda x, w: tf.nn.relu(tf.nn.bias_add(x @ w, bias))),
+    lambda: real(9, 8),
+    lambda: real(8, 4),
+)
 
 
 def flat(result):
@@ -302,7 +527,7 @@ def check(name):
             if "GPU:0" not in tensor.device:
                 return f"computed on {tensor.device}"
     with tf.device("/CPU:0"):
-        for one, other in zip(expected, got):
+        for one, other in zip(expected, got, strict=True):
             wrong = difference(one, tf.identity(other), exact, tolerance)
             if wrong:
                 return wrong

@@ -27,7 +27,7 @@ from tests.sim.conftest import REPOSITORY
 
 MIB = 2**20
 PYTHON = os.environ.get("GPUWATCH_TENSORFLOW_PYTHON", sys.executable)
-HAS_TENSORFLOW = PYTHON != sys.executable or importlib.util.find_spec("tensorflow") is not None
+HAS_TENSORFLOW = sys.executable != PYTHON or importlib.util.find_spec("tensorflow") is not None
 needs_tensorflow = [
     pytest.mark.tensorflow,
     pytest.mark.skipif(not HAS_TENSORFLOW, reason="no TensorFlow here"),
@@ -134,8 +134,10 @@ def test_sources_compile_without_warnings() -> None:
     for name in sorted(names):
         compiler = ["g++", "-std=c++17"] if name.endswith(".cc") else ["gcc", "-std=gnu11"]
         subprocess.run(
-            [*compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-fopenmp-simd", "-pthread"]
-            + ["-fsyntax-only", str(sources / name)],
+            [
+                *(*compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-fopenmp-simd", "-pthread"),
+                *("-fsyntax-only", str(sources / name)),
+            ],
             check=True,
         )
 
@@ -300,7 +302,9 @@ def test_session_with_fraction_and_visible_list(sim_machine: Open, run: Run) -> 
         """
         tf1 = tf.compat.v1
         config = tf1.ConfigProto()
-        for options in (config.gpu_options, config.pluggable_device_options):
+        wanted = [config.gpu_options]
+        if hasattr(config, "pluggable_device_options"): wanted.append(config.pluggable_device_options)  # from 2.17 on
+        for options in wanted:
             options.per_process_gpu_memory_fraction = 0.4
             options.visible_device_list = "1"
         with tf.Graph().as_default(), tf1.Session(config=config) as session:
@@ -444,7 +448,11 @@ def test_forgotten_renaming_means_no_devices(sim_machine: Open) -> None:
     """A CUDA build without the preloaded library has kernels that would crash: it gets no simulated GPUs."""
     machine = sim_machine("1x2GiB")
     done = subprocess.run(
-        [PYTHON, "-c", "import tensorflow as tf; print(tf.test.is_built_with_cuda(), tf.config.list_physical_devices('GPU'))"],
+        [
+            PYTHON,
+            "-c",
+            "import tensorflow as tf; print(tf.test.is_built_with_cuda(), tf.config.list_physical_devices('GPU'))",
+        ],
         env=machine.environment(os.environ, tier="plugin", cuda_build=False),
         capture_output=True,
         text=True,
@@ -475,10 +483,12 @@ TRAIN = """
         elif kind == "lstm":
             inner = [L.LSTM(24, use_cudnn=False)]
         else:
-            inner = [L.Dense(32, activation="relu"), L.BatchNormalization(), L.Dropout(0.1), L.Dense(32, activation="tanh")]
+            inner = [L.Dense(32, activation="relu"), L.BatchNormalization(), L.Dropout(0.1),
+                     L.Dense(32, activation="tanh")]
         model = keras.Sequential([L.Input(shape), *inner, L.Dense(10)])
         model.compile({"sgd": keras.optimizers.SGD(0.1, momentum=0.9), "adam": keras.optimizers.Adam(0.01)}[optimizer],
-                      keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"], jit_compile=False)
+                      keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"],
+                      jit_compile=False)
     x = tf.random.stateless_normal([512, *shape], [1, 2]).numpy()
     y = x.reshape(512, -1)[:, :10].argmax(1) if kind != "lstm" else x.sum(1).argmax(1)
     losses = model.fit(x, y, batch_size=64, epochs=5, verbose=0).history["loss"]
