@@ -20,6 +20,7 @@ import platform
 import sys
 import time
 
+import _gpuwatch_nvml as nvml
 import _gpuwatch_workloads as workloads
 
 PROTOCOL_VERSION = 1
@@ -124,6 +125,18 @@ class Probe:
             return True
         return bool(tf.config.list_physical_devices("GPU")) and not tf.test.is_built_with_gpu_support()
 
+    def visible_gpus(self, tf, most):
+        """The GPUs that CUDA_VISIBLE_DEVICES left, which names ``most``; the probe ends where it was ignored."""
+        found = [gpu.name for gpu in tf.config.list_physical_devices("GPU")]
+        if len(found) > most and self.pluggable(tf):
+            self.skip(
+                "CUDA_VISIBLE_DEVICES had no effect: these GPUs are PluggableDevices, which were counted"
+                " when TensorFlow was imported, before it was set"
+            )
+        if len(found) > most:
+            raise AssertionError("CUDA_VISIBLE_DEVICES names %d GPUs, and TensorFlow has %s" % (most, found))
+        return found
+
     # -- working --------------------------------------------------------------------------------
 
     def run(self, tf, device=None, workload=None):
@@ -220,7 +233,7 @@ def main(config, configure, work, environment=None):
         die_with_parent()
     environment = dict(environment or {})
     if probe.options.get("visible") and "CUDA_VISIBLE_DEVICES" in environment:
-        environment["CUDA_VISIBLE_DEVICES"] = str(probe.options["visible"])
+        environment["CUDA_VISIBLE_DEVICES"] = _visible(str(probe.options["visible"]))
     for name, value in LOG_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     os.environ.update(environment)
@@ -251,6 +264,13 @@ def main(config, configure, work, environment=None):
     sys.stderr.flush()
     # TensorFlow's own exit takes up to a second and has nothing left to tell.
     os._exit(1 if probe.failed else 0)
+
+
+def _visible(wanted):
+    """The value for CUDA_VISIBLE_DEVICES; ``reversed`` are all GPUs by UUID, the last one first."""
+    if wanted != "reversed":
+        return wanted
+    return ",".join(uuid for uuid, _ in reversed(nvml.gpus())) or "0"
 
 
 def _given_options():
@@ -321,7 +341,7 @@ def _check_workload(probe):
 
 
 def also_for_plugins(config):
-    """Gives a PluggableDevice the GPU options of a session's config: since 2.17 or so it has its own."""
+    """Gives a PluggableDevice the GPU options too: 2.21 has a field for them, which 2.16 had not."""
     if "pluggable_device_options" in config.DESCRIPTOR.fields_by_name:
         config.pluggable_device_options.CopyFrom(config.gpu_options)
 

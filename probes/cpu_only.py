@@ -19,7 +19,7 @@ ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def configure(tf, probe):
-    """The environment has done it."""
+    probe.setting("GPUs left", asked="by CUDA_VISIBLE_DEVICES", effective=probe.visible_gpus(tf, most=0))
 
 
 def work(tf, probe):

@@ -2,7 +2,8 @@
 
 A list of indices or UUIDs ("1,0" or "GPU-4fb3…"), in the order in which the program shall count
 them: its GPU:0 is the first of the list. Without CUDA_DEVICE_ORDER=PCI_BUS_ID the indices are not
-those of nvidia-smi on a machine with different cards.
+those of nvidia-smi on a machine with different cards; UUIDs mean the same everywhere. Here all GPUs
+are listed by UUID, the last one first.
 """
 
 import os
@@ -16,15 +17,15 @@ CONFIG = {
     "framework": "tensorflow",
     "workload": "matmul",
     "verdict": "ok",
-    "options": {"visible": "0"},
+    "options": {"visible": "reversed"},
 }
 
-ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0"}
+ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1,0"}
 
 
 def configure(tf, probe):
-    gpus = tf.config.list_physical_devices("GPU")
-    probe.setting("visible GPUs", asked=os.environ["CUDA_VISIBLE_DEVICES"], effective=[gpu.name for gpu in gpus])
+    value = os.environ["CUDA_VISIBLE_DEVICES"]
+    probe.setting("GPUs, in this order", asked=value, effective=probe.visible_gpus(tf, most=value.count(",") + 1))
 
 
 def work(tf, probe):

@@ -22,8 +22,7 @@ CONFIG = {
 def configure(tf, probe):
     os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # in time: TensorFlow is imported, no GPU was used yet
 
-    gpus = tf.config.list_physical_devices("GPU")
-    probe.setting("CUDA_VISIBLE_DEVICES", asked="0", effective=[gpu.name for gpu in gpus])
+    probe.setting("CUDA_VISIBLE_DEVICES", asked="0", effective=probe.visible_gpus(tf, most=1))
 
 
 def work(tf, probe):
