@@ -1,6 +1,6 @@
 """THE table of actions. Key bindings, footer, help and command palette all come from it.
 
-To add one: an entry here, and a method ``action_<id>`` on the app.
+To add one: an entry here, and a method ``action_<id>`` on the screens of its tabs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ from typing import Literal
 
 from textual.binding import Binding, BindingType
 
-Pane = Literal["anywhere", "gpus", "processes", "finding"]
+from gpuwatch.ui.tabs import TABS
+
+Pane = Literal["everywhere", "overview", "gpus", "processes", "finding", "readings", "found", "probes"]
+"""Where an action works: on every tab, on the overview, or in one pane of a tab."""
+PANES_OF_TABS: dict[str, tuple[Pane, ...]] = {
+    "overview": ("overview", "processes", "gpus", "finding"),
+    "gpu": ("readings", "processes"),
+    "probes": ("probes",),
+    "findings": ("found",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +34,7 @@ class Action:
     title: str
     """Two words at most, for the footer."""
     help: str
-    pane: Pane = "anywhere"
+    pane: Pane = "everywhere"
     footer: bool = True
     palette: bool = True
     name: str = ""
@@ -41,15 +50,25 @@ ACTIONS: tuple[Action, ...] = (
         "/",
         "filter",
         "Show only processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not). Esc clears",
+        "overview",
         name="Filter processes",
     ),
-    Action("sort", "s,f6", "s", "sort", "Choose the column to sort by (or click on its head)", name="Sort by…"),
+    Action(
+        "sort",
+        "s,f6",
+        "s",
+        "sort",
+        "Choose the column to sort by (or click on its head)",
+        "overview",
+        name="Sort by…",
+    ),
     Action(
         "reverse",
         "S,shift+f6",
         "S",
         "reverse",
         "Sort the other way round (or click on the head again)",
+        "overview",
         footer=False,
         name="Reverse the order",
     ),
@@ -63,9 +82,58 @@ ACTIONS: tuple[Action, ...] = (
         name="Why cells are empty",
     ),
     Action("missing_device", "i", "i", "why –", "Why readings of this GPU are missing", "gpus", palette=False),
-    Action("choose_gpu", "enter", "↵", "its processes", "Show only the processes of this GPU", "gpus", palette=False),
+    Action("choose_gpu", "enter", "↵", "all of it", "Show everything of this GPU", "gpus", palette=False),
+    Action("probe_gpu", "p", "p", "probe it", "Try memory and placement settings on this GPU", "gpus", palette=False),
     Action("open_findings", "enter", "↵", "evidence", "Show the evidence and what to do", "finding", palette=False),
-    Action("findings", "f", "f", "findings", "What is wrong: evidence, and what to do", footer=False, name="Findings"),
+    Action(
+        "findings",
+        "f",
+        "f",
+        "findings",
+        "What is wrong: evidence, and what to do",
+        "overview",
+        footer=False,
+        name="What is wrong",
+    ),
+    Action("run_probes", "x", "x", "run", "Run the chosen configurations, or this one", "probes", name="Run probes"),
+    Action(
+        "open_run",
+        "enter",
+        "↵",
+        "open",
+        "Show what this run did; run it if it has not been run",
+        "probes",
+        name="Open this run",
+    ),
+    Action(
+        "toggle_choice", "space", "space", "choose", "Choose this configuration, or its group", "probes", palette=False
+    ),
+    Action("toggle_all", "a", "a", "all", "Choose all configurations, or none", "probes", name="Choose all probes"),
+    Action(
+        "options",
+        "p",
+        "p",
+        "parameters",
+        "Workload, seconds, limit, fraction, GPU, interpreter",
+        "probes",
+        name="Parameters of the probes",
+    ),
+    Action("code", "e", "e", "as code", "Show the settings as code to paste", "probes", name="Settings as code"),
+    Action("report", "o", "o", "report", "Write what is shown as HTML into this folder", "probes", name="HTML report"),
+    Action(
+        "earlier",
+        "c",
+        "c",
+        "earlier",
+        "Show runs of earlier days below those of today",
+        "probes",
+        name="Compare with earlier runs",
+    ),
+    Action("cancel", "escape", "Esc", "stop", "Stop the running probes", "probes", footer=False, palette=False),
+    Action("move('left')", "left,h", "← →", "another GPU", "The GPU before, or after", "readings", palette=False),
+    Action("missing_device", "i", "i", "why –", "Why readings of this GPU are missing", "readings", palette=False),
+    Action("open_finding", "enter", "↵", "evidence", "Show the evidence and what to do", "found", palette=False),
+    Action("copy_action", "c", "c", "copy", "Copy what to do", "found", name="Copy what to do"),
     Action(
         "pause",
         "space",
@@ -77,7 +145,26 @@ ACTIONS: tuple[Action, ...] = (
     Action("faster", "plus,equals_sign", "+", "faster", "Sample more often", footer=False, name="Sample more often"),
     Action("slower", "minus", "-", "slower", "Sample less often", footer=False, name="Sample less often"),
     Action(
-        "clear", "escape", "Esc", "clear", "Clear the filter, then the selection", footer=False, name="Clear the filter"
+        "clear",
+        "escape",
+        "Esc",
+        "clear",
+        "Clear the filter, then the selection",
+        "overview",
+        footer=False,
+        name="Clear the filter",
+    ),
+    *(
+        Action(
+            f"show_tab('{tab.id}')",
+            str(number),
+            str(number),
+            tab.title,
+            tab.help,
+            footer=False,
+            name=f"Tab {number}: {tab.title}",
+        )
+        for number, tab in enumerate(TABS, 1)
     ),
     Action(
         "next_pane",
@@ -137,13 +224,27 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 
-def for_pane(pane: str) -> tuple[Action, ...]:
-    """Actions that can be used while ``pane`` is focused, its own first."""
-    own = tuple(a for a in ACTIONS if a.pane == pane)
-    return own + tuple(a for a in ACTIONS if a.pane == "anywhere")
+def for_pane(pane: str, tab: str) -> tuple[Action, ...]:
+    """Actions that can be used while ``pane`` of ``tab`` is focused: its own, the tab's, everybody's."""
+    order = (pane, "overview", "everywhere") if tab == "overview" else (pane, "everywhere")
+    found: list[Action] = []
+    taken: set[str] = set()
+    for place in order:
+        for action in ACTIONS:
+            if action.pane == place and not taken & set(action.keys.split(",")):
+                found.append(action)
+        # What a pane does with a key hides what the key does elsewhere.
+        taken = {key for action in found for key in action.keys.split(",")}
+    return tuple(found)
 
 
-def bindings(pane: str) -> list[BindingType]:
+def of_tab(tab: str) -> tuple[Action, ...]:
+    """Every action of a tab, by pane, then those of all tabs."""
+    panes = (*PANES_OF_TABS[tab], "everywhere")
+    return tuple(action for pane in panes for action in ACTIONS if action.pane == pane)
+
+
+def bindings(pane: Pane) -> list[BindingType]:
     """Textual bindings of one pane's actions, run by the screen; Textual's own keys are left to it."""
     return [
         Binding(action.keys, f"screen.{action.id}", action.title, id=f"gpuwatch.{action.id}", show=False)

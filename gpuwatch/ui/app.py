@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -19,10 +19,14 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import Feed
 from gpuwatch.ui import theme
-from gpuwatch.ui.actions import ACTIONS
-from gpuwatch.ui.messages import SnapshotsArrived
+from gpuwatch.ui.actions import of_tab
+from gpuwatch.ui.messages import LabChanged, SnapshotsArrived
 from gpuwatch.ui.screens.overview import OverviewScreen
+from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.view import View, ranked
+
+if TYPE_CHECKING:
+    from gpuwatch.ui.lab import Lab
 
 Diagnose = Callable[[Snapshot, History], tuple[Finding, ...]]
 
@@ -48,6 +52,7 @@ class GpuwatchApp(App[None]):
         read_only: bool = False,
         clock: Callable[[], float] = time.time,
         diagnose: Diagnose | None = None,
+        lab: Lab | None = None,
     ) -> None:
         super().__init__()
         self.feed = feed
@@ -58,6 +63,13 @@ class GpuwatchApp(App[None]):
         self.snapshot: Snapshot | None = None
         self.findings: tuple[Finding, ...] = ()
         self.overview = OverviewScreen()
+        self.tab: TabScreen = self.overview
+        """The tab that is looked at; the others are not drawn."""
+        self.tabs: dict[str, TabScreen] = {}
+        self.chosen_gpu: str | None = None
+        """UUID of the device that the GPU tab shows."""
+        self._lab = lab
+        self._watching = False
         self._frozen: View | None = None
         self._last_data = float("-inf")
         self._feed_running = False
@@ -65,20 +77,64 @@ class GpuwatchApp(App[None]):
         for one in theme.THEMES:
             self.register_theme(one)
         self.theme = theme.DEFAULT
+        self.tabs[self.overview.TAB] = self.overview
 
     def get_default_screen(self) -> Screen[None]:
-        """The first screen is the whole app for now."""
+        """The first tab."""
         return self.overview
+
+    async def show_tab(self, tab_id: str) -> None:
+        """Goes to a tab, making it when it is the first time.
+
+        The overview is the app's first screen, which Textual cannot switch: the others lie over it.
+        """
+        here = self.tab
+        if tab_id == here.TAB:
+            return
+        if tab_id not in self.tabs:
+            from gpuwatch.ui.tabs import make
+
+            self.tabs[tab_id] = make(tab_id)
+            # An installed screen keeps its state while another one is shown.
+            self.install_screen(self.tabs[tab_id], tab_id)
+        self.tab = self.tabs[tab_id]
+        if here is self.overview:
+            await self.push_screen(tab_id)
+        elif self.tab is self.overview:
+            await self.pop_screen()
+        else:
+            await self.switch_screen(tab_id)
+
+    @property
+    def lab(self) -> Lab:
+        """Probes and their runs, from the first time that somebody asks for them."""
+        if self._lab is None:
+            from gpuwatch.ui.lab import Lab
+
+            self._lab = Lab()
+        return self._lab
 
     def on_mount(self) -> None:
         """Draws the first frame, then lets the feed begin."""
-        self.overview.show(self.view())
+        self.tab.show(self.view())
         self.set_interval(_TICK, self._tick)
         self._feed_running = True
         self.feed.start(self._wake)
 
+    def watch_lab(self) -> None:
+        """From now on tabs that show runs are told when there are new ones."""
+        if not self._watching:
+            self._watching = True
+            self.lab.watch(lambda: self.post_message(LabChanged()))
+
+    def on_lab_changed(self, message: LabChanged) -> None:
+        """Only the tab that is looked at; the others look when they return."""
+        self.tab.lab_changed(message)
+
     def on_unmount(self) -> None:
         """Nothing that was started stays behind."""
+        if self._lab is not None:
+            self._lab.stop()
         self.stop_feed()
 
     def stop_feed(self) -> None:
@@ -106,9 +162,13 @@ class GpuwatchApp(App[None]):
             self.findings += self.diagnose(self.snapshot, self.history)
         self._last_data = time.monotonic()
         if self._frozen is None:
-            self.overview.show(self.view())
+            self.tab.show(self.view())
         else:
-            self.overview.show_status(self._paused_view())
+            self.tab.show_status(self._paused_view())
+
+    def current(self) -> View:
+        """What a tab is to show when it comes: what is now, or what was frozen."""
+        return self._paused_view() if self._frozen is not None else self.view()
 
     def view(self) -> View:
         """What the panes are to show now."""
@@ -127,13 +187,13 @@ class GpuwatchApp(App[None]):
     def _tick(self) -> None:
         """Once a second: what only the clock changes, and only when no data do it."""
         if self._frozen is not None:
-            self.overview.show_status(self._paused_view())
+            self.tab.show_status(self._paused_view())
         elif time.monotonic() - self._last_data > _TICK * 1.4:
             view = self.view()
             if view.stale:
-                self.overview.show(view)
+                self.tab.show(view)
             else:
-                self.overview.show_status(view)
+                self.tab.show_status(view)
 
     # What actions need
 
@@ -142,10 +202,10 @@ class GpuwatchApp(App[None]):
         if self._frozen is None:
             view = self.view()
             self._frozen = view
-            self.overview.show(self._paused_view())
+            self.tab.show(self._paused_view())
         else:
             self._frozen = None
-            self.overview.show(self.view())
+            self.tab.show(self.view())
 
     def _paused_view(self) -> View:
         frozen = self._frozen
@@ -167,12 +227,12 @@ class GpuwatchApp(App[None]):
         """To the next longer or shorter interval."""
         nearest = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.feed.interval))
         self.feed.interval = INTERVALS[min(max(nearest + step, 0), len(INTERVALS) - 1)]
-        self.overview.show_status(self._paused_view() if self._frozen is not None else self.view())
+        self.tab.show_status(self.current())
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: every action, and Textual's choice of themes."""
-        if screen is self.overview:
-            for action in ACTIONS:
+        if screen is self.tab:
+            for action in of_tab(self.tab.TAB):
                 if action.palette:
                     run = f"screen.{action.run or action.id}"
                     yield SystemCommand(action.name or action.title, action.help, self._later(run))

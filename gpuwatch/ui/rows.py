@@ -124,6 +124,18 @@ def command_text(process: Process) -> str:
     return f"({printable(process.note)})" if process.note else UNKNOWN
 
 
+@lru_cache(maxsize=4096)
+def _without_folder(command: str) -> str:
+    program, space, rest = command.partition(" ")
+    name = program.rpartition("/")[2]
+    return f"{name}{space}{rest}" if name and program.startswith("/") else command
+
+
+def short_command(process: Process) -> str:
+    """The command line with the program's name instead of its path: ``python train.py``."""
+    return _without_folder(command_text(process))
+
+
 def _framework(process: Process, width: int) -> str:
     if process.framework is None and "denied" in process.note:
         return "– (denied)"
@@ -154,7 +166,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("cpu", "CPU%", 5, 6, _cpu, _number("cpu_percent")),
     Column("host", "HOST", 6, 6, _host_memory, _number("host_memory_bytes")),
     Column("time", "TIME", 8, 9, lambda p, w: duration(p.number("run_seconds")), _number("run_seconds")),
-    Column("command", "COMMAND", 10, 20, lambda p, w: command_text(p), command_text, number=False),
+    Column("command", "COMMAND", 10, 20, lambda p, w: short_command(p), short_command, number=False),
 )
 BY_ID = {column.id: column for column in COLUMNS}
 _LEFT_NUMBERS = frozenset({"gpu", "sees"})

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import rich.cells  # noqa: F401  (imported first, so that the version check below names what is used)
@@ -30,8 +31,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def fixed_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The same time zone and terminal everywhere; no settings of a developer's own."""
+def fixed_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The same time zone and terminal everywhere; no settings and no runs of a developer's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("NO_COLOR", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_ANIMATIONS"):
         monkeypatch.delenv(name, raising=False)
     before = os.environ.get("TZ")

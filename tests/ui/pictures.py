@@ -6,13 +6,17 @@ import asyncio
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.ui.app import GpuwatchApp
+from gpuwatch.ui.lab import Lab, Live
+from gpuwatch.ui.probe_events import Said
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
+from tests.ui.labs import TENSORFLOW, Bench, run_of
 
 MACHINES: dict[str, Callable[[int], Snapshot]] = {
     "pair": machines.pair,
@@ -31,20 +35,62 @@ WANTED = [
     "no_driver:120x40", "simulated:120x40", "broken:80x24", "broken:120x40", "hostile:120x40", "pair:20x5",
 ]  # fmt: skip
 HISTORY = 300
+SHOWN = (
+    "default", "async-allocator", "fraction", "growth", "growth-env", "late-config", "limit", "cpu-only",
+    "misspelt-env", "visible-env", "visible-invalid-first", "auto", "hard-missing", "no-kernel-soft", "soft-missing",
+    "virtual", "contention",
+)  # fmt: skip
+"""Configurations of the pictures of probes: the catalogue may grow."""
 
 
-def app_with(machine: str, ticks: int = HISTORY) -> tuple[GpuwatchApp, FakeFeed]:
+def lab_with_runs(folder: Path, *, live: bool = False) -> Lab:
+    """A lab in which most of the catalogue has run, and one probe still does."""
+    bench = Bench(folder)
+    lab = bench.lab
+    lab.interpreter = TENSORFLOW
+    known = lab._scripts = {name: lab.scripts[name] for name in SHOWN}
+    names = list(known)
+    done = names[:9] if live else names
+    lab.runs = {name: run_of(known[name], 200 + number) for number, name in enumerate(done)}
+    lab.chosen = set(names)
+    if live:
+        gib = machines.GIB
+        lab.live = Live(
+            configs=tuple(names),
+            done=len(done),
+            config=names[len(done)],
+            doing="measuring: 40 steps in 412.0 ms",
+            said=(
+                Said(0.1, "start", "started, pid 4711; importing the framework", "dim"),
+                Said(0.1, "framework", "tensorflow 2.21.0 imported; starting the devices"),
+                Said(0.4, "devices", "devices: CPU:0, GPU:0, GPU:1"),
+                Said(0.6, "placement", "MatMul ran on GPU:0", "accent"),
+                Said(1.1, "progress", "measuring: 40 steps in 412.0 ms"),
+            ),
+            times=tuple(n / 10 for n in range(12)),
+            process=tuple(min(n, 6) / 6 * 137.9 * gib for n in range(12)),
+            device=tuple((min(n, 6) / 6 * 137.9 + 0.6) * gib for n in range(12)),
+            device_total=139.8 * gib,
+            device_name="GPU 0",
+        )
+    return lab
+
+
+def app_with(machine: str, ticks: int = HISTORY, lab: Lab | None = None) -> tuple[GpuwatchApp, FakeFeed]:
     """An app whose feed already holds ``ticks`` seconds of a machine."""
     make = MACHINES[machine]
     feed = FakeFeed()
     clock = machines.NOON.timestamp() + ticks - 1
-    app = GpuwatchApp(feed, clock=lambda: clock)
+    app = GpuwatchApp(feed, clock=lambda: clock, lab=lab)
     feed._pending = [make(tick) for tick in range(ticks)]
     return app, feed
 
 
 async def picture(machine: str, size: tuple[int, int], keys: tuple[str, ...] = ()) -> str:
-    app, feed = app_with(machine)
+    machine, _, probes = machine.partition("+")
+    with tempfile.TemporaryDirectory() as folder:
+        lab = lab_with_runs(Path(folder), live=probes == "live") if probes else Bench(Path(folder)).lab
+    app, feed = app_with(machine, lab=lab)
     async with app.run_test(size=size) as pilot:
         feed.push()
         await pilot.pause()

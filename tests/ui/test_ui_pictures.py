@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
-from tests.ui.pictures import app_with
+from gpuwatch.ui.lab import Lab
+from tests.ui.pictures import app_with, lab_with_runs
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 MACHINES = ["pair", "one", "eight200", "sixteen", "no_driver", "simulated", "broken", "hostile"]
 
 
-def compare(snap_compare: Callable[..., bool], machine: str, size: tuple[int, int], *keys: str) -> bool:
-    app, feed = app_with(machine)
+def compare(
+    snap_compare: Callable[..., bool], machine: str, size: tuple[int, int], *keys: str, lab: Lab | None = None
+) -> bool:
+    app, feed = app_with(machine, lab=lab)
 
     async def before(pilot: Pilot[Any]) -> None:
         feed.push()
@@ -48,6 +52,37 @@ def test_machine(snap_compare: Callable[..., bool], machine: str, size: tuple[in
 )
 def test_state(snap_compare: Callable[..., bool], name: str, keys: tuple[str, ...]) -> None:
     assert compare(snap_compare, "pair", (120, 40), *keys)
+
+
+@pytest.mark.parametrize("size", SIZES[:2], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(
+    ("name", "machine", "keys"),
+    [
+        ("gpu", "pair", ("2",)),
+        ("gpu-broken", "broken", ("2", "right", "right")),
+        ("probes", "pair", ("3", "down")),
+        ("probes-running", "pair", ("3",)),
+        ("probes-new", "pair", ("3",)),
+        ("run", "pair", ("3", "down", "enter")),
+        ("parameters", "pair", ("3", "p")),
+        ("findings", "pair", ("4",)),
+        ("nothing-wrong", "one", ("4",)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_tab(
+    snap_compare: Callable[..., bool],
+    tmp_path: Path,
+    name: str,
+    machine: str,
+    keys: tuple[str, ...],
+    size: tuple[int, int],
+) -> None:
+    new = name == "probes-new"
+    lab = lab_with_runs(tmp_path, live=name == "probes-running")
+    if new:
+        lab.runs, lab.chosen, lab.interpreter = {}, set(), None
+    assert compare(snap_compare, machine, size, *keys, lab=lab)
 
 
 def test_starting(snap_compare: Callable[..., bool]) -> None:

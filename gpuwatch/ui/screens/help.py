@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from gpuwatch.ui.actions import ACTIONS
+from gpuwatch.ui.actions import PANES_OF_TABS, of_tab
 from gpuwatch.ui.screens.lines_modal import Lines
 
 _HEADS = {
-    "anywhere": "Anywhere",
+    "everywhere": "Everywhere",
+    "overview": "On this tab",
     "processes": "In the processes",
     "gpus": "In the GPUs",
     "finding": "On the finding",
+    "readings": "In the readings",
+    "probes": "In the probes",
+    "found": "In the findings",
 }
 _SIGNS = (
     ("–", "could not be read; i says why"),
@@ -20,12 +24,14 @@ _SIGNS = (
 )
 
 
-def help_lines() -> Lines:
-    """Every action, by pane, and what the signs mean."""
+def help_lines(tab: str) -> Lines:
+    """Every action of a tab, by pane, and what the signs mean."""
     lines: Lines = []
-    for pane, head in _HEADS.items():
-        lines.append([(head, "title")])
-        lines += [[(f"  {action.shown:<8}", "key"), (action.help, "text")] for action in ACTIONS if action.pane == pane]
+    for pane in (*PANES_OF_TABS[tab], "everywhere"):
+        lines.append([(_HEADS[pane], "title")])
+        lines += [
+            [(f"  {action.shown:<8}", "key"), (action.help, "text")] for action in of_tab(tab) if action.pane == pane
+        ]
         lines.append([])
     lines.append([("Signs", "title")])
     lines += [[(f"  {sign:<13}", "strong"), (meaning, "text")] for sign, meaning in _SIGNS]

@@ -7,52 +7,40 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
 from gpuwatch.ui.actions import ACTIONS, bindings
 from gpuwatch.ui.filtering import Filter, parse
 from gpuwatch.ui.layout import Plan, plan
+from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.footer import KeyLine
 from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.no_gpu import no_gpu_height
 from gpuwatch.ui.widgets.process_table import ProcessTable
-from gpuwatch.ui.widgets.strips import FindingStrip, HostStrip, TopLine
+from gpuwatch.ui.widgets.strips import FindingStrip, HostStrip
 from gpuwatch.ui.widgets.too_small import TooSmall
 
 if TYPE_CHECKING:
-    from gpuwatch.ui.app import GpuwatchApp
     from gpuwatch.ui.widgets.filter_bar import FilterBar
 
-_PANES = {"gpus": "gpus", "finding": "finding", "processes": "processes"}
 _FILTER_KEYS = frozenset(next(action.keys for action in ACTIONS if action.id == "filter").split(","))
 
 
-class OverviewScreen(Screen[None]):
+class OverviewScreen(TabScreen):
     """Everything at a glance."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("anywhere")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("overview")
     AUTO_FOCUS = "#processes"
+    TAB = "overview"
+    PANES: ClassVar[dict[str, str]] = {"gpus": "gpus", "finding": "finding", "processes": "processes"}
 
     def __init__(self) -> None:
-        super().__init__(id="overview")
-        self._view: View | None = None
+        super().__init__()
         self._plan: Plan | None = None
-        self.top_line = TopLine(id="top")
         self.host = HostStrip(id="host")
         self.gpus = GpuPane(id="gpus")
         self.finding = FindingStrip(id="finding")
         self.processes = ProcessTable(id="processes")
-        self.keys = KeyLine(id="keys")
         self.filter_bar: FilterBar | None = None
-
-    @property
-    def gpuwatch(self) -> GpuwatchApp:
-        """The app, with its type."""
-        from gpuwatch.ui.app import GpuwatchApp
-
-        assert isinstance(self.app, GpuwatchApp)
-        return self.app
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -70,20 +58,21 @@ class OverviewScreen(Screen[None]):
         """Draws all panes from ``view``."""
         self._view = view
         self._arrange()
-        self.top_line.show(view)
+        super().show(view)
+
+    def draw(self, view: View) -> None:
+        """GPUs, what is wrong, processes."""
         self.host.show(view)
         assert self._plan is not None
         self.gpus.show(view, self._plan)
         self.finding.show(view)
         self.processes.show(view, framed=self._plan.framed)
-        self._show_keys()
         if self.filter_bar is not None:
             self.filter_bar.say(self.processes.counts)
 
     def show_status(self, view: View) -> None:
         """Draws only what follows the clock."""
-        self._view = view
-        self.top_line.show(view)
+        super().show_status(view)
         if view.snapshot is None:
             self._arrange()
             assert self._plan is not None
@@ -100,33 +89,25 @@ class OverviewScreen(Screen[None]):
         if wanted == self._plan:
             return
         self._plan = wanted
-        self.set_class(wanted.too_small, "-too-small")
         self.host.display = wanted.host and not wanted.too_small
         self.gpus.styles.height = max(wanted.gpu_height, 1)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Another size, another plan."""
-        if self._view is not None:
-            self.show(self._view)
 
     async def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The footer shows the keys of the focused pane; leaving the filter's line closes it."""
         bar = self.filter_bar
-        if bar is not None and bar.was_entered and event.widget.id in _PANES:
+        if bar is not None and bar.was_entered and event.widget.id in self.PANES:
             await self.filter_done(keep=True, focus=False)
-        self._show_keys()
+        self.show_keys()
 
-    def _show_keys(self) -> None:
-        view = self._view
+    def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
+        """A table without a frame says in the footer how much of it is shown."""
         framed = self._plan is not None and self._plan.framed
-        note = ("", False) if framed else self.processes.note
-        self.keys.show(self.focused_pane, paused=view is not None and view.paused_since is not None, note=note)
+        super().show_keys(note if framed else self.processes.note)
 
     @property
     def focused_pane(self) -> str:
-        """Which pane has the focus."""
-        focused = self.focused
-        return _PANES.get(focused.id or "", "processes") if focused is not None else "processes"
+        """The processes, where nothing else has the focus."""
+        return super().focused_pane or "processes"
 
     # Actions: one for each entry of the table
 
@@ -193,7 +174,7 @@ class OverviewScreen(Screen[None]):
 
     def _set_filter(self, wanted: Filter | None) -> None:
         self.processes.set_filter(wanted)
-        self._show_keys()
+        self.show_keys()
 
     def action_clear(self) -> None:
         """Filter first, then the chosen row."""
@@ -225,10 +206,17 @@ class OverviewScreen(Screen[None]):
         self.gpus.choose()
 
     @on(GpuPane.Chosen)
-    def _gpu_chosen(self, event: GpuPane.Chosen) -> None:
-        wanted = parse(f"gpu:{event.index}")
-        current = self.processes.filter
-        self._set_filter(None if current is not None and current.text == f"gpu:{event.index}" else wanted)
+    async def _gpu_chosen(self, event: GpuPane.Chosen) -> None:
+        self.gpuwatch.chosen_gpu = event.uuid
+        await self.gpuwatch.show_tab("gpu")
+
+    async def action_probe_gpu(self) -> None:
+        """The probes, on the chosen GPU."""
+        view = self._view
+        if view is not None and view.devices:
+            device = next((d for d in view.devices if d.uuid == self.gpus.cursor_uuid), view.devices[0])
+            self.gpuwatch.lab.choose_gpu(device.uuid)
+            await self.gpuwatch.show_tab("probes")
 
     def action_missing(self) -> None:
         """Why cells of the selected row are empty."""
@@ -236,7 +224,7 @@ class OverviewScreen(Screen[None]):
 
         view, row = self._view, self.processes.selected
         if view is not None and view.snapshot is not None and row is not None:
-            self._open(*missing_of_row(row, view.snapshot))
+            self.open_sheet(*missing_of_row(row, view.snapshot))
 
     def action_missing_device(self) -> None:
         """Why readings of the chosen GPU are missing."""
@@ -245,7 +233,7 @@ class OverviewScreen(Screen[None]):
         view = self._view
         if view is not None and view.devices:
             device = next((d for d in view.devices if d.uuid == self.gpus.cursor_uuid), view.devices[0])
-            self._open(*missing_of_device(device))
+            self.open_sheet(*missing_of_device(device))
 
     def action_findings(self) -> None:
         """All findings with their evidence."""
@@ -263,30 +251,3 @@ class OverviewScreen(Screen[None]):
     @on(FindingStrip.Opened)
     def _finding_clicked(self) -> None:
         self.action_findings()
-
-    def action_help(self) -> None:
-        """All keys, by pane."""
-        from gpuwatch.ui.screens.help import help_lines
-
-        self._open("Keys", help_lines())
-
-    def _open(self, title: str, lines: list[list[tuple[str, str]]]) -> None:
-        from gpuwatch.ui.screens.lines_modal import LinesModal
-
-        self.app.push_screen(LinesModal(title, lines))
-
-    def action_pause(self) -> None:
-        """Freezes and thaws the display."""
-        self.gpuwatch.toggle_pause()
-
-    def action_faster(self) -> None:
-        """A shorter interval."""
-        self.gpuwatch.change_interval(-1)
-
-    def action_slower(self) -> None:
-        """A longer interval."""
-        self.gpuwatch.change_interval(1)
-
-    def action_quit(self) -> None:
-        """Leaves."""
-        self.app.exit()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from textual import events
 
 from gpuwatch.ui.actions import Action, for_pane
@@ -15,16 +17,20 @@ class KeyLine(Painted):
 
     DEFAULT_CLASSES = "strip"
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, tab: str, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._pane = "processes"
+        self._tab = tab
+        self._pane = ""
         self._places: list[tuple[int, int, Action]] = []
-        self._paused = False
+        self._titles: Mapping[str, str] = {}
         self._note = ("", False)
 
-    def show(self, pane: str, *, paused: bool, note: tuple[str, bool] = ("", False)) -> None:
-        """Follows the focus; ``note`` stands at the right, before any key when it says that rows are hidden."""
-        self._pane, self._paused, self._note = pane, paused, note
+    def show(self, pane: str, *, titles: Mapping[str, str], note: tuple[str, bool] = ("", False)) -> None:
+        """Follows the focus; ``note`` stands at the right, before any key when it says that rows are hidden.
+
+        ``titles``: what actions are called now, by id, where that is not what the table says.
+        """
+        self._pane, self._titles, self._note = pane, titles, note
         self._redraw()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -42,14 +48,14 @@ class KeyLine(Painted):
             return
         pen = Pen(self.size.width)
         pen.add(" ")
-        actions = [a for a in for_pane(self._pane) if a.footer]
+        actions = [a for a in for_pane(self._pane, self._tab) if a.footer]
         last = [a for a in actions if a.id in ("help", "quit")]
         reserve = sum(len(a.shown) + len(a.title) + 3 for a in last)
         note, hiding = self._note
         reserve += width_of(note) + 2 if hiding else 0
         self._places = []
         for action in actions:
-            title = "resume" if action.id == "pause" and self._paused else action.title
+            title = self._titles.get(action.id, action.title)
             need = len(action.shown) + len(title) + 3
             if action in last:
                 reserve -= need

@@ -17,12 +17,15 @@ from gpuwatch.model.snapshot import Process
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import cut, left, right, width_of
 from gpuwatch.ui.filtering import Filter
-from gpuwatch.ui.rows import BY_ID, Key, Placed, Row, Unexplained, in_order, matching, place, rows_of
+from gpuwatch.ui.rows import BY_ID, Key, Placed, Row, Unexplained, command_text, in_order, matching, place, rows_of
 from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.frame import frame, thumb
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.pen import Pen
 
 _BUSY = 1.0
+_STEP = 8
+"""Cells that one key press scrolls the command."""
 
 
 class ProcessTable(Painted, can_focus=True):
@@ -51,6 +54,8 @@ class ProcessTable(Painted, can_focus=True):
         self.sort_column = "memory"
         self.sort_reverse = True
         self.filter: Filter | None = None
+        self.only_device: str | None = None
+        """UUID of the only device whose processes are shown."""
         self._sort_chosen = False
 
     # What it shows
@@ -97,7 +102,8 @@ class ProcessTable(Painted, can_focus=True):
         """``up``, ``down``, ``page_up``, ``page_down``, ``home``, ``end``, ``left``, ``right``."""
         if where in ("left", "right"):
             longest = max((width_of(self._command(row)) for row in self._rows), default=0)
-            self._shift = min(max(self._shift + (8 if where == "right" else -8), 0), max(longest - 8, 0))
+            step = _STEP if where == "right" else -_STEP
+            self._shift = min(max(self._shift + step, 0), max(longest // _STEP * _STEP, 0))
             self._redraw()
             return
         page = max(self._room - 1, 1)
@@ -195,6 +201,8 @@ class ProcessTable(Painted, can_focus=True):
         if not self._sort_chosen:
             self.sort_column = "memory" if self._has_gpus else "cpu"
         rows = rows_of(view.snapshot)
+        if self.only_device is not None:
+            rows = [row for row in rows if row.key[0] == self.only_device]
         self._total = len(rows)
         self._rows = in_order(matching(rows, self.filter), BY_ID[self.sort_column], reverse=self.sort_reverse)
         if self._cursor_key is not None:
@@ -231,7 +239,7 @@ class ProcessTable(Painted, can_focus=True):
             return "waiting for the first sample"
         if self.filter is not None:
             return f"none of {self._total} processes matches “{self.filter.text}”; Esc clears the filter"
-        return "no process uses a GPU"
+        return "no process uses this GPU" if self.only_device is not None else "no process uses a GPU"
 
     def _head(self, columns: tuple[Placed, ...], width: int) -> Line:
         pen = Pen(width)
@@ -250,7 +258,7 @@ class ProcessTable(Painted, can_focus=True):
 
     @staticmethod
     def _command(row: Row) -> str:
-        return row.reason if isinstance(row, Unexplained) else BY_ID["command"].text(row, 0)
+        return row.reason if isinstance(row, Unexplained) else command_text(row)
 
     def _line(self, row: Row, columns: tuple[Placed, ...], width: int, *, chosen: bool) -> Line:
         pen = Pen(width)
@@ -266,7 +274,9 @@ class ProcessTable(Painted, can_focus=True):
         column = placed.column
         text = column.text(process, placed.width)
         if column.id == "command" and self._shift:
-            text = "…" + text[self._shift + 1 :]
+            # The first step to the right shows the whole path, the next ones what follows.
+            text = command_text(process)
+            text = "…" + text[self._shift - _STEP + 1 :] if self._shift > _STEP else text
         ink = "text"
         if text.startswith(("–", "(")) or column.id in ("pid", "type", "time", "sees", "host") or process.type == "G":
             ink = "dim"
@@ -297,36 +307,19 @@ class ProcessTable(Painted, can_focus=True):
                     pass
 
     def _frame(self, lines: list[Line], width: int, height: int) -> list[Line]:
-        edge = "frame" if self.has_focus else "border"
-        pen = Pen(width)
-        pen.add("╭─ ", edge).add("Processes", "title").add(" ", edge)
+        title: list[Span] = [("Processes", "title")]
         if self.filter is not None:
-            pen.add("─ ", edge).add("/ ", "key").add(cut(self.filter.text, width // 3), "strong").add(" ", edge)
+            title += [(" ─ ", "border"), ("/ ", "key"), (cut(self.filter.text, width // 3), "strong")]
         shown, total = self.counts
         by = BY_ID[self.sort_column].title.lower()
         count = f"{shown} of {total}" if self.filter is not None else str(total)
-        note = f" {count}, by {by} {'▼' if self.sort_reverse else '▲'} "
-        if total == 0:
-            note = ""
-        pen.to(width - 2 - width_of(note), "─", edge).add(note, "dim").to(width - 1, "─", edge).add("╮", edge)
-        framed = [pen.line()]
-        thumb = self._thumb()
-        for y in range(height - 2):
-            spans: tuple[Span, ...] = lines[y].spans if y < len(lines) else ()
-            used = sum(width_of(text) for text, _ in spans)
-            rest = " " * max(width - 2 - used, 0)
-            end = ("┃", "thumb") if y - 1 in thumb else ("│", edge)
-            wash = lines[y].wash if y < len(lines) else ""
-            framed.append(Line((("│", edge), *spans, (rest, "text"), end), wash))
-        bottom = Pen(width)
-        framed.append(bottom.add("╰", edge).to(width - 1, "─", edge).add("╯", edge).line())
-        return framed
-
-    def _thumb(self) -> range:
-        """Rows of the border that show which part of the list is on screen."""
-        count, room = len(self._rows), self._room
-        if count <= room:
-            return range(0)
-        size = max(room * room // count, 1)
-        start = round(self.top * (room - size) / max(count - room, 1))
-        return range(start, start + size)
+        return frame(
+            lines,
+            width,
+            height,
+            title=title,
+            note=f" {count}, by {by} {'▼' if self.sort_reverse else '▲'} " if total else "",
+            focused=self.has_focus,
+            bar=thumb(self.top, self._room, len(self._rows)),
+            bar_from=1,
+        )

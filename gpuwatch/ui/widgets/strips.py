@@ -14,6 +14,7 @@ from gpuwatch.formatting.units import gib
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import fraction, whole_number
+from gpuwatch.ui.tabs import labels
 from gpuwatch.ui.view import BAD_STATES, View
 from gpuwatch.ui.widgets.paint import Painted, Span
 from gpuwatch.ui.widgets.pen import Pen
@@ -90,7 +91,32 @@ def condition(view: View, *, short: bool = False) -> Span:
 
 
 class TopLine(_Strip):
-    """Who, what, whether anything is wrong, and when."""
+    """The tabs, who, what, whether anything is wrong, and when."""
+
+    class TabChosen(Message):
+        """A click on the name of a tab."""
+
+        def __init__(self, tab_id: str) -> None:
+            super().__init__()
+            self.tab_id = tab_id
+
+    def __init__(self, tab: str, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._tab = tab
+        self._places: list[tuple[int, int, str]] = []
+
+    def on_click(self, event: events.Click) -> None:
+        """The names of the tabs can be clicked."""
+        for start, end, tab_id in self._places:
+            if start <= event.x < end:
+                self.post_message(self.TabChosen(tab_id))
+
+    def _draw_tabs(self, pen: Pen, room: int) -> None:
+        self._places = []
+        for tab_id, text, ink in labels(self._tab, room):
+            self._places.append((pen.x, pen.x + width_of(text), tab_id))
+            pen.add(text, ink)
+        pen.add(" ")
 
     def draw(self, pen: Pen, view: View) -> bool:
         """Secondary words are dropped from the right as the line gets shorter."""
@@ -115,7 +141,9 @@ class TopLine(_Strip):
         if snapshot is not None:
             marks.append((f" {words} " if ink.startswith("badge") else words, ink))
         reserve = sum(width_of(text) for text, _ in ends) + sum(width_of(text) + 2 for text, _ in marks)
-        pen.add(" gpuwatch ", "title")
+        pen.add(" gpuwatch ", "title" if pen.limit >= 100 else "dim")
+        # The name of the machine comes before the names of the tabs: they fold first.
+        self._draw_tabs(pen, pen.left - reserve - 8)
         facts: list[Span] = []
         if snapshot is not None:
             host = snapshot.host.hostname

@@ -1,0 +1,169 @@
+"""Rows and columns of the probes' table: configurations by group, what their runs did, earlier runs.
+
+Pure: no widget, no terminal. The columns and what stands in them are those of every comparison
+(:mod:`gpuwatch.reports.compare`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpuwatch.model.run import Run
+from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.reports.compare import COLUMNS, RIGHT
+from gpuwatch.ui.cells import cut, width_of
+
+_GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")
+
+MARKS = 4
+"""Cells of the cursor and of the mark of a choice."""
+_HEADS = dict(COLUMNS)
+_WIDTHS = {
+    "config": (17, 21),
+    "asked": (15, 34),
+    "granted": (12, 20),
+    "seen_by_nvml": (8, 12),
+    "device_map": (9, 24),
+    "on_gpu_percent": (6, 8),
+    "fell_back": (9, 22),
+    "steps_per_second": (10, 12),
+    "verdict": (17, 30),
+}
+"""Usual and wide; the verdict takes what is left."""
+_FOLDING = ("fell_back", "device_map", "asked", "on_gpu_percent", "seen_by_nvml", "granted")
+"""Columns that go when there is no room, the first first."""
+_SHORT = {"on_gpu_percent": "ON GPU", "seen_by_nvml": "NVML", "steps_per_second": "STEPS/S", "device_map": "MAP"}
+
+GROUP_WORDS = {
+    "memory": "How much GPU memory a program takes, and what limits it: default, growth, limits, fractions.",
+    "visibility": "Which GPUs a program sees, and which of them it calls GPU:0: environment, API, mistakes in both.",
+    "placement": "Where an op runs, and what happens when it cannot run there: soft and hard placement.",
+    "devices": "Work on several devices: virtual GPUs, strategies, towers, model parallelism, several workers.",
+    "sharing": "Two programs on one GPU: who gets what, who fails with which message, how slow each becomes.",
+    "limits": "How far it goes: the largest batch that fits, memory that is free and yet of no use.",
+    "torch": "The same questions for PyTorch: its map, its visible devices, its fraction, its OOM.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The heading of a group."""
+
+    name: str
+    count: int
+    chosen: int
+    ran: int
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration, and its latest run where there is one."""
+
+    script: ProbeScript
+    run: Run | None
+    chosen: bool
+    state: str = ""
+    """``running``, ``waiting`` or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An older run of the configuration above."""
+
+    run: Run
+
+
+Row = Group | Config | Earlier
+
+
+def rows_of(
+    scripts: Mapping[str, ProbeScript],
+    runs: Mapping[str, Run],
+    earlier: Sequence[Run],
+    *,
+    chosen: set[str],
+    running: str,
+    waiting: frozenset[str],
+    with_earlier: bool,
+) -> list[Row]:
+    """Groups, their configurations, and below each of these its earlier runs where they are wanted."""
+    old: dict[str, list[Run]] = {}
+    for run in earlier:
+        old.setdefault(run.config, []).append(run)
+    rows: list[Row] = []
+    for group in dict.fromkeys(script.group for script in scripts.values()):
+        members = [script for script in scripts.values() if script.group == group]
+        names = {script.name for script in members}
+        rows.append(Group(group, len(members), len(names & chosen), len(names & runs.keys())))
+        for script in members:
+            state = "running" if script.name == running else "waiting" if script.name in waiting else ""
+            rows.append(Config(script, runs.get(script.name), script.name in chosen, state))
+            if with_earlier:
+                rows += [Earlier(run) for run in old.get(script.name, [])[:5]]
+    if with_earlier:
+        # Configurations that are gone from the catalogue are still somebody's results.
+        gone = [run for run in earlier if run.config not in scripts]
+        if gone:
+            rows += [Group("no longer in the catalogue", len(gone), 0, len(gone)), *map(Earlier, gone)]
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A column with its place."""
+
+    id: str
+    title: str
+    start: int
+    width: int
+
+    @property
+    def at_right(self) -> bool:
+        """Whether its text stands at the right."""
+        return self.id in RIGHT
+
+
+@lru_cache(maxsize=32)
+def place(width: int) -> tuple[Placed, ...]:
+    """Columns that fit into ``width`` cells."""
+    size = int(width >= 190)
+    names = [name for name, _ in COLUMNS]
+    folding = list(_FOLDING)
+    while folding and MARKS + sum(_WIDTHS[name][size] + 1 for name in names) > width:
+        names.remove(folding.pop(0))
+    placed = []
+    x = MARKS
+    for name in names:
+        wide = _WIDTHS[name][size] if name != "verdict" else max(width - x, 1)
+        title = _HEADS[name] if len(_HEADS[name]) <= wide else _SHORT.get(name, _HEADS[name])
+        # A verdict that stands right behind a number needs air.
+        if name == "verdict":
+            x, wide = x + 1, max(wide - 1, 1)
+        placed.append(Placed(name, title, x, wide))
+        x += wide + 1
+    return tuple(placed)
+
+
+def fitted(text: str, width: int) -> str:
+    """A cell that is too long, said shorter where that loses nothing: ``0→0 1→1``, ``…DEVICES=-1``."""
+    if width_of(text) <= width:
+        return text
+    if "→" in text:
+        text = _GPU_BEFORE_ARROW.sub(r"\1→", text).replace(", ", " ")
+    elif text.partition("=")[0].isupper():
+        # Of a variable the value says more than the beginning of the name.
+        return "…" + text[-(width - 1) :]
+    return cut(text, width)
+
+
+def age(started_at: datetime.datetime, now: float) -> str:
+    """``3 min ago``."""
+    passed = max(now - started_at.timestamp(), 0.0)
+    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (129600, 3600, "h"), (float("inf"), 86400, "d")):
+        if passed < limit:
+            return f"{passed / unit:.0f} {name} ago"
+    raise AssertionError("unreachable")

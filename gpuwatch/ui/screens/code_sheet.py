@@ -1,0 +1,39 @@
+"""Settings as code to paste; ``c`` copies them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
+
+
+class CodeModal(LinesModal[None]):
+    """Source code, comments dim."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "copy", "copy", show=False),
+        Binding("e", "close", "close", show=False),
+    ]
+
+    def __init__(self, title: str, source: str) -> None:
+        lines: Lines = [_coloured(line) for line in source.splitlines()]
+        super().__init__(f"{title} as code", lines)
+        self._source = source
+        self.sheet.ending = "c copies it  Esc closes"
+
+    def action_copy(self) -> None:
+        """To the terminal's clipboard."""
+        self.app.copy_to_clipboard(self._source)
+        self.sheet.ending = "copied  Esc closes"
+        self.sheet.redraw()
+
+
+def _coloured(line: str) -> list[tuple[str, str]]:
+    code, mark, comment = line.partition("#")
+    indent = len(line) - len(line.lstrip(" "))
+    if mark and not code.strip():
+        return [(line[:indent], "dim"), (printable(mark + comment), "dim")]
+    return [(line[:indent], "text"), (printable(line[indent:]), "accent" if "os.environ" in line else "text")]

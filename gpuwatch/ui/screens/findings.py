@@ -1,0 +1,185 @@
+"""The Findings tab: everything that was found, and what the chosen one rests on."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.model.snapshot import Problem
+from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.cells import cut
+from gpuwatch.ui.screens.evidence import MARKS, EvidenceModal, lines_of, lines_of_problem
+from gpuwatch.ui.screens.lines_modal import Lines, wrapped
+from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.too_small import TooSmall
+
+Entry = Finding | Problem
+
+
+def entries_of(view: View) -> list[Entry]:
+    """What is wrong, what could not be read, then what is only worth knowing."""
+    rest = [finding for finding in view.findings if finding.severity == "info"]
+    problems = view.snapshot.problems if view.snapshot is not None else ()
+    return [*view.wrong, *problems, *rest]
+
+
+def action_of(entry: Entry) -> str:
+    """What to do about it."""
+    return entry.action if isinstance(entry, Finding) else entry.hint
+
+
+class FindingList(Listed):
+    """One line each."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("found")
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("Findings", cursor=True, id=id)
+        self.entries: list[Entry] = []
+        self._view: View | None = None
+
+    @property
+    def chosen(self) -> Entry | None:
+        """The entry under the cursor."""
+        return self.entries[self.cursor or 0] if self.entries else None
+
+    def show(self, view: View) -> None:
+        """The cursor stays with its finding."""
+        before = self.chosen
+        self._view, self.entries = view, entries_of(view)
+        for number, entry in enumerate(self.entries):
+            if before is not None and _key(entry) == _key(before):
+                self.cursor = number
+                break
+        self.refill()
+
+    def refill(self) -> None:
+        """Titles are cut to the width."""
+        view = self._view
+        if view is None:
+            return
+        self.note = f" {len(self.entries)} " if self.entries else ""
+        self.set_lines([self._line(entry, view) for entry in self.entries] or [_nothing(view)], stale=view.stale)
+
+    def marked(self, line: Line) -> Line:
+        """No cursor on the line that says that there is nothing."""
+        return super().marked(line) if self.entries else line
+
+    def _line(self, entry: Entry, view: View) -> Line:
+        pen = Pen(self.inner)
+        if isinstance(entry, Problem):
+            return pen.add("  ").add("▲ ", "warning").add(printable(entry.detail)).line()
+        glyph, ink = MARKS[entry.severity]
+        device = view.snapshot.device(entry.device_uuid) if view.snapshot is not None else None
+        pen.add("  ").add(f"{glyph} ", ink)
+        pen.add(f"GPU {device.index}  " if device is not None else "", "strong")
+        cause = f"  {entry.id} · {entry.certainty} "
+        room = pen.left - len(cause) if pen.left > len(cause) + 30 else pen.left
+        pen.add(cut(printable(entry.title), room), "text")
+        if pen.left >= len(cause):
+            pen.to(pen.limit - len(cause)).add(cause, "dim")
+        return pen.line()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click also shows the evidence below."""
+        super().on_click(event)
+        screen = self.screen
+        if isinstance(screen, FindingsScreen):
+            screen.draw_evidence()
+
+
+def _key(entry: Entry) -> tuple[object, ...]:
+    if isinstance(entry, Finding):
+        return (entry.id, entry.device_uuid, entry.pid)
+    return (entry.source, entry.reason)
+
+
+def _nothing(view: View) -> Line:
+    if view.snapshot is None:
+        return Line((("  ◌ ", "dim"), ("waiting for the first sample", "dim")))
+    return Line((("  ● ", "ok"), ("Nothing wrong was found.", "text")))
+
+
+class FindingsScreen(TabScreen):
+    """The list above, the evidence of the chosen one below."""
+
+    AUTO_FOCUS = "#found"
+    TAB = "findings"
+    PANES: ClassVar[dict[str, str]] = {"found": "found"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = FindingList(id="found")
+        self.evidence = Listed("Evidence, and what to do", cursor=False, id="evidence")
+        self.evidence.can_focus = False
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield self.top_line
+        yield self.found
+        yield self.evidence
+        yield self.keys
+        yield TooSmall(id="too-small")
+
+    def draw(self, view: View) -> None:
+        """The list takes what it needs, at most half."""
+        height = self.app.size.height
+        self.found.styles.height = min(max(len(entries_of(view)), 1) + 2, max(height // 2 - 1, 4))
+        self.found.show(view)
+        self.draw_evidence()
+
+    def draw_evidence(self) -> None:
+        """For the line under the cursor; where nothing is wrong, what was looked for."""
+        view, entry = self._view, self.found.chosen
+        if view is None:
+            return
+        if entry is None:
+            self.evidence.title = [("What was looked for", "title")]
+            lines = _looked_for(view)
+        else:
+            self.evidence.title = [("Evidence, and what to do", "title")]
+            lines = lines_of(entry, view.snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
+        room = max(self.app.size.width - 4, 10)
+        folded = [part for line in lines for part in wrapped(line, room)]
+        self.evidence.set_lines([Line(((" ", "text"), *line)) for line in folded], stale=view.stale)
+
+    def action_move(self, where: str) -> None:
+        """The cursor, and the evidence with it."""
+        self.found.move(where)
+        self.draw_evidence()
+
+    @on(Listed.Chosen)
+    def _double_clicked(self) -> None:
+        self.action_open_finding()
+
+    def action_open_finding(self) -> None:
+        """The evidence as a sheet, whole."""
+        entry, view = self.found.chosen, self._view
+        if entry is not None and view is not None:
+            lines = lines_of(entry, view.snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
+            self.app.push_screen(EvidenceModal("Finding", lines, action=action_of(entry)))
+
+    def action_copy_action(self) -> None:
+        """To the terminal's clipboard."""
+        entry = self.found.chosen
+        if entry is not None and action_of(entry):
+            self.app.copy_to_clipboard(action_of(entry))
+            self.evidence.title = [("Evidence, and what to do", "title"), (" copied", "ok")]
+            self.evidence.redraw()
+
+
+def _looked_for(view: View) -> Lines:
+    if view.snapshot is None:
+        return []
+    causes = [text for cause, text in CAUSES.items() if cause not in ("healthy", "unknown")]
+    lines: Lines = [[(f"None of these {len(causes)} causes shows in what can be read here:", "text")], []]
+    return lines + [[("· ", "dim"), (text, "dim")] for text in causes]

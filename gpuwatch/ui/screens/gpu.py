@@ -1,0 +1,194 @@
+"""The GPU tab: everything of one device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.model.snapshot import Device
+from gpuwatch.ui.cells import cut, width_of
+from gpuwatch.ui.facts import state_note, throttle
+from gpuwatch.ui.messages import LabChanged
+from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.graphs import Graphs
+from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
+from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.process_table import ProcessTable
+from gpuwatch.ui.widgets.readings import Granted, Readings
+from gpuwatch.ui.widgets.too_small import TooSmall
+
+if TYPE_CHECKING:
+    from gpuwatch.ui.lab import Lab
+
+
+class Identity(Painted):
+    """Which device this is, and which others there are."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._shown: tuple[Device, View] | None = None
+        self._places: list[tuple[int, int, str]] = []
+
+    def show(self, device: Device, view: View) -> None:
+        """Two lines: the choice, then who it is."""
+        self._shown = (device, view)
+        self._redraw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Folds with the width."""
+        self._redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a number goes to that device."""
+        screen = self.screen
+        if event.y == 0 and isinstance(screen, GpuScreen):
+            for start, end, uuid in self._places:
+                if start <= event.x < end:
+                    screen.choose(uuid)
+
+    def _redraw(self) -> None:
+        width = self.size.width
+        if self._shown is None or not width:
+            return
+        device, view = self._shown
+        pen = Pen(width)
+        pen.add(" ◂ ", "key" if len(view.devices) > 1 else "faint")
+        self._places = []
+        for other in view.devices:
+            here = other.uuid == device.uuid
+            text = f"[{other.index}]" if here else f" {other.index} "
+            self._places.append((pen.x, pen.x + width_of(text), other.uuid))
+            pen.add(text, "title" if here else "dim")
+        pen.add(" ▸  ", "key" if len(view.devices) > 1 else "faint")
+        pen.add(printable(device.name), "strong")
+        if device.simulated and "simulated" not in device.name.lower():
+            pen.add(" simulated", "warning")
+        words, ink = state_note(device)
+        slowed, warning = throttle(device)
+        if words:
+            pen.add("  ").add(cut(words, max(pen.left - 2, 0)), ink)
+        elif slowed:
+            pen.add(f"  {'▲ slowed: ' if warning else 'clocks: '}{slowed}", "warning" if warning else "dim")
+        mark = "▲ finding, see 4 " if any(found.device_uuid == device.uuid for found in view.wrong) else ""
+        if mark and pen.left > width_of(mark) + 1:
+            pen.to(width - width_of(mark)).add(mark, "warning")
+        who = Pen(width)
+        who.add("    ").add(device.uuid, "dim").add("  PCI ", "faint").add(device.pci_bus_id, "dim")
+        if device.compute_capability:
+            who.add("  compute ", "faint").add(device.compute_capability, "dim")
+        self.paint((pen.to(width).line(), who.to(width).line()), stale=view.stale)
+
+
+class GpuScreen(TabScreen):
+    """One device, chosen with the arrows."""
+
+    AUTO_FOCUS = "#readings"
+    TAB = "gpu"
+    PANES: ClassVar[dict[str, str]] = {"readings": "readings", "processes": "processes"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.identity = Identity(id="identity")
+        self.readings = Readings(id="readings")
+        self.graphs = Graphs(id="graphs")
+        self.processes = ProcessTable(id="processes")
+        self.granted = Granted(id="granted")
+        self.nothing = Painted(id="nothing")
+        self._lab: Lab | None = None
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield self.top_line
+        yield self.identity
+        yield self.nothing
+        yield Horizontal(self.readings, self.graphs, id="middle")
+        yield self.processes
+        yield self.granted
+        yield self.keys
+        yield TooSmall(id="too-small")
+
+    def on_mount(self) -> None:
+        """The runs of probes come when they have been read."""
+        self._lab = self.gpuwatch.lab
+        self.gpuwatch.watch_lab()
+
+    @property
+    def device(self) -> Device | None:
+        """The chosen device, the first one before anybody chose."""
+        devices = self._view.devices if self._view is not None else ()
+        wanted = self.gpuwatch.chosen_gpu
+        return next((device for device in devices if device.uuid == wanted), devices[0] if devices else None)
+
+    def draw(self, view: View) -> None:
+        """Everything of the chosen device."""
+        device = self.device
+        middle = self.query_one("#middle")
+        for pane in (self.identity, middle, self.processes, self.granted):
+            pane.display = device is not None
+        self.nothing.display = device is None
+        if device is None:
+            width, height = self.app.size
+            self.nothing.paint(no_gpu_lines(view, width, max(height - 2, 3)))
+            return
+        width, height = self.app.size
+        framed = width >= 100 and height >= 30
+        self.readings.framed = self.graphs.framed = self.granted.framed = framed
+        runs = self._lab.known if self._lab is not None else []
+        self.granted.styles.height = min(max(height // 7, 2), 9) + 2 * int(framed)
+        self.processes.styles.height = min(max(height // 5, 4), 14)
+        self.readings.styles.width = max(width * 2 // 5, 38)
+        self.identity.show(device, view)
+        self.readings.show(device, stale=view.stale)
+        self.graphs.show(device, view)
+        self.processes.only_device = device.uuid
+        self.processes.show(view, framed=framed)
+        self.granted.show(device, runs, view.now)
+
+    def choose(self, uuid: str) -> None:
+        """Another device."""
+        self.gpuwatch.chosen_gpu = uuid
+        if self._view is not None:
+            self.show(self._view)
+
+    def lab_changed(self, message: LabChanged) -> None:
+        """A run has finished, or earlier ones were read."""
+        if self._view is not None:
+            self.show(self._view)
+
+    def action_move(self, where: str) -> None:
+        """Left and right choose the device, the rest moves in the focused pane."""
+        view, device = self._view, self.device
+        if where in ("left", "right") and view is not None and device is not None:
+            numbers = [other.uuid for other in view.devices]
+            step = 1 if where == "right" else -1
+            self.choose(numbers[(numbers.index(device.uuid) + step) % len(numbers)])
+        elif self.focused_pane == "processes":
+            self.processes.move(where)
+        else:
+            self.readings.move(where)
+
+    def action_missing_device(self) -> None:
+        """Why readings are missing."""
+        from gpuwatch.ui.screens.missing import missing_of_device
+
+        device = self.device
+        if device is not None:
+            self.open_sheet(*missing_of_device(device))
+
+    def action_missing(self) -> None:
+        """Why cells of the selected process are empty."""
+        from gpuwatch.ui.screens.missing import missing_of_row
+
+        view, row = self._view, self.processes.selected
+        if view is not None and view.snapshot is not None and row is not None:
+            self.open_sheet(*missing_of_row(row, view.snapshot))
+
+    @on(ProcessTable.SortAsked)
+    def _head_clicked(self, event: ProcessTable.SortAsked) -> None:
+        self.processes.sort_by(event.column)

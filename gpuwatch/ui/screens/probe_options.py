@@ -1,0 +1,119 @@
+"""The sheet of parameters: what the user types is checked before it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.model.snapshot import Device
+from gpuwatch.ui.lab import WORKLOADS, Parameters
+from gpuwatch.ui.widgets.paint import Line, Painted
+
+_FIELDS = (
+    ("workload", "Workload", "the configuration's own; " + " ".join(WORKLOADS)),
+    ("seconds", "Seconds", "1"),
+    ("memory_limit", "Memory limit", "MB, for configurations with a limit; 1024"),
+    ("fraction", "Fraction", "0 to 1, for configurations with a fraction; 0.4"),
+    ("gpu", "GPU", "index or UUID; all"),
+    ("python", "Interpreter", "a Python that has TensorFlow; found by itself"),
+)
+
+
+class Wrong(ValueError):
+    """What was typed cannot be meant; the message says why."""
+
+
+def parsed(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
+    """The parameters that were typed; :class:`Wrong` for the first that cannot be."""
+    text = {name: value.strip() for name, value in typed.items()}
+    if text["workload"] not in ("", *WORKLOADS):
+        raise Wrong(f"workload is one of {', '.join(WORKLOADS)}")
+    seconds = _number(text["seconds"] or "1", "seconds", 0.01, 3600)
+    limit = text["memory_limit"]
+    fraction = text["fraction"]
+    return replace(
+        Parameters(),
+        workload=text["workload"],
+        seconds=seconds,
+        memory_limit=int(_number(limit, "memory limit", 1, 10**7)) if limit else None,
+        fraction=_number(fraction, "fraction", 0.001, 1) if fraction else None,
+        gpu=_device(text["gpu"], devices),
+        python=text["python"],
+    )
+
+
+def _number(text: str, name: str, low: float, high: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise Wrong(f"{name}: {printable(text)!r} is no number") from None
+    if not low <= value <= high:
+        raise Wrong(f"{name} is between {low:g} and {high:g}")
+    return value
+
+
+def _device(text: str, devices: Sequence[Device]) -> str:
+    if text in ("", "all"):
+        return ""
+    found = [d for d in devices if (str(d.index) == text if text.isdigit() else d.uuid.startswith(text))]
+    if len(found) != 1:
+        known = ", ".join(str(device.index) for device in devices) or "none"
+        raise Wrong(f"there is no GPU {printable(text)}; here: {known}")
+    return found[0].uuid
+
+
+class ParametersModal(ModalScreen[Parameters]):
+    """Enter takes them, Esc leaves them as they were."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "close", show=False),
+        Binding("up", "app.focus_previous", "up", show=False),
+        Binding("down", "app.focus_next", "down", show=False),
+    ]
+
+    def __init__(self, parameters: Parameters, devices: Sequence[Device]) -> None:
+        super().__init__()
+        self._devices = devices
+        self._before = parameters
+        self._said = Painted(id="said")
+
+    def compose(self) -> ComposeResult:
+        """A line for each parameter, and one for what is wrong."""
+        with Vertical(id="parameters") as box:
+            box.border_title = "Parameters of the next runs"
+            box.border_subtitle = "↵ take them  Esc leave them"
+            for name, title, hint in _FIELDS:
+                with Horizontal(classes="field"):
+                    label = Painted()
+                    label.add_class("label")
+                    label.paint((Line(((f"{title:<13}", "dim"),)),))
+                    yield label
+                    yield Input(self._shown(name), placeholder=hint, compact=True, id=name)
+            yield self._said
+
+    def _shown(self, name: str) -> str:
+        value = getattr(self._before, name)
+        if name == "gpu":
+            return next((str(device.index) for device in self._devices if device.uuid == value), value)
+        return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+    @on(Input.Submitted)
+    def _taken(self) -> None:
+        typed = {name: self.query_one(f"#{name}", Input).value for name, _, _ in _FIELDS}
+        try:
+            self.dismiss(parsed(typed, self._devices))
+        except Wrong as wrong:
+            self._said.paint((Line(((f"✖ {wrong}", "error"),)),))
+
+    def action_close(self) -> None:
+        """Without a change."""
+        self.dismiss(None)

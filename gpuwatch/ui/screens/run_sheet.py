@@ -1,0 +1,92 @@
+"""One run as a sheet: what was found, asked, granted and seen, and the end of its log."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from gpuwatch.model.run import Run
+from gpuwatch.reports.content import GLYPHS, Content, Table
+from gpuwatch.reports.masking import masked
+from gpuwatch.reports.run_content import run_content
+from gpuwatch.ui.cells import left, right, width_of
+from gpuwatch.ui.screens.evidence import lines_of
+from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
+from gpuwatch.ui.widgets.paint import Span
+
+_STATES = {"ok": "ok", "warning": "warning", "error": "error", "skipped": "dim"}
+_FIRST = ("Device map", "Settings", "Fallbacks", "Out of memory", "Errors")
+_LOG = 60
+
+
+def run_lines(run: Run, width: int) -> Lines:
+    """Everything that a report of this run would say, in ``width`` cells; secrets masked."""
+    shown = masked(run)
+    assert isinstance(shown, Run)
+    content = run_content(shown)
+    lines: Lines = [
+        [
+            (f"{GLYPHS.get(run.verdict, '•')} {content.verdict}  ", _STATES.get(content.state, "text")),
+            (content.reason, "text"),
+        ]
+    ]
+    if content.simulated:
+        lines.append([(" SIMULATED ", "badge-warning"), (" " + content.simulated, "dim")])
+    lines += [[], *[[(f"  {name:<14}", "dim"), (text, "text")] for name, text in content.facts]]
+    for finding in shown.findings:
+        if finding.id != "healthy":
+            lines += [[], *lines_of(finding, None)]
+    tables = {table.title: table for table in content.tables}
+    order = [name for name in _FIRST if name in tables] + [name for name in tables if name not in _FIRST]
+    for name in order:
+        lines += [[], *_table(tables[name], width)]
+    lines += _log(content)
+    return lines
+
+
+def _table(table: Table, width: int) -> Lines:
+    lines: Lines = [[(table.title, "title")]]
+    sizes = [max(width_of(text) for text in column) for column in zip(table.heads, *table.rows, strict=True)]
+    if 2 + sum(sizes) + 2 * len(sizes) <= width:
+        rows = [(table.heads, "dim")] + [(row, "text") for row in table.rows]
+        for row, ink in rows:
+            cells = [
+                (right if number in table.right else left)(text, size)
+                for number, (text, size) in enumerate(zip(row, sizes, strict=True))
+            ]
+            lines.append([("  " + "  ".join(cells), ink)])
+        return lines
+    if len(table.heads) == 2:
+        return lines + [[(f"  {left(name, sizes[0])}  ", "dim"), (text, "text")] for name, text in table.rows]
+    for row in table.rows:
+        said = [f"{head} {text}" for head, text in zip(table.heads, row, strict=True) if text not in ("", "–")]
+        lines.append([("  · ", "dim"), (" · ".join(said), "text")])
+    return lines
+
+
+def _log(content: Content) -> Lines:
+    if not content.log_tail:
+        return []
+    tail = content.log_tail[-_LOG:]
+    head: list[Span] = [("End of the log", "title"), (f"  last {len(tail)} lines", "dim")]
+    return [[], head, *[[("  ", "dim"), (line, "dim")] for line in tail]]
+
+
+class RunModal(LinesModal[str]):
+    """A run; ``e`` asks for its settings as code, ``o`` for a report."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "close", "close", show=False),
+        Binding("e", "ask('code')", "code", show=False),
+        Binding("o", "ask('report')", "report", show=False),
+    ]
+
+    def __init__(self, run: Run, width: int) -> None:
+        super().__init__(f"{run.config} · {run.started_at:%Y-%m-%d %H:%M:%S}", run_lines(run, width))
+        self.sheet.styles.max_width = width + 6
+        self.sheet.ending = "e as code  o report  Esc closes"
+
+    def action_ask(self, what: str) -> None:
+        """Closed with what is wanted."""
+        self.dismiss(what)

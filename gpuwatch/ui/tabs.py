@@ -1,0 +1,71 @@
+"""The tabs, in their order: one entry here makes a key, a name in the top line and a palette entry.
+
+A tab's screen is imported and made when it is first looked at, so the first frame pays for none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuwatch.ui.screens.tab import TabScreen
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One tab: its id, its name on screen, what help says of it."""
+
+    id: str
+    title: str
+    help: str
+
+
+TABS = (
+    Tab("overview", "Overview", "Everything at a glance: GPUs, processes, what is wrong"),
+    Tab("gpu", "GPU", "All of one GPU: every reading, graphs, processes, what probes were given there"),
+    Tab("probes", "Probes", "What memory and placement settings really do here: run them and compare"),
+    Tab("findings", "Findings", "Everything that was found, with its evidence and what to do"),
+)
+
+_FACTS = 32
+"""Cells of the driver's version and the like."""
+
+
+def make(tab_id: str) -> TabScreen:
+    """The screen of a tab; KeyError for an id that is not in the table."""
+    match tab_id:
+        case "overview":
+            from gpuwatch.ui.screens.overview import OverviewScreen
+
+            return OverviewScreen()
+        case "gpu":
+            from gpuwatch.ui.screens.gpu import GpuScreen
+
+            return GpuScreen()
+        case "probes":
+            from gpuwatch.ui.screens.probes import ProbesScreen
+
+            return ProbesScreen()
+        case "findings":
+            from gpuwatch.ui.screens.findings import FindingsScreen
+
+            return FindingsScreen()
+    raise KeyError(tab_id)
+
+
+def labels(active: str, room: int) -> list[tuple[str, str, str]]:
+    """Tab id, text and ink of each name, as it fits into ``room`` cells: with numbers, without, or folded."""
+    # What else the line has to say comes before the numbers, and after the names.
+    for style, beside in (("numbers", _FACTS), ("names", 0), ("folded", 0)):
+        shown = [_label(number, tab, tab.id == active, style) for number, tab in enumerate(TABS, 1)]
+        if sum(len(text) for _, text, _ in shown) + beside <= room or style == "folded":
+            return shown
+    raise AssertionError("unreachable")
+
+
+def _label(number: int, tab: Tab, active: bool, style: str) -> tuple[str, str, str]:
+    text = f"{number} {tab.title}" if style == "numbers" else tab.title
+    if style == "folded" and not active:
+        text = str(number)
+    return tab.id, f"[{text}]" if active else f" {text} ", "title" if active else "dim"

@@ -1,0 +1,55 @@
+"""A border around lines: title at the left, a note at the right, a scroll bar in the right edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.widgets.paint import Line, Span
+from gpuwatch.ui.widgets.pen import Pen
+
+
+def thumb(top: int, room: int, count: int) -> range:
+    """Rows of the border that show which part of a list is on screen; none when all of it is."""
+    if count <= room:
+        return range(0)
+    size = max(room * room // count, 1)
+    start = round(top * (room - size) / max(count - room, 1))
+    return range(start, start + size)
+
+
+def frame(
+    lines: Sequence[Line],
+    width: int,
+    height: int,
+    *,
+    title: Sequence[Span],
+    note: str = "",
+    focused: bool = False,
+    bar: range = range(0),
+    bar_from: int = 0,
+    below: str = "",
+) -> list[Line]:
+    """Exactly ``height`` lines; ``bar`` counts from the line ``bar_from`` inside the frame."""
+    edge = "frame" if focused else "border"
+    pen = Pen(width)
+    pen.add("╭─ ", edge)
+    for text, ink in title:
+        pen.add(text, edge if ink == "border" else ink)
+    pen.add(" ", edge)
+    if pen.left < width_of(note) + 3:
+        note = ""
+    pen.to(width - 2 - width_of(note), "─", edge).add(note, "dim").to(width - 1, "─", edge).add("╮", edge)
+    framed = [pen.line()]
+    for y in range(height - 2):
+        spans = lines[y].spans if y < len(lines) else ()
+        used = sum(width_of(text) for text, _ in spans)
+        rest = " " * max(width - 2 - used, 0)
+        end = ("┃", "thumb") if y - bar_from in bar else ("│", edge)
+        framed.append(Line((("│", edge), *spans, (rest, "text"), end), lines[y].wash if y < len(lines) else ""))
+    bottom = Pen(width)
+    bottom.add("╰", edge)
+    if below and width_of(below) + 6 <= width:
+        bottom.add("─ ", edge).add(below, "dim").add(" ", edge)
+    framed.append(bottom.to(width - 1, "─", edge).add("╯", edge).line())
+    return framed

@@ -1,0 +1,104 @@
+"""Graphs of one device below each other: each on its metric's fixed axis, and each says its span."""
+
+from __future__ import annotations
+
+from textual import events
+
+from gpuwatch.formatting import units
+from gpuwatch.model.metrics import BY_ID, MetricSpec, Unit
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import Device
+from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.trend import braille, buckets, span_for
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.frame import frame
+from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.pen import Pen
+
+GRAPHS = (
+    ("utilization.gpu_percent", "GPU", "graph"),
+    ("memory.used_bytes", "Memory", "memory"),
+    ("power.draw_watts", "Power", "power"),
+    ("temperature.gpu_celsius", "Temperature", "error"),
+    ("clocks.sm_mhz", "SM clock", "accent"),
+)
+"""Metric, caption and ink."""
+
+
+def axis_of(spec: MetricSpec, device: Device) -> tuple[float, float] | None:
+    """Both ends of the metric's axis on this device; None where its upper end cannot be read."""
+    if spec.axis is None:
+        return None
+    high = device.number(spec.axis.high) if isinstance(spec.axis.high, str) else spec.axis.high
+    return (spec.axis.low, high) if high else None
+
+
+class Graphs(Painted):
+    """All graphs of one device, as many as fit with at least one row of dots each."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._shown: tuple[Device, View] | None = None
+        self.framed = True
+
+    def show(self, device: Device, view: View) -> None:
+        """Draws the history of ``device``."""
+        self._shown = (device, view)
+        self._redraw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """More room, taller graphs."""
+        self._redraw()
+
+    def _redraw(self) -> None:
+        width, height = self.size
+        if self._shown is None or not width or not height:
+            return
+        device, view = self._shown
+        inner, room = (width - 4, height - 2) if self.framed else (width - 2, height)
+        count = min(len(GRAPHS), max(room // 2, 1))
+        lines: list[Line] = []
+        for number, (metric, caption, ink) in enumerate(GRAPHS[:count]):
+            rows = max((number + 1) * room // count - number * room // count - 1, 1)
+            lines += [_padded(line) for line in _graph(device, view, metric, caption, ink, inner, rows)]
+        if self.framed:
+            lines = frame(lines, width, height, title=[("History", "title")])
+        self.paint(lines, stale=view.stale)
+
+
+def _padded(line: Line) -> Line:
+    return Line(((" ", "text"), *line.spans))
+
+
+def _graph(device: Device, view: View, metric: str, caption: str, ink: str, width: int, rows: int) -> list[Line]:
+    spec = BY_ID[metric]
+    value = device.get(metric)
+    axis = axis_of(spec, device)
+    pen = Pen(width)
+    pen.add(f"{caption} ", "dim").add(units.reading(spec, value), "dim" if isinstance(value, Missing) else "strong")
+    if axis is None:
+        note = "its upper end is not known"
+        series: list[float | None] = []
+    else:
+        span = span_for(width, view.interval)
+        series = buckets(
+            view.history.times,
+            view.history.series(device.uuid, metric),
+            columns=width * 2,
+            span=span,
+            until=view.until if view.until is not None else view.now,
+            interval=view.interval,
+        )
+        note = f"{_axis_text(spec, axis)}   {span}s"
+    if pen.left >= width_of(note) + 2:
+        pen.to(width - width_of(note)).add(note, "dim")
+    low, high = axis if axis is not None else (0.0, 1.0)
+    dots = braille(series, low=low, high=high, rows=rows) if series else [""] * rows
+    return [pen.line(), *(Line(((row.ljust(width), ink),)) for row in dots)]
+
+
+def _axis_text(spec: MetricSpec, axis: tuple[float, float]) -> str:
+    low, high = axis
+    if spec.unit is Unit.BYTES:
+        return f"0–{units.gib(high)} GiB"
+    return f"{low:.0f}–{high:.0f} {spec.unit.value}"

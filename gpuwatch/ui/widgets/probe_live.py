@@ -1,0 +1,87 @@
+"""Below the probes: what the running one says and holds, or what the chosen one is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gpuwatch.formatting.units import gib
+from gpuwatch.ui.cells import left
+from gpuwatch.ui.trend import braille, buckets
+from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.widgets.paint import Line, Span
+from gpuwatch.ui.widgets.pen import Pen
+
+if TYPE_CHECKING:
+    from gpuwatch.ui.lab import Live
+
+_SPANS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+_SAMPLE = 0.1
+
+
+class Below(Listed):
+    """Lines beside a graph."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("", cursor=False, id=id)
+        self.can_focus = False
+        self.headed = True
+
+    def show_text(self, title: str, lines: Sequence[Sequence[Span]]) -> None:
+        """What the chosen configuration is about."""
+        self.title = [(title, "title")]
+        self.note = ""
+        self.set_lines([Line(((" ", "text"), *line)) for line in lines])
+
+    def show_live(self, live: Live) -> None:
+        """The last events at the left, memory at the right."""
+        self.title = [(live.config or "starting", "title"), (" live", "dim")]
+        self.note = " stopping… " if live.stopping else " Esc stops "
+        width = self.inner
+        graph = max(min(width // 2 - 2, 70), 0) if width >= 60 else 0
+        text = width - graph - 2
+        room = self.room
+        said = list(live.said[-room:])
+        drawn = _graph(live, graph, room) if graph else []
+        lines = []
+        for row in range(room):
+            pen = Pen(text)
+            if row < len(said):
+                event = said[row]
+                pen.add(f" {event.at:5.1f} s  ", "faint").add(event.text, event.ink)
+            elif row == 0:
+                pen.add(f" {live.doing}", "dim")
+            pen.to(text)
+            spans = pen.spans
+            if row < len(drawn):
+                spans = [*spans, ("  ", "text"), *drawn[row].spans]
+            lines.append(Line(tuple(spans)))
+        self.top = 0
+        self.set_lines(lines)
+
+
+def _graph(live: Live, width: int, height: int) -> list[Line]:
+    """Process over device, each on an axis from nothing to the device's total."""
+    total = live.device_total
+    if total is None or not live.times or height < 2:
+        return [Line((("no GPU memory to show", "dim"),))] if live.times else []
+    until = live.times[-1]
+    span = next((one for one in _SPANS if until <= one), _SPANS[-1])
+    lines: list[Line] = []
+    parts = (("process", live.process, "memory"), (f"{live.device_name}, all owners", live.device, "graph"))
+    for number, (caption, values, ink) in enumerate(parts):
+        rows = max((number + 1) * height // 2 - number * height // 2 - 1, 1)
+        pen = Pen(width)
+        now = values[-1] if values else None
+        pen.add(f"{caption} ", "dim").add(
+            f"{gib(now)} GiB" if now is not None else "–", "strong" if now is not None else "dim"
+        )
+        note = f"0–{gib(total)} GiB  {span:.0f}s"
+        if pen.left >= len(note) + 2:
+            pen.to(width - len(note)).add(note, "dim")
+        lines.append(pen.line())
+        columns = buckets(
+            live.times, values, columns=width * 2, span=span, until=max(until, span - 1e-9), interval=_SAMPLE * 2
+        )
+        lines += [Line(((left(row, width), ink),)) for row in braille(columns, low=0.0, high=total, rows=rows)]
+    return lines[:height]

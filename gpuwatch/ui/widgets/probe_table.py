@@ -1,0 +1,137 @@
+"""The table of the Probes tab: choose in it, and read in it what each configuration really did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.model.run import Comparison, Run
+from gpuwatch.reports.compare import cells
+from gpuwatch.reports.comparison_content import BEST
+from gpuwatch.reports.content import GLYPHS
+from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.cells import left, right, width_of
+from gpuwatch.ui.probe_rows import MARKS, Config, Earlier, Group, Placed, Row, age, fitted, place
+from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.pen import Pen
+
+_VERDICT_INKS = {
+    "ok": "ok",
+    "fallback": "warning",
+    "oom": "error",
+    "error": "error",
+    "timeout": "error",
+    "skipped": "dim",
+}
+
+
+class ProbeTable(Listed):
+    """Groups, configurations, earlier runs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("probes")
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("Probes", cursor=True, id=id)
+        self.rows: list[Row] = []
+        self._best: Mapping[str, str] = {}
+        self._doing = ""
+        self._now = 0.0
+
+    @property
+    def chosen(self) -> Row | None:
+        """The row under the cursor."""
+        return self.rows[self.cursor or 0] if self.rows else None
+
+    def show(self, rows: list[Row], comparison: Comparison, *, doing: str, now: float) -> None:
+        """The cursor stays with its row."""
+        before = self.chosen
+        self.rows, self._best, self._doing, self._now = rows, comparison.best, doing, now
+        if before is not None:
+            for number, row in enumerate(rows):
+                if _key(row) == _key(before):
+                    self.cursor = number
+                    break
+        self.refill()
+
+    def follow(self, config: str) -> None:
+        """Brings a configuration into view without moving the cursor."""
+        for number, row in enumerate(self.rows):
+            if isinstance(row, Config) and row.script.name == config:
+                self.top = min(max(self.top, number - self.room + 3), max(number - 1, 0))
+
+    def refill(self) -> None:
+        """Columns fold with the width."""
+        columns = place(self.inner)
+        head = Pen(self.inner)
+        head.to(MARKS, ink="header")
+        for placed in columns:
+            head.to(placed.start, ink="header")
+            head.add((right if placed.at_right else left)(placed.title, placed.width), "header")
+        self.head = [head.to(self.inner, ink="header").line()]
+        self.set_lines([self._line(row, columns) for row in self.rows])
+
+    def _line(self, row: Row, columns: tuple[Placed, ...]) -> Line:
+        pen = Pen(self.inner)
+        if isinstance(row, Group):
+            mark = "■" if row.count and row.chosen == row.count else "◧" if row.chosen else " "
+            pen.add("  ").add(f"{mark} ", "accent").add(printable(row.name), "title")
+            return pen.add(f"  {row.ran} of {row.count} ran" if row.ran else f"  {row.count}", "dim").line()
+        if isinstance(row, Earlier):
+            shown = cells(row.run)
+            shown["config"] = f" └ {age(row.run.started_at, self._now)}"
+            return self._cells(pen.add("    "), row.run, shown, columns, old=True)
+        mark, ink = ("■", "accent") if row.chosen else ("□", "track")
+        pen.add("  ").add(f"{mark} ", ink)
+        name = printable(row.script.name)
+        if row.run is not None and not row.state:
+            expected = row.run.verdict == row.script.verdict
+            return self._cells(pen, row.run, cells(row.run), columns, expected=expected)
+        pen.add(left(name, columns[0].width), "strong" if row.state == "running" else "text").add(" ")
+        if row.state == "running":
+            return pen.add("▸ ", "accent").add(printable(self._doing), "accent").line()
+        if row.state == "waiting":
+            return pen.add("· waits for its turn", "dim").line()
+        return pen.add(printable(row.script.title), "dim").line()
+
+    def _cells(
+        self,
+        pen: Pen,
+        run: Run,
+        shown: dict[str, str],
+        columns: tuple[Placed, ...],
+        *,
+        old: bool = False,
+        expected: bool = False,
+    ) -> Line:
+        for placed in columns:
+            text, ink = shown[placed.id], "dim" if old else "text"
+            if placed.id == "verdict":
+                text = f"{GLYPHS.get(run.verdict, '•')} {text}"
+                ink = _VERDICT_INKS.get(run.verdict, "text")
+                # What a configuration is there to show is no alarm.
+                ink = "warning" if ink == "error" and expected else ink
+            elif text == "–" or placed.id in ("asked", "device_map"):
+                ink = "dim"
+            elif placed.id == "config":
+                ink = "dim" if old else "strong"
+            text = fitted(text, placed.width)
+            best = not old and self._best.get(placed.id) == run.config
+            if best:
+                ink = "ok"
+            pen.to(placed.start)
+            if best and width_of(text) + 2 <= placed.width:
+                text = f"{BEST} {text}"
+            pen.add((right if placed.at_right else left)(text, placed.width), ink)
+        return pen.line()
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    if isinstance(row, Group):
+        return ("group", row.name)
+    if isinstance(row, Earlier):
+        return ("earlier", row.run.config, row.run.started_at)
+    return ("config", row.script.name)

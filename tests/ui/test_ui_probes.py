@@ -1,0 +1,403 @@
+"""The Probes tab under the hand of a user, on probes that are made up; and real ones that must die."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter
+from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.runner import Runner
+from gpuwatch.ui.lab import Lab
+from gpuwatch.ui.probe_rows import Config, Earlier, Group, fitted, place
+from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.probe_options import ParametersModal
+from gpuwatch.ui.screens.probes import ProbesScreen
+from gpuwatch.ui.widgets.paint import Painted
+from tests.terminal import family
+from tests.ui import machines
+from tests.ui.conftest import Stage
+from tests.ui.labs import Bench, FakeCollector, run_of
+
+MakeStage = Callable[..., Stage]
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come"
+        await pilot.pause(0.02)
+    await settle(pilot)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "runs")
+
+
+async def open_probes(stage: Stage, pilot: Pilot[None]) -> ProbesScreen:
+    stage.push(machines.pair())
+    await settle(pilot)
+    await pilot.press("3")
+    await settle(pilot)
+    screen = stage.app.screen
+    assert isinstance(screen, ProbesScreen)
+    return screen
+
+
+def plain(stage: Stage) -> str:
+    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
+
+
+def put_cursor(screen: ProbesScreen, config: str) -> None:
+    rows = screen.table.rows
+    number = next(n for n, row in enumerate(rows) if isinstance(row, Config) and row.script.name == config)
+    screen.table.put_cursor(number)
+    screen.table.redraw()
+
+
+async def test_choosing_one_a_group_and_all(make_stage: MakeStage, bench: Bench) -> None:
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        screen = await open_probes(stage, pilot)
+        memory = {script.name for script in bench.lab.scripts.values() if script.group == "memory"}
+        await pilot.press("space")
+        assert bench.lab.chosen == memory, "a group's heading chooses its group"
+        assert isinstance(screen.table.chosen, Config)
+        await pilot.press("up", "space")
+        assert not bench.lab.chosen
+        put_cursor(screen, "growth")
+        await pilot.press("space")
+        assert bench.lab.chosen == {"growth"}
+        await settle(pilot)
+        assert "1 chosen" in plain(stage)
+        await pilot.press("a")
+        assert bench.lab.chosen == set(bench.lab.scripts)
+        await pilot.press("a")
+        assert not bench.lab.chosen
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_runs_fill_the_table(make_stage: MakeStage, bench: Bench, size: tuple[int, int]) -> None:
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=size) as pilot:
+        screen = await open_probes(stage, pilot)
+        await pilot.press("space", "x")
+        await until(pilot, lambda: bench.lab.live is None and len(bench.lab.runs) > 3)
+        names = [script.name for script in bench.lab.scripts.values() if script.group == "memory"]
+        assert bench.runners[0].ran == names
+        assert bench.runners[0].closed
+        assert bench.collector.stopped == 1
+        screen.table.move("home")
+        text = screen.table.plain
+        assert f"{len(names)} of {len(names)} ran" in text
+        for part in ("STEPS/S", "VERDICT", "● ok", "405 ±0"):
+            assert part in text
+        if size[0] >= 120:
+            for head in ("CONFIG", "ASKED", "GRANTED", "NVML", "DEVICE M", "ON GPU", "FELL BACK"):
+                assert head in text
+            assert "138 GiB" in text
+            assert "★" in text, "the best of a column is marked"
+        assert all(len(line) <= size[0] for line in plain(stage).splitlines())
+        assert len(bench.lab.store.latest()) == len(names), "runs are kept"
+
+
+async def test_progress_events_and_memory_are_live(make_stage: MakeStage, bench: Bench) -> None:
+    holder = machines.process(0, gpu=0, pid=4711, readings={"gpu_memory_bytes": 5 * machines.GIB})
+    bench.collector.snapshot = machines.snapshot(machines.pair().devices, (holder,))
+    bench.gate = threading.Event()
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        screen = await open_probes(stage, pilot)
+        await pilot.press("a", "x")
+        await until(pilot, lambda: bench.lab.live is not None and bool(bench.lab.live.process))
+        await until(pilot, lambda: "process 5.0 GiB" in plain(stage))
+        text = plain(stage)
+        assert f"0 of {len(bench.lab.scripts)} done · default" in text
+        assert "▸ measuring: 40 steps" in text
+        assert "measuring: 20 steps" not in text, "progress takes one line"
+        assert "waits for its turn" in text
+        assert "0–139.8 GiB" in text
+        # The dashboard goes on: another tab, and back.
+        await pilot.press("1", "3", "down")
+        await settle(pilot)
+        assert stage.app.screen is screen
+        bench.gate.set()
+        await until(pilot, lambda: bench.lab.live is None)
+        assert len(bench.lab.runs) == len(bench.lab.scripts)
+
+
+@pytest.mark.parametrize("key", ["escape", "x"])
+async def test_a_batch_can_be_stopped(make_stage: MakeStage, bench: Bench, key: str) -> None:
+    bench.gate = threading.Event()
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        await open_probes(stage, pilot)
+        await pilot.press("a", "x")
+        await until(pilot, lambda: bool(bench.runners and bench.runners[0].ran))
+        await pilot.press(key)
+        await until(pilot, lambda: bench.lab.live is None)
+        assert len(bench.runners[0].ran) == 1
+        assert bench.runners[0].closed
+        assert bench.collector.stopped == 1
+        assert "stopped: what ran was ended" in plain(stage)
+        bench.gate.set()
+        await pilot.press("x")
+        await until(pilot, lambda: bench.lab.live is None and len(bench.lab.runs) == len(bench.lab.scripts))
+
+
+async def test_enter_opens_a_run_and_runs_what_has_none(make_stage: MakeStage, bench: Bench) -> None:
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        screen = await open_probes(stage, pilot)
+        put_cursor(screen, "soft-missing")
+        await pilot.press("enter")
+        await until(pilot, lambda: "soft-missing" in bench.lab.runs and bench.lab.live is None)
+        assert bench.runners[0].options.fresh, "one alone gains nothing from a template"
+        bench.lab.runs["soft-missing"] = run_of(bench.lab.scripts["soft-missing"])
+        screen.draw(stage.app.current())
+        await pilot.press("enter")
+        await settle(pilot)
+        sheet = stage.app.screen
+        assert isinstance(sheet, LinesModal)
+        text = "\n".join("".join(t for t, _ in line) for line in sheet.sheet.content)
+        for part in ("Device map", "Fallbacks", "GPU:7", "placement.device-missing", "End of the log", "gpu_device.cc"):
+            assert part in text
+        await pilot.press("e")
+        await settle(pilot)
+        code = stage.app.screen
+        assert isinstance(code, LinesModal)
+        assert "import tensorflow as tf" in "\n".join("".join(t for t, _ in line) for line in code.sheet.content)
+        await pilot.press("c", "escape")
+        assert "import tensorflow as tf" in stage.app.clipboard
+
+
+async def test_reports_are_written_where_it_says(
+    make_stage: MakeStage, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(200, 50)) as pilot:
+        screen = await open_probes(stage, pilot)
+        await pilot.press("o")
+        await settle(pilot)
+        assert "nothing to report yet" in plain(stage)
+        put_cursor(screen, "growth")
+        await pilot.press("x")
+        await until(pilot, lambda: "growth" in bench.lab.runs and bench.lab.live is None)
+        await pilot.press("o")
+        await settle(pilot)
+        (written,) = tmp_path.glob("gpuwatch-probes-*.html")
+        assert str(written) in plain(stage)
+        assert "growth" in written.read_text()
+        await pilot.press("enter")
+        await settle(pilot)
+        await pilot.press("o")
+        await settle(pilot)
+        assert len(list(tmp_path.glob("gpuwatch-growth-*.html"))) == 1
+        monkeypatch.chdir("/proc")
+        await pilot.press("o")
+        await settle(pilot)
+        assert "cannot write" in plain(stage)
+
+
+async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(make_stage: MakeStage, bench: Bench) -> None:
+    script = bench.lab.scripts["growth"]
+    bench.lab.store.save(run_of(script, -7200))
+    bench.lab.store.save(msgspec.structs.replace(run_of(script, -60), config="gone\x1b[2J"))
+    (bench.lab.store.folder / "20990101T000000.0-bad.json").write_text("{")
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        screen = await open_probes(stage, pilot)
+        await until(pilot, lambda: len(bench.lab.earlier) == 2)
+        assert "2 earlier: c" in plain(stage)
+        await pilot.press("c")
+        await settle(pilot)
+        assert "└ 2 h ago" in plain(stage)
+        assert len(screen.document().runs) == 2
+        rows = screen.table.rows
+        assert sum(isinstance(row, Earlier) for row in rows) == 2
+        assert isinstance(rows[-2], Group)
+        screen.table.put_cursor(len(rows) - 1)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, LinesModal)
+        assert "\x1b" not in plain(stage)
+
+
+async def test_no_framework_is_one_clear_line(make_stage: MakeStage, bench: Bench) -> None:
+    def none(framework: str, asked: str | None) -> Interpreter:
+        raise FrameworkMissing("TensorFlow is not installed in /usr/bin/python", hint="pip install tensorflow")
+
+    bench.lab.choose = none
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        await open_probes(stage, pilot)
+        await pilot.press("x")
+        await until(pilot, lambda: bench.lab.live is None)
+        text = plain(stage)
+        assert "✖ TensorFlow is not installed in /usr/bin/python" in text
+        assert "→ pip install tensorflow" in text
+        assert "p names the interpreter" in text
+        assert bench.collector.stopped == bench.collector.started
+
+
+async def test_parameters_are_checked_and_reach_the_runner(make_stage: MakeStage, bench: Bench) -> None:
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        screen = await open_probes(stage, pilot)
+        await pilot.press("p")
+        await settle(pilot)
+        modal = stage.app.screen
+        assert isinstance(modal, ParametersModal)
+        for name, value in {"workload": "mlp", "seconds": "x", "gpu": "1", "fraction": "0.3"}.items():
+            modal.query_one(f"#{name}", Input).value = value
+        await pilot.press("enter")
+        await settle(pilot)
+        assert stage.app.screen is modal
+        assert "seconds: 'x' is no number" in plain(stage)
+        modal.query_one("#seconds", Input).value = "0.2"
+        modal.query_one("#gpu", Input).value = "9"
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "there is no GPU 9; here: 0, 1" in plain(stage)
+        modal.query_one("#gpu", Input).value = "1"
+        await pilot.press("enter")
+        await settle(pilot)
+        assert stage.app.screen is screen
+        assert "GPU 1 NVIDIA H200 · mlp · 0.2 s each · fraction 0.3" in plain(stage)
+        await pilot.press("x")
+        await until(pilot, lambda: bool(bench.runners) and bench.lab.live is None)
+        options = bench.runners[0].options
+        assert options.visible == (machines.uuid(1),)
+        assert options.own == {"workload": "mlp", "fraction": 0.3}
+        assert options.seconds == 0.2
+
+
+async def test_p_on_a_gpu_goes_to_its_probes(make_stage: MakeStage, bench: Bench) -> None:
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(3, 3))
+        await settle(pilot)
+        stage.app.overview.gpus.focus()
+        await settle(pilot)
+        await pilot.press("right", "p")
+        await settle(pilot)
+        assert "GPU 1 NVIDIA H200" in plain(stage)
+        assert bench.lab.parameters.gpu == machines.uuid(1)
+
+
+async def test_simulated_gpus_are_called_so(make_stage: MakeStage, bench: Bench) -> None:
+    bench.make = lambda script, number=0: run_of(script, number, simulated=True)  # type: ignore[assignment]
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.simulated())
+        await settle(pilot)
+        await pilot.press("3")
+        await settle(pilot)
+        assert "simulated: speeds are the CPU's" in plain(stage)
+        assert " SIMULATED " in plain(stage)
+        await pilot.press("down", "x")
+        await until(pilot, lambda: "default" in bench.lab.runs and bench.lab.live is None)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "SIMULATED" in plain(stage)
+
+
+async def test_hostile_runs_are_shown_harmlessly(make_stage: MakeStage, bench: Bench) -> None:
+    bad = "\x1b[2J[bold]x[/bold]\u202eevil\nline"
+
+    def hostile(script: ProbeScript, number: int = 0, **changes: Any) -> Any:
+        return run_of(script, number, verdict="error", verdict_reason=bad, log_tail=(bad,), title=bad)
+
+    bench.make = hostile  # type: ignore[assignment]
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        await open_probes(stage, pilot)
+        await pilot.press("down", "x")
+        await until(pilot, lambda: "default" in bench.lab.runs and bench.lab.live is None)
+        for key in ("", "enter"):
+            if key:
+                await pilot.press(key)
+            await settle(pilot)
+            text = plain(stage)
+            assert "\x1b" not in text
+            assert "\u202e" not in text
+            assert "[bold]x[/bold]" in text
+
+
+def test_columns_fold_and_long_cells_say_what_matters() -> None:
+    for width in range(20, 260):
+        columns = place(width)
+        assert {"config", "steps_per_second", "verdict"} <= {placed.id for placed in columns}
+        assert all(a.start + a.width < b.start for a, b in itertools.pairwise(columns))
+    assert fitted("GPU:0→0, GPU:1→1", 9) == "0→0 1→1"
+    assert fitted("CUDA_VISIBLE_DEVICES=-1,0", 12) == "…EVICES=-1,0"
+    assert fitted("GPU:7→GPU:0", 9) == "7→GPU:0"
+
+
+# Real processes
+
+STUBBORN = '''
+"""A probe that ignores requests to end, and has a child that does too."""
+CONFIG = {}
+import json, os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, 1); time.sleep(600)"])
+event = {"v": 1, "seq": 0, "t": 0.0, "kind": "start", "data": {"pid": os.getpid(), "options": {}}}
+os.write(int(os.environ["GPUWATCH_EVENT_FD"]), (json.dumps(event) + "\\n").encode())
+time.sleep(600)
+'''
+
+
+def real_lab(tmp_path: Path) -> Lab:
+    path = tmp_path / "stubborn.py"
+    path.write_text(STUBBORN)
+    bench = Bench(tmp_path / "runs")
+    script = msgspec.structs.replace(bench.lab.scripts["default"], path=path)
+    lab = bench.lab
+    lab.make_runner = Runner
+    lab.choose = lambda framework, asked: Interpreter(sys.executable, framework)
+    lab.make_collector = lambda: FakeCollector(machines.pair())  # type: ignore[assignment, return-value]
+    lab._scripts = {"default": script}
+    return lab
+
+
+def descendants(before: set[int]) -> set[int]:
+    return set(family(os.getpid())) - before
+
+
+@pytest.mark.parametrize("how", ["escape", "q", "ctrl+c"])
+async def test_a_stopped_or_abandoned_run_leaves_no_process(make_stage: MakeStage, tmp_path: Path, how: str) -> None:
+    lab = real_lab(tmp_path)
+    stage = make_stage(lab=lab)
+    before = set(family(os.getpid()))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        await open_probes(stage, pilot)
+        await pilot.press("a", "x")
+        await until(pilot, lambda: lab.live is not None and "started, pid" in lab.live.doing)
+        await until(pilot, lambda: len(descendants(before)) == 2)
+        started = descendants(before)
+        await pilot.press(how)
+        if how == "escape":
+            await until(pilot, lambda: lab.live is None, 5)
+    end = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in started) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in started)

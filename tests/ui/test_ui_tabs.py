@@ -1,0 +1,256 @@
+"""Tabs: going between them, and what the GPU and the Findings tab say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.metrics import METRICS
+from gpuwatch.ui.screens.findings import FindingsScreen
+from gpuwatch.ui.screens.gpu import GpuScreen
+from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.tabs import TABS, labels
+from gpuwatch.ui.widgets.paint import Painted
+from tests.ui import machines
+from tests.ui.conftest import Stage
+from tests.ui.labs import HIDDEN, Bench, run_of
+
+MakeStage = Callable[..., Stage]
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+def plain(stage: Stage) -> str:
+    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
+
+
+@pytest.fixture
+def stage(make_stage: MakeStage, tmp_path: Path) -> Stage:
+    return make_stage(lab=Bench(tmp_path).lab)
+
+
+async def test_keys_and_clicks_go_to_tabs_and_state_stays(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(2, 10))
+        await settle(pilot)
+        await pilot.press("down", "down")
+        chosen = stage.app.overview.processes.selected
+        for number, tab in enumerate(TABS, 1):
+            await pilot.press(str(number))
+            await settle(pilot)
+            assert tab.id == stage.app.tab.TAB
+            assert stage.app.screen is stage.app.tab
+        await pilot.press("1")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview
+        assert stage.app.overview.processes.selected is chosen
+        for tab in reversed(TABS):
+            places = {tab_id: start for start, _end, tab_id in stage.app.tab.top_line._places}
+            await pilot.click(stage.app.tab.top_line, offset=(places[tab.id] + 1, 0))
+            await settle(pilot)
+            assert tab.id == stage.app.tab.TAB
+
+
+async def test_only_the_visible_tab_draws_and_it_draws_what_came_meanwhile(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair(0))
+        await settle(pilot)
+        await pilot.press("2")
+        await settle(pilot)
+        before = {pane.id: pane.lines_painted for pane in stage.app.overview.query(Painted)}
+        for tick in range(1, 6):
+            stage.push(machines.pair(tick))
+            await settle(pilot)
+        assert {pane.id: pane.lines_painted for pane in stage.app.overview.query(Painted)} == before
+        await pilot.press("1")
+        await settle(pilot)
+        assert stage.app.overview.processes._view is not None
+        assert stage.app.overview.processes._view.snapshot == machines.pair(5)
+
+
+async def test_a_resize_on_one_tab_reaches_the_others(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("4")
+        await pilot.resize_terminal(80, 24)
+        await settle(pilot)
+        await pilot.press("1")
+        await settle(pilot)
+        overview = stage.app.overview
+        assert overview.keys.region.bottom == 24
+        assert all(len(line) <= 80 for line in overview.processes.plain.splitlines())
+
+
+async def test_pause_holds_on_every_tab(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair(0))
+        await settle(pilot)
+        await pilot.press("2", "space")
+        stage.push(machines.pair(40))
+        await settle(pilot)
+        assert "PAUSED" in plain(stage)
+        await pilot.press("4")
+        await settle(pilot)
+        assert "PAUSED" in plain(stage)
+
+
+@pytest.mark.parametrize("active", [tab.id for tab in TABS])
+def test_labels_fold_and_the_active_one_is_named(active: str) -> None:
+    for room in range(0, 120):
+        shown = labels(active, room)
+        text = "".join(part for _, part, _ in shown)
+        assert f"{next(tab.title for tab in TABS if tab.id == active)}]" in text
+        assert [tab_id for tab_id, _, _ in shown] == [tab.id for tab in TABS]
+
+
+def test_tabs_are_imported_when_they_are_looked_at() -> None:
+    code = "import sys, gpuwatch.ui.app; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    for unwanted in ("gpuwatch.ui.screens.gpu", "gpuwatch.ui.screens.probes", "gpuwatch.ui.lab", "gpuwatch.probing"):
+        assert unwanted not in loaded
+
+
+# The GPU tab
+
+
+async def test_enter_on_a_card_opens_its_gpu_and_arrows_go_on(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(4, 12))
+        await settle(pilot)
+        stage.app.overview.gpus.focus()
+        await settle(pilot)
+        await pilot.press("right", "enter")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, GpuScreen)
+        assert screen.device is not None
+        assert screen.device.index == 1
+        assert machines.uuid(1) in plain(stage)
+        await pilot.press("right")
+        assert screen.device.index == 2
+        await pilot.press("left", "left", "left")
+        assert screen.device.index == 3
+        assert {row.key[0] for row in screen.processes._rows} == {machines.uuid(3)}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_every_metric_is_there_with_its_value_or_the_reason(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.past(machines.pair)
+        await settle(pilot)
+        await pilot.press("2")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, GpuScreen)
+        text = "\n".join("".join(part for part, _ in line.spans) for line in screen.readings.content)
+        for spec in METRICS:
+            assert spec.title[:12] in text
+        assert "– not supported" in text
+        graphs = screen.graphs.plain
+        for caption in ("GPU", "Memory", "Power", "Temperature", "SM clock"):
+            assert caption in graphs
+        assert "0–139.8 GiB" in graphs
+        assert "30–100 °C" in graphs
+        assert "s\n" in graphs or "s │" in graphs
+        assert screen.keys.region.bottom == size[1]
+        for line in plain(stage).splitlines():
+            assert len(line.rstrip()) <= size[0]
+
+
+async def test_an_axis_without_an_end_is_said_and_not_guessed(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        shy = machines.device(0, missing={"power.limit_watts": machines.NOT_SUPPORTED})
+        stage.push(machines.snapshot((shy,)))
+        await settle(pilot)
+        await pilot.press("2")
+        await settle(pilot)
+        assert "its upper end is not known" in plain(stage)
+
+
+async def test_the_gpu_tab_shows_what_probes_were_given(make_stage: MakeStage, tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    script = bench.lab.scripts["growth"]
+    bench.lab.store.save(run_of(script))
+    hostile = msgspec.structs.replace(run_of(script, 5), config="evil\x1b[31m\nname")
+    bench.lab.store.save(hostile)
+    stage = make_stage(lab=bench.lab)
+    async with stage.app.run_test(size=(200, 50)) as pilot:
+        stage.push(machines.pair(180))
+        await settle(pilot)
+        await pilot.press("2")
+        for _ in range(20):
+            await settle(pilot)
+            if bench.lab.earlier:
+                break
+        await settle(pilot)
+        text = plain(stage)
+        assert "GPU:0 → physical 0" in text
+        assert "config growth  granted 138 GiB  peak 341 MiB  3 min ago" in text
+        assert "\x1b" not in text
+        assert "evil\\x1b[31m name" in text
+        await pilot.press("right")
+        await settle(pilot)
+        assert "no probe has run on this GPU yet" in plain(stage)
+
+
+@pytest.mark.parametrize("tab", ["2", "3", "4"])
+@pytest.mark.parametrize("machine", ["no_driver", "broken", "hostile", "pair"])
+@pytest.mark.parametrize("size", [(60, 12), (20, 5), (80, 24), (250, 80)])
+async def test_every_tab_on_every_machine(stage: Stage, machine: str, size: tuple[int, int], tab: str) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        await pilot.press(tab)
+        await settle(pilot)
+        stage.push(getattr(machines, machine)(3))
+        await settle(pilot)
+        await pilot.press("down", "right", "end", "home", "i")
+        await settle(pilot)
+        text = plain(stage)
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+# The Findings tab
+
+
+async def test_findings_are_listed_with_evidence_and_action(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices, findings=(HIDDEN, machines.HELD)))
+        await settle(pilot)
+        await pilot.press("4")
+        await settle(pilot)
+        text = plain(stage)
+        assert text.index("holds 130.4 GiB") < text.index("hides every GPU"), "what is wrong comes first"
+        assert "SM 0 % since 11:50:12" in text
+        assert "set TF_FORCE_GPU_ALLOW_GROWTH=true" in text
+        await pilot.press("down")
+        await settle(pilot)
+        assert "the environment has CUDA_VISIBLE_DEVICES=-1" in plain(stage)
+        await pilot.press("c")
+        assert stage.app.clipboard == "unset CUDA_VISIBLE_DEVICES"
+        await pilot.press("enter")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, LinesModal)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, FindingsScreen)
+
+
+async def test_nothing_wrong_is_said(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4")
+        await settle(pilot)
+        assert "waiting for the first sample" in plain(stage)
+        stage.push(machines.many(2, 4))
+        await settle(pilot)
+        assert "Nothing wrong was found" in plain(stage)
+        assert "What was looked for" in plain(stage)
