@@ -8,11 +8,13 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import RULES, Rule, finding
 from gpuwatch.diagnosis.rules import (
     build,
+    compatibility,
     configuration,
     driver,
     hardware,
     idle,
     memory,
+    partition,
     placement,
     predicted,
     said,
@@ -20,7 +22,20 @@ from gpuwatch.diagnosis.rules import (
 )
 from gpuwatch.model.findings import SEVERITY_ORDER, Finding
 
-TOPICS = (memory, placement, configuration, visibility, driver, build, said, hardware, idle, predicted)
+TOPICS = (
+    memory,
+    placement,
+    configuration,
+    visibility,
+    driver,
+    build,
+    said,
+    compatibility,
+    partition,
+    hardware,
+    idle,
+    predicted,
+)
 """The modules whose rules run. A new topic: one import above, one name here."""
 
 # The fixed order of primary causes. What ended the work:

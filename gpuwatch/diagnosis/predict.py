@@ -110,7 +110,9 @@ def predict(
     """
     if framework is not None and framework.name != "tensorflow":
         return None
-    if machine.driver is None:
+    if machine.driver is None or "MIG-" in (asked.visible or ""):
+        return None
+    if any(device.readings.get("mig.mode") == "enabled" for device in machine.devices):
         return None
     build = framework.build if framework is not None else {}
     if framework is not None and framework.gpu_build is False and simulation != "plugin":

@@ -1,0 +1,166 @@
+"""Causes that a build, a driver, MIG and containers give by themselves, without a line in a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuwatch.diagnosis.engine import diagnose
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.tensorflow import parse
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.run import Framework, Run
+from gpuwatch.model.snapshot import Driver, Process, Snapshot
+from tests.diagnosis.cases import GIB, draft, machine, on_gpus, process
+
+BUILD = {"cuda_version": "12.5.1", "cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]}
+WHEEL = Framework(name="tensorflow", version="2.21.0", gpu_build=True, build=BUILD)
+
+
+def found(cause: str, evidence: Evidence) -> list[Finding]:
+    return [entry for entry in diagnose(evidence) if entry.id == cause]
+
+
+def with_driver(cuda_version: str | None) -> Snapshot:
+    return msgspec.structs.replace(
+        machine(), driver=Driver(version="470.1", cuda_version=cuda_version, nvml_version="11")
+    )
+
+
+@pytest.mark.parametrize(
+    ("driver", "build", "too_old"),
+    [
+        ("11.4", "12.5.1", True),
+        ("12.0", "12.5.1", False),  # minor version compatibility
+        ("13.0", "12.5.1", False),
+        ("12.8", "13.0", True),
+        (None, "12.5.1", False),
+        ("11.4", "64_112", False),  # an old Windows build, whose version has another form
+        ("11.4", None, False),
+    ],
+)
+def test_a_driver_is_too_old_by_major_version(driver: str | None, build: str | None, too_old: bool) -> None:
+    wheel = Framework(name="tensorflow", version="2.21.0", gpu_build=True, build={"cuda_version": build})
+    evidence = Evidence(snapshot=with_driver(driver), run=draft(framework=wheel))
+    assert [entry.severity for entry in found("driver.too-old", evidence)] == (["error"] if too_old else [])
+
+
+def test_a_plug_in_and_a_cpu_build_need_no_cuda() -> None:
+    for fields in ({"simulation": "plugin", "framework": WHEEL}, {"framework": Framework(name="t", gpu_build=False)}):
+        assert not found("driver.too-old", Evidence(snapshot=with_driver("11.4"), run=draft(**fields)))
+
+
+def with_capability(*capabilities: str) -> Snapshot:
+    snapshot = machine(gpus=len(capabilities))
+    devices = tuple(
+        msgspec.structs.replace(device, compute_capability=capability)
+        for device, capability in zip(snapshot.devices, capabilities, strict=True)
+    )
+    return msgspec.structs.replace(snapshot, devices=devices)
+
+
+@pytest.mark.parametrize(
+    ("capability", "usable", "severity"),
+    [
+        ("5.2", False, "error"),
+        ("5.2", True, "warning"),
+        ("8.6", True, None),
+        ("9.0", True, None),
+        ("12.0", True, "warning"),
+    ],
+)
+def test_the_build_s_own_list_says_which_card_it_has_code_for(
+    capability: str, usable: bool, severity: str | None
+) -> None:
+    run: Run = on_gpus("default", framework=WHEEL) if usable else draft(framework=WHEEL)
+    entries = found("build.gpu-unsupported", Evidence(snapshot=with_capability(capability), run=run))
+    assert [entry.severity for entry in entries] == ([severity] if severity else [])
+    if entries:
+        assert capability in " ".join(entries[0].evidence)
+        assert entries[0].device_uuid == "GPU-0"
+
+
+def test_a_card_that_the_work_does_not_see_is_not_judged() -> None:
+    evidence = Evidence(
+        snapshot=with_capability("8.6", "5.2"),
+        run=on_gpus("default", framework=WHEEL, environment={"CUDA_VISIBLE_DEVICES": "0"}),
+    )
+    assert not found("build.gpu-unsupported", evidence)
+
+
+def test_what_the_log_says_is_not_said_twice() -> None:
+    line = (
+        "gpu_device.cc:1] TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0."
+    )
+    evidence = Evidence(snapshot=with_capability("12.0"), run=on_gpus("default", framework=WHEEL), log=parse(line))
+    assert len(found("build.gpu-unsupported", evidence)) == 1
+
+
+MIG = "MIG-41b36e66-e0ee-52d7-a0c0-000000000001"
+OTHER = "MIG-41b36e66-e0ee-52d7-a0c0-000000000002"
+
+
+def divided(mode: str = "enabled") -> Snapshot:
+    snapshot = machine(gpus=1)
+    device = snapshot.devices[0]
+    device = msgspec.structs.replace(device, readings={**device.readings, "mig.mode": mode})
+    return msgspec.structs.replace(snapshot, devices=(device,))
+
+
+@pytest.mark.parametrize(
+    ("value", "snapshot", "titles"),
+    [
+        (f"{MIG},{OTHER}", divided(), ["2 MIG instances are listed"]),
+        (f"{MIG},{OTHER}", None, ["2 MIG instances are listed"]),
+        (f"{MIG},0", None, ["MIG instances and whole GPUs"]),
+        (MIG, divided(), []),
+        (MIG, None, []),
+        (MIG, divided("disabled"), ["no GPU of this machine is divided"]),
+        ("0", divided(), ["a number addresses none"]),
+        ("0", divided("disabled"), []),
+        ("GPU-0", divided(), []),
+    ],
+)
+def test_mig_instances_are_named_one_at_a_time_by_uuid(
+    value: str, snapshot: Snapshot | None, titles: list[str]
+) -> None:
+    entries = found("mig.misuse", Evidence(snapshot=snapshot, environment={"CUDA_VISIBLE_DEVICES": value}))
+    assert len(entries) == len(titles)
+    for entry, title in zip(entries, titles, strict=True):
+        assert title in entry.title
+        assert entry.severity in ("warning", "info")
+        assert value in " ".join(entry.evidence)
+
+
+def test_mig_misuse_is_an_error_where_no_gpu_could_be_used() -> None:
+    environment = {"CUDA_VISIBLE_DEVICES": f"{MIG},{OTHER}"}
+    (entry,) = found("mig.misuse", Evidence(run=draft(environment=environment)))
+    assert entry.severity == "error"
+    (entry,) = found("mig.misuse", Evidence(run=on_gpus("default", environment=environment)))
+    assert entry.severity == "warning"
+    (entry,) = found("mig.misuse", Evidence(log=LogFacts(hidden_by_environment=f"{MIG},{OTHER}")))
+    assert entry.severity == "error"
+
+
+def hidden(pid: int, amount: int, **changes: Any) -> Process:
+    fields: dict[str, Any] = {"note": "not in this PID namespace, or gone", "create_time": None, **changes}
+    return msgspec.structs.replace(process(pid, amount), **fields)
+
+
+def test_processes_of_another_namespace_are_told_by_device() -> None:
+    snapshot = machine(processes=(hidden(7001, GIB), hidden(7002, 2 * GIB), hidden(7003, GIB, device_uuid="GPU-1")))
+    first, second = found("container.pid-namespace", Evidence(snapshot=snapshot))
+    assert (first.device_uuid, second.device_uuid) == ("GPU-0", "GPU-1")
+    assert first.title.startswith("GPU 0: 2 processes")
+    assert "7001, 7002" in first.evidence[0]
+    assert "3.0 GiB" in first.evidence[1]
+    assert (first.severity, first.certainty) == ("info", "likely")
+
+
+def test_processes_that_are_seen_are_no_strangers() -> None:
+    snapshot = machine(processes=(process(1, GIB), hidden(2, GIB, note="permission denied")))
+    assert not found("container.pid-namespace", Evidence(snapshot=snapshot))
+    assert not found("container.pid-namespace", Evidence(snapshot=machine(processes=(hidden(1, GIB),)), run=draft()))
