@@ -144,7 +144,7 @@ class SimMachine:
             kept = [path for path in paths if path and not self._is_ours(path)]
             if name == "LD_LIBRARY_PATH":
                 kept.insert(0, str(folder))
-            elif name == "LD_PRELOAD" and tier == "plugin" and cuda_build:
+            elif name == "LD_PRELOAD" and tier == "plugin":
                 kept.insert(0, str(folder / build.RENAME_LIBRARY))
             elif name == ENV_PLUGIN and tier == "plugin":
                 kept = [str(folder / build.PLUGIN_LIBRARY)]  # TensorFlow takes one

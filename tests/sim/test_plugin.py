@@ -156,7 +156,6 @@ def test_environment(sim_machine: Open) -> None:
     assert back["LD_LIBRARY_PATH"] == f"{machine.library_dir}:/a"
     assert back["LD_PRELOAD"] == "/x.so:/y.so"
     assert ENV_PLUGIN not in back
-    assert "LD_PRELOAD" not in machine.environment({}, tier="plugin", cuda_build=False)
     assert ENV_PLUGIN in SimMachine.open(machine.shape, name="tier", tier="plugin").environment({})
     SimMachine.open(machine.shape, name="tier").remove()
 
@@ -453,7 +452,7 @@ def test_forgotten_renaming_means_no_devices(sim_machine: Open) -> None:
             "-c",
             "import tensorflow as tf; print(tf.test.is_built_with_cuda(), tf.config.list_physical_devices('GPU'))",
         ],
-        env=machine.environment(os.environ, tier="plugin", cuda_build=False),
+        env={**machine.environment(os.environ, tier="plugin"), "LD_PRELOAD": ""},
         capture_output=True,
         text=True,
         check=True,
@@ -513,6 +512,36 @@ def test_training(sim_machine: Open, run: Run, kind: str, optimizer: str) -> Non
     if kind == "mirrored":
         assert peaks[1] > 10_000
     assert "no simulated kernel" not in log
+
+
+@tensorflow
+def test_ops_on_variables(sim_machine: Open, run: Run) -> None:
+    """They must run where the variable is: without a kernel there they would fail, not fall back."""
+    result, _ = run(
+        sim_machine("1x2GiB"),
+        """
+        import keras
+        train = tf.compat.v1.train
+        v, table, index = tf.Variable(tf.ones([3, 3])), tf.Variable(tf.ones([9, 2])), tf.Variable([1, 2, 3])
+        answers = []
+        for optimizer in (train.GradientDescentOptimizer(0.1), train.MomentumOptimizer(0.1, 0.9),
+                          train.AdamOptimizer(0.1), train.RMSPropOptimizer(0.1), train.AdagradOptimizer(0.1)):
+            before = float(tf.reduce_sum(v * v))
+            with tf.GradientTape() as tape: loss = tf.reduce_sum(v * v)
+            optimizer.apply_gradients([(tape.gradient(loss, v), v)])
+            answers.append(float(tf.reduce_sum(v * v)) < before)
+        with tf.GradientTape() as tape: loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [1, 2, 2]) ** 2)
+        train.GradientDescentOptimizer(0.1).apply_gradients([(tape.gradient(loss, table), table)])
+        index.scatter_nd_add([[0]], [5])
+        model = keras.Sequential([keras.layers.Input((5,), dtype="int32"), keras.layers.Embedding(20, 8),
+                                  keras.layers.Flatten(), keras.layers.Dense(3)])
+        model.compile("adam", "mse", jit_compile=False)
+        losses = model.fit(tf.ones([32, 5], tf.int32), tf.ones([32, 3]), epochs=3, verbose=0).history["loss"]
+        print(json.dumps([answers, [round(x, 3) for x in table.numpy()[:4, 0].tolist()], index.numpy().tolist(),
+                          v.device[-5:], table.device[-5:], index.device[-5:], losses[2] < losses[0]]))
+        """,
+    )
+    assert result == [[True] * 5, [1.0, 0.8, 0.6, 1.0], [6, 2, 3], "GPU:0", "GPU:0", "CPU:0", True]
 
 
 @tensorflow
