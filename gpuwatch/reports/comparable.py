@@ -14,14 +14,14 @@ _WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", 
 _GPU = re.compile(r"^\d+ (.*) (?:GPU|MIG)-\S+$")
 
 
-def workload(run: Run) -> str:
+def workload(run: Run, *, with_type: bool = True) -> str:
     """``matmul 512 float32``: what one step computes."""
     parts = [clean(run.workload)]
     for name in _WORK:
         value = run.workload_parameters.get(name)
         if value is not None and value is not False:
             parts.append(clean(value) if name == "size" else f"{name} {clean(value)}")
-    return " ".join([*parts, *_types(run)])
+    return " ".join([*parts, *(_types(run) if with_type else [])])
 
 
 def _types(run: Run) -> list[str]:
@@ -30,6 +30,12 @@ def _types(run: Run) -> list[str]:
         if placement.dtype and "float" in placement.dtype:
             counts[placement.dtype] = counts.get(placement.dtype, 0) + placement.count
     return [clean(max(counts, key=lambda name: counts[name]))] if counts else []
+
+
+def workloads(run: Run, other: Run) -> tuple[str, str]:
+    """Of both, with their types where both are known (a run that failed early placed nothing)."""
+    typed = bool(_types(run)) and bool(_types(other))
+    return workload(run, with_type=typed), workload(other, with_type=typed)
 
 
 def kind(run: Run) -> str:

@@ -98,8 +98,9 @@ def _changed(run: Run, other: Run) -> Iterator[str]:
     for name in theirs:
         if name not in mine:
             yield f"does not ask for {_setting(name, theirs[name].asked)}"
-    if comparable.workload(run) != comparable.workload(other):
-        yield f"computes {comparable.workload(run)} instead of {comparable.workload(other)}"
+    mine_computes, theirs_computes = comparable.workloads(run, other)
+    if mine_computes != theirs_computes:
+        yield f"computes {mine_computes} instead of {theirs_computes}"
 
 
 def _setting(name: str, value: object) -> str:

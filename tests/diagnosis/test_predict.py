@@ -251,6 +251,8 @@ def test_several_processes_and_skipped_probes_are_not_judged() -> None:
 
 EXACT = ("default", "growth", "limit", "fraction", "virtual", "visible-env", "visible-api", "visible-late")
 EXACT += ("session-visible", "growth-and-limit")
+PLUGIN = ("towers",)
+"""Runs on simulated PluggableDevices, whose reserve is another."""
 
 
 @pytest.mark.tensorflow
@@ -260,11 +262,11 @@ def test_tensorflow_grants_what_was_predicted(
     """To the MiB, on two simulated GPUs of which one is partly taken by somebody else."""
     simulated = sim_machine("2x24GiB")
     simulated.attach(sleeper(), device=1, memory_bytes=5 * GIB + 12345)
-    arguments = [part for name in EXACT for part in ("--config", name)]
+    arguments = [part for name in (*EXACT, *PLUGIN) for part in ("--config", name)]
     environment = simulated.environment(os.environ)
     result = gpuwatch("probe", *arguments, "--seconds", "0.02", "--json", environment=environment)
     runs = {run["config"]: run for run in json.loads(result.out)["runs"]}
-    assert list(runs) == list(EXACT)
+    assert set(runs) == {*EXACT, *PLUGIN}
     for config, run in runs.items():
         expected = [(p["framework_device"], p["uuid"], p["granted_bytes"]) for p in run["predicted"]]
         assert expected, config
@@ -272,6 +274,9 @@ def test_tensorflow_grants_what_was_predicted(
         assert all(entry["tolerance_bytes"] == 0 for entry in run["predicted"]), config
     first, second = (entry["granted_bytes"] // MIB for entry in runs["default"]["device_map"])
     assert (first, second) == (24576 - 256 - 320 - 1536, 24576 - 256 - 320 - 1536 - 5 * 1024 - 1)
+    assert runs["towers"]["simulation"] == "plugin"
+    free = 24576 - 256
+    assert runs["towers"]["device_map"][0]["granted_bytes"] // MIB == int(free - 0.06 * free)
     uuids = [device.uuid for device in simulated.devices()]
     assert [entry["uuid"] for entry in runs["virtual"]["predicted"]] == [uuids[0], uuids[0]]
     assert [entry["uuid"] for entry in runs["visible-api"]["predicted"]] == [uuids[1]]

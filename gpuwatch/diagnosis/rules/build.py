@@ -17,6 +17,8 @@ def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
     log = evidence.log
     if log is None or (evidence.driver_answers is False and not log.libraries_skipped):
         return
+    if evidence.run is not None and evidence.run.simulation == "plugin":
+        return  # a PluggableDevice needs none of them
     names = [name for name in log.missing_libraries if not name.startswith("libcuda.so") or evidence.driver_answers]
     driver_works = evidence.driver_answers or log.libraries_skipped or bool(log.seen_pci)
     if log.libraries_skipped:

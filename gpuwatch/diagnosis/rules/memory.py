@@ -103,9 +103,10 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _holders(evidence: Evidence, oom: Oom) -> list[str]:
-    """Who held memory on the device before the start, largest first."""
+    """Who held memory on the device, largest first: others of the same run, and those before the start."""
+    lines = _beside(evidence)
     if evidence.snapshot is None:
-        return []
+        return lines
     device = evidence.device_of(oom.device)
     held = [
         (process.number("gpu_memory_bytes") or 0, process)
@@ -113,12 +114,26 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
         if device is None or process.device_uuid == device.uuid
     ]
     held.sort(key=lambda item: (-item[0], item[1].pid))
-    return [
+    return lines + [
         f"process {process.pid} ({process.user or 'unknown user'}) held {size(amount)}:"
         f" {shorten(printable(process.command or process.name or '–'), 80)}"
         for amount, process in held[:3]
         if amount > 0
     ]
+
+
+def _beside(evidence: Evidence) -> list[str]:
+    """Processes of this very run that lived on while another of their round ran out of memory."""
+    workers = evidence.run.workers if evidence.run is not None else ()
+    failed = {worker.setting for worker in workers if worker.verdict == "oom"}
+    lines = []
+    for worker in workers:
+        held = worker.nvml_bytes if worker.nvml_bytes is not None else worker.granted_bytes
+        if worker.verdict == "ok" and held and (not failed or worker.setting in failed):
+            source = "NVML" if worker.nvml_bytes is not None else "its allocator's limit"
+            pid = f" (pid {worker.pid})" if worker.pid is not None else ""
+            lines.append(f"process {printable(worker.name)}{pid} of this run held {size(held)} ({source})")
+    return lines
 
 
 @rule("memory.masked")
