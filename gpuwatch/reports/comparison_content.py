@@ -29,7 +29,7 @@ def comparison_content(document: Comparison) -> Content:
         note=" ".join(part for part in (_legend(document, rows), *map(clean, document.notes)) if part),
         keep=frozenset({0}),
     )
-    bad = sum(run.verdict in ("error", "oom", "timeout") for run in document.runs)
+    bad = sum(_badly(run) for run in document.runs)
     count = len(document.runs)
     return Content(
         title=f"{count} run{'' if count == 1 else 's'} compared",
@@ -45,6 +45,13 @@ def comparison_content(document: Comparison) -> Content:
         footer="gpuwatch",
         parts=tuple(run_content(run) for run in document.runs),
     )
+
+
+def _badly(run: Run) -> bool:
+    """Whether it failed; an out-of-memory that is the subject of its configuration is no failure."""
+    if run.verdict == "oom":
+        return not run.ooms or any(not oom.expected for oom in run.ooms)
+    return run.verdict in ("error", "timeout")
 
 
 def _cell(document: Comparison, index: int, run: Run, name: str, text: str) -> str:

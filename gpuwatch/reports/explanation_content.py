@@ -25,6 +25,8 @@ def explanation_content(document: Explanation) -> Content:
     findings = sorted(document.findings, key=lambda found: (found is not main, SEVERITY_ORDER[found.severity]))
     frameworks = " and ".join(clean(name) for name in document.frameworks)
     lines = "1 line" if document.lines == 1 else f"{document.lines:,} lines"
+    source = clean(document.source or "log")
+    name = source.rpartition("/")[2] or source
     tables = (
         device_map_table(document.device_map),
         oom_table(document.ooms, with_expected=False),
@@ -35,8 +37,8 @@ def explanation_content(document: Explanation) -> Content:
         Table("Not recognised", ("Line",), cut([(clean(line),) for line in document.unrecognised], 1)),
     )
     return Content(
-        title=clean(document.source or "log"),
-        subtitle=" · ".join(part for part in (lines, frameworks) if part),
+        title=name,
+        subtitle=" · ".join(part for part in (lines, frameworks, source if source != name else "") if part),
         state=_STATES[main.severity] if main is not None else "ok",
         verdict=clean(document.primary or "healthy"),
         reason=_reason(document, main),

@@ -12,7 +12,7 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.tensorflow import parse
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import Framework, Run
+from gpuwatch.model.run import Framework, Oom, Run, Worker
 from gpuwatch.model.snapshot import Driver, Process, Snapshot
 from tests.diagnosis.cases import GIB, draft, machine, on_gpus, process
 
@@ -164,3 +164,23 @@ def test_processes_that_are_seen_are_no_strangers() -> None:
     snapshot = machine(processes=(process(1, GIB), hidden(2, GIB, note="permission denied")))
     assert not found("container.pid-namespace", Evidence(snapshot=snapshot))
     assert not found("container.pid-namespace", Evidence(snapshot=machine(processes=(hidden(1, GIB),)), run=draft()))
+
+
+def test_a_process_of_the_same_run_that_holds_the_memory_is_named_with_its_bytes() -> None:
+    workers = (
+        Worker(name="first", setting="default", pid=4711, granted_bytes=20 * GIB),
+        Worker(name="second", setting="default", pid=4712, verdict="oom"),
+        Worker(name="first", setting="fraction 0.4", pid=4713, granted_bytes=9 * GIB),
+    )
+    oom = Oom(device="GPU:0", requested_bytes=GIB, verdict="memory.other-process", expected=True)
+    (entry,) = found("memory.other-process", Evidence(run=on_gpus("contention", workers=workers, ooms=(oom,))))
+    held = [line for line in entry.evidence if "of this run" in line]
+    assert held == ["process first (pid 4711) of this run held 20.0 GiB (its allocator's limit)"]
+
+
+def test_a_plug_in_device_needs_no_cuda_library() -> None:
+    missing = LogFacts(missing_libraries=["libnccl.so.2"])
+    for simulation, expected in (("plugin", False), ("driver", True)):
+        run = on_gpus("multi-worker", simulation=simulation, simulated=True)
+        evidence = Evidence(run=run, log=missing, snapshot=machine())
+        assert bool(found("cuda.libraries-missing", evidence)) == expected

@@ -20,7 +20,7 @@ from gpuwatch.history.ring import History
 from gpuwatch.logs.facts import CuInitError, LogFacts
 from gpuwatch.logs.tensorflow import parse
 from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.run import Memory, Oom, Worker
+from gpuwatch.model.run import Memory, Oom
 from gpuwatch.model.snapshot import Problem
 from gpuwatch.model.visibility import visible_devices
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, log, machine, on_gpus, process
@@ -410,27 +410,3 @@ def test_the_order_of_causes_names_each_cause_once_and_only_known_ones() -> None
     order = [*ENDED_WORK, *NO_GPU]
     assert len(order) == len(set(order))
     assert set(order) <= set(CAUSES)
-
-
-def test_a_process_of_the_same_run_that_holds_the_memory_is_named_with_its_bytes() -> None:
-    workers = (
-        Worker(name="first", setting="default", pid=4711, granted_bytes=20 * GIB),
-        Worker(name="second", setting="default", pid=4712, verdict="oom"),
-        Worker(name="first", setting="fraction 0.4", pid=4713, granted_bytes=9 * GIB),
-    )
-    oom = Oom(device="GPU:0", requested_bytes=GIB, verdict="memory.other-process", expected=True)
-    (found,) = [
-        entry
-        for entry in diagnose(Evidence(run=on_gpus("contention", workers=workers, ooms=(oom,))))
-        if entry.id == "memory.other-process"
-    ]
-    held = [line for line in found.evidence if "of this run" in line]
-    assert held == ["process first (pid 4711) of this run held 20.0 GiB (its allocator's limit)"]
-
-
-def test_a_plug_in_device_needs_no_cuda_library() -> None:
-    missing = LogFacts(missing_libraries=["libnccl.so.2"])
-    for simulation, expected in (("plugin", False), ("driver", True)):
-        run = on_gpus("multi-worker", simulation=simulation, simulated=True)
-        found = causes(Evidence(run=run, log=missing, snapshot=machine()))
-        assert ("cuda.libraries-missing" in found) == expected

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import Framework, Placement, PredictedMapping, Run, Setting
+from gpuwatch.model.run import Framework, Oom, Placement, PredictedMapping, Run, Setting
 from gpuwatch.reports.compare import COLUMNS, compare
 from gpuwatch.reports.registry import render
 from tests.reports.documents import GIB, MIB, full_run, speed
@@ -161,3 +161,19 @@ def test_a_crash_against_a_success_says_why() -> None:
     (told,) = compare([timed("default"), crashed]).differences
     assert "It ended in oom instead of ok (One request is larger than the limit)" in told.text
     assert "speed" not in told.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "bad"),
+    [
+        ({}, False),
+        ({"verdict": "skipped"}, False),
+        ({"verdict": "timeout"}, True),
+        ({"verdict": "oom", "ooms": (Oom(expected=True),)}, False),
+        ({"verdict": "oom", "ooms": (Oom(expected=True), Oom())}, True),
+        ({"verdict": "oom", "ooms": ()}, True),
+    ],
+)
+def test_what_ended_as_its_configuration_shows_did_not_fail(changes: dict[str, Any], bad: bool) -> None:
+    drawn = render(compare([timed("a", **changes)]), "text", width=200)
+    assert ("1 of 1 did not end well" in drawn) == bad
