@@ -23,7 +23,9 @@ from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError
 _COMMANDS = {
     "snapshot": "gpuwatch.cli.snapshot:snapshot",
     "probe": "gpuwatch.cli.probe:probe",
+    "run": "gpuwatch.cli.run:run",
     "compare": "gpuwatch.cli.report:compare",
+    "explain": "gpuwatch.cli.explain:explain",
     "report": "gpuwatch.cli.report:report",
     "sim": "gpuwatch.cli.sim:sim",
     "schema": "gpuwatch.cli.report:schema",

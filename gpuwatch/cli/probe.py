@@ -92,7 +92,7 @@ def probe(
         click.echo("\n\n".join(recipe(script, own) for script in scripts), nl=False)
         return
     if output is not None:
-        _check_output(output)
+        check_output(output)
     enter_simulation(ctx)
     try:
         interpreters = _interpreters(scripts, python)
@@ -140,11 +140,12 @@ def _chosen(configs: tuple[str, ...], groups: tuple[str, ...], everything: bool)
     return list(chosen.values())
 
 
-def _check_output(path: Path) -> None:
+def check_output(path: Path, *, any_suffix: bool = False) -> None:
     """A wrong file name is said before the work, not after it."""
     from gpuwatch.reports.registry import format_for
 
-    format_for(path)
+    if not any_suffix:
+        format_for(path)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise UsageError(
             f"cannot write {path}: " + ("it is a folder" if path.is_dir() else "its folder does not exist")

@@ -26,6 +26,7 @@ KINDS = (
     "worker",
     "result",
     "skip",
+    "note",
     "error",
     "end",
 )

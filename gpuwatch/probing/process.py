@@ -27,7 +27,7 @@ _LONGEST_LINE = 1 << 16
 LineSink = Callable[[bytes], None]
 
 
-class _Lines:
+class Lines:
     """Cuts a byte stream into lines; a line without end is cut too, so that memory stays bounded."""
 
     def __init__(self, sink: LineSink) -> None:
@@ -35,6 +35,7 @@ class _Lines:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> None:
+        """Takes bytes as they come."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             self._sink(line)
@@ -43,6 +44,7 @@ class _Lines:
             self._rest = b""
 
     def close(self) -> None:
+        """Gives out what has no newline."""
         if self._rest:
             self._sink(self._rest)
             self._rest = b""
@@ -106,7 +108,7 @@ class ProbeProcess:
         self._selector = selectors.DefaultSelector()
         for descriptor, sink in zip(self._reads, (on_event, on_log, on_log), strict=True):
             os.set_blocking(descriptor, False)
-            self._selector.register(descriptor, selectors.EVENT_READ, _Lines(sink))
+            self._selector.register(descriptor, selectors.EVENT_READ, Lines(sink))
 
     def __enter__(self) -> Self:
         return self

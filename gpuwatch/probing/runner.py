@@ -6,7 +6,7 @@ import datetime
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -59,6 +59,11 @@ _KEPT_PREFIXES = (
         )
     ),
 )
+
+
+def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that bear on GPUs and frameworks; the others stay out of a run."""
+    return {name: value for name, value in sorted(environment.items()) if name.startswith(_KEPT_PREFIXES) and value}
 
 
 class SnapshotSource(Protocol):
@@ -191,9 +196,7 @@ class Runner:
             started_at=started_at,
             total_seconds=time.monotonic() - started,
             fresh=template is None,
-            environment={
-                key: value for key, value in sorted(effective.items()) if key.startswith(_KEPT_PREFIXES) and value
-            },
+            environment=kept_environment(effective),
             simulation=tier,
         )
 

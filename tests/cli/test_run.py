@@ -1,0 +1,155 @@
+"""``gpuwatch run``: the program's own output and end are untouched, and the run tells what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.sim.machine import SimMachine
+from tests.conftest import gpuwatch, has_driver
+
+_KERAS = """
+import tensorflow as tf
+tf.keras.utils.set_random_seed(1)
+model = tf.keras.Sequential([tf.keras.layers.Dense(32, activation="relu"), tf.keras.layers.Dense(1)])
+model.compile(optimizer="sgd", loss="mse")
+x = tf.random.stateless_uniform([4096, 8], seed=[1, 2])
+history = model.fit(x, x[:, :1] * 2, batch_size=32, epochs=3, verbose=2)
+print("loss", round(history.history["loss"][-1], 4))
+"""
+
+
+def watched(*command: str, **keywords: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpuwatch", "run", "-q", *command], capture_output=True, check=False, **keywords
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; sys.stdout.write('no newline'); sys.stderr.write('nor here'); sys.exit(7)",
+        "import os; os.write(1, bytes(range(256)) * 400); os.write(2, bytes(range(256)) * 400)",
+        "import sys; print(sys.stdin.read().upper(), sys.argv, sys.flags.ignore_environment)",
+        "raise ValueError('seen')",
+        "import os; print(sorted(k for k in os.environ if 'GPUWATCH' in k or k.startswith('PYTHON')))",
+        "import os, subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1)'], check=True)",
+        "import threading; print(threading.main_thread().name)",
+    ],
+)
+def test_output_and_exit_code_are_the_programs_own(code: str) -> None:
+    command = [sys.executable, "-c", code, "--seconds", "-o"]
+    alone = subprocess.run(command, input=b"some input", capture_output=True, check=False)
+    seen = watched("--", *command, input=b"some input")
+    assert (seen.stdout, seen.stderr, seen.returncode) == (alone.stdout, alone.stderr, alone.returncode)
+
+
+def test_a_sitecustomize_of_the_users_own_still_runs(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nif 'import sitecustomize' in sys.orig_argv: print('mine')")
+    seen = watched("--", sys.executable, "-c", "import sitecustomize", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert (seen.stdout, seen.stderr) == (b"mine\n", b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGABRT])
+def test_a_signal_that_ends_the_program_ends_us_the_same_way(number: signal.Signals, tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    code = f"import os, resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.kill(os.getpid(), {int(number)})"
+    seen = watched("-o", str(out), "--", sys.executable, "-c", code)
+    assert seen.returncode == -number
+    run = json.loads(out.read_text())
+    assert run["outcome"]["signal"] == number
+    assert run["verdict"] == "error"
+
+
+def test_a_signal_to_us_is_the_programs_to_handle(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('saving'), sys.exit(3)))\n"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    started = subprocess.Popen(
+        [sys.executable, "-m", "gpuwatch", "run", "-q", "--", sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    started.send_signal(signal.SIGTERM)
+    assert started.stdout.read() == "saving\n"
+    assert started.wait(10) == 3
+
+
+def test_nothing_runs_on_when_we_are_killed() -> None:
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    started = subprocess.Popen(
+        [sys.executable, "-m", "gpuwatch", "run", "--", sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    )
+    assert started.stdout is not None
+    pid = int(started.stdout.readline())
+    started.kill()
+    started.wait()
+    until = time.monotonic() + 5
+    while os.path.exists(f"/proc/{pid}"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run"], "no command to run"),
+        (["run", "--", "no-such-program-here"], "there is no such program"),
+        (["run", "--json", "--", "true"], "--json needs -o"),
+        (["run", "-o", "/nonexistent/x.json", "--", "true"], "its folder does not exist"),
+    ],
+)
+def test_bad_input(arguments: list[str], says: str) -> None:
+    result = gpuwatch(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.count("\n") == 1
+    assert says in result.err
+
+
+@pytest.mark.tensorflow
+def test_a_keras_training(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(_KERAS)
+    out = tmp_path / "run.json"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+    seen = watched("-o", str(out), "--", sys.executable, str(script), env=environment)
+    assert seen.returncode == 0, seen.stderr
+    assert b"loss" in seen.stdout
+    run = json.loads(out.read_text())
+    assert run["framework"]["version"]
+    assert run["throughput"]["steps"] == 3 * 4096 // 32
+    assert run["throughput"]["steps_per_second"] > 1
+    assert run["outcome"]["exit_code"] == 0
+    assert run["primary"] == ("visibility.hidden" if has_driver() else "driver.missing")
+
+
+@pytest.mark.tensorflow
+def test_what_it_held_on_the_gpu(sim_machine: Callable[[str], SimMachine], tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    code = (
+        "import time, tensorflow as tf\n"
+        "a = tf.random.uniform([256, 256])\n"
+        "b = tf.matmul(a, a); print(b.device); time.sleep(1.5)"
+    )
+    environment = sim_machine("1x24GiB").environment(os.environ)
+    seen = watched("--placement", "-o", str(out), "--", sys.executable, "-c", code, env=environment)
+    assert b"GPU:0" in seen.stdout
+    run = json.loads(out.read_text())
+    (device,) = run["device_map"]
+    assert device["uuid"].startswith("GPU-")
+    assert run["memory"]["nvml_peak_bytes"] > 16 * 2**30
+    assert 0 < run["memory"]["allocator_peak_bytes"] < 2**24
+    assert any(p["op"] == "MatMul" and p["actual"].endswith("GPU:0") for p in run["placements"])
