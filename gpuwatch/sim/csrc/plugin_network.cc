@@ -1,6 +1,7 @@
 /* Layers of networks: bias, softmax and its losses, convolution, pooling. */
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <new>
 
 #include "plugin_kernel.h"
@@ -11,18 +12,57 @@ namespace gpuwatch {
 
 namespace {
 
-/* Host memory that a kernel works in. */
-template <class T> class Scratch {
+/* Host memory that kernels work in. It is kept from call to call: faulting in fresh pages costs more than many
+ * a layer. */
+class KeptMemory {
   public:
-    explicit Scratch(int64_t count) : memory_((T *)aligned_alloc(64, ((size_t)count * sizeof(T) + 127) / 64 * 64)) {
-        if (!memory_) throw std::bad_alloc();
+    struct Block {
+        void *memory;
+        size_t bytes;
+    };
+    static Block take(size_t bytes) {
+        Block block = {nullptr, 0};
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            for (Block &kept : kept_)
+                if (kept.bytes >= bytes && (!block.memory || kept.bytes < block.bytes)) std::swap(block, kept);
+        }
+        if (!block.memory) {
+            block.bytes = (bytes + 127) / 64 * 64;
+            block.memory = aligned_alloc(64, block.bytes);
+            if (!block.memory) throw std::bad_alloc();
+        }
+        return block;
     }
-    ~Scratch() { free(memory_); }
-    Scratch(const Scratch &) = delete;
-    T *get() const { return memory_; }
+    static void give(Block block) {
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            Block *least = &kept_[0];
+            for (Block &kept : kept_)
+                if (kept.bytes < least->bytes) least = &kept;
+            if (block.bytes <= KEPT_BYTES && block.bytes > least->bytes) std::swap(block, *least);
+        }
+        free(block.memory);
+    }
 
   private:
-    T *memory_;
+    static constexpr size_t KEPT_BYTES = 16 << 20;
+    static std::mutex mutex_;
+    static Block kept_[8];
+};
+
+std::mutex KeptMemory::mutex_;
+KeptMemory::Block KeptMemory::kept_[8];
+
+template <class T> class Scratch {
+  public:
+    explicit Scratch(int64_t count) : block_(KeptMemory::take((size_t)count * sizeof(T))) {}
+    ~Scratch() { KeptMemory::give(block_); }
+    Scratch(const Scratch &) = delete;
+    T *get() const { return (T *)block_.memory; }
+
+  private:
+    KeptMemory::Block block_;
 };
 
 template <class T> struct BiasAdd : Kernel {
@@ -388,12 +428,24 @@ template <class T> struct Convolution : Windowed {
 
     /* The rows of the matrix for one image, or the way back: what they hold is added to the image. */
     template <bool back> static void unfold(const Plan &p, T *image, int64_t group, T *rows) {
-        int64_t all = p.channels * p.groups;
+        int64_t all = p.channels * p.groups, line = p.w.size[1] * p.channels;
+        bool together = p.groups == 1 && p.w.dilation[1] == 1; /* a line of the window is one piece */
         for (int64_t y = 0; y < p.w.out[0]; y++)
             for (int64_t x = 0; x < p.w.out[1]; x++)
                 for (int64_t i = 0; i < p.w.size[0]; i++) {
                     int64_t from_y = y * p.w.stride[0] - p.w.before[0] + i * p.w.dilation[0];
                     bool there = from_y >= 0 && from_y < p.w.in[0];
+                    int64_t left = x * p.w.stride[1] - p.w.before[1];
+                    if (there && together && left >= 0 && left + p.w.size[1] <= p.w.in[1]) {
+                        T *pixels = image + (from_y * p.w.in[1] + left) * all;
+                        for (int64_t c = 0; c < line; c++)
+                            if (back)
+                                pixels[c] += rows[c];
+                            else
+                                rows[c] = pixels[c];
+                        rows += line;
+                        continue;
+                    }
                     for (int64_t j = 0; j < p.w.size[1]; j++, rows += p.channels) {
                         int64_t from_x = x * p.w.stride[1] - p.w.before[1] + j * p.w.dilation[1];
                         if (!there || from_x < 0 || from_x >= p.w.in[1]) {
