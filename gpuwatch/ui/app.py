@@ -115,11 +115,12 @@ class GpuwatchApp(App[None]):
         return self._lab
 
     def on_mount(self) -> None:
-        """Draws the first frame, then lets the feed begin."""
-        self.tab.show(self.view())
-        self.set_interval(_TICK, self._tick)
+        """Lets the feed begin, then draws the first frame with what it may have already."""
         self._feed_running = True
         self.feed.start(self._wake)
+        if not self._take():
+            self.tab.show(self.view())
+        self.set_interval(_TICK, self._tick)
 
     def watch_lab(self) -> None:
         """From now on tabs that show runs are told when there are new ones."""
@@ -150,17 +151,33 @@ class GpuwatchApp(App[None]):
         self.post_message(SnapshotsArrived())
 
     def on_snapshots_arrived(self, message: SnapshotsArrived) -> None:
-        """Keeps all that came, draws the last."""
+        """A sample came, or several."""
+        self._take()
+
+    def _take(self) -> bool:
+        """Keeps all that came, draws the last; False when nothing did."""
         arrived = self.feed.drain()
         if not arrived:
-            return
+            return False
         for snapshot in arrived:
             self.history.add(snapshot)
-        self.snapshot = arrived[-1]
+        first, self.snapshot = self.snapshot is None, arrived[-1]
         self.findings = self.snapshot.findings
-        if self.diagnose is not None:
+        if first:
+            # The rules are imported when they are first asked: the first frame does not wait for that.
+            self.call_after_refresh(self._diagnose_first)
+        elif self.diagnose is not None:
             self.findings += self.diagnose(self.snapshot, self.history)
         self._last_data = time.monotonic()
+        self._show()
+        return True
+
+    def _diagnose_first(self) -> None:
+        if self.diagnose is not None and self.snapshot is not None:
+            self.findings = self.snapshot.findings + self.diagnose(self.snapshot, self.history)
+            self._show()
+
+    def _show(self) -> None:
         if self._frozen is None:
             self.tab.show(self.view())
         else:

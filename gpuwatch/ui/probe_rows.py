@@ -135,14 +135,15 @@ def place(width: int) -> tuple[Placed, ...]:
     folding = list(_FOLDING)
     while folding and MARKS + sum(_WIDTHS[name][size] + 1 for name in names) > width:
         names.remove(folding.pop(0))
-    placed = []
+    placed: list[Placed] = []
     x = MARKS
     for name in names:
-        wide = _WIDTHS[name][size] if name != "verdict" else max(width - x, 1)
+        wide = _WIDTHS[name][size] if name != "verdict" else max(width - x, 2)
         title = _HEADS[name] if len(_HEADS[name]) <= wide else _SHORT.get(name, _HEADS[name])
-        # A verdict that stands right behind a number needs air.
-        if name == "verdict":
-            x, wide = x + 1, max(wide - 1, 1)
+        # Text that stands right behind a number needs air.
+        if placed and placed[-1].at_right and name not in RIGHT:
+            x += 1
+            wide = wide - 1 if name == "verdict" else wide
         placed.append(Placed(name, title, x, wide))
         x += wide + 1
     return tuple(placed)

@@ -110,7 +110,7 @@ async def test_runs_fill_the_table(make_stage: MakeStage, bench: Bench, size: tu
         for part in ("STEPS/S", "VERDICT", "● ok", "405 ±0"):
             assert part in text
         if size[0] >= 120:
-            for head in ("CONFIG", "ASKED", "GRANTED", "NVML", "DEVICE M", "ON GPU", "FELL BACK"):
+            for head in ("CONFIG", "ASKED", "GRANTED", "NVML", "MAP", "ON GPU", "FELL BACK"):
                 assert head in text
             assert "138 GiB" in text
             assert "★" in text, "the best of a column is marked"

@@ -89,12 +89,12 @@ class Granted(Listed):
 
     def show(self, device: Device, runs: Iterable[Run], now: float) -> None:
         """Newest first; says how to get some when there are none."""
-        lines = granted_lines(device, runs, now)
+        lines = granted_lines(device, runs, now, uuid=self.inner >= 100)
         self.note = f" {len(lines)} " if lines else ""
         self.set_lines(lines or [Line(((" no probe has run on this GPU yet: ", "dim"), ("3 Probes", "key")))])
 
 
-def granted_lines(device: Device, runs: Iterable[Run], now: float) -> list[Line]:
+def granted_lines(device: Device, runs: Iterable[Run], now: float, *, uuid: bool = True) -> list[Line]:
     """``GPU:0 → physical 0 GPU-…, config growth, granted 21.9 GiB, peak 326 MiB, 3 min ago``."""
     lines = []
     for run in runs:
@@ -103,7 +103,7 @@ def granted_lines(device: Device, runs: Iterable[Run], now: float) -> list[Line]
                 continue
             pen = Pen(400)
             pen.add(f" {device_name(printable(mapping.framework_device))}", "accent").add(" → ", "dim")
-            pen.add(f"physical {device.index}", "strong").add(f" {device.uuid[:12]}…", "dim")
+            pen.add(f"physical {device.index}", "strong").add(f" {device.uuid[:12]}…" if uuid else "", "dim")
             pen.add("  config ", "dim").add(left(printable(run.config), 18), "text")
             pen.add("  granted ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
             pen.add("  peak ", "dim").add(f"{size(run.memory.nvml_peak_bytes):>8}", "memory")
