@@ -250,7 +250,7 @@ def _publish(runs: list[Run], as_json: bool, output: Path | None) -> None:
         write(document, output)
         click.echo(f"written: {output}", err=True)
     if as_json:
-        click.echo(to_json(document), nl=False)
+        click.echo(render(document, "json"), nl=False)
     elif output is None:
         click.echo(render(document, "text"), nl=False)
 

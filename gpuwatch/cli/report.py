@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.model.codec import DOCUMENTS, Document, NotADocument, from_json, schema_of, to_json
+from gpuwatch.model.codec import DOCUMENTS, Document, NotADocument, from_json, schema_of
 from gpuwatch.model.run import Comparison, Run
 
 
@@ -70,7 +70,7 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None) -> No
         write(comparison, output)
         click.echo(f"written: {output}", err=True)
     if as_json:
-        click.echo(to_json(comparison), nl=False)
+        click.echo(render(comparison, "json"), nl=False)
     elif output is None:
         click.echo(render(comparison, "text"), nl=False)
 

@@ -74,6 +74,8 @@ class Observation:
         self._device_peak: int | None = None
         self._device: str | None = None
         self._workers: list[Worker] = []
+        self._held: dict[int, int] = {}
+        """Most memory that NVML showed of each process, by pid."""
         self._results: dict[str, Any] = {}
         self._skipped: str | None = None
         self._ordinals: dict[int, str] = {}
@@ -103,6 +105,10 @@ class Observation:
     def snapshot(self, snapshot: Snapshot, now: float) -> None:
         """What NVML shows of the probe at monotonic time ``now``."""
         self._ledger.take(snapshot, self.pid)
+        for process in snapshot.processes:
+            held = process.number("gpu_memory_bytes")
+            if held is not None and process.device_uuid:
+                self._held[process.pid] = max(self._held.get(process.pid, 0), int(held))
         mine = [process for process in snapshot.processes if process.pid == self.pid and process.device_uuid]
         sizes = {
             process.device_uuid: amount
@@ -243,7 +249,7 @@ class Observation:
                 first_step_seconds=self._phases.get("first_step"),
                 total_seconds=total_seconds,
             ),
-            workers=tuple(self._workers),
+            workers=tuple(map(self._weighed, self._workers)),
             results=self._results,
             errors=tuple(self._errors),
             missing_libraries=tuple(facts.missing_libraries),
@@ -264,6 +270,11 @@ class Observation:
         return self.finish(
             script, Outcome(), started_at=now, total_seconds=0.0, fresh=True, environment={}, simulation=None
         )
+
+    def _weighed(self, worker: Worker) -> Worker:
+        if worker.nvml_bytes is None and worker.pid in self._held:
+            return msgspec.structs.replace(worker, nvml_bytes=self._held[worker.pid])
+        return worker
 
     def _located(self, mapping: DeviceMapping) -> DeviceMapping:
         if mapping.uuid is None and mapping.pci_bus_id is None and mapping.cuda_ordinal in self._ordinals:

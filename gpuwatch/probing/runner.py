@@ -46,6 +46,7 @@ _KEPT_PREFIXES = (
             "CPP_",
             "CUD",
             "DETERMINISTIC",
+            "DEVICE_MIN",
             "DISABLE_",
             "ENABLE_",
             "FORCE_",
