@@ -10,7 +10,6 @@ import msgspec
 from gpuwatch.cli.dashboard import findings
 from gpuwatch.cli.options import enter_simulation, sim_option
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, UsageError
-from gpuwatch.model.codec import to_json
 from gpuwatch.model.snapshot import Problem, Snapshot
 from gpuwatch.monitor.collector import Collector
 from gpuwatch.monitor.sampler import empty_host
@@ -67,13 +66,10 @@ def snapshot(ctx: click.Context, as_json: bool, as_csv: bool, deadline: float) -
     enter_simulation(ctx)
     taken, answered = take(deadline)
     taken = msgspec.structs.replace(taken, findings=findings(taken))
-    if as_json:
-        click.echo(to_json(taken), nl=False)
-    else:
-        from gpuwatch.reports.registry import render
+    from gpuwatch.reports.registry import render
 
-        click.echo(render(taken, "csv" if as_csv else "text"), nl=False)
-        if as_csv:
-            for problem in taken.problems:
-                click.echo(f"gpuwatch: {problem.detail} ({problem.hint})", err=True)
+    click.echo(render(taken, "json" if as_json else "csv" if as_csv else "text"), nl=False)
+    if as_csv:
+        for problem in taken.problems:
+            click.echo(f"gpuwatch: {problem.detail} ({problem.hint})", err=True)
     ctx.exit(EXIT_OK if answered else EXIT_FAILED)
