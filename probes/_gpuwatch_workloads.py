@@ -34,7 +34,7 @@ def sizes(workload, options):
     if workload == "matmul":
         return {"size": size}
     if workload == "copy":
-        return {"bytes": int(options.get("bytes", FLOAT_BYTES * size * size * 4))}
+        return {"bytes": int(options.get("bytes", min(256 << 20, 16 * FLOAT_BYTES * size * size)))}
     found = {"batch": max(16, size // 16), "learning_rate": 0.01, "jit_compile": False}
     if workload == "mlp":
         found.update(batch=max(32, size // 8), features=64, units=size)
@@ -354,6 +354,8 @@ def _copy(probe, tf, device):
 
 
 def _copy_rate(probe, tf, source, goal, amount):
+    # In a function, because TensorFlow keeps the copies that eager ops make and gives them out again.
+    @tf.function
     def step():
         with tf.device(goal):
             return tf.identity(source)
