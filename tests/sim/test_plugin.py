@@ -220,6 +220,14 @@ def test_cuda_visible_devices(sim_machine: Open, run: Run) -> None:
     assert result == {visible: [count, count] for visible, count in wanted.items()}
 
 
+@tensorflow
+def test_a_driver_that_does_not_start(sim_machine: Open, run: Run) -> None:
+    machine = sim_machine("2x2GiB")
+    machine.inject("cuInit", code=999)
+    (physical, logical, _), _ = run(machine, DEVICES)
+    assert physical == logical == []
+
+
 MAP = """
     with tf.device("/GPU:0"):
         x = tf.ones([1000])
