@@ -77,6 +77,7 @@ class Observation:
         self._held: dict[int, int] = {}
         """Most memory that NVML showed of each process, by pid."""
         self._results: dict[str, Any] = {}
+        self._map: list[DeviceMapping] = []
         self._skipped: str | None = None
         self._ordinals: dict[int, str] = {}
         self.pid: int | None = None
@@ -168,7 +169,10 @@ class Observation:
             case "worker":
                 self._workers.append(msgspec.convert(data, Worker))
             case "result":
-                self._results[str(data["name"])] = data["value"]
+                name, value = str(data["name"]), data["value"]
+                self._results[name] = value
+                if name.startswith("cuda:") and isinstance(value, dict):
+                    self._map.append(_torch_device(name, value))
             case "skip":
                 self._skipped = str(data["reason"])
             case "end":
@@ -224,7 +228,7 @@ class Observation:
             environment=environment,
             framework=self._framework,
             devices=self._devices,
-            device_map=tuple(map(self._located, facts.device_map)),
+            device_map=(*map(self._located, facts.device_map), *self._map),
             placements=(*self._placements, *facts.placements),
             ooms=self._ooms(script, facts),
             memory=Memory(
@@ -307,6 +311,18 @@ class Observation:
         if script.verdict == "oom" and (facts.ooms or any(map(_exhausted, self._errors))):
             return "oom", "it ran out of memory, as this configuration shows"
         return "ok", ""
+
+
+def _torch_device(name: str, value: dict[str, Any]) -> DeviceMapping:
+    """PyTorch logs no map; a probe reads it from ``torch.cuda.get_device_properties``."""
+    return DeviceMapping(
+        framework_device=name,
+        cuda_ordinal=int(name.partition(":")[2]),
+        uuid=value.get("uuid"),
+        pci_bus_id=value.get("pci_bus_id"),
+        name=value.get("name"),
+        granted_bytes=value.get("granted_bytes"),
+    )
 
 
 def _exhausted(error: RunError) -> bool:

@@ -141,7 +141,9 @@ class Runner:
             now = datetime.datetime.now(datetime.UTC)
             return Observation(time.monotonic(), before).skip(script, choice.skipped, now)
         environment = self._environment(script, choice.tier)
-        fresh = self._options.fresh or script.fresh
+        # TensorFlow counts plug-in devices when it is imported; CUDA is asked at the first use.
+        counted_at_import = choice.tier == "plugin" and "CUDA_VISIBLE_DEVICES" in script.environment
+        fresh = self._options.fresh or script.fresh or counted_at_import
         template = None if fresh else self._template(script.framework, choice.tier, environment)
         if template is not None:
             try:
