@@ -26,6 +26,7 @@ _COMMANDS = {
     "run": "gpuwatch.cli.run:run",
     "compare": "gpuwatch.cli.report:compare",
     "explain": "gpuwatch.cli.explain:explain",
+    "doctor": "gpuwatch.cli.doctor:doctor",
     "report": "gpuwatch.cli.report:report",
     "sim": "gpuwatch.cli.sim:sim",
     "schema": "gpuwatch.cli.report:schema",

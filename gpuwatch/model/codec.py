@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 
-Document = Snapshot | Run | Comparison | Explanation
+Document = Snapshot | Run | Comparison | Explanation | Doctor
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "snapshot": Snapshot,
     "run": Run,
     "comparison": Comparison,
     "explanation": Explanation,
+    "doctor": Doctor,
 }
 
 

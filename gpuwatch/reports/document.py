@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from gpuwatch.model.codec import Document
+from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports.comparison_content import comparison_content
 from gpuwatch.reports.content import Content
+from gpuwatch.reports.doctor_content import doctor_content
 from gpuwatch.reports.explanation_content import explanation_content
 from gpuwatch.reports.run_content import run_content
 from gpuwatch.reports.snapshot_content import snapshot_content
@@ -18,6 +20,8 @@ def content_of(document: Document) -> Content:
         return run_content(document)
     if isinstance(document, Comparison):
         return comparison_content(document)
+    if isinstance(document, Doctor):
+        return doctor_content(document)
     if isinstance(document, Explanation):
         return explanation_content(document)
     return snapshot_content(document)

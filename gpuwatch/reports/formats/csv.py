@@ -1,4 +1,4 @@
-"""CSV: one row per run, per device (metric ids as headings), or per finding of a log."""
+"""CSV: one row per run, per device (metric ids as headings), per finding of a log, or per check of the doctor."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.codec import Document
+from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.run import Comparison, Run
@@ -43,6 +44,7 @@ _RUN_FIELDS = (
     "verdict_reason",
 )
 
+_CHECK_FIELDS = ("id", "title", "state", "detail", "action")
 _FINDING_FIELDS = ("source", "primary", "id", "severity", "certainty", "title", "action", "evidence")
 
 
@@ -51,6 +53,8 @@ def render(document: Document) -> str:
     if isinstance(document, Snapshot):
         heads: Sequence[str] = ("taken_at", *_DEVICE_FIELDS, *(spec.id for spec in METRICS))
         return _table(heads, _device_rows(document))
+    if isinstance(document, Doctor):
+        return _table(_CHECK_FIELDS, ([getattr(c, name) for name in _CHECK_FIELDS] for c in document.checks))
     if isinstance(document, Explanation):
         return _table(_FINDING_FIELDS, _finding_rows(document))
     runs = document.runs if isinstance(document, Comparison) else (document,)

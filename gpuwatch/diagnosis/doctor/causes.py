@@ -1,0 +1,310 @@
+"""Causes that only the doctor's facts show: the system's files, the driver's own answers, the libraries' places.
+
+The rules of the engine judge the framework's run and the snapshot. What is said here either says more of a cause
+that they found (same id: evidence is added, the action replaced) or names one that they cannot see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gpuwatch.diagnosis.doctor.driver import GIVE_GPUS, INSTALL, NO_CARD, NOUVEAU, REBOOT, driver_versions, start_action
+from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts
+from gpuwatch.diagnosis.engine import NO_GPU, diagnose
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.registry import Rule, finding
+from gpuwatch.formatting.units import size
+from gpuwatch.model.findings import SEVERITY_ORDER, Finding, Severity
+
+Cause = Callable[[Facts], Iterator[Finding]]
+_TIGHT_BYTES = 500 << 20
+"""With less free memory than this a CUDA context may not fit."""
+_MISMATCH = (803, 804)
+_NO_DEVICE = (100, 303)
+
+
+def no_driver(facts: Facts) -> Iterator[Finding]:
+    """Why there is no driver: nouveau, a container without GPUs, no card, or nothing installed."""
+    system = facts.system
+    if facts.nvml_answers or facts.simulated or system is None:
+        return
+    if facts.driver is not None and facts.driver.cuinit_code == 0:
+        return
+    if system.kernel_module is not None and facts.driver is not None and facts.driver.nvml_code:
+        return  # it is there and does not start
+    lines, action = [], INSTALL
+    if system.cards and any(card.driver == "nouveau" for card in system.cards):
+        lines.append(f"nouveau drives {system.cards[0].bus_id}")
+        action = NOUVEAU
+    elif system.cards is not None and not system.cards and not system.wsl:
+        lines.append("no NVIDIA card is on the PCI bus")
+        action = NO_CARD
+    elif system.container is not None:
+        lines.append(f"this is a container ({system.container}); device files in it: {len(system.device_files)}")
+        action = GIVE_GPUS
+    elif system.kernel_module is not None:
+        return
+    if system.kernel_module is None and not system.wsl:
+        lines.append("/proc/driver/nvidia/version is not there: the kernel module is not loaded")
+    if lines:
+        yield finding("driver.missing", "error", "fact", evidence=lines, action=action)
+
+
+def versions_differ(facts: Facts) -> Iterator[Finding]:
+    """Kernel module, libcuda and NVML of two releases, while CUDA does not start."""
+    known = driver_versions(facts)
+    started = facts.driver is not None and facts.driver.cuinit_code == 0
+    if len(set(known.values())) > 1 and not started:
+        yield finding(
+            "driver.mismatch",
+            "error",
+            "fact",
+            evidence=[f"{name}: {version}" for name, version in known.items()],
+            action=REBOOT,
+        )
+
+
+def does_not_start(facts: Facts) -> Iterator[Finding]:
+    """cuInit's own answer, for which no framework is needed."""
+    answer = facts.driver
+    code = answer.cuinit_code if answer is not None else None
+    if code is None or code == 0:
+        return
+    line = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
+    if code == 35:
+        yield finding("driver.too-old", "error", "fact", evidence=[line], action="Update the NVIDIA driver.")
+    elif code in _MISMATCH:
+        yield finding("driver.mismatch", "error", "fact", evidence=[line], action=start_action(code))
+    elif code not in _NO_DEVICE:
+        yield finding(
+            "driver.bad-state",
+            "error",
+            "fact",
+            title=f"The driver is there but does not start: {CUDA_ERRORS.get(code, 'an error')} ({code})",
+            evidence=[line],
+            action=start_action(code),
+        )
+    elif code == 100 and facts.nvml_answers and not facts.hidden:
+        yield finding(
+            "container.lost-devices",
+            "error",
+            "likely",
+            title="NVML answers, but CUDA finds no device",
+            evidence=[line],
+            action="Check that /dev/nvidia* is there and accessible for this user; recreate the container.",
+        )
+
+
+def half_a_driver(facts: Facts) -> Iterator[Finding]:
+    """One of the driver's two libraries is there and the other is not: a container started with half of them."""
+    answer = facts.driver
+    if answer is None or answer.libcuda is None or answer.nvml is None:
+        return
+    action = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
+    if answer.libcuda.error is None and answer.cuinit_code == 0 and answer.nvml.error is not None:
+        yield finding(
+            "driver.missing",
+            "warning" if facts.usable else "error",
+            "fact",
+            title="CUDA starts and NVML is missing: TensorFlow from 2.21 on then has no GPU and says nothing",
+            evidence=[answer.nvml.error],
+            action=action,
+        )
+    elif answer.libcuda.error is not None and answer.nvml_code == 0:
+        yield finding(
+            "driver.missing",
+            "error",
+            "fact",
+            title="NVML answers and libcuda.so.1 is missing: no program can use CUDA",
+            evidence=[answer.libcuda.error],
+            action=action,
+        )
+
+
+def closed_files(facts: Facts) -> Iterator[Finding]:
+    """Device files that this user may not use, or that are not there while the driver is."""
+    system = facts.system
+    if facts.simulated or system is None or facts.usable or system.kernel_module is None:
+        return
+    closed = [entry for entry in system.device_files if not entry.usable]
+    if closed:
+        yield finding(
+            "driver.bad-state",
+            "error",
+            "fact",
+            title="This user may not use the GPU's device files",
+            evidence=[f"{entry.path}: {entry.mode}" for entry in closed],
+            action="Join the group that owns them (usermod -aG GROUP $USER, then log in again), or mend the udev rule.",
+        )
+    elif system.container and not system.device_files:
+        yield finding(
+            "container.lost-devices",
+            "error",
+            "fact",
+            evidence=["the kernel module is loaded, and there is no /dev/nvidia* in this container"],
+            action=GIVE_GPUS,
+        )
+
+
+def libraries(facts: Facts) -> Iterator[Finding]:
+    """Libraries that do not open, or not from where the build brought them."""
+    found = facts.look.libraries if facts.look is not None else None
+    if not found or facts.look is None:
+        return
+    bad = [library for library in found if library.state != "loaded"]
+    if bad and facts.has_driver_trace:
+        install = 'Install them into the same environment: pip install "tensorflow[and-cuda]".'
+        yield finding(
+            "cuda.libraries-missing",
+            "warning" if facts.usable else "error",
+            "fact",
+            title=f"CUDA libraries cannot be loaded: {', '.join(library.name for library in bad)}",
+            evidence=[f"{library.name}: {library.detail or library.state}" for library in bad],
+            action=install if facts.look.name == "tensorflow" else "Install the framework's build again.",
+        )
+    shadowing = [library for library in found if library.shadows]
+    if shadowing:
+        yield finding(
+            "cuda.version-mismatch",
+            "info" if facts.usable else "warning",
+            "likely",
+            title="LD_LIBRARY_PATH puts other CUDA libraries in front of the framework's own",
+            evidence=[f"{library.name}: {library.path} instead of {library.shadows}" for library in shadowing],
+            action="unset LD_LIBRARY_PATH, or take the folder out of it.",
+        )
+
+
+def not_installed(facts: Facts) -> Iterator[Finding]:
+    """No framework where it was looked for, or two over each other."""
+    look = facts.look
+    if look is None:
+        return
+    if look.missing:
+        yield finding(
+            "unknown",
+            "warning",
+            "fact",
+            title=look.missing,
+            action="Install it there, or name the interpreter that has it with --python.",
+        )
+        return
+    names = {entry.name for entry in look.distributions or ()}
+    if look.name == "tensorflow" and {"tensorflow", "tensorflow-cpu"} <= names:
+        severity: Severity = "warning"
+        yield finding(
+            "build.cpu-only",
+            severity,
+            "likely",
+            title="tensorflow and tensorflow-cpu are installed over each other: the later one's files won",
+            evidence=[f"{entry.name} {entry.version}" for entry in look.distributions or ()
+                      if entry.name in ("tensorflow", "tensorflow-cpu")],
+            action='pip uninstall -y tensorflow tensorflow-cpu; pip install "tensorflow[and-cuda]".',
+        )  # fmt: skip
+
+
+def full(facts: Facts) -> Iterator[Finding]:
+    """A GPU on which not even a context may fit."""
+    for device in facts.gpus:
+        free = device.number("memory.free_bytes")
+        if free is None or free >= _TIGHT_BYTES or facts.snapshot is None:
+            continue
+        rows = [process for process in facts.snapshot.processes if process.device_uuid == device.uuid]
+        yield finding(
+            "memory.other-process",
+            "warning",
+            "likely",
+            title=f"GPU {device.index} has {size(int(free))} free: a program may not even start there",
+            evidence=[
+                f"pid {process.pid} {process.name or ''} of {process.user or 'another user'}: "
+                f"{size(int(process.number('gpu_memory_bytes') or 0))}"
+                for process in rows
+            ],
+            action="End that process, wait for it, or take another GPU.",
+            device_uuid=device.uuid,
+        )
+
+
+def wrong_result(facts: Facts) -> Iterator[Finding]:
+    """A matrix of ones has one product."""
+    for test in facts.look.tests if facts.look is not None else ():
+        if test.correct is False:
+            yield finding(
+                "hardware.fault",
+                "error",
+                "likely",
+                title=f"{test.device} computes a wrong result",
+                evidence=[f"a product of two matrices of ones, on {test.ran_on}, is not the number that it must be"],
+                action="See dmesg for Xid and ECC errors; test the card; run the same on another one.",
+            )
+
+
+def timed_out(facts: Facts) -> Iterator[Finding]:
+    """The framework did not come to an end."""
+    if facts.look is not None and facts.look.late and facts.run is not None:
+        yield finding(
+            "unknown",
+            "error",
+            "fact",
+            title=f"{facts.look.late} did not end within its deadline",
+            action="See dmesg for a GPU that hangs, and look for a slow file system.",
+        )
+
+
+CAUSES_HERE: tuple[Cause, ...] = (
+    no_driver,
+    versions_differ,
+    does_not_start,
+    half_a_driver,
+    closed_files,
+    libraries,
+    not_installed,
+    full,
+    wrong_result,
+    timed_out,
+)
+
+
+def findings(facts: Facts, engine: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What the engine found and what the doctor adds, most severe first."""
+    known: list[Finding] = [found for found in engine if found.id != "healthy"]
+    for cause in CAUSES_HERE:
+        for found in cause(facts):
+            known = _added(known, found)
+    if _unexplained(facts, known):
+        known.append(
+            finding(
+                "unknown",
+                "error",
+                "fact",
+                title=f"{facts.product} has no GPU, and nothing says why",
+                evidence=(f"NVML lists {len(facts.gpus)}",),
+                action="Send this report to somebody who knows the machine: gpuwatch doctor -o doctor.md",
+            )
+        )
+    # The engine sorts, and says so where nothing is wrong.
+    return diagnose(Evidence(), (Rule("doctor", (), lambda _: known),))
+
+
+def _added(known: list[Finding], found: Finding) -> list[Finding]:
+    """One finding a cause and device: the more severe title, all evidence, the doctor's action."""
+    for index, other in enumerate(known):
+        if other.id == found.id != "unknown" and other.device_uuid == found.device_uuid:
+            severity = min(other.severity, found.severity, key=SEVERITY_ORDER.__getitem__)
+            merged = finding(
+                found.id,
+                severity,
+                "fact" if "fact" in (other.certainty, found.certainty) else "likely",
+                title=other.title,
+                evidence=(*other.evidence, *found.evidence),
+                action=found.action or other.action,
+                device_uuid=other.device_uuid,
+                pid=other.pid,
+            )
+            return [*known[:index], merged, *known[index + 1 :]]
+    return [*known, found]
+
+
+def _unexplained(facts: Facts, known: list[Finding]) -> bool:
+    if facts.run is None or facts.run.framework is None or facts.usable or not facts.gpus:
+        return False
+    return not any(found.severity == "error" or found.id in NO_GPU for found in known)

@@ -1,0 +1,177 @@
+"""Device files, and the GPUs as NVML shows them: state, mode, MIG, persistence, free memory.
+
+Sources: NVIDIA driver README (device nodes), NVML API reference (compute modes, persistence),
+NVIDIA MIG user guide (one instance a process, addressed by UUID).
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.diagnosis.doctor.driver import GIVE_GPUS, late
+from gpuwatch.diagnosis.doctor.facts import Facts, several
+from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.formatting.units import size
+
+_GPU_FILE = re.compile(r"^/dev/nvidia\d+$")
+_CREATE = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it with its GPUs."
+_TIGHT_SHARE = 0.1
+_TIGHT_BYTES = 1 << 30
+_NO_DRIVER = "NVML does not answer"
+
+
+@check("devices.files", "Device files")
+def files(facts: Facts) -> Answer | None:
+    """/dev/nvidiactl, one file a GPU, and nvidia-uvm, without which cuInit returns 999."""
+    if facts.simulated:
+        return skip("simulated GPUs have no device files")
+    system = facts.system
+    if system is None:
+        return late(facts)
+    there = [entry.path for entry in system.device_files]
+    if system.wsl:
+        if "/dev/dxg" in there:
+            return ok("/dev/dxg (WSL)")
+        return fail("/dev/dxg is not there", "Update WSL (wsl --update) and the Windows driver of the card.")
+    gpus = [path for path in there if _GPU_FILE.match(path)]
+    if not there:
+        action = GIVE_GPUS if system.container else "They appear when the driver is loaded: modprobe nvidia."
+        return fail("there is no /dev/nvidia*", action)
+    lacking = [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in there]
+    if not gpus:
+        lacking.append("/dev/nvidia0")
+    if lacking:
+        return fail(f"not there: {', '.join(lacking)}; there: {', '.join(there)}", _CREATE)
+    return ok(", ".join(there))
+
+
+@check("devices.permissions", "Permissions for this user")
+def permissions(facts: Facts) -> Answer | None:
+    """Each of the files must be readable and writable."""
+    system = facts.system
+    if facts.simulated or system is None or not system.device_files:
+        return None
+    closed = [entry for entry in system.device_files if not entry.usable]
+    if closed:
+        listed = ", ".join(f"{entry.path} ({entry.mode})" for entry in closed)
+        return fail(
+            f"this user may not use {listed}",
+            "Join the group that owns them (usermod -aG GROUP $USER, then log in again), or mend the udev rule.",
+        )
+    return ok(f"all {len(system.device_files)} can be read and written")
+
+
+@check("devices.present", "GPUs that NVML lists")
+def present(facts: Facts) -> Answer | None:
+    """Those that are lost keep their row."""
+    if facts.snapshot is None:
+        return late(facts)
+    if not facts.nvml_answers:
+        problem = next(iter(facts.snapshot.problems), None)
+        return skip(_NO_DRIVER + (f": {problem.detail}" if problem is not None else ""))
+    bad = [device for device in facts.gpus if device.state not in ("ok", "asleep")]
+    if bad:
+        return fail(
+            "; ".join(f"GPU {device.index} is {device.state} {device.state_detail}".rstrip() for device in bad),
+            "See dmesg for Xid lines; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
+        )
+    if not facts.gpus:
+        return fail(
+            "the driver answers and lists no GPU", "See lspci and dmesg; in a container, which GPUs it was given."
+        )
+    listed = "; ".join(f"{device.index} {device.name}" for device in facts.gpus[:16])
+    simulated = " (simulated)" if facts.simulated else ""
+    return ok(f"{several(len(facts.gpus), 'GPU')}{simulated}: {listed}")
+
+
+@check("devices.mode", "Compute mode")
+def mode(facts: Facts) -> Answer | None:
+    """Exclusive: one process at a time. Prohibited: none."""
+    if not facts.gpus:
+        return skip(_NO_DRIVER)
+    closed = [
+        (device, value)
+        for device in facts.gpus
+        if isinstance(value := device.readings.get("mode.compute"), str) and value != "default"
+    ]
+    if not closed:
+        unread = [device.index for device in facts.gpus if "mode.compute" not in device.readings]
+        return skip(f"NVML does not tell it for GPU {unread[0]}") if unread else ok("default on all")
+    listed = ", ".join(f"GPU {device.index} {value}" for device, value in closed)
+    action = "nvidia-smi -c 0 lets several processes share the GPU."
+    held = {process.device_uuid for process in facts.snapshot.processes} if facts.snapshot is not None else set()
+    if any(value == "prohibited" or device.uuid in held for device, value in closed):
+        return fail(f"{listed}: it turns another process away", action)
+    return warn(f"{listed}: one process at a time", action)
+
+
+@check("devices.mig", "MIG")
+def mig(facts: Facts) -> Answer | None:
+    """A divided GPU is addressed by the UUID of an instance, never by a number."""
+    if not facts.gpus:
+        return skip(_NO_DRIVER)
+    divided = [device for device in facts.gpus if device.readings.get("mig.mode") == "enabled"]
+    asked = [entry.strip() for entry in (facts.visible or "").split(",") if entry.strip()]
+    instances = [entry for entry in asked if entry.startswith("MIG-")]
+    if len(instances) > 1:
+        return fail(
+            f"CUDA_VISIBLE_DEVICES lists {len(instances)} instances: a process gets the first one only",
+            "Start one process per instance.",
+        )
+    if not divided:
+        if instances:
+            return fail("an instance is asked for, and no GPU is divided", "Name a GPU, or create the instance.")
+        return ok("off")
+    listed = ", ".join(f"GPU {device.index}" for device in divided)
+    numbers = [entry for entry in asked if entry.isdigit() and entry in {str(device.index) for device in divided}]
+    if numbers:
+        return warn(
+            f"{listed} divided, and CUDA_VISIBLE_DEVICES says {', '.join(numbers)}",
+            "Put the UUID of an instance there (MIG-…, from nvidia-smi -L).",
+        )
+    return ok(f"on: {listed}")
+
+
+@check("devices.persistence", "Persistence")
+def persistence(facts: Facts) -> Answer | None:
+    """Without it the driver is unloaded between programs, and the next one waits for it."""
+    if not facts.gpus:
+        return skip(_NO_DRIVER)
+    off = [device.index for device in facts.gpus if device.readings.get("mode.persistence") == "disabled"]
+    known = [device for device in facts.gpus if "mode.persistence" in device.readings]
+    if not known:
+        return skip("NVML does not tell it")
+    if not off:
+        return ok("on")
+    seconds = facts.driver.cuinit_seconds if facts.driver is not None else None
+    where = "off on GPU " + ", ".join(map(str, off))
+    if seconds is not None and seconds > 1:
+        return warn(f"{where}, and starting CUDA took {seconds:.1f} s", "nvidia-smi -pm 1, or nvidia-persistenced.")
+    return ok(f"{where}: the first program of a day starts more slowly")
+
+
+@check("devices.memory", "Free memory")
+def memory(facts: Facts) -> Answer | None:
+    """TensorFlow takes nearly all of what is free; a context alone needs some hundred MiB."""
+    if not facts.gpus:
+        return skip(_NO_DRIVER)
+    tight, told = [], []
+    for device in facts.gpus:
+        free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
+        if free is None or total is None:
+            told.append(f"GPU {device.index}: not told")
+            continue
+        told.append(f"GPU {device.index}: {size(int(free))} of {size(int(total))}")
+        if free < min(_TIGHT_BYTES, total * _TIGHT_SHARE):
+            holders = _holders(facts, device.uuid)
+            tight.append(f"GPU {device.index}: {size(int(free))} free of {size(int(total))}, held by {holders}")
+    if tight:
+        return warn("; ".join(tight), "End that process, wait for it, or take another GPU.")
+    return ok(", ".join(told))
+
+
+def _holders(facts: Facts, uuid: str) -> str:
+    rows = [process for process in facts.snapshot.processes if process.device_uuid == uuid] if facts.snapshot else []
+    rows.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0))
+    named = [f"{process.name or 'a process'} (pid {process.pid}, {process.user or 'another user'})" for process in rows]
+    return ", ".join(named[:3]) or "nobody whom NVML names"

@@ -1,0 +1,208 @@
+"""Kernel module, libcuda, NVML and their versions against each other.
+
+Sources: NVIDIA driver README (chapter "/proc interface", nouveau), CUDA driver API (cuInit and its codes),
+CUDA compatibility guide (one libcuda for one kernel module; cuda-compat only on data-centre cards).
+"""
+
+from __future__ import annotations
+
+from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts, cuda_version, several, took
+from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
+
+INSTALL = "Install NVIDIA's driver and load it (modprobe nvidia; nvidia-smi must work)."
+GIVE_GPUS = "Start the container with its GPUs (docker run --gpus all, with the NVIDIA Container Toolkit on the host)."
+NO_CARD = (
+    "Use a machine with an NVIDIA GPU, or pass one through to this one; if it has one: seat it, and switch its slot on"
+    " in the firmware."
+)
+REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
+NOUVEAU = "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau modeset=0), reboot, install NVIDIA's."
+_SIMULATED = "simulated GPUs have no kernel driver"
+_STARTS = {
+    34: "The libcuda.so.1 that was loaded is the toolkit's stub: take its folder out of LD_LIBRARY_PATH.",
+    35: "Update the NVIDIA driver.",
+    802: "Start nvidia-fabricmanager, whose version must be the driver's.",
+    803: REBOOT,
+    804: "Take the cuda-compat folder out of LD_LIBRARY_PATH: forward compatibility is for data-centre cards.",
+    805: "Restart the MPS control daemon, or unset CUDA_MPS_PIPE_DIRECTORY.",
+    999: "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm); it breaks after suspend.",
+}
+
+
+def start_action(code: int) -> str:
+    """What helps against a code of cuInit."""
+    return _STARTS.get(code, "See dmesg for NVRM and Xid lines, and reboot.")
+
+
+def late(facts: Facts) -> Answer:
+    """A look that ran into its deadline."""
+    return skip(f"no answer within {facts.deadline:g} s", "See dmesg for a GPU or file system that hangs.")
+
+
+@check("driver.cards", "NVIDIA cards on the bus")
+def cards(facts: Facts) -> Answer | None:
+    """What is plugged in, whoever drives it."""
+    if facts.simulated:
+        return skip(_SIMULATED)
+    if facts.system is None:
+        return late(facts)
+    if facts.system.wsl:
+        return skip("under WSL the bus is Windows's")
+    found = facts.system.cards
+    if found is None:
+        return skip("/sys does not show the PCI bus here")
+    if not found:
+        if facts.nvml_answers:
+            return ok("none in /sys, and NVML answers all the same")
+        return fail("no NVIDIA card is on the PCI bus", NO_CARD)
+    listed = ", ".join(f"{card.bus_id} ({card.driver or 'no driver'})" for card in found[:16])
+    return ok(f"{several(len(found), 'card')}: {listed}")
+
+
+@check("driver.nouveau", "Kernel driver of the cards")
+def nouveau(facts: Facts) -> Answer | None:
+    """The free driver keeps NVIDIA's away, and CUDA needs NVIDIA's."""
+    system = facts.system
+    if facts.simulated or system is None or system.wsl or not system.cards:
+        return None
+    taken = [card for card in system.cards if card.driver not in ("nvidia", None)]
+    if any(card.driver == "nouveau" for card in taken):
+        return fail(f"nouveau drives {taken[0].bus_id}: CUDA needs NVIDIA's own driver", NOUVEAU)
+    if taken:
+        return warn(
+            f"{taken[0].bus_id} belongs to {taken[0].driver}", "Give the card back to the nvidia driver to use it here."
+        )
+    if all(card.driver is None for card in system.cards):
+        return fail("no kernel driver has the card", INSTALL)
+    return ok("nvidia")
+
+
+@check("driver.kernel-module", "Kernel module")
+def kernel_module(facts: Facts) -> Answer | None:
+    """/proc/driver/nvidia/version is there as long as the module is loaded."""
+    if facts.simulated:
+        return skip(_SIMULATED)
+    if facts.system is None:
+        return late(facts)
+    if facts.system.kernel_module is not None:
+        return ok(f"nvidia {facts.system.kernel_module}")
+    if facts.system.wsl:
+        return skip("under WSL the kernel driver is Windows's")
+    if facts.nvml_answers:
+        return ok("/proc/driver/nvidia is not shown here, and NVML answers")
+    if facts.system.modules is not None and "nvidia" in facts.system.modules:
+        return warn("the module nvidia is loaded, and /proc/driver/nvidia/version is not there", REBOOT)
+    action = GIVE_GPUS if facts.system.container else INSTALL
+    return fail("the kernel module nvidia is not loaded (/proc/driver/nvidia/version is not there)", action)
+
+
+@check("driver.libcuda", "libcuda.so.1")
+def libcuda(facts: Facts) -> Answer | None:
+    """The driver's half of CUDA, which comes with the driver and never with the framework."""
+    answer = facts.driver
+    if answer is None or answer.libcuda is None:
+        return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late(facts)
+    library = answer.libcuda
+    if library.error is not None:
+        if facts.system is not None and facts.system.wsl:
+            return fail(library.error, "Add /usr/lib/wsl/lib to LD_LIBRARY_PATH, or run ldconfig with it.")
+        action = INSTALL
+        if facts.system is not None and facts.system.container:
+            action = GIVE_GPUS + " NVIDIA_DRIVER_CAPABILITIES must have compute."
+        return fail(library.error, action)
+    where = library.path or "its file is not known"
+    for part in ("/stubs/", "/compat/"):
+        if part in where:
+            return warn(
+                f"{where}: the toolkit's {part.strip('/')} library, not the driver's own",
+                "Take that folder out of LD_LIBRARY_PATH, unless this data-centre card needs cuda-compat.",
+            )
+    return ok(where + (f", version {library.version}" if library.version else ""))
+
+
+@check("driver.nvml", "NVML (libnvidia-ml.so.1)")
+def nvml(facts: Facts) -> Answer | None:
+    """What nvidia-smi reads, and TensorFlow from 2.21 on."""
+    answer = facts.driver
+    if answer is None or answer.nvml is None:
+        return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late(facts)
+    if answer.nvml.error is not None:
+        works = answer.cuinit_code == 0
+        action = INSTALL
+        if works or (facts.system is not None and facts.system.container):
+            action = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
+        return fail(answer.nvml.error + ("; TensorFlow from 2.21 on needs it" if works else ""), action)
+    if answer.late == "nvmlInit":
+        return fail(f"nvmlInit did not answer within {facts.deadline:g} s", "See dmesg for a GPU that hangs; reboot.")
+    if answer.nvml_code:
+        problem = next((p for p in facts.snapshot.problems if p.source == "nvml"), None) if facts.snapshot else None
+        said = f": {problem.detail}" if problem is not None else ""
+        hint = problem.hint if problem is not None else "See dmesg for NVRM lines."
+        return fail(f"nvmlInit returns {answer.nvml_code}{said}", hint[:1].upper() + hint[1:])
+    version = f", driver {answer.nvml_driver}" if answer.nvml_driver else ""
+    return ok(f"{answer.nvml.path}{version}")
+
+
+@check("driver.start", "CUDA starts (cuInit)")
+def start(facts: Facts) -> Answer | None:
+    """The first call of every CUDA program, with this environment."""
+    answer = facts.driver
+    if answer is None or answer.libcuda is None or answer.libcuda.error is not None:
+        return skip("libcuda.so.1 is not loaded")
+    if answer.late == "cuInit":
+        return warn(
+            f"cuInit did not answer within {facts.deadline:g} s",
+            "Switch persistence on (nvidia-smi -pm 1) so that the driver stays loaded; see dmesg for a GPU that hangs.",
+        )
+    code = answer.cuinit_code
+    if code is None:
+        return skip(answer.problem or "it was not reached")
+    if code == 0:
+        count = "" if answer.cuda_devices is None else f": {several(answer.cuda_devices, 'device')} visible"
+        if answer.cuda_devices == 0:
+            return fail("cuInit succeeds, and CUDA counts no device", "See the checks of devices and environment.")
+        return ok(f"cuInit succeeds in {took(answer.cuinit_seconds)}{count}")
+    said = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
+    if code == 100 and facts.hidden:
+        return fail(f"{said}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
+    if code == 100:
+        return fail(said, "Check that /dev/nvidia* is there and accessible; recreate the container.")
+    return fail(said, start_action(code))
+
+
+@check("driver.versions", "Versions against each other")
+def versions(facts: Facts) -> Answer | None:
+    """Kernel module, libcuda and NVML are of one release or do not work together."""
+    if facts.simulated:
+        return skip(_SIMULATED)
+    known = driver_versions(facts)
+    if len(known) < 2:
+        return skip("fewer than two of them are known")
+    listed = ", ".join(f"{name} {version}" for name, version in known.items())
+    if len(set(known.values())) == 1:
+        return ok(listed)
+    if facts.driver is not None and facts.driver.cuinit_code == 0:
+        return warn(listed, "Works today (cuda-compat); keep the library and the driver of one release otherwise.")
+    return fail(listed, REBOOT)
+
+
+def driver_versions(facts: Facts) -> dict[str, str]:
+    """The driver's release as each of its parts tells it."""
+    answer = facts.driver
+    told = {
+        "kernel module": facts.system.kernel_module if facts.system is not None else None,
+        "libcuda": answer.libcuda.version if answer is not None and answer.libcuda is not None else None,
+        "NVML": answer.nvml.version if answer is not None and answer.nvml is not None else None,
+    }
+    return {name: version for name, version in told.items() if version}
+
+
+@check("driver.cuda-version", "CUDA that the driver supports")
+def supported(facts: Facts) -> Answer | None:
+    """The highest CUDA version for which programs may be built."""
+    driver = facts.snapshot.driver if facts.snapshot is not None else None
+    if driver is not None and driver.cuda_version:
+        return ok(f"up to CUDA {driver.cuda_version} (driver {driver.version})")
+    if facts.driver is not None and facts.driver.cuda_driver:
+        return ok(f"up to CUDA {cuda_version(facts.driver.cuda_driver)}, as libcuda says")
+    return skip("no driver tells it")

@@ -1,0 +1,192 @@
+"""Variables that change which GPUs a framework sees, how much memory it takes, and what it says.
+
+Sources: CUDA programming guide ("CUDA environment variables"), TensorFlow's gpu_device.cc and bfc allocator
+(TF_FORCE_GPU_ALLOW_GROWTH, TF_GPU_ALLOCATOR), torch.cuda (``_parse_visible_devices``), ``ld.so(8)``.
+"""
+
+from __future__ import annotations
+
+from gpuwatch.diagnosis.doctor.facts import Facts, several
+from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
+from gpuwatch.diagnosis.visible import read_visible
+
+_ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
+_ALLOCATORS = {
+    "cuda_malloc_async": "memory comes from CUDA's own pool: limits are thresholds, and an OOM has no report",
+    "cuda_malloc": "every tensor is a cudaMalloc, which is slow",
+}
+_EFFECTS = {
+    "TF_PER_DEVICE_MEMORY_LIMIT_MB": "a limit for each device",
+    "TF_MIN_GPU_MULTIPROCESSOR_COUNT": "cards with fewer multiprocessors are ignored",
+    "TF_DEVICE_MIN_SYS_MEMORY_IN_MB": "what TensorFlow leaves free",
+    "TF_XLA_FLAGS": "XLA's compilation",
+    "XLA_FLAGS": "XLA's compilation",
+    "TF_USE_LEGACY_KERAS": "Keras 2 instead of 3",
+    "TF_GPU_THREAD_MODE": "threads that launch kernels",
+    "CUDA_LAUNCH_BLOCKING": "every launch waits for its end: slow, for debugging",
+    "CUDA_MODULE_LOADING": "when kernels are loaded",
+    "CUDA_CACHE_DISABLE": "kernels that are compiled at the start are compiled again at each",
+    "CUDA_MPS_PIPE_DIRECTORY": "programs go through an MPS server",
+    "PYTORCH_CUDA_ALLOC_CONF": "PyTorch's allocator",
+    "PYTORCH_ALLOC_CONF": "PyTorch's allocator",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "availability is asked of NVML",
+    "LD_PRELOAD": "libraries in front of all others",
+}
+
+
+@check("environment.visible-devices", "CUDA_VISIBLE_DEVICES")
+def visible(facts: Facts) -> Answer | None:
+    """Read as CUDA does: in order, up to the first entry that is not valid."""
+    value = facts.visible
+    if value is None:
+        return ok("not set: every GPU is visible")
+    devices = facts.gpus if facts.nvml_answers else None
+    seen = read_visible(value, devices)
+    shown = f"CUDA_VISIBLE_DEVICES={value}"
+    if seen.hides_all and seen.on_purpose:
+        return fail(f"{shown} hides every GPU", "Unset it, or list the GPUs to use (0, or a UUID).")
+    if seen.ended_at is not None:
+        entries = seen.entries
+        why = "is listed twice" if seen.ended_at in entries else "is no GPU of this machine"
+        if seen.ended_at.startswith("-"):
+            why = "ends the list"
+        rest = f", {', '.join(seen.after)} is never read" if seen.after else ""
+        state = warn if entries else fail
+        if seen.ended_at in entries:
+            rest += "; PyTorch takes a repetition for no GPU at all"
+        return state(
+            f"{shown}: {seen.ended_at!r} {why}{rest}; visible: {', '.join(entries) or 'none'}",
+            "List GPUs that exist, each once, without -1; UUIDs are safest.",
+        )
+    if devices is None:
+        return skip(f"{shown}: no driver tells which GPUs there are")
+    numbers = {str(device.index): device for device in devices}
+    order = [
+        next((d for d in devices if d.uuid.startswith(entry)), None) if not entry.isdigit() else numbers[entry]
+        for entry in seen.entries
+    ]
+    moved = [f"GPU:{at} is GPU {device.index}" for at, device in enumerate(order) if device and device.index != at]
+    left = len(devices) - len(seen.entries)
+    told = f"{shown}: {len(seen.entries)} of {several(len(devices), 'GPU')} visible"
+    if moved:
+        told += f", renumbered: {', '.join(moved)} of nvidia-smi"
+    elif left:
+        told += f", {left} hidden"
+    return ok(told)
+
+
+@check("environment.device-order", "CUDA_DEVICE_ORDER")
+def order(facts: Facts) -> Answer | None:
+    """CUDA counts the fastest first, nvidia-smi by the bus: with mixed cards the numbers differ."""
+    value = facts.environment.get("CUDA_DEVICE_ORDER")
+    if value is not None and value not in _ORDERS:
+        return warn(f"CUDA_DEVICE_ORDER={value} is no value that CUDA knows", "Set it to PCI_BUS_ID.")
+    models = sorted({device.name for device in facts.gpus})
+    if not facts.gpus:
+        return skip("no driver tells which GPUs there are")
+    if len(models) < 2 or value == "PCI_BUS_ID":
+        return ok(f"CUDA_DEVICE_ORDER={value}" if value else "not set; the cards are alike")
+    named = any(entry.strip().isdigit() for entry in (facts.visible or "").split(","))
+    detail = f"cards differ ({', '.join(models)}) and the order is fastest first: numbers differ from nvidia-smi's"
+    if named or facts.visible is None:
+        return warn(detail, "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs.")
+    return ok(detail + "; UUIDs are used")
+
+
+@check("environment.misspelt", "Misspelt variables")
+def misspelt(facts: Facts) -> Answer | None:
+    """Nearly one that matters."""
+    found = []
+    for name in sorted(facts.environment):
+        if len(name) < 12 or name in KNOWN_VARIABLES or name in _EFFECTS:
+            continue
+        meant = next((known for known in KNOWN_VARIABLES if len(known) > 11 and distance(name, known, 2) <= 2), None)
+        if meant is not None:
+            found.append((name, meant))
+    if not found:
+        return ok("none")
+    listed = "; ".join(f"{name} is read by nothing, {meant} was probably meant" for name, meant in found)
+    return warn(listed, "; ".join(f"export {meant}={facts.environment[name]}" for name, meant in found))
+
+
+@check("environment.growth", "TF_FORCE_GPU_ALLOW_GROWTH")
+def growth(facts: Facts) -> Answer | None:
+    """Wins over what the program sets."""
+    value = facts.environment.get("TF_FORCE_GPU_ALLOW_GROWTH")
+    if value is None:
+        return ok("not set: TensorFlow takes nearly all memory of every visible GPU, unless the program says otherwise")
+    if value == "true":
+        return ok("true: memory is taken as it is needed; set_memory_growth in the program has no effect")
+    if value == "false":
+        return warn(
+            "false: TensorFlow takes nearly all memory, whatever the program sets with set_memory_growth",
+            "Unset it, or set it to true.",
+        )
+    return warn(f"{value!r} is neither true nor false: TensorFlow ignores it and says so", "Write true, in lower case.")
+
+
+@check("environment.allocator", "TF_GPU_ALLOCATOR")
+def allocator(facts: Facts) -> Answer | None:
+    """Another allocator than TensorFlow's own."""
+    value = facts.environment.get("TF_GPU_ALLOCATOR")
+    if value is None:
+        return None
+    if value not in _ALLOCATORS:
+        return warn(f"TF_GPU_ALLOCATOR={value} is no allocator of TensorFlow", "Use cuda_malloc_async, or unset it.")
+    return ok(f"{value}: {_ALLOCATORS[value]}")
+
+
+@check("environment.library-path", "LD_LIBRARY_PATH")
+def library_path(facts: Facts) -> Answer | None:
+    """Searched before the framework's own folders."""
+    if facts.system is None:
+        return skip("not looked at in time")
+    entries = facts.system.library_path
+    if not entries:
+        return ok("not set")
+    if facts.simulated:
+        return ok("holds the libraries of the simulated driver")
+    for entry in entries:
+        drivers = [name for name in entry.libraries if name.startswith(("libcuda.so", "libnvidia-ml.so"))]
+        kind = next((kind for kind in ("stubs", "compat") if f"/{kind}" in f"{entry.folder}/"), None)
+        if drivers and kind is not None:
+            return fail(
+                f"{entry.folder} holds {', '.join(drivers)}: the {kind} library stands in front of the driver's",
+                f"Take {entry.folder} out of LD_LIBRARY_PATH.",
+            )
+    shadowing = [library for library in (facts.look.libraries if facts.look else None) or () if library.shadows]
+    if shadowing:
+        listed = ", ".join(f"{library.name} from {library.path}" for library in shadowing[:4])
+        return warn(f"it stands in front of the wheel's own CUDA libraries: {listed}", "unset LD_LIBRARY_PATH")
+    gone = [entry.folder for entry in entries if not entry.exists]
+    told = ", ".join(entry.folder for entry in entries)
+    return ok(told + (f" (not there: {', '.join(gone)})" if gone else ""))
+
+
+@check("environment.log-level", "TF_CPP_MIN_LOG_LEVEL")
+def log_level(facts: Facts) -> Answer | None:
+    """Hides the lines that say which GPU is which, and why there is none."""
+    value = facts.environment.get("TF_CPP_MIN_LOG_LEVEL")
+    if value in (None, "0"):
+        return ok("every line is shown; since 2.12 names of missing libraries need TF_CPP_VMODULE=dso_loader=1 as well")
+    hides = {"1": "the device map", "2": "the device map and warnings", "3": "all but fatal errors"}.get(str(value))
+    return warn(
+        f"{value} hides {hides or 'lines'} in your own programs' logs",
+        "Unset it when something is wrong; the doctor's own run had all lines.",
+    )
+
+
+@check("environment.others", "Other variables with effect")
+def others(facts: Facts) -> Answer | None:
+    """Named with what they do."""
+    if facts.simulated and "LD_PRELOAD" in facts.environment:
+        return None
+    found = [
+        f"{name}={facts.environment[name]} ({effect})" for name, effect in _EFFECTS.items() if name in facts.environment
+    ]
+    if not found:
+        return None
+    if facts.environment.get("CUDA_LAUNCH_BLOCKING") not in (None, "", "0"):
+        return warn("; ".join(found), "Unset CUDA_LAUNCH_BLOCKING when you are done with debugging.")
+    return ok("; ".join(found))

@@ -1,0 +1,100 @@
+"""From the facts to the document: checks, findings, one primary cause, the map of devices."""
+
+from __future__ import annotations
+
+import datetime
+
+from gpuwatch.diagnosis.doctor import container, devices, driver, environment, framework
+from gpuwatch.diagnosis.doctor.causes import findings
+from gpuwatch.diagnosis.doctor.facts import Facts, cuda_version
+from gpuwatch.diagnosis.doctor.registry import CHECKS, Entry, ask_all
+from gpuwatch.diagnosis.engine import diagnose, primary
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.model.doctor import Doctor
+from gpuwatch.model.run import DeviceMapping
+from gpuwatch.model.visibility import visible_devices
+
+TOPICS = (driver, devices, container, environment, framework)
+"""The modules whose checks are asked, in the order in which they are shown."""
+_TAIL = 40
+
+
+def in_order() -> list[Entry]:
+    """The checks by topic; within one, as they stand in its file."""
+    groups = [topic.__name__.rpartition(".")[2] for topic in TOPICS]
+    return sorted(CHECKS, key=lambda entry: groups.index(entry.id.partition(".")[0]))
+
+
+def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> Doctor:
+    """Everything that the doctor says."""
+    run = facts.run
+    if run is not None:
+        judged = run.findings
+    else:
+        judged = diagnose(Evidence(snapshot=facts.snapshot, environment=facts.environment))
+    found = findings(facts, judged)
+    look = facts.look
+    return Doctor(
+        taken_at=taken_at,
+        took_seconds=round(took_seconds, 3),
+        simulated=facts.simulated,
+        host=facts.snapshot.host.hostname if facts.snapshot is not None else None,
+        versions=_versions(facts),
+        framework=run.framework if run is not None else None,
+        checks=ask_all(facts, in_order()),
+        libraries=(look.libraries or ()) if look is not None else (),
+        distributions=(look.distributions or ()) if look is not None else (),
+        device_map=device_map(facts),
+        tests=look.tests if look is not None else (),
+        environment=dict(facts.environment),
+        findings=found,
+        primary=primary(found),
+        log_tail=run.log_tail[-_TAIL:] if run is not None else (),
+    )
+
+
+def _versions(facts: Facts) -> dict[str, str | None]:
+    """By part; None where it was looked for and not told."""
+    nvml = facts.snapshot.driver if facts.snapshot is not None else None
+    answer, framework = facts.driver, facts.run.framework if facts.run is not None else None
+    libcuda = answer.cuda_driver if answer is not None else None
+    build = framework.build if framework is not None else {}
+    return {
+        "kernel": facts.system.kernel if facts.system is not None else None,
+        "kernel_module": facts.system.kernel_module if facts.system is not None else None,
+        "driver": nvml.version if nvml is not None else None,
+        "nvml": nvml.nvml_version if nvml is not None else None,
+        "libcuda": answer.libcuda.version if answer is not None and answer.libcuda is not None else None,
+        "driver_cuda": (nvml.cuda_version if nvml is not None else None)
+        or (cuda_version(libcuda) if libcuda is not None else None),
+        "framework": framework.version if framework is not None else None,
+        "python": framework.python_version if framework is not None else None,
+        "build_cuda": str(build["cuda_version"]) if "cuda_version" in build else None,
+        "build_cudnn": str(build["cudnn_version"]) if "cudnn_version" in build else None,
+    }
+
+
+def device_map(facts: Facts) -> tuple[DeviceMapping, ...]:
+    """Framework device, CUDA ordinal, NVML index, bus id, UUID and name, as far as each is known.
+
+    GPUs that the framework does not have come last, without a framework device.
+    """
+    mapped = list(facts.run.device_map) if facts.run is not None else []
+    known = {entry.uuid for entry in mapped}
+    order = facts.environment.get("CUDA_DEVICE_ORDER")
+    seen = visible_devices(facts.visible, order, facts.gpus)
+    ordinals = {entry.uuid: entry.ordinal for entry in seen.map}
+    for device in facts.gpus:
+        if device.uuid not in known:
+            mapped.append(
+                DeviceMapping(
+                    framework_device="",
+                    cuda_ordinal=ordinals.get(device.uuid),
+                    physical_index=device.index,
+                    uuid=device.uuid,
+                    pci_bus_id=device.pci_bus_id,
+                    name=device.name,
+                    compute_capability=device.compute_capability,
+                )
+            )
+    return tuple(mapped)

@@ -1,0 +1,240 @@
+"""The framework in the chosen interpreter: what is installed, what it is built for, what it found, what ran.
+
+Sources: TensorFlow's install guide (one distribution, ``tensorflow[and-cuda]``), ``get_build_info()``, CUDA
+compatibility guide (a driver runs CUDA of its own and of older major versions).
+"""
+
+from __future__ import annotations
+
+from gpuwatch.diagnosis.capability import built_for, capability, support
+from gpuwatch.diagnosis.doctor.facts import Facts, several, took
+from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.logs.clean import device as device_name
+
+_BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-cpu-aws", "tf-nightly")
+_NOT_IMPORTED = "the framework was not imported"
+INSTALL_CUDA = 'Install them into the same environment: pip install "tensorflow[and-cuda]".'
+
+
+@check("framework.interpreter", "Interpreter")
+def interpreter(facts: Facts) -> Answer | None:
+    """Where the framework was looked for."""
+    if facts.look is None:
+        return skip("not looked at")
+    if facts.look.missing:
+        return fail(facts.look.missing, "Install it there, or name the interpreter that has it with --python.")
+    return ok(f"{facts.look.interpreter}")
+
+
+@check("framework.distributions", "Distributions")
+def distributions(facts: Facts) -> Answer | None:
+    """Two that write into the same folder leave a mixture of both."""
+    look = facts.look
+    if look is None or look.missing:
+        return None
+    if look.distributions is None:
+        return skip(look.late or "; ".join(look.problems) or "not looked at")
+    names = {entry.name: entry.version for entry in look.distributions}
+    builds = [f"{name} {names[name]}" for name in _BUILDS if name in names]
+    if len(builds) > 1 and look.name == "tensorflow":
+        return fail(
+            f"{' and '.join(builds)} are installed over each other",
+            f"pip uninstall -y {' '.join(name for name in _BUILDS if name in names)}, then install one of them.",
+        )
+    if "pynvml" in names and "nvidia-ml-py" in names:
+        return warn(
+            f"pynvml {names['pynvml']} and nvidia-ml-py {names['nvidia-ml-py']} both bring the module pynvml",
+            "pip uninstall pynvml; nvidia-ml-py is NVIDIA's own.",
+        )
+    own = "torch" if look.name == "torch" else "tensorflow"
+    shown = [f"{name} {version}" for name, version in names.items() if name.startswith((own, "keras", "tf-"))]
+    wheels = sum(name.startswith("nvidia-") and name != "nvidia-ml-py" for name in names)
+    cuda = f", {several(wheels, 'wheel')} with CUDA libraries" if wheels else ", no wheels with CUDA libraries"
+    return ok(", ".join(shown) + cuda)
+
+
+@check("framework.import", "Import")
+def imported(facts: Facts) -> Answer | None:
+    """In a child process, never in gpuwatch's own."""
+    look, run = facts.look, facts.run
+    if look is None or look.missing:
+        return None
+    if run is None:
+        return skip("; ".join(look.problems) or _NOT_IMPORTED)
+    if run.framework is None:
+        if look.late:
+            return fail(
+                f"{look.late} did not end within its deadline",
+                "Look for a slow file system, and for a GPU that hangs in dmesg.",
+            )
+        error = run.errors[-1] if run.errors else None
+        said = f"{error.type}: {error.message.splitlines()[0][:200]}" if error and error.message else run.verdict_reason
+        return fail(said, "Mend the installation: the import fails in your own programs as well.")
+    took = f" in {look.import_seconds:.1f} s" if look.import_seconds is not None else ""
+    python = f", Python {run.framework.python_version}" if run.framework.python_version else ""
+    return ok(f"{facts.product}{took}{python}")
+
+
+@check("framework.build", "Build")
+def build(facts: Facts) -> Answer | None:
+    """Built with CUDA, and for which."""
+    look = facts.look
+    if look is None or look.missing:
+        return None
+    told = facts.run.framework if facts.run is not None else None
+    gpu_build = told.gpu_build if told is not None else look.gpu_build
+    if gpu_build is None:
+        return skip(_NOT_IMPORTED)
+    if not gpu_build:
+        action = 'pip uninstall -y tensorflow-cpu; pip install "tensorflow[and-cuda]".'
+        if look.name == "torch":
+            action = "Install a CUDA build (see pytorch.org for the index of your CUDA version)."
+        return fail(f"{facts.product} is a build without CUDA", action)
+    facts_of = told.build if told is not None else {}
+    wants = [
+        f"{name} {facts_of[key]}"
+        for name, key in (("CUDA", "cuda_version"), ("cuDNN", "cudnn_version"))
+        if key in facts_of
+    ]
+    return ok(f"built for {', '.join(wants)}" if wants else "built with CUDA")
+
+
+@check("framework.cuda-version", "Driver against the build's CUDA")
+def cuda(facts: Facts) -> Answer | None:
+    """An older major version of the driver cannot run it."""
+    if facts.look is None or facts.look.missing:
+        return None
+    wants = facts.run.framework.build.get("cuda_version") if facts.run is not None and facts.run.framework else None
+    driver = facts.snapshot.driver if facts.snapshot is not None else None
+    if wants is None or driver is None or not driver.cuda_version:
+        return skip("the build's or the driver's CUDA version is not known")
+    has, needs = _numbers(driver.cuda_version), _numbers(str(wants))
+    told = f"driver {driver.version} supports CUDA {driver.cuda_version}, the build wants {wants}"
+    if has[0] < needs[0]:
+        return fail(told, f"Update the driver to one for CUDA {needs[0]}, or use a build for CUDA {has[0]}.")
+    if has < needs:
+        return ok(f"{told}: it runs (minor version compatibility), and PTX of this build cannot be compiled")
+    return ok(told)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+
+
+@check("framework.capability", "Build against the cards")
+def capabilities(facts: Facts) -> Answer | None:
+    """Native code, code compiled at the first start, or none."""
+    if facts.look is None or facts.look.missing:
+        return None
+    built = built_for(facts.run.framework.build) if facts.run is not None and facts.run.framework else ()
+    if not built or not facts.gpus:
+        return skip("the build's capabilities are not known" if not built else "no driver tells the cards'")
+    words = {"native": "native code", "jit": "compiled at the first start", "no": "no code"}
+    told, worst = [], "native"
+    for device in facts.gpus:
+        card = capability(device.compute_capability)
+        can = support(card, built) if card is not None else None
+        told.append(f"GPU {device.index} ({device.compute_capability or '?'}) {words[can] if can else 'not known'}")
+        if can is not None and list(words).index(can) > list(words).index(worst):
+            worst = can
+    if worst == "no":
+        return fail(", ".join(told), "Use a build for these cards: an older one for old cards, a newer one for new.")
+    if worst == "jit":
+        return warn(", ".join(told), "Use a newer build; until then raise CUDA_CACHE_MAXSIZE.")
+    return ok(", ".join(told))
+
+
+@check("framework.libraries", "CUDA libraries")
+def libraries(facts: Facts) -> Answer | None:
+    """Each really opened in the loader's order; one that is missing costs TensorFlow every GPU."""
+    look = facts.look
+    if look is None or look.missing or look.gpu_build is False:
+        return None
+    if look.libraries is None:
+        return skip(look.late or "; ".join(look.problems) or "not looked at")
+    said = list(facts.log.missing_libraries) if facts.log is not None else []
+    bad = [library for library in look.libraries if library.state != "loaded"]
+    names = list(
+        dict.fromkeys([*(library.name for library in bad), *(n for n in said if not n.startswith("libcuda.so"))])
+    )
+    if names:
+        broken = next((library.detail for library in bad if library.state == "broken"), "")
+        inside = f" ({broken})" if broken else ""
+        action = INSTALL_CUDA if look.name == "tensorflow" else "Install the build again."
+        return fail(f"cannot be loaded: {', '.join(names)}{inside}", action)
+    if not look.libraries:
+        return skip("the build names none")
+    origins = dict.fromkeys(library.origin or "?" for library in look.libraries)
+    return ok(f"{several(len(look.libraries), 'library', 'libraries')} load, from {', '.join(origins)}")
+
+
+@check("framework.devices", "Devices that it lists")
+def devices(facts: Facts) -> Answer | None:
+    """Against those that it may see."""
+    run = facts.run
+    if facts.look is None or facts.look.missing:
+        return None
+    if run is None or run.framework is None:
+        return skip(_NOT_IMPORTED)
+    if not run.devices.logical:
+        if facts.look.late:
+            return fail(f"{facts.look.late} did not end within its deadline", "See dmesg for a GPU that hangs.")
+        said = run.errors[-1] if run.errors else None
+        detail = f"{said.type}: {said.message.splitlines()[0][:200]}" if said and said.message else "it listed none"
+        return fail(detail, "See the findings.")
+    gpus = [name for name in run.devices.logical if "GPU" in name]
+    if not gpus:
+        return fail(f"{facts.product} has no GPU", "See the primary cause.")
+    ignored = facts.log.ignored_gpus if facts.log is not None else ()
+    if ignored:
+        why = {"capability": "too old for this build", "core-count": "too few multiprocessors"}
+        listed = ", ".join(f"{entry.name or 'a GPU'}: {why.get(entry.reason, entry.detail)}" for entry in ignored)
+        return warn(
+            f"{several(len(gpus), 'GPU')}; ignored: {listed}", "TF_MIN_GPU_MULTIPROCESSOR_COUNT lets slow cards in."
+        )
+    return ok(f"{several(len(gpus), 'GPU')}: {', '.join(name.removeprefix('/device:') for name in gpus)}")
+
+
+@check("framework.op", "One op on each device")
+def op(facts: Facts) -> Answer | None:
+    """A matrix product, its result compared."""
+    look = facts.look
+    if look is None or look.missing:
+        return None
+    if not look.tests:
+        return skip(f"{look.late} did not end within its deadline" if look.late else "no device was reached")
+    bad = [test for test in look.tests if test.error is not None]
+    if bad:
+        return fail(f"{bad[0].device}: {(bad[0].error or '').splitlines()[0][:200]}", "See the findings.")
+    wrong = [test for test in look.tests if test.correct is False]
+    if wrong:
+        return fail(f"{wrong[0].device} computes a wrong result", "See dmesg for Xid and ECC errors; test the card.")
+    told = ", ".join(f"{device_name(test.ran_on or test.device)} in {took(test.seconds)}" for test in look.tests)
+    if not any("GPU" in (test.ran_on or "") for test in look.tests):
+        return fail(f"it ran on {told}", "See the primary cause.")
+    return ok(told)
+
+
+@check("framework.log", "What its log says")
+def log(facts: Facts) -> Answer | None:
+    """Lines of the framework's GPU code, read by the same parser as explain."""
+    if facts.look is None or facts.look.missing:
+        return None
+    said = facts.log
+    if said is None:
+        return skip(_NOT_IMPORTED)
+    told = []
+    if said.cuinit_error is not None:
+        told.append(f"cuInit: {said.cuinit_error.name or said.cuinit_error.text}")
+    if said.hidden_by_environment is not None:
+        told.append(f"CUDA_VISIBLE_DEVICES={said.hidden_by_environment} hides the GPUs")
+    if said.missing_libraries:
+        told.append(f"missing {', '.join(said.missing_libraries)}")
+    if said.libraries_skipped:
+        told.append("GPUs skipped for want of libraries")
+    if said.driver_messages:
+        told.append(said.driver_messages[0][:160])
+    if told:
+        return warn("; ".join(dict.fromkeys(told)), "See the findings.")
+    unknown = f"; {several(len(said.unrecognised), 'line')} of GPU code not recognised" if said.unrecognised else ""
+    return ok(f"{several(said.lines, 'line')}, no complaint{unknown}")

@@ -1,0 +1,243 @@
+"""What runs in the user's interpreter for the doctor: each part a child process with a deadline.
+
+The script is ``probes/_gpuwatch_environment.py``. What it says about the framework is observed as a probe's
+run is, so that the same rules judge it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from gpuwatch.model.doctor import DeviceTest, Distribution, DriverAnswer, FrameworkLook, Library, Loaded
+from gpuwatch.model.events import Event, decode_event
+from gpuwatch.model.run import DeviceMapping, Outcome
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.probing.interpreter import Interpreter
+from gpuwatch.probing.locate import ProbeScript, probe_folder
+from gpuwatch.probing.observe import Observation, Observed
+from gpuwatch.probing.process import LineSink, ProbeProcess, launch_fresh
+from gpuwatch.probing.runner import LOG_ENVIRONMENT
+from gpuwatch.sim.machine import ENV_PLUGIN, SimMachine
+
+DEADLINE = 3.0
+"""Seconds for what imports no framework."""
+FRAMEWORK_DEADLINE = 60.0
+"""Seconds for importing the framework, its devices and one op on each."""
+_SCRIPT = "_gpuwatch_environment.py"
+_CONFIG = "doctor"
+_LAST_LINES = 3
+
+
+def ask_driver(environment: Mapping[str, str], deadline: float = DEADLINE) -> DriverAnswer:
+    """Loads libcuda and NVML in a child and asks both to start."""
+    heard: dict[str, Any] = {}
+    calling = ""
+
+    def take(event: Event) -> None:
+        nonlocal calling
+        if event.kind == "calling":
+            calling = str(event.data["name"])
+        elif event.kind == "answer":
+            heard.update(event.data)
+
+    outcome, said = _run([sys.executable, "driver"], environment, deadline, take)
+    for name in ("libcuda", "nvml"):
+        if name in heard:
+            heard[name] = msgspec.convert(heard[name], Loaded)
+    return DriverAnswer(**heard, late=calling if outcome.timed_out else "", problem=_ending(outcome, said, calling))
+
+
+def look_into(interpreter: Interpreter, environment: Mapping[str, str], deadline: float = DEADLINE) -> FrameworkLook:
+    """Distributions and libraries, without importing the framework."""
+    found: list[Distribution] = []
+    libraries: list[Library] = []
+    seen: set[str] = set()
+
+    def take(event: Event) -> None:
+        seen.add(event.kind)
+        if event.kind == "distributions":
+            found.extend(msgspec.convert(event.data["found"], list[Distribution]))
+        elif event.kind == "library":
+            libraries.append(msgspec.convert(event.data, Library))
+
+    command = [interpreter.path, "look", interpreter.framework]
+    outcome, said = _run(command, environment, deadline, take)
+    problem = _ending(outcome, said, "looking for libraries")
+    return FrameworkLook(
+        name=interpreter.framework,
+        interpreter=interpreter.path,
+        gpu_build=interpreter.gpu_build,
+        distributions=tuple(found) if "distributions" in seen else None,
+        libraries=tuple(libraries) if "wanted" in seen else None,
+        late="the search for libraries" if outcome.timed_out else "",
+        problems=(problem,) if problem else (),
+    )
+
+
+def try_framework(
+    interpreter: Interpreter,
+    environment: Mapping[str, str],
+    kept: dict[str, str],
+    before: Snapshot | None,
+    deadline: float = FRAMEWORK_DEADLINE,
+) -> tuple[Observed, FrameworkLook]:
+    """Imports the framework in a child, lists its devices and runs one op on each.
+
+    ``kept`` are the variables that the run shall remember: the user's, not those set here for the log's sake.
+    """
+    started_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
+    observation = Observation(started, before)
+    tests: list[DeviceTest] = []
+    opened: list[str] | None = None
+    described: list[DeviceMapping] = []
+    doing = f"import {interpreter.framework}"
+
+    def take(raw: bytes) -> None:
+        nonlocal doing, opened
+        event = observation.event_line(raw)
+        if event is None:
+            return
+        data = event.data
+        if event.kind == "framework":
+            doing = "the start of its devices"
+        elif event.kind == "opened":
+            opened = list(data["files"])
+        elif event.kind == "described":
+            described.append(_mapping(data))
+        elif event.kind == "trying":
+            doing = f"one op on {data['device'] or 'the device that it chooses'}"
+        elif event.kind == "tried":
+            tests.append(msgspec.convert(data, DeviceTest))
+
+    # Growth is set in the script: a look must not take the whole of a GPU that others use.
+    child = {name: value for name, value in environment.items() if name != "TF_FORCE_GPU_ALLOW_GROWTH"}
+    launch = launch_fresh(
+        [interpreter.path, "-u", str(probe_folder() / _SCRIPT), "framework", interpreter.framework],
+        {**child, **LOG_ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    with ProbeProcess(launch, on_event=take, on_log=observation.log_line) as process:
+        observation.pid = process.pid
+        outcome = process.pump(deadline)
+    seconds = time.monotonic() - started
+    observed = observation.finish(
+        _script(interpreter.framework),
+        outcome,
+        started_at=started_at,
+        total_seconds=seconds,
+        fresh=True,
+        environment=kept,
+        simulation="driver" if interpreter.framework == "tensorflow" else None,
+    )
+    if described:
+        run = msgspec.structs.replace(observed.run, device_map=tuple(described))
+        observed = msgspec.structs.replace(observed, run=run)
+    look = FrameworkLook(
+        name=interpreter.framework,
+        interpreter=interpreter.path,
+        gpu_build=interpreter.gpu_build,
+        tests=tuple(tests),
+        libraries=None if opened is None else tuple(Library(name=path, state="loaded", path=path) for path in opened),
+        import_seconds=observed.run.phases.import_seconds,
+        late=doing if outcome.timed_out else "",
+        problems=observed.run.problems,
+    )
+    return observed, look
+
+
+def joined(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
+    """Both halves: what was found by looking, and what the framework itself did with it."""
+    replace = msgspec.structs.replace
+    libraries = look.libraries
+    if libraries is not None and tried.libraries is not None:
+        files = {library.path for library in tried.libraries}
+        libraries = tuple(
+            replace(library, opened=library.path in files) if library.path is not None else library
+            for library in libraries
+        )
+    return replace(
+        look,
+        libraries=libraries,
+        tests=tried.tests,
+        import_seconds=tried.import_seconds,
+        late=tried.late or look.late,
+        problems=(*look.problems, *tried.problems),
+    )
+
+
+def child_environment(environment: Mapping[str, str], framework: str | None) -> dict[str, str]:
+    """The user's environment; simulated GPUs reach TensorFlow as a driver, and PyTorch not at all."""
+    machine = SimMachine.from_environment(environment)
+    if machine is None:
+        return dict(environment)
+    if framework == "torch":
+        return machine.stripped(environment)
+    if ENV_PLUGIN in environment:
+        return machine.environment(environment, tier="driver")
+    return dict(environment)  # as it is: libraries may be missing from it on purpose
+
+
+def _script(framework: str) -> ProbeScript:
+    return ProbeScript(
+        name=_CONFIG,
+        title="One op on every device",
+        summary="",
+        group="placement",
+        framework=framework,
+        workload="matmul",
+        verdict="ok",
+        environment={},
+        path=probe_folder() / _SCRIPT,
+    )
+
+
+def _mapping(data: dict[str, Any]) -> DeviceMapping:
+    number = int(data["ordinal"])
+    return DeviceMapping(
+        framework_device=f"/device:GPU:{number}",
+        cuda_ordinal=number,
+        uuid=data.get("uuid"),
+        pci_bus_id=data.get("pci_bus_id"),
+        name=data.get("name"),
+        compute_capability=data.get("capability"),
+    )
+
+
+def _run(
+    command: list[str], environment: Mapping[str, str], deadline: float, take: Callable[[Event], None]
+) -> tuple[Outcome, tuple[str, ...]]:
+    """One part of the script, and the last lines that it wrote."""
+    python, *part = command
+    said: list[str] = []
+
+    def on_event(raw: bytes) -> None:
+        event = decode_event(raw)
+        if isinstance(event, Event):
+            take(event)
+        else:
+            said.append(f"broken event: {event.problem}")
+
+    def on_log(raw: bytes) -> None:
+        said.append(raw.decode("utf-8", "replace"))
+        del said[:-_LAST_LINES]
+
+    on: LineSink = on_event
+    launch = launch_fresh(
+        [python, "-u", str(probe_folder() / _SCRIPT), *part], {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
+    )
+    with ProbeProcess(launch, on_event=on, on_log=on_log) as process:
+        outcome = process.pump(deadline)
+    return outcome, tuple(said)
+
+
+def _ending(outcome: Outcome, said: tuple[str, ...], doing: str) -> str:
+    if outcome.timed_out or outcome.exit_code == 0:
+        return ""
+    how = f"signal {outcome.signal}" if outcome.signal is not None else f"exit code {outcome.exit_code}"
+    last = next((line.strip() for line in reversed(said) if line.strip()), "")
+    return f"the child ended with {how} in {doing}" + (f": {last}" if last else "")
