@@ -7,8 +7,11 @@ a sample is a gap. A reading of the bottom of the axis still shows its lowest do
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import islice
+from operator import sub
 
 SPANS = (60, 120, 300, 600)
 """Seconds that a graph may show."""
@@ -47,11 +50,15 @@ def buckets(
     width = span / columns
     last = math.floor(until / width)
     first = last - columns + 1
+    skip = len(times) - len(values)
+    start = max(skip, len(times) - int(span / max(interval, 0.1) * 1.5) - 8, 0)
+    reach = math.ceil(interval * 1.9 / width)
+    steady = _steady(list(islice(times, start, None)), list(islice(values, start - skip, None)), interval, first, width)
+    if steady is not None and last - first - steady[1] < reach:
+        return [None] * steady[0] + [values[-1]] * (columns - steady[0])
     sums = [0.0] * columns
     counts = [0] * columns
     holes = [False] * columns
-    skip = len(times) - len(values)
-    start = max(skip, len(times) - int(span / max(interval, 0.1) * 1.5) - 8, 0)
     for moment, value in zip(islice(times, start, None), islice(values, start - skip, None), strict=True):
         column = math.floor(moment / width) - first
         if not 0 <= column < columns:
@@ -61,7 +68,6 @@ def buckets(
         else:
             sums[column] += value
             counts[column] += 1
-    reach = math.ceil(interval * 1.9 / width)
     result: list[float | None] = []
     carried: float | None = None
     left = 0
@@ -78,8 +84,30 @@ def buckets(
     return result
 
 
+def _steady(
+    times: list[float], values: list[float | None], interval: float, first: int, width: float
+) -> tuple[int, int] | None:
+    """Columns of the first and the last sample where one value was measured all the time, without a gap.
+
+    Nothing has to be averaged then: what an idle device costs is a comparison.
+    """
+    if not values or values[-1] is None or values.count(values[-1]) != len(values):
+        return None
+    begin = bisect_left(times, first * width)
+    seen = times[begin:]
+    if not seen or max(map(sub, seen[1:], seen), default=0.0) > interval * 1.5:
+        return None
+    ends = math.floor(seen[0] / width) - first, math.floor(seen[-1] / width) - first
+    return ends if ends[0] >= 0 else None
+
+
 def braille(columns: Sequence[float | None], *, low: float, high: float, rows: int = 1) -> list[str]:
     """``rows`` strings of ``len(columns) / 2`` cells, the top row first."""
+    return list(_drawn(tuple(columns), low, high, rows))
+
+
+@lru_cache(maxsize=256)
+def _drawn(columns: tuple[float | None, ...], low: float, high: float, rows: int) -> tuple[str, ...]:
     levels = rows * 4
     extent = max(high - low, 1e-9)
     heights = [
@@ -101,4 +129,4 @@ def braille(columns: Sequence[float | None], *, low: float, high: float, rows: i
                 for a, b in pairs
             )
         )
-    return lines
+    return tuple(lines)

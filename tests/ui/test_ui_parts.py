@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuwatch.model.reading import Missing
 from gpuwatch.ui.bars import bar
@@ -174,3 +176,18 @@ def test_cells_are_exact(text: str, width: int) -> None:
     assert width_of(left(text, width)) == width
     assert width_of(right(text, width)) == width
     assert width_of(cut(text, width)) <= width
+
+
+@given(
+    st.lists(st.booleans(), min_size=200, max_size=260),
+    st.sampled_from([1.0, 0.5, 2.0]),
+    st.floats(0, 0.02),
+    st.integers(20, 160),
+)
+def test_a_steady_value_is_drawn_as_any_other(missed: list[bool], interval: float, drift: float, columns: int) -> None:
+    # At most two samples in a row are missing, now and then.
+    times = [1e9 + n * (interval + drift) for n, gone in enumerate(missed) if not (gone and n % 50 in (3, 4, 5))]
+    options = {"columns": columns, "span": 120.0, "until": times[-1], "interval": interval}
+    steady = buckets(times, [7.0] * len(times), **options)  # type: ignore[arg-type]
+    slow = buckets(times, [7.0 + (n % 2) * 1e-9 for n in range(len(times))], **options)  # type: ignore[arg-type]
+    assert [value is None for value in steady] == [value is None for value in slow]

@@ -86,7 +86,8 @@ def test_tab(
 
 
 def test_starting(snap_compare: Callable[..., bool]) -> None:
-    app, _feed = app_with("pair", ticks=1)
+    app, feed = app_with("pair", ticks=1)
+    feed.drain()
     assert snap_compare(app, terminal_size=(120, 40))
 
 

@@ -28,6 +28,14 @@ _STEP = 8
 """Cells that one key press scrolls the command."""
 
 
+def _same(before: View, now: View) -> bool:
+    """Whether no cell can differ: the clock moves on also where nothing happens."""
+    old, new = before.snapshot, now.snapshot
+    if old is None or new is None:
+        return old is new
+    return old.processes == new.processes and old.devices == new.devices and old.findings == new.findings
+
+
 class ProcessTable(Painted, can_focus=True):
     """Processes of all devices."""
 
@@ -45,6 +53,7 @@ class ProcessTable(Painted, can_focus=True):
         super().__init__(id=id)
         self._view: View | None = None
         self._framed = False
+        self._state: tuple[bool, bool, str | None] | None = None
         self._rows: list[Row] = []
         self._total = 0
         self._cursor = 0
@@ -62,7 +71,11 @@ class ProcessTable(Painted, can_focus=True):
 
     def show(self, view: View, *, framed: bool) -> None:
         """Draws the processes of ``view``, cursor and scroll kept."""
-        self._view, self._framed = view, framed
+        before, self._view = self._view, view
+        state = (framed, view.stale, self.only_device)
+        if before is not None and state == self._state and _same(before, view):
+            return
+        self._framed, self._state = framed, state
         self._collect()
 
     def sort_by(self, column: str, *, reverse: bool | None = None) -> None:
