@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from gpuwatch.errors import GpuwatchError
+
+if TYPE_CHECKING:
+    from gpuwatch.sim.shape import SimShape
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,15 +39,48 @@ def sim_option(command: F) -> F:
     )(command)
 
 
-def enter_simulation(ctx: click.Context) -> None:
+def enter_simulation(ctx: click.Context, tier: str = "driver") -> None:
     """Gives everything that is started from here the simulated GPUs that were asked for, if any."""
     shape = ctx.meta.get(_SHAPE)
     if shape is None:
         return
+    os.environ.update(simulated_environment(shape, tier))
+
+
+def simulated_environment(shape: SimShape, tier: str) -> dict[str, str]:
+    """The environment of a program that shall see simulated GPUs; builds them at the first use.
+
+    ``auto`` is for programs of the user's own: GPUs that compute where a C++ compiler is at hand, with
+    a note and the driver tier where none is.
+    """
+    from gpuwatch.sim import build
     from gpuwatch.sim.machine import SimMachine
 
-    machine = SimMachine.open(shape)
-    os.environ.update(machine.environment(os.environ))
+    if tier == "auto":
+        try:
+            build.find_cxx_compiler()
+            tier = "plugin"
+        except GpuwatchError as error:
+            click.echo(f"gpuwatch: {error.message}; matrix products alone are computed ({error.hint})", err=True)
+            tier = "driver"
+    with _patience("gpuwatch: compiling the simulated GPUs, once"):
+        machine = SimMachine.open(shape, tier="plugin" if tier == "plugin" else "driver")
+        return machine.environment(os.environ)
+
+
+@contextmanager
+def _patience(message: str) -> Iterator[None]:
+    """Says what is going on when it takes more than a moment, on a terminal."""
+    if not progress_wanted():
+        yield
+        return
+    timer = threading.Timer(0.7, lambda: click.echo(message, err=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def progress_wanted() -> bool:

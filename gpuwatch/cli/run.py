@@ -52,7 +52,7 @@ def run(
         from gpuwatch.cli.probe import check_output
 
         check_output(output, any_suffix=as_json)
-    enter_simulation(ctx)
+    enter_simulation(ctx, "auto")
     from gpuwatch.diagnosis.complete import complete
 
     collector = Collector(interval)

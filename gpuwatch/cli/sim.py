@@ -7,21 +7,28 @@ import shutil
 
 import click
 
+from gpuwatch.cli.options import simulated_environment
 from gpuwatch.errors import GpuwatchError, UsageError
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--gpus", type=click.IntRange(1, 16), default=2, show_default=True, help="How many GPUs.")
 @click.option("--memory", metavar="SIZE", default="24GiB", show_default=True, help="Memory of each.")
+@click.option(
+    "--tier",
+    type=click.Choice(["auto", "driver", "plugin"]),
+    default="auto",
+    show_default=True,
+    help="plugin computes; driver has CUDA's own log lines and computes matrix products alone.",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
-def sim(gpus: int, memory: str, command: tuple[str, ...]) -> None:
+def sim(gpus: int, memory: str, tier: str, command: tuple[str, ...]) -> None:
     """Run COMMAND on simulated GPUs.
 
-    It gets NVIDIA's management library and CUDA driver as libraries that simulate, so that
-    TensorFlow, nvitop, gpustat and gpuwatch itself find GPUs on a machine that has none. Commands
-    that run under the same --gpus and --memory see the same devices.
+    It gets libraries that simulate NVIDIA's, so that TensorFlow, nvitop, gpustat and gpuwatch itself
+    find GPUs on a machine that has none. Commands that run under the same --gpus and --memory see
+    the same devices. On GPUs that compute (plugin) Keras needs jit_compile=False: XLA knows none.
     """
-    from gpuwatch.sim.machine import SimMachine
     from gpuwatch.sim.shape import SimShape
 
     if not command:
@@ -30,7 +37,7 @@ def sim(gpus: int, memory: str, command: tuple[str, ...]) -> None:
     program = shutil.which(command[0])
     if program is None:
         raise UsageError(f"{command[0]}: there is no such program")
-    environment = SimMachine.open(shape).environment(os.environ)
+    environment = simulated_environment(shape, tier)
     try:
         os.execve(program, list(command), environment)
     except OSError as error:

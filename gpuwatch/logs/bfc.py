@@ -34,7 +34,7 @@ _REFUSED = re.compile(r"failed to allocate ([\d.]+\w*) \((\d+) bytes\) from devi
 _XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) (\d+)(?:\.\d+)?\s?(?:bytes|B\b)")
 _ASYNC = re.compile(r"(\S+) cuMemAllocAsync failed to allocate (\d+)")
 _ORDINAL = re.compile(r"device ordinal (\d+)|StreamExecutor for CUDA:(\d+)")
-_ALLOCATOR_DEVICE = re.compile(r"GPU_(\d+)_bfc|gpu_async_(\d+)|gpu_host_bfc")
+_ALLOCATOR_DEVICE = re.compile(r"(?:GPU|PluggableDevice)_(\d+)_bfc|gpu_async_(\d+)|gpu_host_bfc")
 _COPY = re.compile(r"to (\S*?GPU:\d+) in order to run")
 
 _WHOLE_DEVICE = re.compile(r"(?:XLA_)?[CG]PU:\d+")
