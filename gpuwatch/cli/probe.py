@@ -44,6 +44,10 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 @click.option("--workload", type=click.Choice(WORKLOADS), help="What to compute (default: the configuration's own).")
 @click.option("--memory-limit", type=click.IntRange(min=1), metavar="MB", help="For configurations with a limit.")
 @click.option("--fraction", type=click.FloatRange(0, 1, min_open=True), help="For configurations with a fraction.")
+@click.option(
+    "--virtual", type=click.IntRange(min=1, max=16), help="Virtual GPUs, for the configuration that has them."
+)
+@click.option("--visible", metavar="LIST", help="CUDA_VISIBLE_DEVICES, for configurations that set it.")
 @click.option("--gpu", metavar="UUID|INDEX,...", help="Let the probe see these GPUs only, in this order.")
 @click.option(
     "--deadline",
@@ -71,6 +75,8 @@ def probe(
     workload: str | None,
     memory_limit: int | None,
     fraction: float | None,
+    virtual: int | None,
+    visible: str | None,
     gpu: str | None,
     deadline: float,
     fresh: bool,
@@ -84,7 +90,13 @@ def probe(
             click.echo(f"{script.name:<20} {script.group:<12} {script.title}")
         return
     scripts = _chosen(configs, groups, everything)
-    asked = {"workload": workload, "memory_limit": memory_limit, "fraction": fraction}
+    asked = {
+        "workload": workload,
+        "memory_limit": memory_limit,
+        "fraction": fraction,
+        "virtual": virtual,
+        "visible": visible,
+    }
     own = {name: value for name, value in asked.items() if value is not None}
     if explain:
         from gpuwatch.probing.recipe import recipe
