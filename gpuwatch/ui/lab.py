@@ -181,7 +181,7 @@ class Lab:
         self._wake = None
         self._cancel.set()
         if self._thread is not None:
-            self._thread.join(timeout=5.0)
+            self._thread.join(timeout=2.0)
 
     def run_of(self, config: str) -> Run | None:
         """The newest run of a configuration: of this session, else of an earlier one."""
@@ -284,7 +284,8 @@ class Lab:
             before = self.runs.get(run.config)
             if before is not None:
                 self.earlier = (before, *self.earlier)
-            self.runs[run.config] = run
+            # A new dictionary: the dashboard's thread may be going through the old one.
+            self.runs = {**self.runs, run.config: run}
         try:
             self.store.save(run)
         except OSError as error:
