@@ -6,6 +6,7 @@ The draft has facts only; causes, fallbacks and the final verdict are the diagno
 from __future__ import annotations
 
 import datetime
+import os
 from collections import deque
 from typing import Any
 
@@ -110,12 +111,12 @@ class Observation:
             held = process.number("gpu_memory_bytes")
             if held is not None and process.device_uuid:
                 self._held[process.pid] = max(self._held.get(process.pid, 0), int(held))
-        mine = [process for process in snapshot.processes if process.pid == self.pid and process.device_uuid]
-        sizes = {
-            process.device_uuid: amount
-            for process in mine
-            if (amount := process.number("gpu_memory_bytes")) is not None
-        }
+        # A probe of several processes holds what they hold together: they are of its group.
+        sizes: dict[str, float] = {}
+        for process in snapshot.processes:
+            amount = process.number("gpu_memory_bytes")
+            if process.device_uuid and amount is not None and _of_group(process.pid, self.pid):
+                sizes[process.device_uuid] = sizes.get(process.device_uuid, 0) + amount
         if sizes:
             self._device = max(sizes, key=lambda uuid: sizes[uuid])
         device = snapshot.device(self._device) if self._device else next(iter(snapshot.devices), None)
@@ -323,6 +324,15 @@ def _torch_device(name: str, value: dict[str, Any]) -> DeviceMapping:
         name=value.get("name"),
         granted_bytes=value.get("granted_bytes"),
     )
+
+
+def _of_group(pid: int, leader: int | None) -> bool:
+    if pid == leader:
+        return True
+    try:
+        return leader is not None and os.getpgid(pid) == leader
+    except OSError:  # gone, or of another PID namespace
+        return False
 
 
 def _exhausted(error: RunError) -> bool:
