@@ -203,9 +203,9 @@ def find(name, runpath, ours=None):
         try:
             library = ctypes.CDLL(path)
         except OSError as error:
-            # The loader goes on to the next folder only where a file is no library for this machine.
+            # The loader goes on to the next folder only where a file is a library for another machine.
             problem = problem or str(error)
-            if stage == "system" or "wrong ELF class" in str(error) or "invalid ELF header" in str(error):
+            if stage == "system" or "wrong ELF class" in str(error):
                 continue
             return {"name": name, "state": "broken", "path": path, "origin": _origin(stage, path, ours),
                     "detail": str(error)}  # fmt: skip

@@ -18,6 +18,7 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.collector import Collector
 from gpuwatch.probing import environment as looking
 from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
+from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sources import system
 
 _SAMPLE_SECONDS = 0.25
@@ -87,7 +88,7 @@ def examined(python: str | None, framework: str | None) -> Doctor:
         look=look,
         run=run,
         log=log,
-        simulated=snapshot is not None and snapshot.simulated,
+        simulated=SimMachine.from_environment(os.environ) is not None,
         deadline=looking.DEADLINE,
     )
     return examine(facts, taken_at, time.monotonic() - started)

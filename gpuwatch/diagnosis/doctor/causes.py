@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from gpuwatch.diagnosis.doctor import framework
 from gpuwatch.diagnosis.doctor.driver import GIVE_GPUS, INSTALL, NO_CARD, NOUVEAU, REBOOT, driver_versions, start_action
 from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.diagnosis.engine import NO_GPU, diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import Rule, finding
 from gpuwatch.formatting.units import size
-from gpuwatch.model.findings import SEVERITY_ORDER, Finding, Severity
+from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding, Severity
 
 Cause = Callable[[Facts], Iterator[Finding]]
 _TIGHT_BYTES = 500 << 20
@@ -71,9 +72,7 @@ def does_not_start(facts: Facts) -> Iterator[Finding]:
     if code is None or code == 0:
         return
     line = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
-    if code == 35:
-        yield finding("driver.too-old", "error", "fact", evidence=[line], action="Update the NVIDIA driver.")
-    elif code in _MISMATCH:
+    if code in _MISMATCH:
         yield finding("driver.mismatch", "error", "fact", evidence=[line], action=start_action(code))
     elif code not in _NO_DEVICE:
         yield finding(
@@ -118,6 +117,19 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
             title="NVML answers and libcuda.so.1 is missing: no program can use CUDA",
             evidence=[answer.libcuda.error],
             action=action,
+        )
+
+
+def nvml_hangs(facts: Facts) -> Iterator[Finding]:
+    """The driver took the question and gave no answer."""
+    if facts.driver is not None and facts.driver.late == "nvmlInit":
+        yield finding(
+            "driver.bad-state",
+            "warning" if facts.usable else "error",
+            "fact",
+            title="NVML does not answer: the driver hangs",
+            evidence=[f"nvmlInit did not come back within {facts.deadline:g} s"],
+            action="See dmesg for NVRM and Xid lines of a GPU that hangs; reset it (nvidia-smi -r), or reboot.",
         )
 
 
@@ -202,6 +214,24 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def pytorch(facts: Facts) -> Iterator[Finding]:
+    """What to do differs from TensorFlow; and simulated GPUs are none that PyTorch can see."""
+    if facts.look is None or facts.look.name != "torch" or facts.look.missing:
+        return
+    if facts.look.gpu_build is False:
+        yield finding(
+            "build.cpu-only", "error" if facts.nvml_answers else "warning", "fact", action=framework.TORCH_BUILD
+        )
+    elif facts.simulated:
+        yield finding(
+            "unknown",
+            "warning",
+            "fact",
+            title="PyTorch has no simulated GPUs: what it says here is of the machine without them",
+            action="Look at PyTorch without --sim, or at TensorFlow with it.",
+        )
+
+
 def full(facts: Facts) -> Iterator[Finding]:
     """A GPU on which not even a context may fit."""
     for device in facts.gpus:
@@ -255,9 +285,11 @@ CAUSES_HERE: tuple[Cause, ...] = (
     versions_differ,
     does_not_start,
     half_a_driver,
+    nvml_hangs,
     closed_files,
     libraries,
     not_installed,
+    pytorch,
     full,
     wrong_result,
     timed_out,
@@ -294,7 +326,7 @@ def _added(known: list[Finding], found: Finding) -> list[Finding]:
                 found.id,
                 severity,
                 "fact" if "fact" in (other.certainty, found.certainty) else "likely",
-                title=other.title,
+                title=other.title if found.title == CAUSES[found.id] else found.title,
                 evidence=(*other.evidence, *found.evidence),
                 action=found.action or other.action,
                 device_uuid=other.device_uuid,
@@ -306,5 +338,7 @@ def _added(known: list[Finding], found: Finding) -> list[Finding]:
 
 def _unexplained(facts: Facts, known: list[Finding]) -> bool:
     if facts.run is None or facts.run.framework is None or facts.usable or not facts.gpus:
+        return False
+    if facts.simulated and facts.run.framework.name == "torch":
         return False
     return not any(found.severity == "error" or found.id in NO_GPU for found in known)

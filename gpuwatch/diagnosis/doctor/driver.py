@@ -20,7 +20,6 @@ NOUVEAU = "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau mod
 _SIMULATED = "simulated GPUs have no kernel driver"
 _STARTS = {
     34: "The libcuda.so.1 that was loaded is the toolkit's stub: take its folder out of LD_LIBRARY_PATH.",
-    35: "Update the NVIDIA driver.",
     802: "Start nvidia-fabricmanager, whose version must be the driver's.",
     803: REBOOT,
     804: "Take the cuda-compat folder out of LD_LIBRARY_PATH: forward compatibility is for data-centre cards.",

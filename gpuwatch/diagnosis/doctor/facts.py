@@ -22,7 +22,6 @@ CUDA_ERRORS = {
     2: "out of memory",
     3: "not initialized",
     34: "stub library",
-    35: "the driver is older than the CUDA runtime",
     46: "device unavailable",
     100: "no device",
     101: "invalid device",

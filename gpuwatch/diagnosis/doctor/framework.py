@@ -12,7 +12,9 @@ from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, wa
 from gpuwatch.logs.clean import device as device_name
 
 _BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-cpu-aws", "tf-nightly")
+_OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")
 _NOT_IMPORTED = "the framework was not imported"
+TORCH_BUILD = "Install a CUDA build (see pytorch.org for the index of your CUDA version)."
 INSTALL_CUDA = 'Install them into the same environment: pip install "tensorflow[and-cuda]".'
 
 
@@ -88,7 +90,7 @@ def build(facts: Facts) -> Answer | None:
     if not gpu_build:
         action = 'pip uninstall -y tensorflow-cpu; pip install "tensorflow[and-cuda]".'
         if look.name == "torch":
-            action = "Install a CUDA build (see pytorch.org for the index of your CUDA version)."
+            action = TORCH_BUILD
         return fail(f"{facts.product} is a build without CUDA", action)
     facts_of = told.build if told is not None else {}
     wants = [
@@ -152,11 +154,10 @@ def libraries(facts: Facts) -> Answer | None:
         return None
     if look.libraries is None:
         return skip(look.late or "; ".join(look.problems) or "not looked at")
-    said = list(facts.log.missing_libraries) if facts.log is not None else []
+    said = facts.log.missing_libraries if facts.log is not None else []
+    said = [name for name in said if not name.startswith(_OF_THE_DRIVER)]
     bad = [library for library in look.libraries if library.state != "loaded"]
-    names = list(
-        dict.fromkeys([*(library.name for library in bad), *(n for n in said if not n.startswith("libcuda.so"))])
-    )
+    names = list(dict.fromkeys([*(library.name for library in bad), *said]))
     if names:
         broken = next((library.detail for library in bad if library.state == "broken"), "")
         inside = f" ({broken})" if broken else ""

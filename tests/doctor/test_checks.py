@@ -1,0 +1,353 @@
+"""Truth tables: one change of a healthy machine, the check that must see it, and the cause that follows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from gpuwatch.diagnosis.doctor.examine import TOPICS, in_order
+from gpuwatch.diagnosis.doctor.facts import Facts, relevant
+from gpuwatch.diagnosis.doctor.registry import CHECKS, Answer, Entry, ask_all, check
+from gpuwatch.logs.facts import CuInitError, LogFacts
+from gpuwatch.model.codec import from_json, to_json
+from gpuwatch.model.doctor import DeviceFile, DeviceTest, Distribution, FrameworkLook, Library, Loaded, PciCard
+from gpuwatch.model.doctor import Entry as Folder
+from gpuwatch.model.findings import CAUSES
+from gpuwatch.model.snapshot import Driver, Process
+from tests.doctor.machines import (
+    ANSWER,
+    GIB,
+    LOOK,
+    SYSTEM,
+    TENSORFLOW,
+    bare,
+    checks,
+    examined,
+    gpu,
+    machine,
+    replace,
+    run,
+    snapshot,
+)
+
+ALIKE = "NVIDIA A100"
+
+
+def system(**changes: Any) -> Any:
+    return replace(SYSTEM, **changes)
+
+
+def driver(**changes: Any) -> Any:
+    return replace(ANSWER, **changes)
+
+
+def look(**changes: Any) -> Any:
+    return replace(LOOK, **changes)
+
+
+def environment(**variables: str) -> Facts:
+    return machine(environment=variables)
+
+
+def files(*closed: str) -> Any:
+    return tuple(replace(entry, usable=entry.path not in closed) for entry in SYSTEM.device_files)
+
+
+STUBS = Folder(folder="/usr/local/cuda/lib64/stubs", exists=True, libraries=("libcuda.so", "libcuda.so.1"))
+COMPAT = Folder(folder="/usr/local/cuda/compat", exists=True, libraries=("libcuda.so.1",))
+HELD = Process(
+    pid=77, create_time=1.0, user="ann", command="python", name="python", type="C", device_uuid="GPU-000",
+    readings={"gpu_memory_bytes": 79 * GIB},
+)  # fmt: skip
+
+TABLE: list[tuple[str, str, Facts, str]] = [
+    ("driver.cards", "pass", machine(), "2 cards"),
+    ("driver.cards", "fail", bare(), "no NVIDIA card"),
+    ("driver.cards", "skip", machine(system=system(cards=None)), "/sys"),
+    ("driver.cards", "skip", machine(system=system(wsl=True)), "WSL"),
+    ("driver.cards", "skip", machine(system=None), "within 3 s"),
+    ("driver.cards", "skip", machine(simulated=True), "simulated"),
+    ("driver.nouveau", "pass", machine(), "nvidia"),
+    ("driver.nouveau", "fail", machine(system=system(cards=(PciCard(bus_id="a", driver="nouveau"),))), "nouveau"),
+    ("driver.nouveau", "fail", machine(system=system(cards=(PciCard(bus_id="a"),))), "no kernel driver"),
+    ("driver.nouveau", "warn", machine(system=system(cards=(PciCard(bus_id="a", driver="vfio-pci"),))), "vfio"),
+    ("driver.kernel-module", "pass", machine(), "570.86.10"),
+    ("driver.kernel-module", "fail", bare(), "not loaded"),
+    ("driver.kernel-module", "pass", machine(system=system(kernel_module=None)), "NVML answers"),
+    ("driver.libcuda", "pass", machine(), "570.86.10"),
+    ("driver.libcuda", "fail", bare(), "cannot open"),
+    ("driver.libcuda", "warn", machine(driver=driver(libcuda=Loaded(name="l", path="/cuda/compat/l"))), "compat"),
+    ("driver.libcuda", "skip", machine(driver=driver(libcuda=None, nvml=None, late="dlopen")), "within 3 s"),
+    ("driver.nvml", "pass", machine(), "570.86.10"),
+    ("driver.nvml", "fail", bare(), "cannot open"),
+    ("driver.nvml", "fail", machine(driver=driver(nvml_code=18)), "returns 18"),
+    ("driver.nvml", "fail", machine(driver=driver(late="nvmlInit", nvml_code=None)), "did not answer"),
+    ("driver.start", "pass", machine(), "2 devices"),
+    ("driver.start", "skip", bare(), "not loaded"),
+    ("driver.start", "fail", machine(driver=driver(cuinit_code=803)), "versions"),
+    ("driver.start", "fail", machine(driver=driver(cuda_devices=0)), "no device"),
+    ("driver.start", "warn", machine(driver=driver(cuinit_code=None, late="cuInit")), "did not answer"),
+    ("driver.versions", "pass", machine(), "kernel module 570.86.10"),
+    ("driver.versions", "fail", machine(system=system(kernel_module="560.1"), driver=driver(cuinit_code=803)), "560.1"),
+    ("driver.versions", "warn", machine(system=system(kernel_module="560.1")), "560.1"),
+    ("driver.versions", "skip", bare(), "fewer than two"),
+    ("driver.cuda-version", "pass", machine(), "12.8"),
+    ("driver.cuda-version", "pass", bare(driver=driver()), "12.8, as libcuda says"),
+    ("driver.cuda-version", "skip", bare(), "no driver"),
+    ("devices.files", "pass", machine(), "/dev/nvidiactl"),
+    ("devices.files", "fail", bare(), "no /dev/nvidia"),
+    ("devices.files", "fail", machine(system=system(device_files=files()[1:])), "/dev/nvidia-uvm"),
+    ("devices.files", "fail", machine(system=system(wsl=True)), "/dev/dxg"),
+    ("devices.permissions", "pass", machine(), "all 4"),
+    ("devices.permissions", "fail", machine(system=system(device_files=files("/dev/nvidiactl"))), "/dev/nvidiactl"),
+    ("devices.present", "pass", machine(), "2 GPUs"),
+    ("devices.present", "fail", machine(snapshot=snapshot(gpu(0, state="lost"))), "lost"),
+    ("devices.present", "skip", bare(), "libnvidia-ml.so.1 is missing"),
+    ("devices.present", "skip", machine(snapshot=None), "within 3 s"),
+    ("devices.mode", "pass", machine(), "default"),
+    ("devices.mode", "warn", machine(snapshot=snapshot(gpu(0, mode__compute="exclusive-process"))), "one process"),
+    ("devices.mode", "fail", machine(snapshot=snapshot(gpu(0, mode__compute="prohibited"))), "turns another"),
+    ("devices.mode", "fail", machine(
+        snapshot=snapshot(gpu(0, mode__compute="exclusive-process"), processes=(HELD,))), "turns another"),
+    ("devices.mig", "pass", machine(), "off"),
+    ("devices.mig", "warn", machine(
+        snapshot=snapshot(gpu(0, mig__mode="enabled")), environment={"CUDA_VISIBLE_DEVICES": "0"}), "says 0"),
+    ("devices.mig", "fail", environment(CUDA_VISIBLE_DEVICES="MIG-1,MIG-2"), "2 instances"),
+    ("devices.mig", "fail", environment(CUDA_VISIBLE_DEVICES="MIG-1"), "no GPU is divided"),
+    ("devices.persistence", "pass", machine(), "on"),
+    ("devices.persistence", "pass", machine(snapshot=snapshot(gpu(0, mode__persistence="disabled"))), "off"),
+    ("devices.persistence", "warn", machine(
+        snapshot=snapshot(gpu(0, mode__persistence="disabled")), driver=driver(cuinit_seconds=2.5)), "2.5 s"),
+    ("devices.memory", "pass", machine(), "GPU 0"),
+    ("devices.memory", "warn", machine(
+        snapshot=snapshot(gpu(0, memory__free_bytes=GIB // 4), processes=(HELD,))), "python (pid 77, ann)"),
+    ("container.kind", "pass", machine(), "none"),
+    ("container.kind", "pass", machine(system=system(container="docker")), "docker"),
+    ("container.kind", "warn", bare(system=system(container="docker", device_files=())), "without any GPU"),
+    ("container.visible-devices", "fail", bare(
+        system=system(container="docker"), environment={"NVIDIA_VISIBLE_DEVICES": "void"}), "without GPUs"),
+    ("container.capabilities", "fail", machine(
+        system=system(container="docker"), environment={"NVIDIA_DRIVER_CAPABILITIES": "compute"}), "utility"),
+    ("container.capabilities", "pass", machine(
+        system=system(container="docker"), environment={"NVIDIA_DRIVER_CAPABILITIES": "all"}), "all"),
+    ("container.wsl", "fail", machine(system=system(wsl=True)), "/usr/lib/wsl"),
+    ("container.wsl", "pass", machine(system=system(wsl=True, wsl_libraries=True)), "Windows"),
+    ("environment.visible-devices", "pass", machine(), "not set"),
+    ("environment.visible-devices", "fail", environment(CUDA_VISIBLE_DEVICES="-1"), "hides every"),
+    ("environment.visible-devices", "fail", environment(CUDA_VISIBLE_DEVICES="5"), "no GPU of this machine"),
+    ("environment.visible-devices", "warn", environment(CUDA_VISIBLE_DEVICES="0,-1,1"), "1 is never read"),
+    ("environment.visible-devices", "warn", environment(CUDA_VISIBLE_DEVICES="0,0"), "listed twice"),
+    ("environment.visible-devices", "pass", environment(CUDA_VISIBLE_DEVICES="1"), "GPU:0 is GPU 1"),
+    ("environment.visible-devices", "skip", bare(environment={"CUDA_VISIBLE_DEVICES": "0"}), "no driver tells"),
+    ("environment.device-order", "pass", machine(), "alike"),
+    ("environment.device-order", "warn", machine(snapshot=snapshot(gpu(0), gpu(1, name="Other"))), "cards differ"),
+    ("environment.device-order", "pass", machine(
+        snapshot=snapshot(gpu(0), gpu(1, name="Other")), environment={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+     "PCI_BUS_ID"),
+    ("environment.device-order", "warn", environment(CUDA_DEVICE_ORDER="PCI_BUS"), "no value"),
+    ("environment.misspelt", "pass", machine(), "none"),
+    ("environment.misspelt", "warn", environment(CUDA_VISIBLE_DIVICES="1"), "CUDA_VISIBLE_DEVICES was probably"),
+    ("environment.growth", "pass", environment(TF_FORCE_GPU_ALLOW_GROWTH="true"), "as it is needed"),
+    ("environment.growth", "warn", environment(TF_FORCE_GPU_ALLOW_GROWTH="false"), "whatever"),
+    ("environment.growth", "warn", environment(TF_FORCE_GPU_ALLOW_GROWTH="1"), "neither"),
+    ("environment.allocator", "pass", environment(TF_GPU_ALLOCATOR="cuda_malloc_async"), "CUDA's own pool"),
+    ("environment.allocator", "warn", environment(TF_GPU_ALLOCATOR="async"), "no allocator"),
+    ("environment.library-path", "pass", machine(), "not set"),
+    ("environment.library-path", "fail", machine(system=system(library_path=(STUBS,))), "stubs"),
+    ("environment.library-path", "fail", machine(system=system(library_path=(COMPAT,))), "compat"),
+    ("environment.library-path", "warn", machine(
+        system=system(library_path=(Folder(folder="/x", exists=True),)),
+        look=look(libraries=(Library(name="libcudnn.so.9", state="loaded", path="/x/l", shadows="/w/l"),))),
+     "in front"),
+    ("environment.library-path", "pass", machine(
+        system=system(library_path=(Folder(folder="/gone", exists=False),))), "not there: /gone"),
+    ("environment.log-level", "pass", machine(), "shown"),
+    ("environment.log-level", "warn", environment(TF_CPP_MIN_LOG_LEVEL="3"), "all but fatal"),
+    ("environment.others", "pass", environment(XLA_FLAGS="--x"), "XLA"),
+    ("environment.others", "warn", environment(CUDA_LAUNCH_BLOCKING="1"), "debugging"),
+    ("framework.interpreter", "pass", machine(), "/venv/bin/python"),
+    ("framework.interpreter", "fail", machine(look=FrameworkLook(name="torch", missing="PyTorch is not there")),
+     "not there"),
+    ("framework.interpreter", "skip", bare(), "not looked at"),
+    ("framework.distributions", "pass", machine(), "tensorflow 2.21.0"),
+    ("framework.distributions", "fail", machine(look=look(distributions=(
+        Distribution(name="tensorflow", version="2.21.0"), Distribution(name="tensorflow-cpu", version="2.20.0")))),
+     "over each other"),
+    ("framework.distributions", "warn", machine(look=look(distributions=(
+        Distribution(name="pynvml", version="11"), Distribution(name="nvidia-ml-py", version="12")))), "pynvml"),
+    ("framework.distributions", "skip", machine(look=look(distributions=None, late="the search")), "the search"),
+    ("framework.import", "pass", machine(), "2.0 s"),
+    ("framework.import", "fail", machine(run=run(gpus=0, framework=None), look=look(late="import tensorflow")),
+     "deadline"),
+    ("framework.build", "pass", machine(), "CUDA 12.5.1, cuDNN 9"),
+    ("framework.build", "fail", machine(run=run(gpus=0, framework=replace(TENSORFLOW, gpu_build=False))),
+     "without CUDA"),
+    ("framework.cuda-version", "pass", machine(), "12.8"),
+    ("framework.cuda-version", "fail", machine(
+        snapshot=snapshot(driver=Driver(version="470.1", cuda_version="11.4", nvml_version=None))), "wants 12.5.1"),
+    ("framework.cuda-version", "pass", machine(
+        snapshot=snapshot(driver=Driver(version="525.1", cuda_version="12.0", nvml_version=None))), "minor version"),
+    ("framework.capability", "pass", machine(), "native"),
+    ("framework.capability", "fail", machine(snapshot=snapshot(gpu(0, capability="5.2"))), "no code"),
+    ("framework.capability", "warn", machine(snapshot=snapshot(gpu(0, capability="12.0"))), "compiled at the first"),
+    ("framework.libraries", "pass", machine(), "1 library"),
+    ("framework.libraries", "fail", machine(
+        look=look(libraries=(Library(name="libcudnn.so.9", state="missing", detail="no such file"),))),
+     "libcudnn.so.9"),
+    ("framework.libraries", "fail", machine(log=LogFacts(missing_libraries=["libcusolver.so.11"])), "libcusolver"),
+    ("framework.devices", "pass", machine(), "2 GPUs"),
+    ("framework.devices", "fail", machine(run=run(gpus=0)), "has no GPU"),
+    ("framework.op", "pass", machine(), "GPU:0"),
+    ("framework.op", "fail", machine(look=look(tests=(DeviceTest(device="GPU:0", error="Boom: x"),))), "Boom"),
+    ("framework.op", "fail", machine(look=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),))),
+     "wrong"),
+    ("framework.op", "skip", machine(look=look(tests=(), late="the start of its devices")), "deadline"),
+    ("framework.log", "pass", machine(), "no complaint"),
+    ("framework.log", "warn", machine(
+        log=LogFacts(cuinit_error=CuInitError(name="CUDA_ERROR_UNKNOWN", code=999, text=""))), "CUDA_ERROR_UNKNOWN"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check_id", "state", "facts", "says"), TABLE, ids=[f"{row[0]}-{row[3]}" for row in TABLE])
+def test_truth_table(check_id: str, state: str, facts: Facts, says: str) -> None:
+    answer = checks(facts)[check_id]
+    assert (answer.state, says in answer.detail) == (state, True), answer
+    if state in ("warn", "fail"):
+        assert answer.action, "what is wrong needs a remedy"
+
+
+def test_every_check_is_in_the_table_with_a_good_and_a_bad_answer() -> None:
+    bad = {row[0] for row in TABLE if row[1] in ("warn", "fail")}
+    always_good = {"driver.cuda-version"}
+    assert bad | always_good == {entry.id for entry in CHECKS}
+
+
+def test_a_healthy_machine() -> None:
+    document = examined(machine())
+    assert document.primary == "healthy"
+    assert {check.state for check in document.checks} == {"pass"}
+
+
+CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
+    ("driver.missing", "error", bare(), "GPU"),
+    ("driver.missing", "error", bare(
+        system=system(kernel_module=None, cards=(PciCard(bus_id="a", driver="nouveau"),))), "Blacklist nouveau"),
+    ("driver.missing", "error", bare(
+        system=system(kernel_module=None, container="docker", device_files=())), "--gpus all"),
+    ("driver.missing", "error", machine(
+        driver=driver(nvml=Loaded(name="n", error="no")), snapshot=snapshot(driver=None), run=run(gpus=0)), "utility"),
+    ("driver.missing", "error", machine(
+        driver=driver(libcuda=Loaded(name="l", error="no"), cuinit_code=None), run=None, look=None), "compute"),
+    ("driver.mismatch", "error", machine(driver=driver(cuinit_code=803), run=None, look=None), "reboot"),
+    ("driver.mismatch", "error", machine(driver=driver(cuinit_code=804), run=None, look=None), "cuda-compat"),
+    ("driver.mismatch", "error", machine(
+        driver=driver(cuinit_code=None), system=system(kernel_module="560.1"), run=None, look=None), "reboot"),
+    ("driver.bad-state", "error", machine(driver=driver(cuinit_code=999), run=None, look=None), "nvidia_uvm"),
+    ("driver.bad-state", "error", machine(driver=driver(cuinit_code=802), run=None, look=None), "fabricmanager"),
+    ("driver.bad-state", "error", machine(driver=driver(cuinit_code=34), run=None, look=None), "stub"),
+    ("driver.bad-state", "error", bare(driver=driver(late="nvmlInit", nvml_code=None), snapshot=None), "dmesg"),
+    ("driver.bad-state", "error", machine(
+        system=system(device_files=files("/dev/nvidiactl")), run=None, look=None), "group"),
+    ("container.lost-devices", "error", machine(driver=driver(cuinit_code=100), run=None, look=None), "recreate"),
+    ("container.lost-devices", "error", machine(
+        system=system(container="docker", device_files=()), run=None, look=None), "--gpus all"),
+    ("visibility.hidden", "error", machine(
+        driver=driver(cuinit_code=100), environment={"CUDA_VISIBLE_DEVICES": "-1"}, run=None, look=None), "Unset"),
+    ("cuda.libraries-missing", "error", machine(
+        run=run(gpus=0), look=look(libraries=(Library(name="libcudnn.so.9", state="missing"),))), "and-cuda"),
+    ("cuda.version-mismatch", "warning", machine(run=None, look=look(
+        libraries=(Library(name="libcudnn.so.9", state="loaded", path="/x/l", shadows="/w/l"),))), "unset"),
+    ("hardware.fault", "error", machine(
+        look=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),))), "card"),
+    ("build.cpu-only", "error", machine(
+        run=None, look=FrameworkLook(name="torch", interpreter="p", gpu_build=False)), "pytorch.org"),
+    ("build.cpu-only", "warning", machine(look=look(distributions=(
+        Distribution(name="tensorflow", version="1"), Distribution(name="tensorflow-cpu", version="1")))), "uninstall"),
+    ("memory.other-process", "warning", machine(
+        snapshot=snapshot(gpu(0, memory__free_bytes=1 << 20), gpu(1), processes=(HELD,))), "another GPU"),
+    ("unknown", "error", machine(run=run(gpus=0)), "Send this report"),
+    ("unknown", "error", machine(run=run(gpus=0, framework=None), look=look(late="import tensorflow")), "dmesg"),
+    ("unknown", "warning", machine(run=None, look=FrameworkLook(name="torch", missing="PyTorch is not there")),
+     "--python"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cause", "severity", "facts", "action"), CAUSES_TABLE, ids=[f"{row[0]}-{row[3]}" for row in CAUSES_TABLE]
+)
+def test_primary_cause_and_its_action(cause: str, severity: str, facts: Facts, action: str) -> None:
+    document = examined(facts)
+    assert document.primary == cause, [(found.id, found.severity, found.title) for found in document.findings]
+    main = next(found for found in document.findings if found.id == cause)
+    assert main.severity == severity
+    assert action in main.action
+    assert main.evidence or cause in ("unknown", "build.cpu-only")
+    assert len({(found.id, found.device_uuid, found.title) for found in document.findings}) == len(document.findings)
+
+
+def test_what_ended_the_work_wins_over_why_there_is_no_gpu() -> None:
+    assert list(CAUSES).index("memory.context-failed") < list(CAUSES).index("driver.missing")
+    facts = machine(
+        driver=driver(cuinit_code=999),
+        look=look(tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", correct=False),)),
+        run=run(gpus=0),
+    )
+    assert examined(facts).primary == "hardware.fault"
+
+
+def test_ids_are_dotted_unique_and_shown_by_topic() -> None:
+    ids = [entry.id for entry in in_order()]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[a-z]+\.[a-z-]+", name) for name in ids)
+    groups = [topic.__name__.rpartition(".")[2] for topic in TOPICS]
+    assert list(dict.fromkeys(name.split(".")[0] for name in ids)) == groups
+    with pytest.raises(ValueError, match=r"driver\.start"):
+        check("driver.start", "again")
+
+
+def test_a_check_that_breaks_is_said_and_the_others_speak() -> None:
+    def broken(facts: Facts) -> Answer:
+        raise ZeroDivisionError("oh")
+
+    found = ask_all(
+        machine(), [Entry("a.b", "Broken", broken), Entry("a.c", "Whole", lambda facts: Answer("pass", "x"))]
+    )
+    assert [(entry.state, "ZeroDivisionError: oh" in entry.detail) for entry in found] == [
+        ("skip", True),
+        ("pass", False),
+    ]
+
+
+def test_only_variables_that_bear_on_gpus_leave_the_machine() -> None:
+    kept = relevant(
+        {
+            "CUDA_VISIBLE_DEVICES": "0",
+            "CUDE_VISIBLE_DEVICES": "0",
+            "TF_GPU_ALLOCATOR": "x",
+            "LD_LIBRARY_PATH": "/x",
+            "TF_VAR_password": "secret",
+            "TF_TOKEN_app": "secret",
+            "HOME": "/home/ann",
+            "GITHUB_TOKEN": "secret",
+        }
+    )
+    assert set(kept) == {"CUDA_VISIBLE_DEVICES", "CUDE_VISIBLE_DEVICES", "TF_GPU_ALLOCATOR", "LD_LIBRARY_PATH"}
+
+
+def test_the_map_names_every_gpu_as_far_as_it_is_known() -> None:
+    document = examined(machine(run=run(gpus=1), environment={"CUDA_VISIBLE_DEVICES": "0"}))
+    rows = [(entry.framework_device, entry.cuda_ordinal, entry.uuid) for entry in document.device_map]
+    assert rows == [("/device:GPU:0", 0, "GPU-000"), ("", None, "GPU-111")]
+
+
+def test_it_is_a_document() -> None:
+    document = examined(machine())
+    assert from_json(to_json(document).encode()) == document
+
+
+def test_device_file_has_its_owner() -> None:
+    closed = DeviceFile(path="/dev/nvidia0", usable=False, mode="crw-rw---- root video")
+    answer = checks(machine(system=system(device_files=(closed,))))["devices.permissions"]
+    assert "crw-rw---- root video" in answer.detail

@@ -1,0 +1,228 @@
+"""Real TensorFlow on simulated GPUs with faults made for real: doctor, probe and explain name one cause."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from gpuwatch.diagnosis.complete import complete
+from gpuwatch.diagnosis.doctor.examine import examine
+from gpuwatch.diagnosis.doctor.facts import Facts
+from gpuwatch.diagnosis.explain import explain
+from gpuwatch.model.run import Run
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.collector import Collector
+from gpuwatch.probing.environment import joined, look_into, try_framework
+from gpuwatch.probing.interpreter import choose_interpreter
+from gpuwatch.probing.observe import Observed
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.shape import SimShape
+from tests.conftest import gpuwatch
+from tests.doctor.machines import NOW, replace
+from tests.sim.test_tensorflow import _has_cuda_wheel
+
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.skipif(not _has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
+]
+
+Machines = Callable[[str], SimMachine]
+NOBODY = 2**22 + 1
+
+
+def doctor(machine: SimMachine, *, without: tuple[str, ...] = (), **variables: str) -> tuple[int, dict[str, Any]]:
+    result = gpuwatch("doctor", "--json", environment=machine.environment({**os.environ, **variables}, without=without))
+    assert result.err == ""
+    document = json.loads(result.out)
+    assert document["simulated"]
+    return result.code, document
+
+
+def probe(machine: SimMachine, **variables: str) -> str:
+    arguments = ("probe", "--config", "default", "--seconds", "0.05", "--json")
+    return str(
+        json.loads(gpuwatch(*arguments, environment=machine.environment({**os.environ, **variables})).out)["primary"]
+    )
+
+
+def explained(document: dict[str, Any]) -> str | None:
+    """What explain says of what the doctor's own run wrote, an exception at its end included."""
+    return explain([*document["log_tail"], *(test["error"] for test in document["tests"] if test["error"])]).primary
+
+
+def explained_program(machine: SimMachine) -> str | None:
+    """What explain says of a user's program."""
+    program = "import tensorflow as tf; print(tf.config.list_logical_devices())"
+    environment = machine.environment(os.environ)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    return explain((done.stderr + done.stdout).splitlines()).primary
+
+
+def states(document: dict[str, Any]) -> dict[str, str]:
+    return {check["id"]: check["state"] for check in document["checks"]}
+
+
+def test_healthy(sim_machine: Machines) -> None:
+    machine = sim_machine("2x24GiB")
+    code, document = doctor(machine, CUDA_VISIBLE_DEVICES="1,0")
+    assert (code, document["primary"]) == (0, "healthy")
+    assert set(states(document).values()) <= {"pass", "skip"}
+    uuids = [device.uuid for device in machine.devices()]
+    rows = [(entry["cuda_ordinal"], entry["physical_index"], entry["uuid"]) for entry in document["device_map"]]
+    assert rows == [(0, 1, uuids[1]), (1, 0, uuids[0])]
+    assert [test["ran_on"][-5:] for test in document["tests"]] == ["GPU:0", "GPU:1"]
+    assert all(library["opened"] and library["origin"] == "simulated" for library in document["libraries"])
+    assert explained(document) == "healthy"
+    assert [machine.used_bytes(index) for index in (0, 1)] == [0, 0]
+
+
+FAULTS: list[tuple[str, Callable[[SimMachine], None], dict[str, str], str, str]] = [
+    ("cuInit 803", lambda m: m.inject("cuInit", code=803), {}, "driver.mismatch", "driver.start"),
+    ("cuInit 999", lambda m: m.inject("cuInit", code=999), {}, "driver.bad-state", "driver.start"),
+    ("cuInit 100", lambda m: m.inject("cuInit", code=100), {}, "container.lost-devices", "driver.start"),
+    ("NVML 18", lambda m: m.inject("nvmlInit", code=18), {}, "driver.mismatch", "driver.nvml"),
+    ("hidden", lambda m: None, {"CUDA_VISIBLE_DEVICES": "-1"}, "visibility.hidden", "environment.visible-devices"),
+    (
+        "full",
+        lambda m: m.attach(NOBODY, 0, int(23.7 * 2**30), foreign=True),
+        {},
+        "memory.context-failed",
+        "devices.memory",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "variables", "cause", "check"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS]
+)
+def test_doctor_and_probe_name_one_cause(
+    sim_machine: Machines, fault: Callable[[SimMachine], None], variables: dict[str, str], cause: str, check: str
+) -> None:
+    machine = sim_machine("1x24GiB")
+    fault(machine)
+    code, document = doctor(machine, **variables)
+    assert (code, document["primary"]) == (3, cause)
+    assert states(document)[check] in ("fail", "warn")
+    assert next(found for found in document["findings"] if found["id"] == cause)["evidence"]
+    assert probe(machine, **variables) == cause
+    if cause == "memory.context-failed":
+        assert explained_program(machine) == cause
+    elif check == "driver.start" and cause == "driver.mismatch":
+        assert explained(document) == cause
+
+
+def test_a_missing_library(sim_machine: Machines) -> None:
+    code, document = doctor(sim_machine("1x24GiB"), without=("libcudnn.so.9",))
+    assert (code, document["primary"]) == (3, "cuda.libraries-missing")
+    missing = [library["name"] for library in document["libraries"] if library["state"] == "missing"]
+    assert missing == ["libcudnn.so.9"]
+    assert explained(document) == "cuda.libraries-missing"
+    assert states(document)["framework.libraries"] == "fail"
+    assert states(document)["driver.start"] == "pass"
+
+
+def test_without_nvml_tensorflow_says_nothing_and_the_doctor_does(sim_machine: Machines) -> None:
+    code, document = doctor(sim_machine("1x24GiB"), without=("libnvidia-ml.so.1",))
+    assert (code, document["primary"]) == (3, "driver.missing")
+    assert "NVML is missing" in document["findings"][0]["title"]
+    assert states(document)["driver.start"] == "pass"
+
+
+def test_misspelt_and_exclusive_are_no_errors(sim_machine: Machines) -> None:
+    machine = sim_machine("1x24GiB")
+    code, document = doctor(machine, CUDA_VISIBLE_DIVICES="1")
+    assert (code, document["primary"]) == (0, "visibility.misspelt")
+    assert states(document)["environment.misspelt"] == "warn"
+    assert document["environment"]["CUDA_VISIBLE_DIVICES"] == "1"
+    machine.override(0, "compute_mode", 3)
+    code, document = doctor(machine)
+    assert (code, document["primary"]) == (0, "mode.exclusive")
+    assert states(document)["devices.mode"] == "warn"
+
+
+def test_a_driver_that_hangs_is_given_up(sim_machine: Machines) -> None:
+    machine = sim_machine("1x24GiB")
+    machine.inject("nvmlInit", delay_ms=6000)
+    _, document = doctor(machine)
+    assert document["primary"] == "driver.bad-state"
+    checks = {check["id"]: check for check in document["checks"]}
+    assert checks["driver.nvml"]["detail"] == "nvmlInit did not answer within 3 s"
+    assert checks["devices.present"]["detail"] == "no answer within 3 s"
+
+
+class Looked:
+    """One real look at a healthy machine, judged again with another driver or card."""
+
+    def __init__(self, machine: SimMachine) -> None:
+        environment = machine.environment(os.environ)
+        interpreter = choose_interpreter("tensorflow", sys.executable)
+        kept = dict(os.environ)
+        os.environ.update(environment)
+        collector = Collector(0.25)
+        collector.start()
+        try:
+            self.before: Snapshot = collector.wait(1, 10.0)[-1]
+        finally:
+            collector.stop()
+            os.environ.clear()
+            os.environ.update(kept)
+        self.observed: Observed
+        self.observed, tried = try_framework(interpreter, environment, {}, self.before)
+        self.look = joined(look_into(interpreter, environment), tried)
+
+    def again(self, before: Snapshot) -> tuple[Run, str | None, dict[str, str]]:
+        run = complete(self.observed.run, self.observed.log, before)
+        facts = Facts(snapshot=before, look=self.look, run=run, log=self.observed.log, simulated=True)
+        document = examine(facts, NOW, 0.0)
+        return run, document.primary, {check.id: check.state for check in document.checks}
+
+
+@pytest.fixture(scope="module")
+def looked() -> Any:
+    machine = SimMachine.open(SimShape.parse("1x24GiB"), name=f"test-doctor-{os.getpid()}")
+    yield Looked(machine)
+    machine.remove()
+
+
+def card(before: Snapshot, capability: str) -> Snapshot:
+    return replace(before, devices=(replace(before.devices[0], compute_capability=capability),))
+
+
+CHANGES: list[tuple[str, Callable[[Snapshot], Snapshot], str, str, str]] = [
+    ("as it is", lambda before: before, "healthy", "framework.capability", "pass"),
+    ("old card", partial(card, capability="5.2"), "build.gpu-unsupported", "framework.capability", "fail"),
+    ("new card", partial(card, capability="12.0"), "build.gpu-unsupported", "framework.capability", "warn"),
+    (
+        "old driver",
+        lambda before: replace(before, driver=replace(before.driver, cuda_version="11.4")),
+        "driver.too-old",
+        "framework.cuda-version",
+        "fail",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "cause", "check", "state"), [row[1:] for row in CHANGES], ids=[row[0] for row in CHANGES]
+)
+def test_compatibility_of_a_real_run(
+    looked: Looked, change: Callable[[Snapshot], Snapshot], cause: str, check: str, state: str
+) -> None:
+    """The simulated card and driver have one capability and version, so these two are told to the rules."""
+    run, primary, found = looked.again(change(looked.before))
+    assert (primary, found[check]) == (cause, state)
+    assert run.primary == cause, "a probe is judged by the same rules"
+
+
+def test_the_whole_takes_seconds(sim_machine: Machines) -> None:
+    began = time.monotonic()
+    _, document = doctor(sim_machine("2x24GiB"))
+    assert document["took_seconds"] < time.monotonic() - began < 60
