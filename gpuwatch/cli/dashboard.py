@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuwatch.monitor.feed import FeedStatus
 
 
-def run(ctx: click.Context, interval: float) -> int:
+def run(ctx: click.Context, interval: float, *, read_only: bool = False) -> int:
     """Shows the dashboard until the user leaves; the exit code of the program."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the dashboard needs a terminal", hint="in a pipe or a job use gpuwatch snapshot")
@@ -34,7 +34,7 @@ def run(ctx: click.Context, interval: float) -> int:
 
         gc.freeze()
         gc.enable()
-        return run_dashboard(feed, diagnose=findings)
+        return run_dashboard(feed, diagnose=findings, read_only=read_only)
     finally:
         feed.stop()
 

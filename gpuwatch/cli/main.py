@@ -57,9 +57,10 @@ class _LazyGroup(click.Group):
     show_default=True,
     help="Seconds between samples of the dashboard.",
 )
+@click.option("--read-only", is_flag=True, help="No signals to processes from the dashboard.")
 @sim_option
 @click.pass_context
-def cli(ctx: click.Context, interval: float) -> None:
+def cli(ctx: click.Context, interval: float, read_only: bool) -> None:
     """Watch NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
 
     Without a command: the dashboard.
@@ -67,7 +68,7 @@ def cli(ctx: click.Context, interval: float) -> None:
     if ctx.invoked_subcommand is None:
         from gpuwatch.cli.dashboard import run
 
-        ctx.exit(run(ctx, interval))
+        ctx.exit(run(ctx, interval, read_only=read_only))
 
 
 def main() -> NoReturn:

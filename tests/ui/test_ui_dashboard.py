@@ -255,7 +255,7 @@ async def test_pause_freezes_the_display_and_not_the_history(stage: Stage) -> No
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 10)
         await settle(pilot)
-        await pilot.press("space")
+        await pilot.press("P")
         before = (stage.app.overview.gpus.plain, stage.app.overview.processes.plain)
         assert "PAUSED" in everything(stage)
         stage.push(*(machines.many(2, 9, tick=tick) for tick in range(10, 40)))
@@ -266,7 +266,7 @@ async def test_pause_freezes_the_display_and_not_the_history(stage: Stage) -> No
         await pilot.resize_terminal(118, 40)
         await settle(pilot)
         assert shown_pids(stage) == [48121, 51877, 1999], "a resize must not thaw"
-        await pilot.press("space")
+        await pilot.press("P")
         await settle(pilot)
         assert "PAUSED" not in everything(stage)
         assert len(shown_pids(stage)) == 9

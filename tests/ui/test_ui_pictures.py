@@ -45,10 +45,12 @@ def test_machine(snap_compare: Callable[..., bool], machine: str, size: tuple[in
         ("missing", ("down", "down", "i")),
         ("findings", ("f",)),
         ("filter", ("slash", *"torch")),
-        ("paused", ("space",)),
+        ("paused", ("P",)),
         ("gpus", ("shift+tab", "shift+tab", "right")),
+        ("signal", ("k",)),
+        ("tagged", ("space", "space", "k")),
     ],
-    ids=["help", "sort", "missing", "findings", "filter", "paused", "gpus"],
+    ids=["help", "sort", "missing", "findings", "filter", "paused", "gpus", "signal", "tagged"],
 )
 def test_state(snap_compare: Callable[..., bool], name: str, keys: tuple[str, ...]) -> None:
     assert compare(snap_compare, "pair", (120, 40), *keys)

@@ -95,7 +95,7 @@ async def test_pause_holds_on_every_tab(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair(0))
         await settle(pilot)
-        await pilot.press("2", "space")
+        await pilot.press("2", "P")
         stage.push(machines.pair(40))
         await settle(pilot)
         assert "PAUSED" in plain(stage)

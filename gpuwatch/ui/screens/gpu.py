@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
@@ -13,7 +13,7 @@ from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import state_note, throttle
 from gpuwatch.ui.messages import LabChanged
-from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.graphs import Graphs
 from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
@@ -85,7 +85,7 @@ class Identity(Painted):
         self.paint((pen.to(width).line(), who.to(width).line()), stale=view.stale)
 
 
-class GpuScreen(TabScreen):
+class GpuScreen(ProcessRowsScreen):
     """One device, chosen with the arrows."""
 
     AUTO_FOCUS = "#readings"
@@ -180,15 +180,3 @@ class GpuScreen(TabScreen):
         device = self.device
         if device is not None:
             self.open_sheet(*missing_of_device(device))
-
-    def action_missing(self) -> None:
-        """Why cells of the selected process are empty."""
-        from gpuwatch.ui.screens.missing import missing_of_row
-
-        view, row = self._view, self.processes.selected
-        if view is not None and view.snapshot is not None and row is not None:
-            self.open_sheet(*missing_of_row(row, view.snapshot))
-
-    @on(ProcessTable.SortAsked)
-    def _head_clicked(self, event: ProcessTable.SortAsked) -> None:
-        self.processes.sort_by(event.column)

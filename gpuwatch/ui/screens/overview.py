@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from gpuwatch.ui.actions import ACTIONS, bindings
 from gpuwatch.ui.filtering import Filter, parse
 from gpuwatch.ui.layout import Plan, plan
-from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.no_gpu import no_gpu_height
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FILTER_KEYS = frozenset(next(action.keys for action in ACTIONS if action.id == "filter").split(","))
 
 
-class OverviewScreen(TabScreen):
+class OverviewScreen(ProcessRowsScreen):
     """Everything at a glance."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("overview")
@@ -102,7 +102,7 @@ class OverviewScreen(TabScreen):
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
         """A table without a frame says in the footer how much of it is shown."""
         framed = self._plan is not None and self._plan.framed
-        super().show_keys(note if framed else self.processes.note)
+        super().show_keys(note if framed or self.said[0] else self.processes.note)
 
     @property
     def focused_pane(self) -> str:
@@ -177,11 +177,12 @@ class OverviewScreen(TabScreen):
         self.show_keys()
 
     def action_clear(self) -> None:
-        """Filter first, then the chosen row."""
+        """Filter first, then the tags, then the chosen row."""
         if self.processes.filter is not None:
             self._set_filter(None)
-        else:
+        elif not self.processes.untag():
             self.processes.unpin()
+        self.show_keys()
 
     def action_sort(self) -> None:
         """A menu of columns."""
@@ -196,10 +197,6 @@ class OverviewScreen(TabScreen):
     def action_reverse(self) -> None:
         """The same column, the other way."""
         self.processes.sort_by(self.processes.sort_column)
-
-    @on(ProcessTable.SortAsked)
-    def _head_clicked(self, event: ProcessTable.SortAsked) -> None:
-        self.processes.sort_by(event.column)
 
     def action_choose_gpu(self) -> None:
         """Enter in the pane of GPUs."""
@@ -217,14 +214,6 @@ class OverviewScreen(TabScreen):
             device = next((d for d in view.devices if d.uuid == self.gpus.cursor_uuid), view.devices[0])
             self.gpuwatch.lab.choose_gpu(device.uuid)
             await self.gpuwatch.show_tab("probes")
-
-    def action_missing(self) -> None:
-        """Why cells of the selected row are empty."""
-        from gpuwatch.ui.screens.missing import missing_of_row
-
-        view, row = self._view, self.processes.selected
-        if view is not None and view.snapshot is not None and row is not None:
-            self.open_sheet(*missing_of_row(row, view.snapshot))
 
     def action_missing_device(self) -> None:
         """Why readings of the chosen GPU are missing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
@@ -18,6 +19,8 @@ from gpuwatch.ui.widgets.strips import TopLine
 if TYPE_CHECKING:
     from gpuwatch.ui.app import GpuwatchApp
 
+_SAID_SECONDS = 8.0
+
 
 class TabScreen(Screen[None]):
     """One tab. Only the visible one is given views; a tab that returns gets the newest at once."""
@@ -30,6 +33,7 @@ class TabScreen(Screen[None]):
     def __init__(self) -> None:
         super().__init__(id=self.TAB)
         self._view: View | None = None
+        self._said = ("", "text", 0.0)
         self.top_line = TopLine(self.TAB, id="top")
         self.keys = KeyLine(self.TAB, id="keys")
 
@@ -76,7 +80,19 @@ class TabScreen(Screen[None]):
 
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
         """The footer, for the focused pane."""
-        self.keys.show(self.focused_pane, titles=self.titles(), note=note)
+        self.keys.show(self.focused_pane, titles=self.titles(), note=note, said=self.said)
+
+    @property
+    def said(self) -> tuple[str, str]:
+        """What was done, and its ink, for some seconds."""
+        text, ink, since = self._said
+        return (text, ink) if text and time.monotonic() - since < _SAID_SECONDS else ("", "text")
+
+    def say(self, text: str, ink: str) -> None:
+        """Says in the last line what became of an action."""
+        self._said = (text, ink, time.monotonic())
+        self.show_keys()
+        self.set_timer(_SAID_SECONDS + 0.1, self.show_keys)
 
     def titles(self) -> dict[str, str]:
         """What actions are called now, where that is not what the table says."""

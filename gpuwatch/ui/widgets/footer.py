@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from textual import events
 
 from gpuwatch.ui.actions import Action, for_pane
-from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.pen import Pen
 
@@ -24,12 +24,22 @@ class KeyLine(Painted):
         self._places: list[tuple[int, int, Action]] = []
         self._titles: Mapping[str, str] = {}
         self._note = ("", False)
+        self._said = ("", "text")
 
-    def show(self, pane: str, *, titles: Mapping[str, str], note: tuple[str, bool] = ("", False)) -> None:
+    def show(
+        self,
+        pane: str,
+        *,
+        titles: Mapping[str, str],
+        note: tuple[str, bool] = ("", False),
+        said: tuple[str, str] = ("", "text"),
+    ) -> None:
         """Follows the focus; ``note`` stands at the right, before any key when it says that rows are hidden.
 
         ``titles``: what actions are called now, by id, where that is not what the table says.
+        ``said``: what was just done, with its ink; it takes the place of keys.
         """
+        self._said = said
         self._pane, self._titles, self._note = pane, titles, note
         self._redraw()
 
@@ -48,6 +58,9 @@ class KeyLine(Painted):
             return
         pen = Pen(self.size.width)
         pen.add(" ")
+        said, said_ink = self._said
+        if said:
+            pen.add(cut(said, pen.left - 24), said_ink).add("  ")
         actions = [a for a in for_pane(self._pane, self._tab) if a.footer]
         last = [a for a in actions if a.id in ("help", "quit")]
         reserve = sum(len(a.shown) + len(a.title) + 3 for a in last)

@@ -6,6 +6,7 @@ a place, so re-sorting carries it along; before anybody has moved it, it stays o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import events
@@ -58,6 +59,7 @@ class ProcessTable(Painted, can_focus=True):
         self._total = 0
         self._cursor = 0
         self._cursor_key: Key | None = None
+        self._tags: set[Key] = set()
         self._shift = 0
         self.top = 0
         self.sort_column = "memory"
@@ -95,6 +97,25 @@ class ProcessTable(Painted, can_focus=True):
     def selected(self) -> Row | None:
         """The row under the cursor."""
         return self._rows[self._cursor] if 0 <= self._cursor < len(self._rows) else None
+
+    @property
+    def tagged(self) -> list[Process]:
+        """The tagged processes that are shown; a filter hides the others from every action."""
+        return [row for row in self._rows if isinstance(row, Process) and row.key in self._tags]
+
+    def tag(self) -> None:
+        """Tags the row under the cursor, or takes its tag away, and goes one down."""
+        row = self.selected
+        if isinstance(row, Process):
+            self._tags ^= {row.key}
+        self.move("down")
+
+    def untag(self, rows: Iterable[Process] | None = None) -> bool:
+        """Takes the tags of these away, or all; False when there was none."""
+        before = len(self._tags)
+        self._tags = set() if rows is None else self._tags - {row.key for row in rows}
+        self._redraw()
+        return len(self._tags) < before
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -216,6 +237,8 @@ class ProcessTable(Painted, can_focus=True):
         rows = rows_of(view.snapshot)
         if self.only_device is not None:
             rows = [row for row in rows if row.key[0] == self.only_device]
+        if self._tags:
+            self._tags &= {row.key for row in rows}
         self._total = len(rows)
         self._rows = in_order(matching(rows, self.filter), BY_ID[self.sort_column], reverse=self.sort_reverse)
         if self._cursor_key is not None:
@@ -275,7 +298,8 @@ class ProcessTable(Painted, can_focus=True):
 
     def _line(self, row: Row, columns: tuple[Placed, ...], width: int, *, chosen: bool) -> Line:
         pen = Pen(width)
-        pen.add("▶ " if chosen else "  ", "focus" if self.has_focus else "dim")
+        pen.add("▶" if chosen else " ", "focus" if self.has_focus else "dim")
+        pen.add("✓" if row.key in self._tags else " ", "accent")
         if isinstance(row, Unexplained):
             self._unexplained(pen, row, columns)
         else:
@@ -326,6 +350,8 @@ class ProcessTable(Painted, can_focus=True):
         shown, total = self.counts
         by = BY_ID[self.sort_column].title.lower()
         count = f"{shown} of {total}" if self.filter is not None else str(total)
+        tagged = len(self.tagged)
+        count += f", {tagged} tagged" if tagged else ""
         return frame(
             lines,
             width,

@@ -1,0 +1,192 @@
+"""Signals from the dashboard: who is asked about, what is sent, what is said."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.sources.host import ProcessTable
+from gpuwatch.ui.screens.signal_sheet import SignalSheet
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+Child = subprocess.Popen[bytes]
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+@pytest.fixture
+def sleepers() -> Iterator[list[Child]]:
+    begun = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2)]
+    yield begun
+    for one in begun:
+        one.kill()
+        one.wait()
+
+
+def row(child: Child, number: int = 0, *, shift: float = 0.0, gpu: int = 0) -> Process:
+    facts = ProcessTable().look(child.pid, time.monotonic())
+    assert facts is not None
+    command = "python sleeper.py --for 60"
+    return machines.process(number, gpu=gpu, pid=child.pid, create_time=facts.create_time + shift, command=command)
+
+
+def machine(*rows: Process) -> Snapshot:
+    return machines.snapshot((machines.device(0), machines.device(1)), rows)
+
+
+def ended(child: Child) -> int:
+    return child.wait(10)
+
+
+async def test_the_sheet_names_the_process_and_term_is_preselected(stage: Stage, sleepers: list[Child]) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machine(row(sleepers[0])))
+        await settle(pilot)
+        await pilot.press("k")
+        await settle(pilot)
+        sheet = stage.app.screen
+        assert isinstance(sheet, SignalSheet)
+        for part in (str(sleepers[0].pid), "alice", "python sleeper.py --for 60", "20", "INT", "TERM", "KILL"):
+            assert part in sheet.sheet.plain
+        marked = [line for line in sheet.sheet.lines if line.wash]
+        assert "TERM" in "".join(text for text, _ in marked[0].spans)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert sleepers[0].poll() is None
+        await pilot.press("k", "enter")
+        await settle(pilot)
+        assert ended(sleepers[0]) == -signal.SIGTERM
+        assert f"● TERM delivered to {sleepers[0].pid}" in stage.app.overview.keys.plain
+        assert "q quit" in stage.app.overview.keys.plain
+
+
+@pytest.mark.parametrize(("keys", "number"), [(("up", "up"), signal.SIGINT), (("down",), signal.SIGKILL)])
+async def test_arrows_choose_another_signal(
+    stage: Stage, sleepers: list[Child], keys: tuple[str, ...], number: int
+) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machine(row(sleepers[0])))
+        await settle(pilot)
+        await pilot.press("k", *keys, "enter")
+        await settle(pilot)
+        assert ended(sleepers[0]) in (-number, 1)
+
+
+async def test_tags_collect_processes_and_each_gets_it_once(stage: Stage, sleepers: list[Child]) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        on_both = (row(sleepers[0]), row(sleepers[0], gpu=1), row(sleepers[1], 1))
+        stage.push(machine(*on_both, machines.process(2)))
+        await settle(pilot)
+        table = stage.app.overview.processes
+        table.sort_by("pid", reverse=False)
+        await settle(pilot)
+        await pilot.press("home", "down", "space", "space", "space")
+        await settle(pilot)
+        assert [one.pid for one in table.tagged] == [sleepers[0].pid, sleepers[0].pid, sleepers[1].pid]
+        assert table.plain.count("✓") == 3
+        assert "3 tagged" in table.plain
+        assert "signal 3" in stage.app.overview.keys.plain
+        await pilot.press("k")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, SignalSheet)
+        assert "to 2 processes" in str(stage.app.screen.sheet.border_title)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert [ended(one) for one in sleepers] == [-signal.SIGTERM] * 2
+        assert "TERM delivered to 2 processes" in stage.app.overview.keys.plain
+
+
+async def test_escape_takes_the_tags_away(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("space", "space", "escape")
+        assert stage.app.overview.processes.tagged == []
+        await pilot.press("home", "space")
+        stage.push(machines.many(2, 3, tick=5))
+        await settle(pilot)
+        stage.push(machines.pair(6))
+        await settle(pilot)
+        assert stage.app.overview.processes.tagged == [], "who went and came again is not tagged"
+
+
+async def test_a_pid_that_was_reused_is_refused_and_said(stage: Stage, sleepers: list[Child]) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machine(row(sleepers[0], shift=-500.0)))
+        await settle(pilot)
+        await pilot.press("k", "enter")
+        await settle(pilot)
+        said = f"✖ no TERM to {sleepers[0].pid}: this pid belongs to another process now"
+        assert said in stage.app.overview.keys.plain
+        assert sleepers[0].poll() is None
+
+
+async def test_one_that_ended_meanwhile_is_said(stage: Stage, sleepers: list[Child]) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machine(row(sleepers[0])))
+        await settle(pilot)
+        await pilot.press("k")
+        sleepers[0].kill()
+        sleepers[0].wait()
+        await pilot.press("enter")
+        await settle(pilot)
+        assert f"✖ no TERM to {sleepers[0].pid}: it has ended" in stage.app.overview.keys.plain
+
+
+async def test_what_cannot_be_identified_is_not_offered(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machine(machines.denied_process()))
+        await settle(pilot)
+        await pilot.press("k")
+        await settle(pilot)
+        sheet = stage.app.screen
+        assert isinstance(sheet, SignalSheet)
+        assert "another PID namespace" in sheet.sheet.plain
+        assert "KILL" not in sheet.sheet.plain
+        await pilot.press("down", "enter")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview
+        assert "delivered" not in stage.app.overview.keys.plain
+
+
+async def test_memory_without_a_process_has_nobody_to_signal(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("end", "space", "k")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview
+        assert "nothing to signal" in stage.app.overview.keys.plain
+
+
+async def test_read_only_sends_nothing_and_says_so(make_stage: Callable[..., Stage], sleepers: list[Child]) -> None:
+    stage = make_stage(read_only=True)
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machine(row(sleepers[0])))
+        await settle(pilot)
+        await pilot.press("k")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview
+        assert "--read-only" in stage.app.overview.keys.plain
+        assert sleepers[0].poll() is None
+
+
+async def test_signals_from_the_gpu_tab(stage: Stage, sleepers: list[Child]) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machine(row(sleepers[0])))
+        await settle(pilot)
+        await pilot.press("2", "tab", "k", "enter")
+        await settle(pilot)
+        assert ended(sleepers[0]) == -signal.SIGTERM
+        assert "delivered" in stage.app.tab.keys.plain
