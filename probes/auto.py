@@ -15,6 +15,17 @@ CONFIG = {
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+# To GPU:0 where it has a kernel for GPUs.
+a = tf.random.uniform([64, 64])
+print("MatMul", tf.matmul(a, a).device)
+print("AddV2", tf.add(a, a).device)
+# No GPU has a kernel for strings: to the CPU.
+print("StringJoin", tf.strings.join(["a", "b"]).device)
+"""
+
 
 def configure(tf, probe):
     probe.setting("soft placement", asked="default", effective=tf.config.get_soft_device_placement())

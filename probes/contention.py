@@ -20,6 +20,41 @@ CONFIG = {
     "options": {"fraction": 0.4, "need": 0.3},
 }
 
+EXAMPLE = """\
+import multiprocessing
+import sys
+
+
+def work(name, together):
+    import tensorflow as tf
+
+    gpu_options = tf.compat.v1.GPUOptions(
+        # Each its share. Without this line the first process takes nearly all memory and the second
+        # one finds none; with allow_growth=True each takes what it needs when it needs it.
+        per_process_gpu_memory_fraction=$fraction,
+        visible_device_list="0",  # both on the same GPU
+    )
+    config = tf.compat.v1.ConfigProto(gpu_options=gpu_options)
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        for device in session.list_devices():
+            print(name, "may have", device.memory_limit_bytes >> 20, "MB of", device.name)
+        together.wait(60)  # until both hold their memory
+        product = tf.matmul([[1.0, 2.0]], [[3.0], [4.0]])
+        print(name, "computed", session.run(product))
+
+
+if __name__ == "__main__":
+    # Started afresh: a process that has used TensorFlow cannot be forked.
+    fresh = multiprocessing.get_context("spawn")
+    together = fresh.Barrier(2)
+    pair = [fresh.Process(target=work, args=(name, together)) for name in ("first", "second")]
+    for process in pair:
+        process.start()
+    for process in pair:
+        process.join()
+    sys.exit(any(process.exitcode for process in pair))
+"""
+
 
 def configure(tf, probe):
     """Every process configures itself: see take_part()."""

@@ -16,6 +16,22 @@ CONFIG = {
     "options": {"fraction": 0.4},
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+# Of all memory of the GPU, not of what is free, and taken at once. TensorFlow 2 itself has no
+# fraction: there it is memory_limit, in MB.
+gpu_options = tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=$fraction)
+config = tf.compat.v1.ConfigProto(gpu_options=gpu_options)
+
+# A session runs a graph; outside of this block TensorFlow 2 computes at once.
+with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+    for device in session.list_devices():
+        print(device.name, "may have", device.memory_limit_bytes >> 20, "MB")
+    product = tf.matmul([[1.0, 2.0]], [[3.0], [4.0]])
+    print(session.run(product))
+"""
+
 
 def configure(tf, probe):
     fraction = probe.options["fraction"]

@@ -18,6 +18,28 @@ CONFIG = {
     "options": {"memory_limit": 512, "blocks": 16},
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+gpu = tf.config.list_physical_devices("GPU")[0]
+limited = tf.config.LogicalDeviceConfiguration(memory_limit=$memory_limit)  # MB
+tf.config.set_logical_device_configuration(gpu, [limited])
+tf.config.set_visible_devices(gpu, "GPU")
+
+# Fills the memory with blocks of the same size, but for a little that is in use already.
+length = ($memory_limit << 20) // $blocks // 4  # float32 has 4 bytes
+blocks = [tf.zeros([length]) for _ in range($blocks - 1)]
+
+del blocks[1::2]  # every second one: half of the memory is free now, in pieces
+print(tf.config.experimental.get_memory_info("GPU:0"))
+try:
+    tf.zeros([2 * length])  # fits into none of them, and what is in use cannot be moved
+except tf.errors.ResourceExhaustedError as error:
+    print(error)
+
+# Keep the shapes of batches constant, or try TF_GPU_ALLOCATOR=cuda_malloc_async.
+"""
+
 
 def configure(tf, probe):
     limits.limit_memory(tf, probe)

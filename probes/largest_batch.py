@@ -17,6 +17,38 @@ CONFIG = {
     "options": {"memory_limit": 512, "layers": 4, "units": 256},
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+gpu = tf.config.list_physical_devices("GPU")[0]
+limited = tf.config.LogicalDeviceConfiguration(memory_limit=$memory_limit)  # MB
+tf.config.set_logical_device_configuration(gpu, [limited])
+tf.config.set_visible_devices(gpu, "GPU")
+
+units, layers = $units, $layers
+weights = [tf.random.uniform([units, units]) for _ in range(layers)]
+
+
+def forward(batch):
+    # What training keeps for its backward pass: every layer's output, for every example.
+    kept = [tf.zeros([batch, units])]
+    for weight in weights:
+        kept.append(tf.matmul(kept[-1], weight))
+
+
+largest = 0
+batch = ($memory_limit << 20) // (4 * units * (layers + 1)) // 4  # far below the limit
+while True:
+    try:
+        forward(batch)
+    except tf.errors.ResourceExhaustedError as error:
+        print("batch %d: %s" % (batch, error))
+        break
+    largest = batch
+    batch += max(1, batch // 4)
+print("largest batch that fitted:", largest)
+"""
+
 
 def configure(tf, probe):
     limits.limit_memory(tf, probe)

@@ -16,6 +16,29 @@ CONFIG = {
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+tf.constant(1.0)  # the first use of a device: from here on they are as they are
+
+gpu = tf.config.list_physical_devices("GPU")[0]
+try:
+    tf.config.experimental.set_memory_growth(gpu, True)
+except RuntimeError as error:
+    print("memory growth:", error)
+try:
+    limited = tf.config.LogicalDeviceConfiguration(memory_limit=1024)
+    tf.config.set_logical_device_configuration(gpu, [limited])
+except RuntimeError as error:
+    print("logical devices:", error)
+try:
+    tf.config.set_visible_devices([], "GPU")
+except RuntimeError as error:
+    print("visible devices:", error)
+
+# Make such calls right after the import; in a notebook, restart the kernel first.
+"""
+
 
 def configure(tf, probe):
     """Too early: see below."""

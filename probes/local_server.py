@@ -15,6 +15,21 @@ CONFIG = {
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+# The devices belong to the server: these are its options, and those of a session have no effect.
+config = tf.compat.v1.ConfigProto()
+config.gpu_options.allow_growth = True
+server = tf.compat.v1.train.Server.create_local_server(config=config)
+
+# The session is a client of the server.
+with tf.Graph().as_default(), tf.compat.v1.Session(server.target) as session:
+    print([device.name for device in session.list_devices()])
+    product = tf.matmul([[1.0, 2.0]], [[3.0], [4.0]])
+    print(session.run(product))
+"""
+
 
 def configure(tf, probe):
     config = tf.compat.v1.ConfigProto()

@@ -15,6 +15,19 @@ CONFIG = {
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+with tf.device("/CPU:0"):
+    a = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    b = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+with tf.device("/GPU:0"):
+    c = tf.matmul(a, b)  # TensorFlow copies a and b to the GPU by itself
+
+for tensor in (a, b, c):
+    print(tensor.device)
+"""
+
 
 def configure(tf, probe):
     probe.setting("soft placement", asked="default", effective=tf.config.get_soft_device_placement())

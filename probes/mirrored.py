@@ -18,6 +18,30 @@ CONFIG = {
     "tier": "plugin",
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+# All GPUs are the default too; a name of the list that does not exist would run on the CPU in silence.
+gpus = [device.name for device in tf.config.list_logical_devices("GPU")]
+strategy = tf.distribute.MirroredStrategy(gpus)
+print(strategy.num_replicas_in_sync, "replicas")
+
+with strategy.scope():  # whatever makes variables
+    model = tf.keras.Sequential(
+        [
+            tf.keras.Input([64]),
+            tf.keras.layers.Dense(256, activation="relu"),
+            tf.keras.layers.Dense(1),
+        ]
+    )
+    model.compile(optimizer="sgd", loss="mse")
+
+x = tf.random.uniform([1024, 64])
+y = tf.reduce_mean(x, axis=1, keepdims=True)
+batch = 64 * strategy.num_replicas_in_sync  # each replica gets its share of it
+model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(batch), epochs=3)
+"""
+
 
 def configure(tf, probe):
     """The strategy takes the devices as they come."""

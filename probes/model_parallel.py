@@ -19,6 +19,44 @@ CONFIG = {
     "tier": "plugin",
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+left, right = [device.name for device in tf.config.list_logical_devices("GPU")][:2]
+
+
+class TwoBranches(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.left = tf.keras.layers.LSTM(64)
+        self.right = tf.keras.layers.LSTM(64, go_backwards=True)
+        self.head = tf.keras.layers.Dense(1)
+
+    def call(self, x):
+        # Here, where the layers are called. Around the building of a functional model,
+        # tf.device has no effect in Keras 3.
+        with tf.device(left):
+            a = self.left(x)
+        with tf.device(right):
+            b = self.right(x)
+        with tf.device(left):
+            return self.head(tf.concat([a, b], axis=1))
+
+
+model = TwoBranches()
+# The weights of a branch are made on its own GPU.
+with tf.device(left):
+    model.left.build([None, 16, 8])
+with tf.device(right):
+    model.right.build([None, 16, 8])
+model.compile(optimizer="sgd", loss="mse", jit_compile=False)  # XLA compiles for one device
+
+x = tf.random.uniform([256, 16, 8])
+y = tf.reshape(tf.reduce_mean(x, axis=[1, 2]), [-1, 1])
+model.fit(x, y, epochs=3)
+print(model.left.weights[0].value.device, model.right.weights[0].value.device)
+"""
+
 
 def configure(tf, probe):
     """Every GPU as it comes."""

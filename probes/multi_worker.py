@@ -25,6 +25,65 @@ CONFIG = {
     "options": {"batch": 256, "units": 256, "learning_rate": 0.05},
 }
 
+EXAMPLE = """\
+import json
+import multiprocessing
+import os
+import socket
+from concurrent.futures import ProcessPoolExecutor
+
+
+def worker(index, addresses):
+    # Who the workers are, and which of them this is. On several machines every one has its own.
+    task = {"type": "worker", "index": index}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:  # its own where there are enough, and only what it needs of it
+        mine = gpus[index % len(gpus)]
+        tf.config.set_visible_devices(mine, "GPU")
+        tf.config.experimental.set_memory_growth(mine, True)
+    # RING goes over the network and any device; NCCL, the other choice, wants a GPU per worker.
+    ring = tf.distribute.experimental.CommunicationOptions(
+        implementation=tf.distribute.experimental.CommunicationImplementation.RING
+    )
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=ring)
+
+    with strategy.scope():
+        weights = tf.Variable(tf.zeros([$units, 1]))
+    x = tf.random.stateless_normal([$batch, $units], seed=[index, 1])  # its share of the data
+    y = tf.reduce_mean(x, axis=1, keepdims=True)
+
+    def replica():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.matmul(x, weights) - y))
+        gradient = tape.gradient(loss, weights)
+        gradient = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradient)
+        weights.assign_sub($learning_rate * gradient)
+        return loss
+
+    @tf.function
+    def step():
+        return strategy.run(replica)
+
+    # Keras 3 refuses fit() under this strategy, so the loop is written out.
+    losses = [float(step()) for _ in range(20)]  # as many steps in each worker, or one waits for ever
+    return strategy.num_replicas_in_sync, losses[0], losses[-1]
+
+
+if __name__ == "__main__":
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
+    addresses = ["localhost:%d" % one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+
+    # Started afresh: a process that has used TensorFlow cannot be forked.
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as team:
+        for replicas, first, last in team.map(worker, range(2), [addresses] * 2):
+            print("%d replicas, loss %g -> %g" % (replicas, first, last))
+"""
+
 
 def configure(tf, probe):
     """Every worker configures itself: see train()."""

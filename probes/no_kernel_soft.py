@@ -16,6 +16,20 @@ CONFIG = {
     "gpus": 1,
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+tf.config.set_soft_device_placement(True)  # the default
+tf.debugging.set_log_device_placement(True)  # without this line nobody says where the ops go
+
+with tf.device("/GPU:0"):
+    integers = tf.Variable([[1, 2], [3, 4]])
+    print(integers.device)
+    print(tf.matmul(integers, integers).device)  # no GPU multiplies integer matrices
+    print(tf.strings.join(["no", "kernel"]).device)  # nor joins strings
+    print(tf.cast(tf.constant([1.0, 2.0], tf.float64), tf.float32).device)  # has a kernel, and stays
+"""
+
 
 def configure(tf, probe):
     tf.config.set_soft_device_placement(True)

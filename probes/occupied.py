@@ -23,6 +23,45 @@ CONFIG = {
 
 _SMALLEST = 1 << 20
 
+EXAMPLE = '''\
+import ctypes
+import multiprocessing
+
+
+def fill(filled, finished):
+    """Takes all memory of the first GPU from the driver, as somebody else's program may have done."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+    cuda.cuInit(0)
+    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    cuda.cuCtxSetCurrent(context)
+    piece = 1 << 40
+    while piece >= 1 << 20:
+        if cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(piece)) != 0:
+            piece //= 2  # not so much: try half
+    filled.set()
+    finished.wait()
+
+
+# Forked, which is safe as long as this process has used no GPU itself.
+context = multiprocessing.get_context("fork")
+filled, finished = context.Event(), context.Event()
+other = context.Process(target=fill, args=(filled, finished))
+other.start()
+filled.wait(60)
+
+import tensorflow as tf
+
+try:
+    # TensorFlow needs some hundred MB for its CUDA context, outside every limit and fraction.
+    print(tf.config.list_logical_devices("GPU"))
+except (RuntimeError, tf.errors.OpError) as error:
+    print("%s: %s" % (type(error).__name__, error))
+finally:
+    finished.set()
+    other.join()
+'''
+
 
 def configure(tf, probe):
     """Nothing: the setting is the other process."""

@@ -15,6 +15,19 @@ CONFIG = {
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+# The first session of a process decides for all later ones.
+config = tf.compat.v1.ConfigProto()
+config.gpu_options.allow_growth = True  # start small, take more when it is needed
+
+# A session runs a graph; outside of this block TensorFlow 2 computes at once.
+with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+    product = tf.matmul([[1.0, 2.0]], [[3.0], [4.0]])
+    print(session.run(product))
+"""
+
 
 def configure(tf, probe):
     config = tf.compat.v1.ConfigProto()

@@ -17,6 +17,23 @@ CONFIG = {
     "gpus": 1,
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+config = tf.compat.v1.ConfigProto(allow_soft_placement=False)  # True would move it to the CPU
+
+# A session runs a graph; outside of this block TensorFlow 2 computes at once.
+with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+    # A variable and the ops that read and write it must lie on one device, and integer variables
+    # have no kernel for GPUs: with "/cpu:0" here this works.
+    with tf.device("/gpu:0"):
+        counter = tf.compat.v1.get_variable("counter", initializer=tf.constant([1, 2, 3]), use_resource=False)
+    try:
+        session.run(counter.initializer)
+    except tf.errors.InvalidArgumentError as error:
+        print(error)
+"""
+
 
 def configure(tf, probe):
     probe.session_config = tf.compat.v1.ConfigProto(allow_soft_placement=False)

@@ -16,6 +16,22 @@ CONFIG = {
     "gpus": 2,
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+# Prints the device of every op when the graph is first run.
+config = tf.compat.v1.ConfigProto(log_device_placement=True)
+
+# A session runs a graph; outside of this block TensorFlow 2 computes at once.
+with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+    with tf.device("/cpu:0"):
+        a = tf.constant([[1.0, 2.0]], name="a")
+        b = tf.constant([[3.0], [4.0]], name="b")
+    with tf.device("/gpu:1"):  # where there is one GPU, this fails: sessions have no soft placement
+        product = tf.matmul(a, b, name="product")
+    print(session.run(product))
+"""
+
 
 def configure(tf, probe):
     probe.session_config = tf.compat.v1.ConfigProto(log_device_placement=True)

@@ -15,6 +15,22 @@ CONFIG = {
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+# Off by default in a session, on by default in TensorFlow 2.
+config = tf.compat.v1.ConfigProto(
+    allow_soft_placement=True,
+    log_device_placement=True,  # prints where each op runs in the end
+)
+
+# A session runs a graph; outside of this block TensorFlow 2 computes at once.
+with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+    with tf.device($missing_device):  # there is no such GPU
+        moved = tf.matmul([[1.0, 2.0]], [[3.0], [4.0]], name="moved")
+    print(session.run(moved))
+"""
+
 
 def configure(tf, probe):
     probe.session_config = tf.compat.v1.ConfigProto(allow_soft_placement=True)

@@ -15,6 +15,21 @@ CONFIG = {
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+# A list like "1,0", counted among the GPUs that CUDA_VISIBLE_DEVICES leaves: here the last of them.
+gpus = tf.config.list_physical_devices("GPU")
+config = tf.compat.v1.ConfigProto()
+config.gpu_options.visible_device_list = str(len(gpus) - 1)
+
+# A session runs a graph; outside of this block TensorFlow 2 computes at once.
+with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+    print([device.name for device in session.list_devices()])  # its GPU:0 is the GPU chosen
+    product = tf.matmul([[1.0, 2.0]], [[3.0], [4.0]])
+    print(session.run(product))
+"""
+
 
 def configure(tf, probe):
     count = len(tf.config.list_physical_devices("GPU"))

@@ -17,6 +17,19 @@ CONFIG = {
     "options": {"fraction": 0.4},
 }
 
+EXAMPLE = """\
+import torch
+
+# A limit of PyTorch's allocator: nothing is taken in advance, and the CUDA context comes on top.
+torch.cuda.set_per_process_memory_fraction($fraction, 0)
+
+limit = int($fraction * torch.cuda.get_device_properties(0).total_memory)
+try:
+    torch.empty(limit + (64 << 20), dtype=torch.uint8, device="cuda:0")
+except torch.cuda.OutOfMemoryError as error:
+    print(error)  # although the GPU may have room
+"""
+
 
 def configure(torch, probe):
     """See work(): the call needs a GPU."""

@@ -16,6 +16,22 @@ CONFIG = {
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import torch
+
+# cuda:0 is the first GPU that CUDA_VISIBLE_DEVICES leaves, in CUDA's order: fastest first, unless
+# CUDA_DEVICE_ORDER=PCI_BUS_ID. The UUID tells which one of nvidia-smi's it is.
+print(torch.cuda.device_count(), "GPUs")
+for index in range(torch.cuda.device_count()):
+    gpu = torch.cuda.get_device_properties(index)
+    uuid = getattr(gpu, "uuid", "not told by this version")
+    print("cuda:%d" % index, gpu.name, uuid, gpu.total_memory >> 20, "MB")
+
+if torch.cuda.is_available():
+    a = torch.rand(1024, 1024, device="cuda")
+    print((a @ a).device)
+"""
+
 
 def configure(torch, probe):
     """Nothing: PyTorch as it comes."""

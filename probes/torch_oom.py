@@ -18,6 +18,25 @@ CONFIG = {
     "verdict": "oom",
 }
 
+EXAMPLE = """\
+import torch
+
+free, total = torch.cuda.mem_get_info(0)
+blocks = []
+try:
+    for _ in range(16):
+        blocks.append(torch.empty(free // 8, dtype=torch.uint8, device="cuda:0"))
+except torch.cuda.OutOfMemoryError as error:
+    # Read its numbers: what was asked for, what is free, what other processes hold, and what PyTorch
+    # keeps unused. If the last is large, the memory is in pieces:
+    # PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
+    print(error)
+
+blocks.clear()  # the tensors are gone, and PyTorch keeps their memory for others of its own
+torch.cuda.empty_cache()  # gives it back to the GPU
+print(torch.cuda.memory_reserved(0))
+"""
+
 
 def configure(torch, probe):
     """Nothing: PyTorch as it comes."""

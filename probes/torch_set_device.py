@@ -16,6 +16,17 @@ CONFIG = {
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import torch
+
+last = torch.cuda.device_count() - 1
+torch.cuda.set_device(last)
+
+# "cuda" without a number means this GPU now. The others are not hidden: "cuda:0" still works.
+a = torch.rand(1024, 1024, device="cuda")
+print((a @ a).device)
+"""
+
 
 def configure(torch, probe):
     """See work(): it makes a context, so the devices are listed first."""

@@ -19,6 +19,24 @@ CONFIG = {
 
 ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0"}
 
+EXAMPLE = """\
+import os
+
+# Before the first use of a GPU. Indices or UUIDs, not mixed, and none twice: PyTorch would see no GPU.
+os.environ["CUDA_VISIBLE_DEVICES"] = $visible
+# Without this, indices are not those of nvidia-smi on a machine with different cards.
+os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+
+import torch
+
+print(torch.cuda.device_count(), "GPUs")
+for index in range(torch.cuda.device_count()):
+    print("cuda:%d" % index, torch.cuda.get_device_name(index))
+if torch.cuda.is_available():
+    a = torch.rand(1024, 1024, device="cuda")
+    print((a @ a).device)
+"""
+
 
 def configure(torch, probe):
     """The environment has done it."""

@@ -16,6 +16,23 @@ CONFIG = {
     "gpus": 2,
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+gpus = [device.name for device in tf.config.list_logical_devices("GPU")]
+with tf.device("/CPU:0"):
+    a = tf.random.uniform([1024, 1024])
+
+products = []
+for gpu in gpus:
+    with tf.device(gpu):
+        products.append(tf.matmul(a, a))  # returns before the GPU is done, so all of them work at once
+with tf.device("/CPU:0"):
+    total = tf.add_n(products)  # waits for them
+
+print([product.device for product in products], total.device)
+"""
+
 
 def configure(tf, probe):
     """Every GPU as it comes."""

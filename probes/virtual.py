@@ -17,6 +17,20 @@ CONFIG = {
     "options": {"virtual": 2, "memory_limit": 1024},
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+gpus = tf.config.list_physical_devices("GPU")
+part = tf.config.LogicalDeviceConfiguration(memory_limit=$memory_limit)  # MB, which each part takes at once
+tf.config.set_logical_device_configuration(gpus[0], [part] * $virtual)
+tf.config.set_visible_devices(gpus[0], "GPU")  # or the other GPUs would follow as further devices
+
+for device in tf.config.list_logical_devices("GPU"):
+    with tf.device(device.name):
+        product = tf.matmul([[1.0]], [[2.0]])
+    print(product.device)
+"""
+
 
 def configure(tf, probe):
     number, limit = probe.options["virtual"], probe.options["memory_limit"]  # limit of each part, in MB

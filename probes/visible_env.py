@@ -22,6 +22,22 @@ CONFIG = {
 
 ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1,0"}
 
+EXAMPLE = """\
+import os
+
+# Indices or UUIDs ("GPU-4fb3..."); TensorFlow's GPU:0 is the first of the list.
+os.environ["CUDA_VISIBLE_DEVICES"] = $visible
+# Without this, indices are not those of nvidia-smi on a machine with different cards.
+os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+
+import tensorflow as tf
+
+for gpu in tf.config.list_physical_devices("GPU"):
+    print(gpu.name, tf.config.experimental.get_device_details(gpu).get("device_name"))
+a = tf.random.uniform([1024, 1024])
+print(tf.matmul(a, a).device)
+"""
+
 
 def configure(tf, probe):
     value = os.environ["CUDA_VISIBLE_DEVICES"]

@@ -18,6 +18,18 @@ CONFIG = {
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import os
+
+import tensorflow as tf
+
+os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # in time: no GPU was asked for yet
+print(tf.config.list_logical_devices("GPU"))
+
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # too late: the driver reads it once
+print(tf.config.list_logical_devices("GPU"))
+"""
+
 
 def configure(tf, probe):
     os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # in time: TensorFlow is imported, no GPU was used yet

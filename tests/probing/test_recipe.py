@@ -1,0 +1,287 @@
+"""Recipes: whole programs that speak of nothing but the framework, and that run."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.util
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuwatch.probing.locate import find_probe, find_probes
+from gpuwatch.probing.process import ProbeProcess
+from gpuwatch.probing.recipe import recipe
+from gpuwatch.probing.template import Template
+from gpuwatch.sim.build import Tier
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.shape import SimShape
+
+NAMES = list(find_probes())
+ON_TENSORFLOW = [name for name, script in find_probes().items() if script.framework == "tensorflow"]
+TRAIN = ("mirrored", "model-parallel", "multi-worker")
+"""They train, which is more than matrix products: for simulated GPUs of the plug-in tier."""
+WAIT = ("fragmentation", "largest-batch")
+"""TensorFlow waits ten seconds for memory before it says that there is none: beside the others."""
+
+PREPARED = {
+    # These GPUs have neither NCCL nor cuDNN, which are the defaults that the recipes rightly leave alone.
+    "mirrored": "import functools, tensorflow\n"
+    "tensorflow.distribute.MirroredStrategy = functools.partial(\n"
+    "    tensorflow.distribute.MirroredStrategy, cross_device_ops=tensorflow.distribute.ReductionToOneDevice())\n",
+    "model-parallel": "import functools, tensorflow\n"
+    "tensorflow.keras.layers.LSTM = functools.partial(tensorflow.keras.layers.LSTM, use_cudnn=False)\n",
+}
+
+PRINTS = {
+    "growth": ["device:GPU:0"],
+    "cpu-only": ["device:CPU:0"],
+    "misspelt-env": ["device:GPU:0"],
+    "visible-invalid-first": ["device:CPU:0"],
+    "visible-api": ["device:GPU:0"],
+    "fraction": ["device:GPU:0 may have 9830 MB", "[[11.]]"],
+    "growth-and-limit": ["Cannot set memory growth", "device:GPU:0"],
+    "mixed-growth": ["Memory growth cannot differ between GPU devices", "device:GPU:0"],
+    "late-config": ["memory growth: Physical devices", "logical devices: Virtual", "visible devices: Visible devices"],
+    "hard-missing": ["device specification '/job:localhost/replica:0/task:0/device:GPU:7'"],
+    "soft-missing": ["device:GPU:0"],
+    "no-kernel-hard": ["Could not satisfy device specification"],
+    "no-kernel-soft": ["device:CPU:0"],
+    "session-no-kernel": ["Cannot assign a device", "VariableV2: CPU"],
+    "session-placement": ["product: (MatMul): /job:localhost/replica:0/task:0/device:GPU:1", "[[11.]]"],
+    "session-soft": ["moved: (MatMul): /job:localhost/replica:0/task:0/device:GPU:0", "[[11.]]"],
+    "session-visible": ["device:GPU:0", "[[11.]]"],
+    "local-server": ["Started server with target: grpc://localhost", "device:GPU:1'", "[[11.]]"],
+    "virtual": ["device:GPU:0", "device:GPU:1"],
+    "towers": ["device:GPU:0", "device:GPU:1", "device:CPU:0"],
+    "visible-late": ["device:GPU:0"],
+    "fragmentation": ["OOM when allocating tensor"],
+    "largest-batch": ["OOM when allocating tensor", "largest batch that fitted: "],
+    "contention": ["first may have 9830 MB", "second may have 9830 MB", "second computed [[11.]]"],
+    "occupied": ["out of memory"],
+    "mirrored": ["2 replicas", "Epoch 3/3"],
+    "model-parallel": ["Epoch 3/3", "device:GPU:0 /job:localhost/replica:0/task:0/device:GPU:1"],
+    "multi-worker": ["2 replicas, loss "],
+}
+"""What shows that a recipe did what it is about."""
+
+
+def undefined(source: str) -> set[str]:
+    """Names that a program reads and nothing gives it."""
+    nodes = list(ast.walk(ast.parse(source)))
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    given = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    given |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    given |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    given |= {node.name for node in nodes if isinstance(node, ast.ExceptHandler) and node.name}
+    imports = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+    given |= {alias.asname or alias.name.partition(".")[0] for alias in imports}
+    return read - given - set(dir(builtins))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_is_a_whole_program_of_its_own(name: str) -> None:
+    source = recipe(find_probe(name))
+    compile(source, name, "exec")
+    assert source.startswith("# ")
+    assert source.endswith("\n")
+    assert not source.endswith("\n\n")
+    assert max(map(len, source.splitlines())) <= 120
+    for word in ("probe", "gpuwatch", "simulat", "...\n", "$"):
+        assert word not in source.lower()
+    nodes = list(ast.walk(ast.parse(source)))
+    assert not [node for node in nodes if isinstance(node, ast.Constant) and node.value is ...]
+    assert undefined(source) == set()
+    # Something is done with the settings.
+    assert [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "worker")]
+    framework = {"tensorflow": "tensorflow as tf", "torch": "torch"}[find_probe(name).framework]
+    assert source.count(f"import {framework}\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("limit", {"memory_limit": 512}, "limit = 512  # MB"),
+        ("growth-and-limit", {"memory_limit": 512}, "limit = 512  # MB"),
+        ("virtual", {"memory_limit": 512}, "memory_limit=512)"),
+        ("virtual", {"virtual": 3}, "[part] * 3)"),
+        ("fragmentation", {"memory_limit": 256}, "(256 << 20) // 16 // 4"),
+        ("largest-batch", {"memory_limit": 256}, "memory_limit=256)"),
+        ("fraction", {"fraction": 0.3}, "per_process_gpu_memory_fraction=0.3)"),
+        ("contention", {"fraction": 0.3}, "per_process_gpu_memory_fraction=0.3,"),
+        ("torch-fraction", {"fraction": 0.3}, "set_per_process_memory_fraction(0.3, 0)"),
+        ("visible-env", {}, 'os.environ["CUDA_VISIBLE_DEVICES"] = "1,0"'),
+        ("visible-env", {"visible": "GPU-1,GPU-0"}, 'os.environ["CUDA_VISIBLE_DEVICES"] = "GPU-1,GPU-0"'),
+        ("torch-visible", {"visible": "1,0"}, 'os.environ["CUDA_VISIBLE_DEVICES"] = "1,0"'),
+        # As text, whatever it holds.
+        ("visible-env", {"visible": 'a"; import this; "'}, r'= "a\"; import this; \""'),
+        ("soft-missing", {"missing_device": "/GPU:9"}, 'device = "/GPU:9"'),
+        # It is about this value.
+        ("cpu-only", {"visible": "1,0"}, 'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"'),
+    ],
+)
+def test_options_reach_the_recipe(name: str, options: dict[str, Any], expected: str) -> None:
+    assert expected in recipe(find_probe(name), options)
+
+
+def test_comments_of_the_author_stay_and_leftovers_go() -> None:
+    source = recipe(find_probe("mixed-growth"))
+    assert "list_logical_devices()  # or any op\nexcept ValueError as error:\n    print(error)\n" in source
+    assert "# What the error asks for:\nfor gpu in others:\n" in source
+    assert "kept" not in recipe(find_probe("limit"))
+
+
+def test_what_talks_to_gpuwatch_goes_wherever_it_stands(tmp_path: Path) -> None:
+    """The blocks that it leaves empty go too, and what needs a value that went."""
+    path = tmp_path / "made_up.py"
+    path.write_text(
+        '''"""Made up: for this test.
+
+How blocks end.
+"""
+
+import os
+import sys
+
+import _gpuwatch_nvml as nvml
+import _gpuwatch_probe as gpuwatch_probe
+
+
+def configure(tf, probe):
+    """Its own words."""
+    told = nvml.gpus()
+    print(told, file=sys.stderr)
+    # Above a loop that says things only.
+    for name in os.environ:
+        probe.result("name", name)
+    if os.environ:
+        # Above what stays.
+        print("set")
+        probe.result("environment", "set")
+    elif probe.options["size"]:
+        probe.result("environment", "unset")
+    else:
+        probe.result("environment", "empty")
+
+
+def work(tf, probe):
+    try:
+        probe.result("nothing", 1)
+    finally:
+        print("never")
+
+    number, device = probe.options["size"], "/GPU:0"  # ü
+    with tf.device(device):
+        probe.memory(tf)
+        for name in probe.options:
+            print(name)
+    try:
+        a = tf.zeros([number])
+    except ValueError as error:
+        probe.error(error, expected=True)
+    else:
+        probe.did_not_fail("it was made")
+    finally:
+        print("end")
+    probe.run(tf, "/GPU:1")
+'''
+    )
+    (tmp_path / "_gpuwatch_probe.py").write_text('DEFAULT_OPTIONS = {"size": 8}\n')
+    script = msgspec.structs.replace(find_probe("growth"), path=path, summary="How blocks end.", options={})
+    expected = """# Made up: for this test.
+#
+# How blocks end.
+import os
+import tensorflow as tf
+
+if os.environ:
+    # Above what stays.
+    print("set")
+
+number, device = 8, "/GPU:0"  # ü
+try:
+    a = tf.zeros([number])
+except ValueError as error:
+    print(error)
+finally:
+    print("end")
+with tf.device("/GPU:1"):
+    a = tf.random.uniform([8, 8])
+    product = tf.matmul(a, a)
+print(product.device)
+"""
+    assert recipe(script) == expected
+
+
+Ran = tuple[int | None, str]
+
+
+class Lane:
+    """Runs programs one after the other, in forks of an interpreter that has imported TensorFlow.
+
+    On GPUs of its own, or the programs of two lanes would take each other's memory.
+    """
+
+    def __init__(self, folder: Path, tier: Tier) -> None:
+        self._folder = folder
+        self._machine = SimMachine.open(SimShape.parse("2x24GiB"), name=f"recipe-{uuid.uuid4().hex[:12]}")
+        self._environment = {**self._machine.environment(os.environ, tier=tier), "TF_CPP_MIN_LOG_LEVEL": "0"}
+        self._template: Template | None = None
+        self.queue = ThreadPoolExecutor(1)
+
+    def run(self, name: str, source: str) -> Ran:
+        """Exit code and output."""
+        if self._template is None:
+            self._template = Template(sys.executable, "tensorflow", self._environment)
+            assert not self._template.unsafe
+        script = self._folder / f"{name.replace('-', '_')}.py"
+        script.write_text(source)
+        said: list[bytes] = []
+        launch = partial(self._template.spawn, script, self._environment)
+        with ProbeProcess(launch, on_event=said.append, on_log=said.append) as process:
+            outcome = process.pump(45)
+        return outcome.exit_code, b"\n".join(said).decode(errors="replace")
+
+    def close(self) -> None:
+        self.queue.shutdown(cancel_futures=True)
+        if self._template is not None:
+            self._template.close()
+        self._machine.remove()
+
+
+@pytest.fixture(scope="module")
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ran]]]:
+    """The recipes of the chosen tests, while they run."""
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed here")
+    folder = tmp_path_factory.mktemp("recipes")
+    driver, plugin, waiting = (Lane(folder, tier) for tier in ("driver", "plugin", "driver"))
+    chosen: dict[str, Future[Ran]] = {}
+    try:
+        for item in request.session.items:
+            if isinstance(item, pytest.Function) and item.function is test_a_recipe_runs:
+                name = item.callspec.params["name"]
+                lane = plugin if name in TRAIN else waiting if name in WAIT else driver
+                source = PREPARED.get(name, "") + recipe(find_probe(name))
+                chosen[name] = lane.queue.submit(lane.run, name, source)
+        yield chosen
+    finally:
+        for lane in (driver, plugin, waiting):
+            lane.close()
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", ON_TENSORFLOW)
+def test_a_recipe_runs(name: str, ran: dict[str, Future[Ran]]) -> None:
+    code, output = ran[name].result()
+    assert code == 0, output
+    for text in PRINTS.get(name, []):
+        assert text in output, output
