@@ -232,7 +232,7 @@ def main(config, configure, work, environment=None):
     if under_gpuwatch:
         die_with_parent()
     environment = dict(environment or {})
-    if probe.options.get("visible") and "CUDA_VISIBLE_DEVICES" in environment:
+    if "visible" in config.get("options", {}) and "CUDA_VISIBLE_DEVICES" in environment:
         environment["CUDA_VISIBLE_DEVICES"] = _visible(str(probe.options["visible"]))
     for name, value in LOG_ENVIRONMENT.items():
         os.environ.setdefault(name, value)

@@ -6,8 +6,11 @@ has come, so nothing needs a lock and a burst of samples is drawn once.
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
@@ -117,10 +120,17 @@ class GpuwatchApp(App[None]):
     def on_mount(self) -> None:
         """Lets the feed begin, then draws the first frame with what it may have already."""
         self._feed_running = True
+        # An exception out of a signal handler would land in whatever runs; this comes between two tasks.
+        with suppress(RuntimeError, ValueError):  # not on the main thread (a test's)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminated)
         self.feed.start(self._wake)
         if not self._take():
             self.tab.show(self.view())
         self.set_interval(_TICK, self._tick)
+
+    def _terminated(self) -> None:
+        """SIGTERM leaves as q does, with the exit code that a shell gives to it."""
+        self.exit(return_code=128 + signal.SIGTERM)
 
     def watch_lab(self) -> None:
         """From now on tabs that show runs are told when there are new ones."""
