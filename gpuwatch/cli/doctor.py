@@ -110,7 +110,7 @@ def _snapshot() -> Snapshot | None:
     collector = Collector(_SAMPLE_SECONDS)
     collector.start()
     try:
-        taken = collector.wait(1, looking.DEADLINE)
+        taken = collector.wait(1, looking.DEADLINE + looking.START)
     finally:
         collector.stop()
     return taken[-1] if taken else None

@@ -157,8 +157,10 @@ class FrameworkLook(msgspec.Struct, frozen=True, kw_only=True):
     libraries: tuple[Library, ...] | None = None
     tests: tuple[DeviceTest, ...] = ()
     import_seconds: float | None = None
+    search_late: str = ""
+    """What the deadline of the search for distributions and libraries cut off."""
     late: str = ""
-    """What the deadline cut off."""
+    """What the deadline of the import and its ops cut off."""
     problems: tuple[str, ...] = ()
 
 

@@ -26,7 +26,11 @@ from gpuwatch.probing.runner import LOG_ENVIRONMENT
 from gpuwatch.sim.machine import ENV_PLUGIN, SimMachine
 
 DEADLINE = 3.0
-"""Seconds for what imports no framework."""
+"""Seconds that the driver has for an answer."""
+START = 2.0
+"""Seconds for an interpreter to start, on a machine that is busy; they come on top."""
+SEARCH_DEADLINE = 15.0
+"""Seconds for opening every library: a cold disk needs some for each, and cuBLAS alone has 500 MB."""
 FRAMEWORK_DEADLINE = 60.0
 """Seconds for importing the framework, its devices and one op on each."""
 _SCRIPT = "_gpuwatch_environment.py"
@@ -34,7 +38,7 @@ _CONFIG = "doctor"
 _LAST_LINES = 3
 
 
-def ask_driver(environment: Mapping[str, str], deadline: float = DEADLINE) -> DriverAnswer:
+def ask_driver(environment: Mapping[str, str], deadline: float = DEADLINE + START) -> DriverAnswer:
     """Loads libcuda and NVML in a child and asks both to start."""
     heard: dict[str, Any] = {}
     calling = ""
@@ -53,16 +57,21 @@ def ask_driver(environment: Mapping[str, str], deadline: float = DEADLINE) -> Dr
     return DriverAnswer(**heard, late=calling if outcome.timed_out else "", problem=_ending(outcome, said, calling))
 
 
-def look_into(interpreter: Interpreter, environment: Mapping[str, str], deadline: float = DEADLINE) -> FrameworkLook:
+def look_into(
+    interpreter: Interpreter, environment: Mapping[str, str], deadline: float = SEARCH_DEADLINE
+) -> FrameworkLook:
     """Distributions and libraries, without importing the framework."""
     found: list[Distribution] = []
     libraries: list[Library] = []
     seen: set[str] = set()
+    doing = "the list of distributions"
 
     def take(event: Event) -> None:
+        nonlocal doing
         seen.add(event.kind)
         if event.kind == "distributions":
             found.extend(msgspec.convert(event.data["found"], list[Distribution]))
+            doing = "the search for libraries"
         elif event.kind == "library":
             libraries.append(msgspec.convert(event.data, Library))
 
@@ -75,7 +84,7 @@ def look_into(interpreter: Interpreter, environment: Mapping[str, str], deadline
         gpu_build=interpreter.gpu_build,
         distributions=tuple(found) if "distributions" in seen else None,
         libraries=tuple(libraries) if "wanted" in seen else None,
-        late="the search for libraries" if outcome.timed_out else "",
+        search_late=doing if outcome.timed_out else "",
         problems=(problem,) if problem else (),
     )
 
@@ -165,7 +174,7 @@ def joined(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
         libraries=libraries,
         tests=tried.tests,
         import_seconds=tried.import_seconds,
-        late=tried.late or look.late,
+        late=tried.late,
         problems=(*look.problems, *tried.problems),
     )
 

@@ -177,7 +177,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
      "over each other"),
     ("framework.distributions", "warn", machine(look=look(distributions=(
         Distribution(name="pynvml", version="11"), Distribution(name="nvidia-ml-py", version="12")))), "pynvml"),
-    ("framework.distributions", "skip", machine(look=look(distributions=None, late="the search")), "the search"),
+    ("framework.distributions", "skip", machine(look=look(distributions=None, search_late="the search")), "the search"),
     ("framework.import", "pass", machine(), "2.0 s"),
     ("framework.import", "fail", machine(run=run(gpus=0, framework=None), look=look(late="import tensorflow")),
      "deadline"),
@@ -197,6 +197,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
         look=look(libraries=(Library(name="libcudnn.so.9", state="missing", detail="no such file"),))),
      "libcudnn.so.9"),
     ("framework.libraries", "fail", machine(log=LogFacts(missing_libraries=["libcusolver.so.11"])), "libcusolver"),
+    ("framework.libraries", "skip", machine(look=look(search_late="the search")), "opened so far: 1"),
     ("framework.devices", "pass", machine(), "2 GPUs"),
     ("framework.devices", "fail", machine(run=run(gpus=0)), "has no GPU"),
     ("framework.op", "pass", machine(), "GPU:0"),

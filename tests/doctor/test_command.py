@@ -6,6 +6,8 @@ import html
 import json
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from gpuwatch.model.codec import from_json
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.reports.registry import FORMATS, render
+from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.doctor.machines import bare, examined, machine
 
@@ -48,7 +51,7 @@ def bare_python(tmp_path: Path) -> str:
 
 
 def test_without_a_framework_the_machine_is_looked_at_all_the_same(bare_python: str) -> None:
-    result = gpuwatch("doctor", "--python", bare_python, "--sim", "2x24GiB", "--json")
+    result = gpuwatch("doctor", "--python", bare_python, "--sim", "2x9GiB", "--json")
     assert (result.code, result.err) == (0, "")
     document = from_json(result.out.encode())
     assert isinstance(document, Doctor)
@@ -57,6 +60,21 @@ def test_without_a_framework_the_machine_is_looked_at_all_the_same(bare_python: 
     assert document.findings[0].title.startswith("TensorFlow is not installed in")
     assert len(document.device_map) == 2
     assert {check.id: check.state for check in document.checks}["driver.start"] == "pass"
+
+
+def test_a_driver_that_hangs_is_given_up(bare_python: str, sim_machine: Callable[[str], SimMachine]) -> None:
+    machine = sim_machine("1x24GiB")
+    machine.inject("nvmlInit", delay_ms=30_000)
+    began = time.monotonic()
+    result = gpuwatch("doctor", "--python", bare_python, "--json", environment=machine.environment(os.environ))
+    assert time.monotonic() - began < 25
+    document = from_json(result.out.encode())
+    assert isinstance(document, Doctor)
+    assert (result.code, document.primary) == (3, "driver.bad-state")
+    checks = {check.id: check for check in document.checks}
+    assert checks["driver.nvml"].detail == "nvmlInit did not answer within 3 s"
+    assert checks["devices.present"].detail == "no answer within 3 s"
+    assert checks["driver.start"].state == "skip", "not looked at is not a failure"
 
 
 @pytest.mark.skipif(os.path.exists("/proc/driver/nvidia/version"), reason="there is a driver here")

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -138,24 +137,12 @@ def test_without_nvml_tensorflow_says_nothing_and_the_doctor_does(sim_machine: M
 
 def test_misspelt_and_exclusive_are_no_errors(sim_machine: Machines) -> None:
     machine = sim_machine("1x24GiB")
+    machine.override(0, "compute_mode", 3)
     code, document = doctor(machine, CUDA_VISIBLE_DIVICES="1")
     assert (code, document["primary"]) == (0, "visibility.misspelt")
-    assert states(document)["environment.misspelt"] == "warn"
+    assert [states(document)[name] for name in ("environment.misspelt", "devices.mode")] == ["warn", "warn"]
     assert document["environment"]["CUDA_VISIBLE_DIVICES"] == "1"
-    machine.override(0, "compute_mode", 3)
-    code, document = doctor(machine)
-    assert (code, document["primary"]) == (0, "mode.exclusive")
-    assert states(document)["devices.mode"] == "warn"
-
-
-def test_a_driver_that_hangs_is_given_up(sim_machine: Machines) -> None:
-    machine = sim_machine("1x24GiB")
-    machine.inject("nvmlInit", delay_ms=6000)
-    _, document = doctor(machine)
-    assert document["primary"] == "driver.bad-state"
-    checks = {check["id"]: check for check in document["checks"]}
-    assert checks["driver.nvml"]["detail"] == "nvmlInit did not answer within 3 s"
-    assert checks["devices.present"]["detail"] == "no answer within 3 s"
+    assert "mode.exclusive" in [found["id"] for found in document["findings"]]
 
 
 class Looked:
@@ -196,10 +183,17 @@ def card(before: Snapshot, capability: str) -> Snapshot:
     return replace(before, devices=(replace(before.devices[0], compute_capability=capability),))
 
 
+def exclusive(before: Snapshot) -> Snapshot:
+    device = before.devices[0]
+    readings = {**device.readings, "mode.compute": "exclusive-process"}
+    return replace(before, devices=(replace(device, readings=readings),))
+
+
 CHANGES: list[tuple[str, Callable[[Snapshot], Snapshot], str, str, str]] = [
     ("as it is", lambda before: before, "healthy", "framework.capability", "pass"),
     ("old card", partial(card, capability="5.2"), "build.gpu-unsupported", "framework.capability", "fail"),
     ("new card", partial(card, capability="12.0"), "build.gpu-unsupported", "framework.capability", "warn"),
+    ("exclusive", exclusive, "mode.exclusive", "devices.mode", "warn"),
     (
         "old driver",
         lambda before: replace(before, driver=replace(before.driver, cuda_version="11.4")),
@@ -220,9 +214,3 @@ def test_compatibility_of_a_real_run(
     run, primary, found = looked.again(change(looked.before))
     assert (primary, found[check]) == (cause, state)
     assert run.primary == cause, "a probe is judged by the same rules"
-
-
-def test_the_whole_takes_seconds(sim_machine: Machines) -> None:
-    began = time.monotonic()
-    _, document = doctor(sim_machine("2x24GiB"))
-    assert document["took_seconds"] < time.monotonic() - began < 60

@@ -135,7 +135,7 @@ def test_a_child_that_hangs_or_ends_early_is_told(tmp_path: Path) -> None:
     for script in (slow, dead):
         script.chmod(0o755)
     late = look_into(Interpreter(str(slow), "tensorflow"), os.environ, deadline=0.3)
-    assert late.late
+    assert late.search_late == "the list of distributions"
     assert late.libraries is None
     ended = look_into(Interpreter(str(dead), "tensorflow"), os.environ)
     assert ended.distributions is None

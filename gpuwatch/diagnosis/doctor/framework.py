@@ -18,6 +18,10 @@ TORCH_BUILD = "Install a CUDA build (see pytorch.org for the index of your CUDA 
 INSTALL_CUDA = 'Install them into the same environment: pip install "tensorflow[and-cuda]".'
 
 
+def _cut_off(doing: str) -> str:
+    return f"{doing} did not end within its deadline" if doing else ""
+
+
 @check("framework.interpreter", "Interpreter")
 def interpreter(facts: Facts) -> Answer | None:
     """Where the framework was looked for."""
@@ -35,7 +39,7 @@ def distributions(facts: Facts) -> Answer | None:
     if look is None or look.missing:
         return None
     if look.distributions is None:
-        return skip(look.late or "; ".join(look.problems) or "not looked at")
+        return skip(_cut_off(look.search_late) or "; ".join(look.problems) or "not looked at")
     names = {entry.name: entry.version for entry in look.distributions}
     builds = [f"{name} {names[name]}" for name in _BUILDS if name in names]
     if len(builds) > 1 and look.name == "tensorflow":
@@ -66,7 +70,7 @@ def imported(facts: Facts) -> Answer | None:
     if run.framework is None:
         if look.late:
             return fail(
-                f"{look.late} did not end within its deadline",
+                _cut_off(look.late),
                 "Look for a slow file system, and for a GPU that hangs in dmesg.",
             )
         error = run.errors[-1] if run.errors else None
@@ -153,7 +157,7 @@ def libraries(facts: Facts) -> Answer | None:
     if look is None or look.missing or look.gpu_build is False:
         return None
     if look.libraries is None:
-        return skip(look.late or "; ".join(look.problems) or "not looked at")
+        return skip(_cut_off(look.search_late) or "; ".join(look.problems) or "not looked at")
     said = facts.log.missing_libraries if facts.log is not None else []
     said = [name for name in said if not name.startswith(_OF_THE_DRIVER)]
     bad = [library for library in look.libraries if library.state != "loaded"]
@@ -163,6 +167,8 @@ def libraries(facts: Facts) -> Answer | None:
         inside = f" ({broken})" if broken else ""
         action = INSTALL_CUDA if look.name == "tensorflow" else "Install the build again."
         return fail(f"cannot be loaded: {', '.join(names)}{inside}", action)
+    if look.search_late:
+        return skip(f"{_cut_off(look.search_late)}; opened so far: {len(look.libraries)}")
     if not look.libraries:
         return skip("the build names none")
     origins = dict.fromkeys(library.origin or "?" for library in look.libraries)
@@ -179,7 +185,7 @@ def devices(facts: Facts) -> Answer | None:
         return skip(_NOT_IMPORTED)
     if not run.devices.logical:
         if facts.look.late:
-            return fail(f"{facts.look.late} did not end within its deadline", "See dmesg for a GPU that hangs.")
+            return fail(_cut_off(facts.look.late), "See dmesg for a GPU that hangs.")
         said = run.errors[-1] if run.errors else None
         detail = f"{said.type}: {said.message.splitlines()[0][:200]}" if said and said.message else "it listed none"
         return fail(detail, "See the findings.")
@@ -203,7 +209,7 @@ def op(facts: Facts) -> Answer | None:
     if look is None or look.missing:
         return None
     if not look.tests:
-        return skip(f"{look.late} did not end within its deadline" if look.late else "no device was reached")
+        return skip(_cut_off(look.late) or "no device was reached")
     bad = [test for test in look.tests if test.error is not None]
     if bad:
         return fail(f"{bad[0].device}: {(bad[0].error or '').splitlines()[0][:200]}", "See the findings.")
