@@ -11,6 +11,8 @@ from gpuwatch.reports.speed import wide
 
 BEST, WORST = "★", "▽"
 SCATTERED, APART = "▲", "°"
+_LESS = ("measured_on", "workload", "driver", "gpus", "fell_back", "device_map", "host", "framework")
+"""Columns that give way first where the terminal is narrow."""
 
 
 def comparison_content(document: Comparison) -> Content:
@@ -28,6 +30,8 @@ def comparison_content(document: Comparison) -> Content:
         right,
         note=" ".join(part for part in (_legend(document, rows), *map(clean, document.notes)) if part),
         keep=frozenset({0}),
+        optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
+        lines=2,
     )
     bad = sum(_badly(run) for run in document.runs)
     count = len(document.runs)

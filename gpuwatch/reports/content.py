@@ -41,6 +41,10 @@ class Table:
     """Columns that a narrow terminal must not squeeze."""
     one_line: bool = False
     """Whether squeezed cells are cut (long lists) instead of wrapped."""
+    optional: tuple[int, ...] = ()
+    """Columns that a narrow terminal leaves out, the first one first; other formats have them."""
+    lines: int = 0
+    """Lines that a row may have on a terminal; 0: as many as it needs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Iterator
 
@@ -63,20 +64,56 @@ def _facts(content: Content, width: int) -> Iterator[str]:
 
 
 def _table(table: Table, width: int) -> Iterator[str]:
+    table, left_out = _narrowed(table, width - 2)
     yield table.title
     columns = len(table.heads)
     widths = [max(cell_len(row[i]) for row in (table.heads, *table.rows)) for i in range(columns)]
     widths = _fitted(widths, table, width - 2)
     for row in (table.heads, *table.rows):
-        cells = [[text] if table.one_line else _wrapped(text, size) for text, size in zip(row, widths, strict=True)]
+        cells = [
+            [text] if table.one_line else _wrapped(text, size, table.lines)
+            for text, size in zip(row, widths, strict=True)
+        ]
         for line in range(max(len(cell) for cell in cells)):
             parts = [
                 _cell(cells[i][line] if line < len(cells[i]) else "", widths[i], right=i in table.right)
                 for i in range(columns)
             ]
             yield "  " + _GAP.join(parts)
-    if table.note:
-        yield from textwrap.wrap(table.note, max(width, 40), initial_indent="  ", subsequent_indent="  ")
+    note = table.note
+    if left_out:
+        note += f" Not shown for want of width: {', '.join(left_out)}; a wider terminal and -o FILE have them."
+    if note:
+        yield from textwrap.wrap(note.strip(), max(width, 40), initial_indent="  ", subsequent_indent="  ")
+
+
+def _narrowed(table: Table, room: int) -> tuple[Table, list[str]]:
+    """Without as many optional columns as it takes for words to stay whole; their headings beside it."""
+    gone: list[int] = []
+    for column in table.optional:
+        kept = [i for i in range(len(table.heads)) if i not in gone]
+        if sum(_comfortable(table, i) for i in kept) + len(_GAP) * (len(kept) - 1) <= room:
+            break
+        gone.append(column)
+    if not gone:
+        return table, []
+    kept = [i for i in range(len(table.heads)) if i not in gone]
+    narrower = dataclasses.replace(
+        table,
+        heads=tuple(table.heads[i] for i in kept),
+        rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
+        right=frozenset(kept.index(i) for i in table.right if i in kept),
+        keep=frozenset(kept.index(i) for i in table.keep if i in kept),
+        optional=(),
+    )
+    return narrower, [table.heads[i] for i in sorted(gone)]
+
+
+def _comfortable(table: Table, column: int) -> int:
+    """Numbers need their width; text can be wrapped, down to its words."""
+    if column in table.right or column in table.keep:
+        return max(cell_len(row[column]) for row in (table.heads, *table.rows))
+    return max(_least(table, column), _LEAST_COLUMN)
 
 
 def _fitted(widths: list[int], table: Table, room: int) -> list[int]:
@@ -98,10 +135,14 @@ def _least(table: Table, column: int) -> int:
     return min(max((cell_len(word) for word in words), default=0), _LONGEST_WORD)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrapped(text: str, width: int, lines: int) -> list[str]:
     if cell_len(text) <= width:
         return [text]
-    return textwrap.wrap(text, max(width, 1)) or [""]
+    wrapped = textwrap.wrap(text, max(width, 1)) or [""]
+    if lines and len(wrapped) > lines:
+        last = wrapped[lines - 1]
+        wrapped = [*wrapped[: lines - 1], last[: max(width - 1, 0)] + "…"]
+    return wrapped
 
 
 def _cell(text: str, width: int, *, right: bool) -> str:
