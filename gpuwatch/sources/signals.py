@@ -48,7 +48,7 @@ def send(pid: int, create_time: float | None, number: int, *, proc: str = "/proc
     try:
         handle = _open(pid)
         try:
-            found = _same(pid, create_time, proc)
+            found = compare(pid, create_time, proc=proc)
             if found is not None:
                 return found
             if handle is None:
@@ -79,7 +79,7 @@ def _open(pid: int) -> int | None:
         return None
 
 
-def _same(pid: int, create_time: float, proc: str) -> Outcome | None:
+def compare(pid: int, create_time: float, *, proc: str = "/proc") -> Outcome | None:
     """None when ``pid`` is the process that is meant; else what it is instead."""
     try:
         # The name may hold spaces and parentheses: the last one ends it.

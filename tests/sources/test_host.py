@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpuwatch.sources.host import HostReader, ProcessTable
+from gpuwatch.sources.host import HostReader, ProcessTable, details
 
 CONTAINER = "4f1d" * 16
 
@@ -108,3 +108,43 @@ def test_the_host_has_no_cpu_share_at_first() -> None:
     host, _ = reader.read()
     assert host.cpu_percent is not None
     assert 0 < (host.memory_used_bytes or 0) < (host.memory_total_bytes or 0)
+
+
+def test_details_of_a_living_process() -> None:
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    environment = {**os.environ, "MY_TOKEN": "x=y", "CUDA_VISIBLE_DEVICES": "1,0"}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as process:
+        try:
+            facts = ProcessTable().look(process.pid, time.monotonic())
+            assert facts is not None
+            for _ in range(200):
+                told = details(process.pid, facts.create_time)
+                if told.children and "sleep" in told.children[0].command:
+                    break
+                time.sleep(0.05)
+            assert told.environment is not None
+            assert (told.environment["MY_TOKEN"], told.environment["CUDA_VISIBLE_DEVICES"]) == ("x=y", "1,0")
+            assert told.parents[0].pid == os.getpid()
+            assert [parent.depth for parent in told.parents] == list(range(1, len(told.parents) + 1))
+            assert "python" in (told.interpreter or "")
+            assert told.inner_pid is None
+            assert told.why == {}
+            assert "another process" in details(process.pid, facts.create_time - 100).problem
+            os.kill(told.children[0].pid, 9)
+        finally:
+            process.kill()
+    assert details(process.pid, facts.create_time).problem
+    assert "PID namespace" in details(process.pid, None).problem
+
+
+def test_details_that_may_not_be_read_have_their_reason(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("cpu 1\nbtime 1000\n")
+    folder = fake_process(tmp_path, 10, start=100)
+    (folder / "environ").unlink()
+    (folder / "status").write_text("Name:\tpython\nNSpid:\t10\t3\nThreads:\t1\n")
+    tick = os.sysconf("SC_CLK_TCK")
+    told = details(10, 1000 + 100 / tick, proc=str(tmp_path))
+    assert told.environment is None
+    assert told.why["environment"] == "No such file or directory"
+    assert told.inner_pid == 3
+    assert told.problem == ""
