@@ -119,5 +119,7 @@ def reading(spec: MetricSpec, value: Reading) -> str:
             return f"{value:.0f} MHz"
         case Unit.JOULE:
             return f"{value / 3.6e6:.2f} kWh"
+        case Unit.SECOND:
+            return duration(value) if value >= 60 else f"{value:.1f} s"
         case _:
             return f"{value:g}" if isinstance(value, float) else str(value)

@@ -9,7 +9,7 @@ import datetime
 import time
 from collections.abc import Collection
 
-from gpuwatch.model.metrics import METRICS, Lane
+from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
 from gpuwatch.model.visibility import visible_devices
@@ -19,9 +19,13 @@ from gpuwatch.sources.nvml import Nvml, NvmlDevice
 
 _SLOW_EVERY = 5.0
 _REOPEN_EVERY = 5.0
-_ALL_LANES = (Lane.FAST, Lane.SLOW, Lane.ON_DEMAND)
+_SLOW_LANES = (Lane.FAST, Lane.SLOW, Lane.ONCE)
+_ALL_LANES = (*_SLOW_LANES, Lane.ON_DEMAND)
+
+_RATES = tuple(spec for spec in METRICS if spec.rate_of)
 
 _FIRST = Missing("no_sample", detail="needs two samples; this is the first")
+_WENT_BACK = Missing("no_sample", detail="its counter went back, as after a reset; known after the next reading")
 _GONE = Missing("unknown", detail="the process is not in this PID namespace, or is gone")
 _NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")
 _MEMORY_UNTOLD = Missing("not_supported", detail="the driver does not tell this process's memory")
@@ -35,9 +39,11 @@ class Sampler:
         self._table = ProcessTable()
         self._host = HostReader()
         self._slow_at = float("-inf")
+        self._slow_reads = 0
         self._tried_at = float("-inf")
         self._problem: Problem | None = None
         self._on_demand = on_demand
+        self._rates = Rates()
 
     def sample(self) -> Snapshot:
         """One snapshot; whatever could not be read is in it with its reason."""
@@ -67,13 +73,14 @@ class Sampler:
     # -- inside ---------------------------------------------------------------------------------
 
     def _gpus(self, now: float, problems: list[Problem]) -> tuple[Driver | None, list[Device], list[Process]]:
-        slow = now - self._slow_at >= _SLOW_EVERY
+        # The second look comes at once, for rates need two; from then on every five seconds.
+        slow = self._slow_reads < 2 or now - self._slow_at >= _SLOW_EVERY
         try:
             if self._problem is None or now - self._tried_at >= _REOPEN_EVERY:
                 self._tried_at = now
                 self._problem = None
                 self._nvml.open()
-            if self._problem is None and slow and self._slow_at > float("-inf"):
+            if self._problem is None and slow and self._slow_reads:
                 self._nvml.refresh()
         except NvmlUnavailable as error:
             self._problem = error.problem
@@ -82,8 +89,9 @@ class Sampler:
             return None, [], []
         lanes: Collection[Lane] = (Lane.FAST,)
         if slow:
+            lanes = _ALL_LANES if self._on_demand and self._slow_reads != 1 else _SLOW_LANES
             self._slow_at = now
-            lanes = _ALL_LANES if self._on_demand else (Lane.FAST, Lane.SLOW)
+            self._slow_reads += 1
         listed = [(device, *self._nvml.sample(device, lanes)) for device in self._nvml.devices]
         devices: list[Device] = []
         processes: list[Process] = []
@@ -91,6 +99,7 @@ class Sampler:
         for device, readings, missing in listed:
             rows, complete = self._processes(device, plain, now, problems)
             _unexplained(device, rows, complete, readings, missing)
+            self._rates.add(device.uuid, device.slow_at, readings, missing)
             if not self._on_demand:
                 _not_asked(readings, missing)
             devices.append(_device(device, readings, missing, self._nvml.simulated))
@@ -124,6 +133,47 @@ class Sampler:
             for entry in listed
         ]
         return rows, not failed
+
+
+class Rates:
+    """What grows per second: the metrics that name a counter, from two readings of it.
+
+    Counters come with the slow lane, so a rate is the mean since it was last read, and is kept between.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[str, str], tuple[float, float]] = {}
+        self._kept: dict[str, tuple[float, dict[str, Value | Missing]]] = {}
+
+    def add(self, uuid: str, read_at: float, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
+        """Puts the rates of a device beside its readings, which were read at ``read_at`` (monotonic)."""
+        if not read_at:
+            return  # the slow lane has not been read yet
+        kept = self._kept.get(uuid)
+        if kept is None or kept[0] != read_at:
+            kept = (read_at, {spec.id: self._rate(uuid, spec, read_at, readings, missing) for spec in _RATES})
+            self._kept[uuid] = kept
+        for metric_id, rate in kept[1].items():
+            if isinstance(rate, Missing):
+                missing.setdefault(metric_id, rate)
+            elif metric_id not in missing:
+                readings[metric_id] = rate
+
+    def _rate(
+        self, uuid: str, spec: MetricSpec, now: float, readings: dict[str, Value], missing: dict[str, Missing]
+    ) -> Value | Missing:
+        total = readings.get(spec.rate_of)
+        if not isinstance(total, (int, float)):
+            return missing.get(spec.rate_of, _FIRST)
+        before = self._before.get((uuid, spec.id))
+        self._before[uuid, spec.id] = (now, total)
+        if before is None or now <= before[0]:
+            return _FIRST
+        grown = total - before[1]
+        if grown < 0:
+            return _WENT_BACK
+        rate = grown / (now - before[0]) * spec.scale
+        return min(rate, 100.0) if spec.unit is Unit.PERCENT else rate
 
 
 def _device(device: NvmlDevice, readings: dict[str, Value], missing: dict[str, Missing], simulated: bool) -> Device:

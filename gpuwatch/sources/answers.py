@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.model.metrics import MetricSpec
+from gpuwatch.model.metrics import MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import Problem
 
 # NVML marks "not available" with all ones (NVML_VALUE_NOT_AVAILABLE), in the width of the field.
 NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
+
+_NO_TEXT = ("", "N/A", "[N/A]")
 
 # nvmlValueType_t to the member of the union
 UNION_MEMBERS = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
@@ -65,7 +67,25 @@ def pick(spec: MetricSpec, answer: Any) -> Value | Missing:
         raw = getattr(answer, spec.pick, None)
         if raw is None:
             return Missing("not_supported", detail=f"{spec.call}: this driver's answer has no {spec.pick}")
-    if raw in NOT_AVAILABLE:
+    return number_or_name(spec, raw)
+
+
+def field_value(spec: MetricSpec, value: Any) -> Value | Missing:
+    """One of the answers of nvmlDeviceGetFieldValues; its own return code is left in the reason."""
+    if value.nvmlReturn:
+        return Missing("failed", code=value.nvmlReturn)
+    member = UNION_MEMBERS.get(value.valueType)
+    if member is None:
+        return Missing("not_supported", detail=f"{spec.call}: a value of an unknown type ({value.valueType})")
+    return number_or_name(spec, getattr(value.value, member))
+
+
+def number_or_name(spec: MetricSpec, raw: Any) -> Value | Missing:
+    """NVML's number or text in the unit of the metric, unless it stands for "not available"."""
+    if isinstance(raw, (str, bytes)):
+        text = decode(raw).strip()
+        return Missing("not_supported", detail=f"{spec.call}: not available") if text in _NO_TEXT else text
+    if raw in NOT_AVAILABLE or (raw < 0 and spec.unit is not Unit.CELSIUS):
         return Missing("not_supported", detail=f"{spec.call}: not available")
     if spec.names:
         return spec.names.get(raw, f"unknown ({raw})")

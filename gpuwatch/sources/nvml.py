@@ -8,6 +8,7 @@ driver lacks is asked once per device list; what failed in passing is asked agai
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,6 +26,7 @@ from gpuwatch.sources.answers import (
     Utilization,
     bus_id,
     decode,
+    field_value,
     pick,
 )
 
@@ -44,6 +46,9 @@ _REASONS: dict[int, Reason] = {
     pynvml.NVML_ERROR_NO_DATA: "no_sample",
 }
 _NO_INSTANCE = 0xFFFFFFFF
+_FIELDS = "nvmlDeviceGetFieldValues"
+_NODE_WORDS = 16
+"""Room for 1024 NUMA nodes, the most that Linux has."""
 
 _SIMULATE = "to look at simulated GPUs: gpuwatch --sim 2x24GiB"
 _HINTS = {
@@ -84,6 +89,14 @@ class _Plan(msgspec.Struct):
     specs: tuple[MetricSpec, ...]
 
 
+class _FieldPlan(msgspec.Struct):
+    """The field values of one lane: one call, and each field answers for itself."""
+
+    specs: tuple[MetricSpec, ...]
+    fields: tuple[tuple[int, int], ...]
+    """Field and scope of each metric."""
+
+
 class NvmlDevice(msgspec.Struct):
     """A device of the current list, with what was learnt about it."""
 
@@ -97,7 +110,10 @@ class NvmlDevice(msgspec.Struct):
     state_detail: str = ""
     permanent: dict[str, Missing] = {}
     """Metric id to the reason that will not change."""
-    slow: dict[str, Value | Missing] = {}
+    kept: dict[Lane, tuple[dict[str, Value], dict[str, Missing]]] = {}
+    """What the lanes other than the fast one answered when they were last asked."""
+    slow_at: float = 0.0
+    """When the slow lane was read, on the monotonic clock: rates divide by it."""
     last_utilization: int = 0
     """Microseconds since the epoch of the newest process utilization sample seen."""
 
@@ -119,6 +135,7 @@ class Nvml:
         self.driver: Driver | None = None
         self._open = False
         self._plans = {lane: tuple(_plans(lane)) for lane in Lane}
+        self._fields = {lane: plan for lane in Lane if (plan := _field_plan(lane)) is not None}
         self._process_calls = (
             ("C", "nvmlDeviceGetComputeRunningProcesses"),
             ("G", "nvmlDeviceGetGraphicsRunningProcesses"),
@@ -185,20 +202,15 @@ class Nvml:
             self._ask(device, plan, readings, missing)
             if device.state in ("lost", "reset-required"):
                 return {}, self._all_lost(device)
-        for lane in (Lane.SLOW, Lane.ON_DEMAND):
-            if lane not in asked:
-                continue
-            fresh: dict[str, Value] = {}
-            failed: dict[str, Missing] = {}
-            for plan in self._plans[lane]:
-                self._ask(device, plan, fresh, failed)
-            device.slow.update(fresh)
-            device.slow.update(failed)
-        for metric_id, kept in device.slow.items():
-            if isinstance(kept, Missing):
-                missing[metric_id] = kept
-            else:
-                readings[metric_id] = kept
+        for lane in (Lane.SLOW, Lane.ONCE, Lane.ON_DEMAND):
+            if lane in asked:
+                device.kept[lane] = self._lane(device, lane)
+                if lane is Lane.SLOW:
+                    device.slow_at = time.monotonic()
+            if lane in device.kept:
+                answered, failed = device.kept[lane]
+                readings.update(answered)
+                missing.update(failed)
         return readings, missing
 
     def processes(self, device: NvmlDevice) -> tuple[list[GpuProcess], list[Missing]]:
@@ -261,6 +273,19 @@ class Nvml:
 
     # -- inside ---------------------------------------------------------------------------------
 
+    def _lane(self, device: NvmlDevice, lane: Lane) -> tuple[dict[str, Value], dict[str, Missing]]:
+        """Asks every call of a lane; of what is read once, those that have not answered yet."""
+        fresh: dict[str, Value] = {}
+        failed: dict[str, Missing] = {}
+        if lane is Lane.ONCE and lane in device.kept:
+            fresh.update(device.kept[lane][0])
+        for plan in self._plans[lane]:
+            if not all(spec.id in fresh for spec in plan.specs):
+                self._ask(device, plan, fresh, failed)
+        if lane in self._fields:
+            self._ask_fields(device, self._fields[lane], fresh, failed)
+        return fresh, failed
+
     def _ask(self, device: NvmlDevice, plan: _Plan, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
         permanent = device.permanent.get(plan.name)
         if permanent is not None:
@@ -286,6 +311,40 @@ class Nvml:
                 missing[spec.id] = value
             else:
                 readings[spec.id] = value
+
+    def _ask_fields(
+        self, device: NvmlDevice, plan: _FieldPlan, readings: dict[str, Value], missing: dict[str, Missing]
+    ) -> None:
+        wanted = []
+        for spec, field in zip(plan.specs, plan.fields, strict=True):
+            permanent = device.permanent.get(spec.id)
+            if permanent is None:
+                wanted.append((spec, field))
+            else:
+                missing[spec.id] = permanent
+        if not wanted:
+            return
+        try:
+            values = pynvml.nvmlDeviceGetFieldValues(device.handle, [field for _, field in wanted])
+        except pynvml.NVMLError as error:
+            lack = _missing(error.value, _FIELDS)
+            if error.value in _LOST:
+                device.state, device.state_detail = _LOST[error.value], lack.detail
+            for spec, _ in wanted:
+                missing[spec.id] = lack
+                if error.value in _PERMANENT:
+                    device.permanent[spec.id] = lack
+            return
+        for (spec, _), value in zip(wanted, values, strict=True):
+            found = field_value(spec, value)
+            if not isinstance(found, Missing):
+                readings[spec.id] = found
+                continue
+            if found.code is not None:
+                found = _field_missing(found.code, str(spec.args[0]))
+                if found.reason == "not_supported":
+                    device.permanent[spec.id] = found
+            missing[spec.id] = found
 
     def _answers(self, device: NvmlDevice) -> bool:
         """Whether a device that was lost is back."""
@@ -346,6 +405,7 @@ class Nvml:
             device = known[uuid]
             device.index, device.handle = index, handle
             device.permanent.clear()
+            device.kept.pop(Lane.ONCE, None)
             device.state, device.state_detail = "ok", ""
             return device
         name = _maybe(pynvml.nvmlDeviceGetName, handle)
@@ -432,19 +492,38 @@ def _maybe(call: Callable[..., Any], *args: Any) -> Any:
 def _plans(lane: Lane) -> Iterable[_Plan]:
     groups: dict[tuple[str, tuple[int | str, ...]], list[MetricSpec]] = {}
     for spec in METRICS:
-        if spec.call and spec.lane is lane:
+        if spec.call and spec.lane is lane and (lane is Lane.FAST or spec.call != _FIELDS):
             groups.setdefault((spec.call, spec.args), []).append(spec)
     for (call, args), specs in groups.items():
         name = call + "".join(f",{arg}" for arg in args)
         yield _Plan(name, _caller(specs[0]), tuple(specs))
 
 
+def _field_plan(lane: Lane) -> _FieldPlan | None:
+    """The fields of a lane together. The fast lane has one, which needs no such care."""
+    specs = tuple(spec for spec in METRICS if spec.call == _FIELDS and spec.lane is lane)
+    if not specs or lane is Lane.FAST:
+        return None
+    return _FieldPlan(specs, tuple(_field(spec) for spec in specs))
+
+
+def _field(spec: MetricSpec) -> tuple[int, int]:
+    number, *scope = (getattr(pynvml, arg) if isinstance(arg, str) else arg for arg in spec.args)
+    return (number, scope[0] if scope else 0)
+
+
+def _field_missing(code: int, field: str) -> Missing:
+    """A field that the driver does not know is "invalid" to it, and stays so."""
+    reason = "not_supported" if code == pynvml.NVML_ERROR_INVALID_ARGUMENT else _REASONS.get(code, "failed")
+    return Missing(reason, code=code, detail=f"{_FIELDS} {field}: {_errordecode(code)}")
+
+
 def _caller(spec: MetricSpec) -> Callable[[Any], Any]:
     """The NVML function of a spec as a function of the handle alone."""
-    if spec.call == "nvmlDeviceGetMemoryInfo":
-        return _memory_info
+    if spec.call in _ADAPTERS:
+        return _ADAPTERS[spec.call]
     args = tuple(getattr(pynvml, arg) if isinstance(arg, str) else arg for arg in spec.args)
-    if spec.call == "nvmlDeviceGetFieldValues":
+    if spec.call == _FIELDS:
         return lambda handle: _field_value(handle, args[0])
     names = (spec.call, spec.fallback) if spec.fallback else (spec.call,)
     functions = [function for function in (getattr(pynvml, name, None) for name in names) if function is not None]
@@ -483,3 +562,55 @@ def _field_value(handle: Any, field: int) -> Any:
     if member is None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     return getattr(value.value, member)
+
+
+def _nvlinks(handle: Any) -> tuple[int, int]:
+    """How many NVLinks the device has, and how many of them are up.
+
+    A link that is switched off can refuse in the middle of the list; a device without any refuses the
+    first as not supported.
+    """
+    links = up = 0
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            up += bool(pynvml.nvmlDeviceGetNvLinkState(handle, link))
+        except pynvml.NVMLError as error:
+            if error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT and link:
+                break  # beyond the last
+            if error.value != pynvml.NVML_ERROR_NOT_SUPPORTED or not link:
+                raise
+            continue
+        links += 1
+    return links, up
+
+
+def _mig_devices(handle: Any) -> int:
+    """How many MIG devices there are. Their indices have gaps: the list goes on behind an empty one."""
+    most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+    if not most:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    found = 0
+    for index in range(most):
+        try:
+            pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except pynvml.NVMLError as error:
+            if error.value not in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT):
+                raise
+            continue
+        found += 1
+    return found
+
+
+def _numa_nodes(handle: Any) -> str:
+    """The host's NUMA nodes beside the device: ``0``, ``0,1``."""
+    words = pynvml.nvmlDeviceGetMemoryAffinity(handle, _NODE_WORDS, pynvml.NVML_AFFINITY_SCOPE_NODE)
+    return ",".join(str(64 * at + bit) for at, word in enumerate(words) for bit in range(64) if word >> bit & 1)
+
+
+_ADAPTERS: dict[str, Callable[[Any], Any]] = {
+    "nvmlDeviceGetMemoryInfo": _memory_info,
+    "nvmlDeviceGetNvLinkState": _nvlinks,
+    "nvmlDeviceGetMigDeviceHandleByIndex": _mig_devices,
+    "nvmlDeviceGetMemoryAffinity": _numa_nodes,
+}
+"""Answers that take more than one call, by the function that the table names."""

@@ -25,8 +25,34 @@ def test_spec_names_things_that_exist(spec: MetricSpec) -> None:
             assert hasattr(pynvml, argument), f"pynvml has no {argument}"
     if isinstance(spec.axis, Axis) and isinstance(spec.axis.high, str):
         assert spec.axis.high in BY_ID
-    if not spec.call:
+        assert spec.axis.high != spec.id
+    if spec.axis is not None and spec.axis.high_known:
+        assert spec.axis.high_known in BY_ID
+    if spec.rate_of:
+        assert not spec.call
+        assert BY_ID[spec.rate_of].counter
+        assert spec.lane is BY_ID[spec.rate_of].lane is Lane.SLOW
+    elif not spec.call:
         assert spec.lane is Lane.FAST, "derived metrics are made every tick"
+    if spec.call == "nvmlDeviceGetFieldValues":
+        assert spec.lane in (Lane.FAST, Lane.SLOW)
+        assert len(spec.args) in (1, 2)
+
+
+def test_short_names_are_told_apart() -> None:
+    assert len({spec.short for spec in METRICS}) == len(METRICS)
+
+
+def test_an_axis_ends_where_the_device_says_or_where_it_is_fixed() -> None:
+    known = {"temperature.shutdown_celsius": 98.0, "memory.total_bytes": 24.0}
+    temperature = BY_ID["temperature.gpu_celsius"].axis
+    memory = BY_ID["memory.used_bytes"].axis
+    assert temperature is not None
+    assert memory is not None
+    assert temperature.ends(known.get) == (30, 98.0)
+    assert temperature.ends({}.get) == (30, 100)
+    assert memory.ends(known.get) == (0, 24.0)
+    assert memory.ends({}.get) is None
 
 
 def test_missing_reads_as_a_dash_and_never_as_zero() -> None:
