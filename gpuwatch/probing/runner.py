@@ -21,7 +21,7 @@ from gpuwatch.probing.observe import Observation, Observed
 from gpuwatch.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.probing.template import Template, TemplateLost
 from gpuwatch.probing.tiers import Choice, Tier, choose_tier
-from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.machine import ENV_PLUGIN, SimMachine
 
 # Brings back the names of missing libraries and the driver's diagnosis, which TensorFlow hides since 2.12.
 LOG_ENVIRONMENT = {
@@ -210,9 +210,9 @@ class Runner:
             if tier is None:
                 # PyTorch has no simulated GPUs: half of them would be worse than none.
                 environment = self._machine.stripped(environment)
-            else:
-                cuda = options.interpreters[script.framework].gpu_build is not False
-                environment = self._machine.environment(environment, tier=tier, cuda_build=cuda)
+            elif tier != "driver" or ENV_PLUGIN in environment:
+                environment = self._machine.environment(environment, tier=tier)
+            # Else it is on that tier already, and may lack libraries on purpose.
         environment.update(LOG_ENVIRONMENT)
         if options.visible:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.visible)

@@ -53,6 +53,12 @@ def hidden_lib_noise(names: list[str]) -> bool:
     return all(name.startswith(("libcuda.so", "libnvidia-ml.so")) for name in names)
 
 
+_GPU_BUILD = {
+    "": 'Install the build with GPU support: pip uninstall tensorflow-cpu; pip install "tensorflow[and-cuda]".',
+    "torch": "Install the build with CUDA: pip uninstall torch, then the command that pytorch.org gives for your CUDA.",
+}
+
+
 @rule("build.cpu-only")
 def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     """A build without CUDA, said by the framework itself."""
@@ -71,7 +77,7 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
         severity,
         "fact" if said else "likely",
         evidence=lines,
-        action='Install the build with GPU support: pip uninstall tensorflow-cpu; pip install "tensorflow[and-cuda]".',
+        action=_GPU_BUILD["torch" if run is not None and run.framework and run.framework.name == "torch" else ""],
     )
 
 

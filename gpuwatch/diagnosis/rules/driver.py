@@ -16,6 +16,8 @@ from gpuwatch.model.snapshot import Problem
 
 _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)
+_REFUSALS = ("container.lost-devices", "driver.bad-state")
+"""What NVML's own failure may mean where it could be loaded (gpuwatch.sources.nvml)."""
 _OTHER_ADVICE = {
     34: "The libcuda.so.1 that was loaded is the stub of the CUDA toolkit: take its folder out of LD_LIBRARY_PATH.",
     802: "Start the fabric manager (nvidia-fabricmanager), whose version must be the driver's.",
@@ -59,7 +61,7 @@ def hidden(evidence: Evidence) -> bool:
     return value is not None and read_visible(value, None).hides_all
 
 
-@rule("driver.missing")
+@rule("driver.missing", "container.lost-devices", "driver.bad-state")
 def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     """No driver: NVML cannot be used, or cuInit finds no libcuda or no device."""
     if evidence.driver_answers or evidence.gpu_usable or says_mismatch(evidence):
@@ -75,6 +77,8 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             if code == 100 and hidden(evidence):
                 return
             certainty = "fact" if code == 303 else "likely"
+        elif code is not None:
+            return  # libcuda answered, with another complaint
         elif "driver.not-running" in log.topics or "driver.no-device-node" in log.topics:
             pass
         elif log.cudart_missing and log.cuinit_error is None and not log.device_map:
@@ -84,6 +88,12 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
         else:
             return
     elif log is not None and log.cuinit_error is not None and log.cuinit_error.code not in _MISSING_CODES:
+        return
+    refused = next((problem for problem in _problems(evidence) if problem.reason in _REFUSALS), None)
+    if refused is not None and not evidence.visibility_on_purpose:
+        # The library is there and says no: that is not a missing driver.
+        cause, action = refused.reason, refused.hint
+        yield finding(cause, "error", "likely", title=refused.detail, evidence=lines, action=action)
         return
     value = evidence.visible_devices
     on_purpose = evidence.visibility_on_purpose and value is not None and read_visible(value, None).on_purpose

@@ -159,7 +159,8 @@ def _findings(findings: tuple[Finding, ...], width: int) -> list[str]:
     lines = ["", "Findings"]
     for found in telling:
         likely = "" if found.certainty == "fact" else ", likely"
-        lines.append(f"  {GLYPHS[found.severity]} {found.severity}{likely}  {found.id}  {found.title}")
+        title = f"{GLYPHS[found.severity]} {found.severity}{likely}  {found.id}  {found.title}"
+        lines += textwrap.wrap(title, max(width, 40), initial_indent="  ", subsequent_indent="    ")
         for line in found.evidence[:6]:
             lines += textwrap.wrap(
                 line,
