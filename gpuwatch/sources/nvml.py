@@ -344,6 +344,8 @@ class Nvml:
                 found = _field_missing(found.code, str(spec.args[0]))
                 if found.reason == "not_supported":
                     device.permanent[spec.id] = found
+                elif found.code in _LOST:
+                    device.state, device.state_detail = _LOST[found.code], found.detail
             missing[spec.id] = found
 
     def _answers(self, device: NvmlDevice) -> bool:

@@ -292,6 +292,16 @@ print(json.dumps([name for name in names if not hasattr(N.nvmlLib, name)]))"""
     assert missing == []
 
 
+def test_the_margin_is_what_the_slowdown_threshold_leaves(machine: SimMachine, run: Run) -> None:
+    machine.override(0, "temperature_celsius", 97)
+    code = """
+out = [N.nvmlDeviceGetMarginTemperature(h[0])]
+slowdown = N.nvmlDeviceGetTemperatureThreshold(h[1], N.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
+out.append(N.nvmlDeviceGetMarginTemperature(h[1]) + N.nvmlDeviceGetTemperature(h[1], 0) - slowdown)
+print(json.dumps(out + [N.nvmlDeviceGetAddressingMode(h[0])]))"""
+    assert ask(run, machine, code) == [-2, 0, pynvml.NVML_DEVICE_ADDRESSING_MODE_NONE]
+
+
 def test_set_values_show(machine: SimMachine, run: Run) -> None:
     machine.override(0, "temperature_celsius", 91)
     machine.override(0, "clock_event_reasons", 0x40)

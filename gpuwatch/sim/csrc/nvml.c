@@ -413,6 +413,19 @@ typedef struct {
     unsigned long long total, reserved, free, used;
 } nvmlMemory_v2_t;
 
+typedef struct {
+    unsigned version, mode;
+} nvmlDeviceAddressingMode_t;
+
+/* Neither HMM nor ATS: host and device have an address space each. */
+API nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceAddressingMode_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    if (out->version != STRUCT_VERSION(nvmlDeviceAddressingMode_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    out->mode = 0;
+    return NVML_SUCCESS;
+}
+
 API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
     ENTER_DEVICE(device);
     REQUIRE(out);
@@ -499,12 +512,27 @@ API nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_
     return NVML_SUCCESS;
 }
 
+#define SLOWDOWN_CELSIUS 95
+
+typedef struct {
+    unsigned version;
+    int celsius;
+} nvmlMarginTemperature_t;
+
+API nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginTemperature_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    if (out->version != STRUCT_VERSION(nvmlMarginTemperature_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    out->celsius = SLOWDOWN_CELSIUS - (int)celsius(state, index);
+    return NVML_SUCCESS;
+}
+
 API nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned kind, unsigned *out) {
     ENTER_DEVICE(device);
     REQUIRE(out && kind < 8);
     switch (kind) {
     case 0: *out = 98; return NVML_SUCCESS; /* shutdown */
-    case 1: *out = 95; return NVML_SUCCESS; /* slowdown */
+    case 1: *out = SLOWDOWN_CELSIUS; return NVML_SUCCESS;
     case 3: *out = 93; return NVML_SUCCESS; /* the highest that it should run at */
     default: return NVML_ERROR_NOT_SUPPORTED;
     }
