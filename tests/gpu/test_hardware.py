@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import importlib.util
 import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import msgspec
+import pynvml
 import pytest
 
-from gpuwatch.model.metrics import METRICS
+from gpuwatch.model.metrics import METRICS, Lane
+from gpuwatch.sources.nvml import Nvml
 from tests.conftest import gpuwatch
 
 pytestmark = pytest.mark.gpu
@@ -35,3 +48,142 @@ def test_memory_that_nvml_sees(config: str, least: float, most: float) -> None:
     share = run["memory"]["nvml_peak_bytes"] / run["memory"]["device_total_bytes"]
     assert least <= share <= most
     assert run["device_map"][0]["uuid"].startswith("GPU-")
+
+
+_LOAD = """
+import sys, time, torch
+a = torch.randn(8192, 8192, device="cuda", dtype=torch.float16)
+torch.cuda.synchronize()
+print("busy", flush=True)
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    for _ in range(50):
+        a @ a
+    torch.cuda.synchronize()
+"""
+_LOAD_SECONDS = 60.0
+_DOUBTFUL_FIELDS = (251, 252, 253, 269, 270, 271)
+"""Hardware slowdown and power brake have had both ranges of numbers; the record shows what this driver means."""
+
+
+def plain(answer: Any) -> Any:
+    """What NVML answered, as JSON can hold it: structs by their fields."""
+    if isinstance(answer, bytes):
+        return answer.decode("utf-8", "replace")
+    if isinstance(answer, ctypes.Structure):
+        return {name: plain(getattr(answer, name)) for name, *_ in answer._fields_}
+    if isinstance(answer, (list, tuple, ctypes.Array)):
+        return [plain(item) for item in answer]
+    return answer if isinstance(answer, (int, float, str, type(None))) else repr(answer)
+
+
+def told(call: str, *args: Any) -> dict[str, Any]:
+    """One call with its real answer or return code, and how long it took."""
+    began = time.perf_counter()
+    try:
+        answer = {"answer": plain(getattr(pynvml, call)(*args))}
+    except pynvml.NVMLError as error:
+        answer = {"code": error.value, "error": str(error)}
+    return {**answer, "microseconds": round((time.perf_counter() - began) * 1e6, 1)}
+
+
+def field(handle: Any, number: int, scope: int) -> dict[str, Any]:
+    """A field value with its type, its own return code and the bits of its union."""
+    began = time.perf_counter()
+    try:
+        value = pynvml.nvmlDeviceGetFieldValues(handle, [(number, scope)])[0]
+    except pynvml.NVMLError as error:
+        return {"code": error.value, "error": str(error)}
+    return {
+        "code": value.nvmlReturn,
+        "type": value.valueType,
+        "bits": value.value.ullVal,
+        "timestamp": value.timestamp,
+        "microseconds": round((time.perf_counter() - began) * 1e6, 1),
+    }
+
+
+def record(nvml: Nvml) -> list[dict[str, Any]]:
+    """Every function of the table on every device, beside what gpuwatch makes of it, twice for rates."""
+    devices = []
+    for device in nvml.devices:
+        calls: dict[str, Any] = {}
+        for spec in METRICS:
+            args = [getattr(pynvml, arg) if isinstance(arg, str) else arg for arg in spec.args]
+            for name in filter(None, (spec.call, spec.fallback)):
+                key = ",".join((name, *map(str, spec.args)))
+                if key in calls:
+                    continue
+                if name == "nvmlDeviceGetFieldValues":
+                    calls[key] = field(device.handle, *(args if len(args) == 2 else (*args, 0)))
+                elif name == "nvmlDeviceGetMemoryInfo":
+                    calls[key] = told(name, device.handle, pynvml.nvmlMemory_v2)
+                elif name == "nvmlDeviceGetMemoryAffinity":
+                    calls[key] = told(name, device.handle, 16, pynvml.NVML_AFFINITY_SCOPE_NODE)
+                elif name in ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetMigDeviceHandleByIndex"):
+                    most = pynvml.NVML_NVLINK_MAX_LINKS if "NvLink" in name else 16
+                    calls[key] = [told(name, device.handle, index) for index in range(most)]
+                else:
+                    calls[key] = told(name, device.handle, *args)
+        calls["nvmlDeviceGetSerial"].pop("answer", None)  # names the board, and the record is to be kept
+        calls["nvmlDeviceGetMaxMigDeviceCount"] = told("nvmlDeviceGetMaxMigDeviceCount", device.handle)
+        for policy in ("POWER", "THERMAL", "SYNC_BOOST", "BOARD_LIMIT", "RELIABILITY"):
+            number = getattr(pynvml, f"NVML_PERF_POLICY_{policy}")
+            calls[f"nvmlDeviceGetViolationStatus,{policy}"] = told(
+                "nvmlDeviceGetViolationStatus", device.handle, number
+            )
+        doubtful = {str(number): field(device.handle, number, 0) for number in _DOUBTFUL_FIELDS}
+        took: dict[str, float] = {}
+        for lane in Lane:
+            began = time.perf_counter()
+            readings, missing = nvml.sample(device, (Lane.FAST, lane))
+            took[lane] = round((time.perf_counter() - began) * 1e3, 3)
+        readings.pop("identity.serial", None)
+        devices.append(
+            {
+                "name": device.name,
+                "compute_capability": device.compute_capability,
+                "calls": calls,
+                "doubtful_fields": doubtful,
+                "readings": readings,
+                "missing": msgspec.to_builtins(missing),
+                "milliseconds_by_lane": took,
+            }
+        )
+    return devices
+
+
+@contextlib.contextmanager
+def load() -> Iterator[None]:
+    """Keeps the first GPU busy with matrix products."""
+    with subprocess.Popen([sys.executable, "-c", _LOAD, str(_LOAD_SECONDS)], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"busy\n"
+            time.sleep(3)
+            yield
+        finally:
+            process.kill()
+
+
+def test_every_call_is_answered_and_recorded() -> None:
+    """With OUT set to a folder, NVML's answers are kept there (nvml-answers.json) for fixtures."""
+    nvml = Nvml()
+    nvml.open()
+    try:
+        assert nvml.driver is not None
+        kept: dict[str, Any] = {"driver": msgspec.to_builtins(nvml.driver), "idle": record(nvml)}
+        if importlib.util.find_spec("torch"):
+            with load():
+                kept["load"] = record(nvml)
+                time.sleep(5)
+                kept["load_5_seconds_later"] = record(nvml)
+    finally:
+        nvml.close()
+    if folder := os.environ.get("OUT"):
+        Path(folder, "nvml-answers.json").write_text(json.dumps(kept, indent=1), "utf-8")
+    for devices in (kept[key] for key in kept if key != "driver"):
+        for device in devices:
+            for spec in METRICS:
+                if spec.call and spec.id != "identity.serial":
+                    assert spec.id in device["readings"] or device["missing"][spec.id]["reason"], spec.id
