@@ -87,6 +87,8 @@ def number_or_name(spec: MetricSpec, raw: Any) -> Value | Missing:
         return Missing("not_supported", detail=f"{spec.call}: not available") if text in _NO_TEXT else text
     if raw in NOT_AVAILABLE or (raw < 0 and spec.unit is not Unit.CELSIUS):
         return Missing("not_supported", detail=f"{spec.call}: not available")
+    if spec.unit is Unit.CELSIUS and raw >= 1 << 31:
+        raw -= 1 << 32  # a negative one in a field of unsigned type
     if spec.names:
         return spec.names.get(raw, f"unknown ({raw})")
     if spec.flags:

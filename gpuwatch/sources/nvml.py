@@ -317,6 +317,8 @@ class Nvml:
     ) -> None:
         wanted = []
         for spec, field in zip(plan.specs, plan.fields, strict=True):
+            if spec.id in readings:
+                continue  # of the lane that is read once
             permanent = device.permanent.get(spec.id)
             if permanent is None:
                 wanted.append((spec, field))
@@ -526,7 +528,8 @@ def _caller(spec: MetricSpec) -> Callable[[Any], Any]:
         return _ADAPTERS[spec.call]
     args = tuple(getattr(pynvml, arg) if isinstance(arg, str) else arg for arg in spec.args)
     if spec.call == _FIELDS:
-        return lambda handle: _field_value(handle, args[0])
+        field = _field(spec)
+        return lambda handle: _field_value(handle, field)
     names = (spec.call, spec.fallback) if spec.fallback else (spec.call,)
     functions = [function for function in (getattr(pynvml, name, None) for name in names) if function is not None]
     if len(functions) == 1:
@@ -556,7 +559,7 @@ def _memory_info(handle: Any) -> Any:
         return pynvml.nvmlDeviceGetMemoryInfo(handle)
 
 
-def _field_value(handle: Any, field: int) -> Any:
+def _field_value(handle: Any, field: tuple[int, int]) -> Any:
     value = pynvml.nvmlDeviceGetFieldValues(handle, [field])[0]
     if value.nvmlReturn != pynvml.NVML_SUCCESS:
         raise pynvml.NVMLError(value.nvmlReturn)
@@ -588,11 +591,10 @@ def _nvlinks(handle: Any) -> tuple[int, int]:
 
 def _mig_devices(handle: Any) -> int:
     """How many MIG devices there are. Their indices have gaps: the list goes on behind an empty one."""
-    most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)
-    if not most:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    if not pynvml.nvmlDeviceGetMigMode(handle)[0]:
+        return 0  # the list itself would say "not supported", which changes with the mode
     found = 0
-    for index in range(most):
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except pynvml.NVMLError as error:

@@ -58,8 +58,8 @@ def test_a_field_that_fails_takes_no_other_along(driver: Callable[..., None], co
     bad = pynvml.NVML_FI_DEV_POWER_AVERAGE
     asked: list[int] = []
 
-    def values(_: object, fields: Sequence[tuple[int, int] | int]) -> list[SimpleNamespace]:
-        numbers = [entry[0] if isinstance(entry, tuple) else entry for entry in fields]
+    def values(_: object, fields: Sequence[tuple[int, int]]) -> list[SimpleNamespace]:
+        numbers = [number for number, _ in fields]
         asked.extend(numbers)
         return [field(code=code if number == bad else 0, uiVal=1000) for number in numbers]
 
@@ -163,12 +163,19 @@ def test_mig_devices_behind_a_gap_are_counted(driver: Callable[..., None]) -> No
             raise pynvml.NVMLError(answers[index])
         return index
 
-    driver(nvmlDeviceGetMaxMigDeviceCount=lambda _: len(answers), nvmlDeviceGetMigDeviceHandleByIndex=handle)
+    mode = [1, 1]
+    driver(
+        nvmlDeviceGetMigMode=lambda _: mode,
+        nvmlDeviceGetMaxMigDeviceCount=lambda _: len(answers),
+        nvmlDeviceGetMigDeviceHandleByIndex=handle,
+    )
     assert ask(Lane.SLOW)["mig.instances"] == 2
     answers[1] = pynvml.NVML_ERROR_NO_PERMISSION
     lack = ask(Lane.SLOW)["mig.instances"]
     assert isinstance(lack, Missing)
     assert lack.reason == "permission_denied"
+    mode[0] = 0
+    assert ask(Lane.SLOW)["mig.instances"] == 0
 
 
 def test_numa_nodes(driver: Callable[..., None]) -> None:
@@ -203,3 +210,26 @@ def test_what_is_read_once_is_asked_until_it_answers(driver: Callable[..., None]
     assert sorted(asked) == ["serial", "vbios", "vbios"]
     kept, _ = nvml.sample(gpu, (Lane.FAST,))
     assert kept["identity.vbios"] == "96.00"
+
+
+def test_thresholds_as_margins_are_signed_and_read_once(driver: Callable[..., None]) -> None:
+    asked: list[int] = []
+    kinds = {
+        pynvml.NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT: field(5, siVal=-8),
+        pynvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT: field(1, uiVal=2**32 - 2),
+        pynvml.NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT: field(5, siVal=0),
+        pynvml.NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT: field(code=REFUSED),
+    }
+
+    def values(_: object, fields: Sequence[tuple[int, int]]) -> list[SimpleNamespace]:
+        asked.extend(number for number, _ in fields)
+        return [kinds.get(number, field(code=REFUSED)) for number, _ in fields]
+
+    nvml, gpu = Nvml(), device()
+    driver(nvmlDeviceGetFieldValues=values)
+    for _ in range(2):
+        readings, missing = nvml.sample(gpu, (Lane.ONCE,))
+        ids = [f"temperature.{name}_margin_celsius" for name in ("shutdown", "slowdown", "operating_max")]
+        assert [readings[metric_id] for metric_id in ids] == [-8, -2, 0]
+        assert missing["temperature.memory_max_margin_celsius"].reason == "not_supported"
+    assert sorted(set(asked) & kinds.keys()) == sorted(number for number in asked if number in kinds)
