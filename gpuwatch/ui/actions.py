@@ -12,13 +12,17 @@ from textual.binding import Binding, BindingType
 
 from gpuwatch.ui.tabs import TABS
 
-Pane = Literal["everywhere", "overview", "gpus", "processes", "finding", "readings", "found", "probes"]
+Pane = Literal[
+    "everywhere", "overview", "gpus", "processes", "finding", "readings", "process", "found", "happened", "probes"
+]
 """Where an action works: on every tab, on the overview, or in one pane of a tab."""
 PANES_OF_TABS: dict[str, tuple[Pane, ...]] = {
     "overview": ("overview", "processes", "gpus", "finding"),
     "gpu": ("readings", "processes"),
+    "process": ("process",),
     "probes": ("probes",),
     "findings": ("found",),
+    "events": ("happened",),
 }
 
 
@@ -81,6 +85,16 @@ ACTIONS: tuple[Action, ...] = (
         "processes",
         name="Why cells are empty",
     ),
+    Action("open_process", "enter", "↵", "all of it", "Show everything of this process", "processes", palette=False),
+    Action(
+        "environment",
+        "e",
+        "e",
+        "env",
+        "Show its environment, secrets masked",
+        "processes",
+        name="Environment of this process",
+    ),
     Action("tag", "space", "space", "tag", "Tag this process, for a signal to several", "processes", palette=False),
     Action(
         "signal",
@@ -124,7 +138,7 @@ ACTIONS: tuple[Action, ...] = (
         "p",
         "p",
         "parameters",
-        "Workload, seconds, limit, fraction, GPU, interpreter",
+        "Workload, seconds, limit, fraction, visible list, virtual GPUs, GPU, interpreter",
         "probes",
         name="Parameters of the probes",
     ),
@@ -140,9 +154,23 @@ ACTIONS: tuple[Action, ...] = (
         name="Compare with earlier runs",
     ),
     Action("cancel", "escape", "Esc", "stop", "Stop the running probes", "probes", footer=False, palette=False),
+    Action("move('left')", "left,h", "← →", "another", "The process before, or after", "process", palette=False),
+    Action("environment", "e", "e", "env", "To its environment", "process", name="Environment of this process"),
+    Action("tree", "t", "t", "relatives", "To its parents and children", "process", name="Parents and children"),
+    Action(
+        "signal",
+        "k,f9",
+        "k",
+        "signal",
+        "Send INT, TERM or KILL to this process; asks first",
+        "process",
+        name="Send a signal",
+    ),
+    Action("missing", "i", "i", "why –", "Why readings of this process are missing", "process", palette=False),
     Action("move('left')", "left,h", "← →", "another GPU", "The GPU before, or after", "readings", palette=False),
     Action("missing_device", "i", "i", "why –", "Why readings of this GPU are missing", "readings", palette=False),
     Action("open_finding", "enter", "↵", "evidence", "Show the evidence and what to do", "found", palette=False),
+    Action("open_event", "enter", "↵", "open", "Show the whole event", "happened", palette=False),
     Action("copy_action", "c", "c", "copy", "Copy what to do", "found", name="Copy what to do"),
     Action(
         "pause",

@@ -9,26 +9,30 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from gpuwatch.history.events import FeedSeen, Watcher
 from gpuwatch.history.ring import History
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.monitor.feed import Feed
 from gpuwatch.ui import theme
 from gpuwatch.ui.actions import of_tab
 from gpuwatch.ui.messages import LabChanged, SnapshotsArrived
 from gpuwatch.ui.screens.overview import OverviewScreen
 from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.trail import Identity, Trails, identity
 from gpuwatch.ui.view import View, ranked
 
 if TYPE_CHECKING:
+    from gpuwatch.sources.host import Details
     from gpuwatch.ui.lab import Lab
 
 Diagnose = Callable[[Snapshot, History], tuple[Finding, ...]]
@@ -56,6 +60,7 @@ class GpuwatchApp(App[None]):
         clock: Callable[[], float] = time.time,
         diagnose: Diagnose | None = None,
         lab: Lab | None = None,
+        read_process: Callable[[Identity], Details] | None = None,
     ) -> None:
         super().__init__()
         self.feed = feed
@@ -71,6 +76,12 @@ class GpuwatchApp(App[None]):
         self.tabs: dict[str, TabScreen] = {}
         self.chosen_gpu: str | None = None
         """UUID of the device that the GPU tab shows."""
+        self.trails = Trails()
+        self.watcher = Watcher()
+        self._seen_events = 0
+        self.chosen_process: Identity | None = None
+        """The process that the Process tab shows."""
+        self._read_process = read_process
         self._lab = lab
         self._watching = False
         self._frozen: View | None = None
@@ -171,6 +182,9 @@ class GpuwatchApp(App[None]):
             return False
         for snapshot in arrived:
             self.history.add(snapshot)
+            self.trails.add(snapshot)
+            self.watcher.look(snapshot)
+        self._watch_feed()
         first, self.snapshot = self.snapshot is None, arrived[-1]
         self.findings = self.snapshot.findings
         if first:
@@ -180,7 +194,37 @@ class GpuwatchApp(App[None]):
             self.findings += self.diagnose(self.snapshot, self.history)
         self._last_data = time.monotonic()
         self._show()
+        self._follow(arrived)
         return True
+
+    def _follow(self, arrived: Sequence[Snapshot]) -> None:
+        """Keeps a history of the process under the cursor, so that its tab does not begin empty."""
+        row = self.overview.processes.selected if self.tab is self.overview else None
+        if isinstance(row, Process):
+            self.trails.follow(identity(row), arrived)
+
+    def _watch_feed(self) -> None:
+        """The collector and the driver, also while no snapshot comes."""
+        status = self.feed.status()
+        seen = FeedSeen(status.state, status.waiting_seconds, status.replaced, status.detail)
+        self.watcher.feed(seen, self.clock())
+
+    @property
+    def unseen(self) -> int:
+        """Events since the Events tab was looked at."""
+        return self.watcher.count - self._seen_events
+
+    def see_events(self) -> None:
+        """The Events tab is looked at."""
+        self._seen_events = self.watcher.count
+
+    def read_process(self, who: Identity) -> Details:
+        """Details of one process; may take long, so never on this thread."""
+        if self._read_process is not None:
+            return self._read_process(who)
+        from gpuwatch.sources.host import details
+
+        return details(*who)
 
     def _diagnose_first(self) -> None:
         if self.diagnose is not None and self.snapshot is not None:
@@ -209,10 +253,13 @@ class GpuwatchApp(App[None]):
             read_only=self.read_only,
             until=self.snapshot.taken_at.timestamp() if self.snapshot is not None else None,
             wrong=ranked(self.findings),
+            events=self.watcher.events,
+            unseen=self.unseen,
         )
 
     def _tick(self) -> None:
         """Once a second: what only the clock changes, and only when no data do it."""
+        self._watch_feed()
         if self._frozen is not None:
             self.tab.show_status(self._paused_view())
         elif time.monotonic() - self._last_data > _TICK * 1.4:
@@ -227,8 +274,7 @@ class GpuwatchApp(App[None]):
     def toggle_pause(self) -> None:
         """Freezes the display; history goes on, and resuming shows now."""
         if self._frozen is None:
-            view = self.view()
-            self._frozen = view
+            self._frozen = replace(self.view(), events=tuple(self.watcher.events))
             self.tab.show(self._paused_view())
         else:
             self._frozen = None
@@ -247,6 +293,8 @@ class GpuwatchApp(App[None]):
             read_only=frozen.read_only,
             until=frozen.until,
             wrong=frozen.wrong,
+            events=frozen.events,
+            unseen=self.unseen,
             paused_since=frozen.now,
         )
 

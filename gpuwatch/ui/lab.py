@@ -43,6 +43,10 @@ class Parameters:
     seconds: float = 1.0
     memory_limit: int | None = None
     fraction: float | None = None
+    visible: str = ""
+    """CUDA_VISIBLE_DEVICES, for configurations that set it."""
+    virtual: int | None = None
+    """Virtual GPUs, for the configuration that has them."""
     gpu: str = ""
     """UUID of the only GPU that probes may see."""
     python: str = ""
@@ -54,6 +58,8 @@ class Parameters:
             "workload": self.workload or None,
             "memory_limit": self.memory_limit,
             "fraction": self.fraction,
+            "visible": self.visible or None,
+            "virtual": self.virtual,
         }
         return {name: value for name, value in asked.items() if value is not None}
 

@@ -5,6 +5,7 @@ A tab's screen is imported and made when it is first looked at, so the first fra
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,10 @@ class Tab:
 TABS = (
     Tab("overview", "Overview", "Everything at a glance: GPUs, processes, what is wrong"),
     Tab("gpu", "GPU", "All of one GPU: every reading, graphs, processes, what probes were given there"),
+    Tab("process", "Process", "One process: its GPUs, settings, history, findings, relatives, environment"),
     Tab("probes", "Probes", "What memory and placement settings really do here: run them and compare"),
     Tab("findings", "Findings", "Everything that was found, with its evidence and what to do"),
+    Tab("events", "Events", "What happened, also while nobody looked: processes, throttling, devices, memory"),
 )
 
 _FACTS = 32
@@ -43,6 +46,10 @@ def make(tab_id: str) -> TabScreen:
             from gpuwatch.ui.screens.gpu import GpuScreen
 
             return GpuScreen()
+        case "process":
+            from gpuwatch.ui.screens.process import ProcessScreen
+
+            return ProcessScreen()
         case "probes":
             from gpuwatch.ui.screens.probes import ProbesScreen
 
@@ -51,21 +58,38 @@ def make(tab_id: str) -> TabScreen:
             from gpuwatch.ui.screens.findings import FindingsScreen
 
             return FindingsScreen()
+        case "events":
+            from gpuwatch.ui.screens.events import EventsScreen
+
+            return EventsScreen()
     raise KeyError(tab_id)
 
 
-def labels(active: str, room: int) -> list[tuple[str, str, str]]:
-    """Tab id, text and ink of each name, as it fits into ``room`` cells: with numbers, without, or folded."""
+def number_of(tab_id: str) -> int:
+    """The key that shows a tab."""
+    return next(number for number, tab in enumerate(TABS, 1) if tab.id == tab_id)
+
+
+def labels(active: str, room: int, news: Mapping[str, int] | None = None) -> list[tuple[str, str, str]]:
+    """Tab id, text and ink of each name, as it fits into ``room`` cells: with numbers, without, or folded.
+
+    ``news``: how much is new on a tab, by its id.
+    """
+    news = news or {}
     # What else the line has to say comes before the numbers, and after the names.
     for style, beside in (("numbers", _FACTS), ("names", 0), ("folded", 0)):
-        shown = [_label(number, tab, tab.id == active, style) for number, tab in enumerate(TABS, 1)]
+        shown = [
+            _label(number, tab, tab.id == active, style, news.get(tab.id, 0)) for number, tab in enumerate(TABS, 1)
+        ]
         if sum(len(text) for _, text, _ in shown) + beside <= room or style == "folded":
             return shown
     raise AssertionError("unreachable")
 
 
-def _label(number: int, tab: Tab, active: bool, style: str) -> tuple[str, str, str]:
+def _label(number: int, tab: Tab, active: bool, style: str, new: int) -> tuple[str, str, str]:
     text = f"{number} {tab.title}" if style == "numbers" else tab.title
     if style == "folded" and not active:
         text = str(number)
-    return tab.id, f"[{text}]" if active else f" {text} ", "title" if active else "dim"
+    if new and not active:
+        text += f"+{new}" if new < 100 else "+99"
+    return tab.id, f"[{text}]" if active else f" {text} ", "title" if active else "text" if new else "dim"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gpuwatch.history.events import Happened
 from gpuwatch.history.ring import History
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.model.snapshot import Device, Snapshot
@@ -30,6 +31,10 @@ class View:
     read_only: bool = False
     until: float | None = None
     """Where graphs end: the moment of the snapshot, which stands still while paused."""
+    events: Sequence[Happened] = ()
+    """What happened, oldest first. The watcher's own list, or a copy while paused."""
+    unseen: int = 0
+    """Events since the Events tab was looked at."""
     wrong: tuple[Finding, ...] = field(default=())
     """Errors and warnings, the most important first."""
 

@@ -15,6 +15,7 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
+from tests.ui.people import details_of
 
 PINNED = {"textual": "8.2.8", "rich": "15.0.0"}
 _OTHER = [f"{name} {version(name)} is not {wanted}" for name, wanted in PINNED.items() if version(name) != wanted]
@@ -53,6 +54,7 @@ class Stage:
     def __init__(self, **options: object) -> None:
         self.feed = FakeFeed()
         self.now = machines.NOON.timestamp()
+        options.setdefault("read_process", details_of)
         self.app = GpuwatchApp(self.feed, clock=lambda: self.now, **options)  # type: ignore[arg-type]
 
     def push(self, *snapshots: Snapshot) -> None:

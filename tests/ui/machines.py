@@ -199,6 +199,18 @@ def many(gpus: int, processes: int = 40, *, tick: int = 0, **changes: Any) -> Sn
     )
 
 
+def lively(tick: int = 0) -> Snapshot:
+    """People come and go, a GPU gets hot, another is lost for a while, memory fills."""
+    hot = {"clocks.event_reasons": "sw-thermal", "temperature.gpu_celsius": 88} if 40 <= tick < 100 else {}
+    used = int(min(60 + tick * 0.3, 137) * GIB)
+    first = device(0, tick=tick, busy=80, readings={"memory.used_bytes": used, **hot})
+    second = device(1, tick=tick, busy=0, readings={"memory.used_bytes": int(3 * GIB)})
+    if 150 <= tick < 180:
+        second = device(1, busy=0, state="lost", state_detail="XID 79")
+    rows = tuple(process(n, gpu=n % 2, tick=tick) for n in range(4) if (tick + n * 70) % 300 > 60 or n == 0)
+    return snapshot((first, second), rows, tick=tick)
+
+
 def no_driver(tick: int = 0) -> Snapshot:
     """A laptop without an NVIDIA driver."""
     return snapshot(

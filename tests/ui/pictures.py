@@ -9,8 +9,10 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.ui.app import GpuwatchApp
@@ -19,6 +21,7 @@ from gpuwatch.ui.probe_events import Said
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 from tests.ui.labs import TENSORFLOW, Bench, run_of
+from tests.ui.people import details_of
 
 MACHINES: dict[str, Callable[[int], Snapshot]] = {
     "pair": machines.pair,
@@ -26,6 +29,7 @@ MACHINES: dict[str, Callable[[int], Snapshot]] = {
     "eight": lambda tick: machines.many(8, 40, tick=tick),
     "eight200": lambda tick: machines.many(8, 200, tick=tick),
     "sixteen": lambda tick: machines.many(16, 60, tick=tick),
+    "lively": machines.lively,
     "no_driver": machines.no_driver,
     "simulated": machines.simulated,
     "broken": machines.broken,
@@ -87,9 +91,17 @@ def app_with(machine: str, ticks: int = HISTORY, lab: Lab | None = None) -> tupl
     make = MACHINES[machine]
     feed = FakeFeed()
     clock = machines.NOON.timestamp() + ticks - 1
-    app = GpuwatchApp(feed, clock=lambda: clock, lab=lab)
+    app = GpuwatchApp(feed, clock=lambda: clock, lab=lab, read_process=details_of)
     feed._pending = [make(tick) for tick in range(ticks)]
     return app, feed
+
+
+async def arrived(pilot: Pilot[Any]) -> None:
+    """Waits until nothing more will come by itself."""
+    await pilot.pause()
+    while getattr(pilot.app.screen, "reading", False):
+        await pilot.pause(0.01)
+    await pilot.pause()
 
 
 async def picture(machine: str, size: tuple[int, int], keys: tuple[str, ...] = ()) -> str:
@@ -102,7 +114,7 @@ async def picture(machine: str, size: tuple[int, int], keys: tuple[str, ...] = (
         await pilot.pause()
         for key in keys:
             await pilot.press(key)
-        await pilot.pause()
+        await arrived(pilot)
         return app.export_screenshot(title=f"{machine} {size[0]}x{size[1]}")
 
 

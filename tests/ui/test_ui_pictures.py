@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.ui.lab import Lab
-from tests.ui.pictures import app_with, lab_with_runs
+from tests.ui.pictures import app_with, arrived, lab_with_runs
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 MACHINES = ["pair", "one", "eight200", "sixteen", "no_driver", "simulated", "broken", "hostile"]
@@ -26,7 +26,7 @@ def compare(
         await pilot.pause()
         for key in keys:
             await pilot.press(key)
-        await pilot.pause()
+            await arrived(pilot)
 
     return snap_compare(app, terminal_size=size, run_before=before)
 
@@ -62,13 +62,18 @@ def test_state(snap_compare: Callable[..., bool], name: str, keys: tuple[str, ..
     [
         ("gpu", "pair", ("2",)),
         ("gpu-broken", "broken", ("2", "right", "right")),
-        ("probes", "pair", ("3", "down")),
-        ("probes-running", "pair", ("3",)),
-        ("probes-new", "pair", ("3",)),
-        ("run", "pair", ("3", "down", "enter")),
-        ("parameters", "pair", ("3", "p")),
-        ("findings", "pair", ("4",)),
-        ("nothing-wrong", "one", ("4",)),
+        ("process", "pair", ("enter",)),
+        ("process-denied", "pair", ("down", "enter", "down")),
+        ("process-hostile", "hostile", ("enter", "e")),
+        ("probes", "pair", ("4", "down")),
+        ("probes-running", "pair", ("4",)),
+        ("probes-new", "pair", ("4",)),
+        ("run", "pair", ("4", "down", "enter")),
+        ("parameters", "pair", ("4", "p")),
+        ("findings", "pair", ("5",)),
+        ("nothing-wrong", "one", ("5",)),
+        ("events", "lively", ("6",)),
+        ("events-none", "pair", ("6",)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -54,7 +54,7 @@ def bench(tmp_path: Path) -> Bench:
 async def open_probes(stage: Stage, pilot: Pilot[None]) -> ProbesScreen:
     stage.push(machines.pair())
     await settle(pilot)
-    await pilot.press("3")
+    await pilot.press("4")
     await settle(pilot)
     screen = stage.app.screen
     assert isinstance(screen, ProbesScreen)
@@ -135,7 +135,7 @@ async def test_progress_events_and_memory_are_live(make_stage: MakeStage, bench:
         assert "waits for its turn" in text
         assert "0–139.8 GiB" in text
         # The dashboard goes on: another tab, and back.
-        await pilot.press("1", "3", "down")
+        await pilot.press("1", "4", "down")
         await settle(pilot)
         assert stage.app.screen is screen
         bench.gate.set()
@@ -266,7 +266,8 @@ async def test_parameters_are_checked_and_reach_the_runner(make_stage: MakeStage
         await settle(pilot)
         modal = stage.app.screen
         assert isinstance(modal, ParametersModal)
-        for name, value in {"workload": "mlp", "seconds": "x", "gpu": "1", "fraction": "0.3"}.items():
+        wrong = {"workload": "mlp", "seconds": "x", "gpu": "1", "fraction": "0.3", "visible": " 1,0 ", "virtual": "2.5"}
+        for name, value in wrong.items():
             modal.query_one(f"#{name}", Input).value = value
         await pilot.press("enter")
         await settle(pilot)
@@ -276,17 +277,25 @@ async def test_parameters_are_checked_and_reach_the_runner(make_stage: MakeStage
         modal.query_one("#gpu", Input).value = "9"
         await pilot.press("enter")
         await settle(pilot)
+        assert "virtual GPUs: '2.5' is no whole number" in plain(stage)
+        modal.query_one("#virtual", Input).value = "17"
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "number of virtual GPUs is between 1 and 16" in plain(stage)
+        modal.query_one("#virtual", Input).value = "4"
+        await pilot.press("enter")
+        await settle(pilot)
         assert "there is no GPU 9; here: 0, 1" in plain(stage)
         modal.query_one("#gpu", Input).value = "1"
         await pilot.press("enter")
         await settle(pilot)
         assert stage.app.screen is screen
-        assert "GPU 1 NVIDIA H200 · mlp · 0.2 s each · fraction 0.3" in plain(stage)
+        assert "GPU 1 NVIDIA H200 · mlp · 0.2 s each · fraction 0.3 · visible 1,0 · 4 virtual" in plain(stage)
         await pilot.press("x")
         await until(pilot, lambda: bool(bench.runners) and bench.lab.live is None)
         options = bench.runners[0].options
         assert options.visible == (machines.uuid(1),)
-        assert options.own == {"workload": "mlp", "fraction": 0.3}
+        assert options.own == {"workload": "mlp", "fraction": 0.3, "visible": "1,0", "virtual": 4}
         assert options.seconds == 0.2
 
 
@@ -309,7 +318,7 @@ async def test_simulated_gpus_are_called_so(make_stage: MakeStage, bench: Bench)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.simulated())
         await settle(pilot)
-        await pilot.press("3")
+        await pilot.press("4")
         await settle(pilot)
         assert "simulated: speeds are the CPU's" in plain(stage)
         assert " SIMULATED " in plain(stage)

@@ -86,7 +86,7 @@ async def test_arrows_choose_another_signal(
 async def test_tags_collect_processes_and_each_gets_it_once(stage: Stage, sleepers: list[Child]) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         on_both = (row(sleepers[0]), row(sleepers[0], gpu=1), row(sleepers[1], 1))
-        stage.push(machine(*on_both, machines.process(2)))
+        stage.push(machine(*on_both, machines.process(2, pid=2)))
         await settle(pilot)
         table = stage.app.overview.processes
         table.sort_by("pid", reverse=False)

@@ -81,7 +81,7 @@ async def test_a_resize_on_one_tab_reaches_the_others(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
-        await pilot.press("4")
+        await pilot.press("5")
         await pilot.resize_terminal(80, 24)
         await settle(pilot)
         await pilot.press("1")
@@ -99,7 +99,7 @@ async def test_pause_holds_on_every_tab(stage: Stage) -> None:
         stage.push(machines.pair(40))
         await settle(pilot)
         assert "PAUSED" in plain(stage)
-        await pilot.press("4")
+        await pilot.press("5")
         await settle(pilot)
         assert "PAUSED" in plain(stage)
 
@@ -116,7 +116,13 @@ def test_labels_fold_and_the_active_one_is_named(active: str) -> None:
 def test_tabs_are_imported_when_they_are_looked_at() -> None:
     code = "import sys, gpuwatch.ui.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    for unwanted in ("gpuwatch.ui.screens.gpu", "gpuwatch.ui.screens.probes", "gpuwatch.ui.lab", "gpuwatch.probing"):
+    for unwanted in (
+        "gpuwatch.ui.screens.gpu",
+        "gpuwatch.ui.screens.probes",
+        "gpuwatch.ui.lab",
+        "gpuwatch.probing",
+        "gpuwatch.reports",
+    ):
         assert unwanted not in loaded
 
 
@@ -203,7 +209,7 @@ async def test_the_gpu_tab_shows_what_probes_were_given(make_stage: MakeStage, t
         assert "no probe has run on this GPU yet" in plain(stage)
 
 
-@pytest.mark.parametrize("tab", ["2", "3", "4"])
+@pytest.mark.parametrize("tab", ["2", "3", "4", "5", "6"])
 @pytest.mark.parametrize("machine", ["no_driver", "broken", "hostile", "pair"])
 @pytest.mark.parametrize("size", [(60, 12), (20, 5), (80, 24), (250, 80)])
 async def test_every_tab_on_every_machine(stage: Stage, machine: str, size: tuple[int, int], tab: str) -> None:
@@ -226,7 +232,7 @@ async def test_findings_are_listed_with_evidence_and_action(stage: Stage) -> Non
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.snapshot(machines.pair().devices, findings=(HIDDEN, machines.HELD)))
         await settle(pilot)
-        await pilot.press("4")
+        await pilot.press("5")
         await settle(pilot)
         text = plain(stage)
         assert text.index("holds 130.4 GiB") < text.index("hides every GPU"), "what is wrong comes first"
@@ -247,7 +253,7 @@ async def test_findings_are_listed_with_evidence_and_action(stage: Stage) -> Non
 
 async def test_nothing_wrong_is_said(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("4")
+        await pilot.press("5")
         await settle(pilot)
         assert "waiting for the first sample" in plain(stage)
         stage.push(machines.many(2, 4))

@@ -14,6 +14,7 @@ from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import state_note, throttle
 from gpuwatch.ui.messages import LabChanged
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
+from gpuwatch.ui.tabs import number_of
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.graphs import Graphs
 from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
@@ -75,7 +76,11 @@ class Identity(Painted):
             pen.add("  ").add(cut(words, max(pen.left - 2, 0)), ink)
         elif slowed:
             pen.add(f"  {'▲ slowed: ' if warning else 'clocks: '}{slowed}", "warning" if warning else "dim")
-        mark = "▲ finding, see 4 " if any(found.device_uuid == device.uuid for found in view.wrong) else ""
+        mark = (
+            f"▲ finding, see {number_of('findings')} "
+            if any(found.device_uuid == device.uuid for found in view.wrong)
+            else ""
+        )
         if mark and pen.left > width_of(mark) + 1:
             pen.to(width - width_of(mark)).add(mark, "warning")
         who = Pen(width)

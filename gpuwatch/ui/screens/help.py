@@ -12,8 +12,10 @@ _HEADS = {
     "gpus": "In the GPUs",
     "finding": "On the finding",
     "readings": "In the readings",
+    "process": "On this tab",
     "probes": "In the probes",
     "found": "In the findings",
+    "happened": "In the events",
 }
 _SIGNS = (
     ("–", "could not be read; i says why"),

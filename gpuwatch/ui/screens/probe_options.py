@@ -23,6 +23,8 @@ _FIELDS = (
     ("seconds", "Seconds", "1"),
     ("memory_limit", "Memory limit", "MB, for configurations with a limit; 1024"),
     ("fraction", "Fraction", "0 to 1, for configurations with a fraction; 0.4"),
+    ("visible", "Visible list", "CUDA_VISIBLE_DEVICES, where a configuration sets it"),
+    ("virtual", "Virtual GPUs", "1 to 16, for the configuration that has them; 2"),
     ("gpu", "GPU", "index or UUID; all"),
     ("python", "Interpreter", "a Python that has TensorFlow; found by itself"),
 )
@@ -40,12 +42,17 @@ def parsed(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
     seconds = _number(text["seconds"] or "1", "seconds", 0.01, 3600)
     limit = text["memory_limit"]
     fraction = text["fraction"]
+    virtual = text["virtual"]
+    if virtual and not virtual.isdecimal():
+        raise Wrong(f"virtual GPUs: {printable(virtual)!r} is no whole number")
     return replace(
         Parameters(),
         workload=text["workload"],
         seconds=seconds,
         memory_limit=int(_number(limit, "memory limit", 1, 10**7)) if limit else None,
         fraction=_number(fraction, "fraction", 0.001, 1) if fraction else None,
+        visible=printable(text["visible"]),
+        virtual=int(_number(virtual, "number of virtual GPUs", 1, 16)) if virtual else None,
         gpu=_device(text["gpu"], devices),
         python=text["python"],
     )

@@ -101,6 +101,10 @@ def _subject(lab: Lab, view: View) -> list[str]:
         parts.append(f"limit {parameters.memory_limit} MB")
     if parameters.fraction is not None:
         parts.append(f"fraction {parameters.fraction:g}")
+    if parameters.visible:
+        parts.append(f"visible {parameters.visible}")
+    if parameters.virtual is not None:
+        parts.append(f"{parameters.virtual} virtual")
     if parameters.python:
         parts.append(printable(parameters.python))
     return parts

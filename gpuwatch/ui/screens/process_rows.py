@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual import on
 
 from gpuwatch.model.snapshot import Process
 from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.trail import identity
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
     from gpuwatch.sources.signals import Outcome
 
 READ_ONLY = "signals are off: gpuwatch was started with --read-only"
+_NOBODY = "this memory belongs to no process that can be seen"
+
+
+def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[list[Process]], object]) -> None:
+    """Asks which signal, sends it, says what became of it; ``delivered`` is told who got it."""
+    if screen.gpuwatch.read_only:
+        screen.say(READ_ONLY, "warning")
+        return
+    if not chosen:
+        screen.say(f"{_NOBODY}: nothing to signal", "warning")
+        return
+    from gpuwatch.sources.signals import send
+    from gpuwatch.ui.screens.signal_sheet import SignalSheet, one_each, told
+
+    people = one_each(chosen)
+
+    def answered(number: int | None) -> None:
+        if number is None:
+            return
+        outcomes: list[tuple[Process, Outcome]] = [(p, send(p.pid, p.create_time, number)) for p in people]
+        got = {identity(one) for one, outcome in outcomes if outcome.state == "delivered"}
+        delivered([one for one in chosen if identity(one) in got])
+        screen.say(*told(outcomes, number))
+
+    screen.app.push_screen(SignalSheet(people, screen.app.size.width), answered)
 
 
 class ProcessRowsScreen(TabScreen):
@@ -38,6 +65,33 @@ class ProcessRowsScreen(TabScreen):
     def _head_clicked(self, event: ProcessTable.SortAsked) -> None:
         self.processes.sort_by(event.column)
 
+    @on(ProcessTable.Opened)
+    async def _row_opened(self) -> None:
+        await self.action_open_process()
+
+    async def go(self, tab_id: str) -> None:
+        """The Process tab shows what is under the cursor here."""
+        row = self.processes.selected
+        if tab_id == "process" and isinstance(row, Process):
+            self.gpuwatch.chosen_process = identity(row)
+        await super().go(tab_id)
+
+    async def action_open_process(self) -> None:
+        """Everything of the process under the cursor."""
+        if isinstance(self.processes.selected, Process):
+            await self.go("process")
+        elif self.processes.selected is not None:
+            self.say(f"{_NOBODY}; i says why", "warning")
+
+    async def action_environment(self) -> None:
+        """Its environment, in the Process tab."""
+        await self.action_open_process()
+        from gpuwatch.ui.screens.process import ProcessScreen
+
+        tab = self.gpuwatch.tab
+        if isinstance(tab, ProcessScreen):
+            tab.call_after_refresh(tab.action_environment)
+
     def action_tag(self) -> None:
         """Marks the row, and goes on to the next."""
         self.processes.tag()
@@ -49,30 +103,4 @@ class ProcessRowsScreen(TabScreen):
         row = self.processes.selected
         if not chosen and isinstance(row, Process):
             chosen = [row]
-        self.ask_signal(chosen)
-
-    def ask_signal(self, chosen: list[Process]) -> None:
-        """Asks which signal, then sends it and says what became of it."""
-        if self.gpuwatch.read_only:
-            self.say(READ_ONLY, "warning")
-            return
-        if not chosen:
-            self.say("this memory belongs to no process that can be seen: nothing to signal", "warning")
-            return
-        from gpuwatch.ui.screens.signal_sheet import SignalSheet, one_each
-
-        people = one_each(chosen)
-
-        def send(number: int | None) -> None:
-            if number is not None:
-                self._send(people, number)
-
-        self.app.push_screen(SignalSheet(people, self.app.size.width), send)
-
-    def _send(self, people: list[Process], number: int) -> None:
-        from gpuwatch.sources.signals import send
-        from gpuwatch.ui.screens.signal_sheet import told
-
-        outcomes: list[tuple[Process, Outcome]] = [(p, send(p.pid, p.create_time, number)) for p in people]
-        self.processes.untag(one for one, outcome in outcomes if outcome.state == "delivered")
-        self.say(*told(outcomes, number))
+        ask_signal(self, chosen, self.processes.untag)

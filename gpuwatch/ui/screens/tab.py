@@ -112,11 +112,15 @@ class TabScreen(Screen[None]):
 
     async def action_show_tab(self, tab_id: str) -> None:
         """To another tab."""
+        await self.go(tab_id)
+
+    async def go(self, tab_id: str) -> None:
+        """Leaves for another tab."""
         await self.gpuwatch.show_tab(tab_id)
 
     @on(TopLine.TabChosen)
     async def _tab_clicked(self, event: TopLine.TabChosen) -> None:
-        await self.gpuwatch.show_tab(event.tab_id)
+        await self.go(event.tab_id)
 
     def action_move(self, where: str) -> None:
         """Arrows, pages, ends: in the focused pane."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual import events
 
 from gpuwatch.formatting import units
@@ -12,7 +14,7 @@ from gpuwatch.ui.cells import width_of
 from gpuwatch.ui.trend import braille, buckets, span_for
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.frame import frame
-from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.pen import Pen
 
 GRAPHS = (
@@ -74,22 +76,41 @@ def _graph(device: Device, view: View, metric: str, caption: str, ink: str, widt
     spec = BY_ID[metric]
     value = device.get(metric)
     axis = axis_of(spec, device)
+    said = (units.reading(spec, value), "dim" if isinstance(value, Missing) else "strong")
+    words = _axis_text(spec, axis) if axis is not None else ""
+    times, series = view.history.times, view.history.series(device.uuid, metric)
+    return graph(view, times, series, caption, said, ink, axis, words, width, rows)
+
+
+def graph(
+    view: View,
+    times: Sequence[float],
+    values: Sequence[float | None],
+    caption: str,
+    said: Span,
+    ink: str,
+    axis: tuple[float, float] | None,
+    words: str,
+    width: int,
+    rows: int,
+) -> list[Line]:
+    """A caption with what it is now and its axis, then ``rows`` lines of dots."""
     pen = Pen(width)
-    pen.add(f"{caption} ", "dim").add(units.reading(spec, value), "dim" if isinstance(value, Missing) else "strong")
+    pen.add(f"{caption} ", "dim").add(*said)
     if axis is None:
         note = "its upper end is not known"
         series: list[float | None] = []
     else:
         span = span_for(width, view.interval)
         series = buckets(
-            view.history.times,
-            view.history.series(device.uuid, metric),
+            times,
+            values,
             columns=width * 2,
             span=span,
             until=view.until if view.until is not None else view.now,
             interval=view.interval,
         )
-        note = f"{_axis_text(spec, axis)}   {span}s"
+        note = f"{words}   {span}s"
     if pen.left >= width_of(note) + 2:
         pen.to(width - width_of(note)).add(note, "dim")
     low, high = axis if axis is not None else (0.0, 1.0)

@@ -50,6 +50,9 @@ class ProcessTable(Painted, can_focus=True):
             super().__init__()
             self.column = column
 
+    class Opened(Message):
+        """A double click on a row: all of the process is wanted."""
+
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._view: View | None = None
@@ -202,6 +205,8 @@ class ProcessTable(Painted, can_focus=True):
             self._redraw()
         elif 1 <= y <= self._room and self.top + y - 1 < len(self._rows):
             self._put_cursor(self.top + y - 1)
+            if event.chain == 2:
+                self.post_message(self.Opened())
 
     # Drawing
 

@@ -11,6 +11,8 @@ from textual.message import Message
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import gib
+from gpuwatch.history.events import ago
+from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import fraction, whole_number
@@ -18,6 +20,10 @@ from gpuwatch.ui.tabs import labels
 from gpuwatch.ui.view import BAD_STATES, View
 from gpuwatch.ui.widgets.paint import Painted, Span
 from gpuwatch.ui.widgets.pen import Pen
+
+_LAST_SECONDS = 300.0
+"""How long the top line tells of the last event."""
+_LAST_MIN = 24
 
 
 class _Strip(Painted):
@@ -90,6 +96,24 @@ def condition(view: View, *, short: bool = False) -> Span:
     return "", "text"
 
 
+def _facts(snapshot: Snapshot, room: int) -> list[Span]:
+    """What the machine is; the driver is named as briefly as it takes to fit the rest into ``room`` cells."""
+    host, driver, count = snapshot.host.hostname, snapshot.driver, len(snapshot.devices)
+    version = printable(driver.version) if driver is not None and driver.version else ""
+    facts: list[Span] = []
+    for named in (f"driver {version}", version, ".".join(version.split(".")[:2])):
+        facts = [(printable(host), "strong")] if host else []
+        if version:
+            facts.append((named, "dim"))
+        if driver is not None and driver.cuda_version:
+            facts.append((f"CUDA {printable(driver.cuda_version)}", "dim"))
+        if sum(width_of(text) + 3 for text, _ in facts) <= room:
+            break
+    if count:
+        facts.append((f"{count} GPU{'s' * (count != 1)}", "text"))
+    return facts
+
+
 class TopLine(_Strip):
     """The tabs, who, what, whether anything is wrong, and when."""
 
@@ -111,9 +135,9 @@ class TopLine(_Strip):
             if start <= event.x < end:
                 self.post_message(self.TabChosen(tab_id))
 
-    def _draw_tabs(self, pen: Pen, room: int) -> None:
+    def _draw_tabs(self, pen: Pen, room: int, unseen: int) -> None:
         self._places = []
-        for tab_id, text, ink in labels(self._tab, room):
+        for tab_id, text, ink in labels(self._tab, room, {"events": unseen}):
             self._places.append((pen.x, pen.x + width_of(text), tab_id))
             pen.add(text, ink)
         pen.add(" ")
@@ -143,20 +167,8 @@ class TopLine(_Strip):
         reserve = sum(width_of(text) for text, _ in ends) + sum(width_of(text) + 2 for text, _ in marks)
         pen.add(" gpuwatch ", "title" if pen.limit >= 100 else "dim")
         # The name of the machine comes before the names of the tabs: they fold first.
-        self._draw_tabs(pen, pen.left - reserve - 8)
-        facts: list[Span] = []
-        if snapshot is not None:
-            host = snapshot.host.hostname
-            if host:
-                facts.append((printable(host), "strong"))
-            driver = snapshot.driver
-            if driver is not None and driver.version:
-                facts.append((f"driver {printable(driver.version)}", "dim"))
-            if driver is not None and driver.cuda_version:
-                facts.append((f"CUDA {printable(driver.cuda_version)}", "dim"))
-            count = len(snapshot.devices)
-            if count:
-                facts.append((f"{count} GPU{'s' * (count != 1)}", "text"))
+        self._draw_tabs(pen, pen.left - reserve - 8, view.unseen)
+        facts = _facts(snapshot, pen.left - reserve) if snapshot is not None else []
         first = True
         for text, fact_ink in facts:
             gap = " " if first else " · "
@@ -166,6 +178,10 @@ class TopLine(_Strip):
                 text = cut(text, max(pen.left - reserve - 2, 0))
             pen.add(gap, "faint").add(text, fact_ink)
             first = False
+        room = pen.left - reserve - 4
+        if room >= _LAST_MIN and view.events and view.now - view.events[-1].at < _LAST_SECONDS:
+            last = view.events[-1]
+            pen.add(" · ", "faint").add(cut(f"{ago(view.now - last.at)}: {last.text}", room), "text")
         pen.to(pen.limit - reserve)
         for text, mark_ink in marks:
             pen.add(text, mark_ink).add("  ")

@@ -1,0 +1,188 @@
+"""What the Process tab says in words: who it is, its map, its settings, its relatives, its environment. Pure."""
+
+from __future__ import annotations
+
+import datetime
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN, duration, gib, size
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Process
+from gpuwatch.reports.masking import MASK, mask_text, secret_name
+from gpuwatch.sources.host import Details, Relative
+from gpuwatch.ui.rows import command_text
+from gpuwatch.ui.screens.evidence import lines_of
+from gpuwatch.ui.screens.lines_modal import Lines
+from gpuwatch.ui.settings import number_name, settings_of
+from gpuwatch.ui.trail import Identity
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.paint import Span
+
+
+def without_secrets(details: Details) -> Details:
+    """The same with secrets masked, before anything keeps it."""
+    environment = details.environment
+    if environment is not None:
+        environment = {name: MASK if secret_name(name) else mask_text(value) for name, value in environment.items()}
+
+    def hidden(relatives: tuple[Relative, ...]) -> tuple[Relative, ...]:
+        return tuple(Relative(one.pid, one.depth, mask_text(one.command)) for one in relatives)
+
+    return Details(
+        problem=details.problem,
+        environment=environment,
+        interpreter=details.interpreter,
+        inner_pid=details.inner_pid,
+        parents=hidden(details.parents),
+        children=hidden(details.children),
+        why=details.why,
+    )
+
+
+def who_lines(who: Identity, rows: tuple[Process, ...], details: Details | None, note: Span) -> Lines:
+    """Two lines: what it is; since when, with what, where."""
+    if not rows:
+        return [[(" ", "text"), (str(who[0]), "strong"), ("  has not been seen since it was chosen", "dim")], []]
+    first = rows[0]
+    one: list[Span] = [(" ", "text"), (str(first.pid), "strong"), ("  ", "text")]
+    one += [(printable(first.user), "text") if first.user else (UNKNOWN, "dim"), ("  ", "text")]
+    if note[0]:
+        one += [note, ("  ", "text")]
+    one.append((mask_text(command_text(first)), "strong"))
+    two: list[Span] = [(" ", "text")]
+    if first.create_time is not None:
+        begun = datetime.datetime.fromtimestamp(first.create_time).strftime("%Y-%m-%d %H:%M:%S")
+        two += [("since ", "dim"), (begun, "text"), (f" ({duration(first.number('run_seconds'))})", "dim")]
+    else:
+        two.append(("since –", "dim"))
+    two.append(("  ", "text"))
+    if first.framework:
+        two.append((printable(first.framework), "accent"))
+    else:
+        two.append(("no framework recognised in its memory maps", "dim"))
+    if first.container:
+        two += [("  in ", "dim"), (printable(first.container), "text")]
+    if details is not None and details.inner_pid is not None:
+        two += [("  another PID namespace, there ", "dim"), (f"pid {details.inner_pid}", "text")]
+    if first.note:
+        two += [("  ", "text"), (printable(first.note), "warning")]
+    if details is not None and details.interpreter:
+        two += [("  ", "text"), (printable(details.interpreter), "dim")]
+    return [one, two]
+
+
+def map_lines(rows: tuple[Process, ...], view: View) -> Lines:
+    """Each of its own device numbers, the physical GPU behind it, and how that is known."""
+    first = rows[0] if rows else None
+    if first is None:
+        return []
+    prefix = number_name(first.framework)
+    held = {row.device_uuid: row for row in rows}
+    lines: Lines = []
+    for one in sorted(first.device_map, key=lambda mapped: mapped.ordinal):
+        row = held.pop(one.uuid, None)
+        ink = "text" if one.certainty == "fact" else "dim"
+        lines.append(
+            [
+                (f"{prefix or 'device '}{one.ordinal}", "strong"),
+                (f" → physical {one.index}", "strong"),
+                (f"  {one.certainty}", ink),
+                (f"  {_held(row)}" if row is not None else "  holds nothing", "dim"),
+            ]
+        )
+        lines.append([("  ", "text"), (printable(one.uuid), "dim")])
+    for row in held.values():
+        if row.device_index is not None:
+            mig = f" MIG {printable(row.mig_instance)}" if row.mig_instance else ""
+            text = f" → physical {row.device_index}{mig}"
+            what = f"  {_held(row)}; its own number is not known"
+            lines.append([(UNKNOWN, "dim"), (text, "strong"), (what, "dim")])
+    if not lines:
+        lines.append([("uses no GPU", "dim")])
+    elif any(one.certainty != "fact" for one in first.device_map):
+        lines.append([("likely: ", "dim"), ("from its environment; the program may choose among them", "dim")])
+    if not first.device_map and first.note:
+        lines.append([("no map: ", "dim"), (printable(first.note), "warning")])
+    return lines
+
+
+def _held(row: Process) -> str:
+    held = row.number("gpu_memory_bytes")
+    return f"{gib(held)} GiB" if held is None or held >= 2**30 else size(held)
+
+
+def setting_lines(rows: tuple[Process, ...], details: Details | None, view: View) -> Lines:
+    """Variables that bear on GPUs, with their effect."""
+    if not rows:
+        return []
+    first = rows[0]
+    environment = details.environment if details is not None else None
+    said: Lines = []
+    if environment is None:
+        if first.cuda_visible_devices is not None:
+            environment = {"CUDA_VISIBLE_DEVICES": first.cuda_visible_devices}
+        if details is None:
+            said = [[("◌ reading its environment", "dim")]]
+        else:
+            why = details.problem or details.why.get("environment", "unknown")
+            said = [[("– its environment cannot be read: ", "dim"), (why, "warning")]]
+        if environment is None:
+            return said
+    lines: Lines = []
+    framework = first.framework if not said else None
+    for setting in settings_of(environment, framework, view.devices):
+        name = printable(setting.name)
+        if setting.value is None:
+            if not said:
+                lines.append([(f"{name} not set", "dim")])
+                lines.append([("  → ", "dim"), (setting.effect, "dim")])
+            continue
+        lines.append([(f"{name}=", "text"), (printable(setting.value), "strong")])
+        lines.append([("  ▲ " if setting.wrong else "  → ", "warning" if setting.wrong else "accent")])
+        lines[-1].append((printable(setting.effect), "text"))
+    return lines + said
+
+
+def finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view: View) -> Lines:
+    """What was found about it."""
+    pids = {row.pid for row in rows}
+    lines: Lines = []
+    for finding in findings:
+        if finding.pid in pids:
+            lines += [[(mask_text(text), ink) for text, ink in line] for line in lines_of(finding, view.snapshot)]
+    return lines or [[("● ", "ok"), ("nothing was found about this process", "text")]]
+
+
+def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None) -> Lines:
+    """Who started it, itself, what it started."""
+    if details is None:
+        return [[("◌ reading", "dim")]]
+    if details.problem:
+        return [[("– cannot be read: ", "dim"), (details.problem, "warning")]]
+    lines: Lines = []
+    deep = len(details.parents)
+    for number, one in enumerate(reversed(details.parents)):
+        lines.append(_branch(number, one.pid, one.command, "dim"))
+    lines.append(_branch(deep, who[0], mask_text(command_text(rows[0])) if rows else "", "strong"))
+    lines += [_branch(deep + one.depth, one.pid, one.command, "text") for one in details.children]
+    return lines
+
+
+def _branch(depth: int, pid: int, command: str, ink: str) -> list[Span]:
+    lead = "  " * (depth - 1) + "└─" if depth else ""
+    return [(lead, "faint"), (f"{pid} ", ink), (printable(command), ink)]
+
+
+def environment_lines(details: Details | None) -> Lines:
+    """All of it, by name."""
+    if details is None:
+        return [[("◌ reading", "dim")]]
+    if details.environment is None:
+        why = details.problem or details.why.get("environment", "unknown")
+        return [[("– cannot be read: ", "dim"), (why, "warning")]]
+    if not details.environment:
+        return [[("empty", "dim")]]
+    return [
+        [(f"{printable(name)}=", "dim"), (printable(value), "warning" if value == MASK else "text")]
+        for name, value in sorted(details.environment.items())
+    ]

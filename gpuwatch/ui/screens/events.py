@@ -1,0 +1,136 @@
+"""The Events tab: what happened, also while nobody looked; the newest first."""
+
+from __future__ import annotations
+
+import datetime
+from typing import ClassVar
+
+from textual.app import ComposeResult
+
+from gpuwatch.history.events import CAPACITY, Happened, ago
+from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.cells import cut
+from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.widgets.paint import Line
+from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.too_small import TooSmall
+
+MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·", "dim"), "good": ("●", "ok")}
+"""Glyph and ink of a severity."""
+
+
+class EventList(Listed):
+    """One line each; the cursor stays with its event while new ones come above it."""
+
+    BINDINGS = bindings("happened")
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("Events", cursor=True, id=id)
+        self._events: list[Happened] = []
+        self._view: View | None = None
+        self._new = 0
+
+    @property
+    def chosen(self) -> Happened | None:
+        """The event under the cursor."""
+        return self._events[self.cursor or 0] if self._events else None
+
+    def show(self, view: View, new: int) -> None:
+        """``new`` of them were not seen before this tab was looked at."""
+        before = self.chosen if self.cursor else None
+        self._view, self._new = view, new
+        self._events = list(reversed(view.events))
+        if before is not None:
+            self.cursor = next((n for n, one in enumerate(self._events) if one is before), 0)
+        self.refill()
+
+    def refill(self) -> None:
+        """Texts are cut to the width."""
+        view = self._view
+        if view is None:
+            return
+        self.note = f" {len(self._events)} " if self._events else ""
+        if len(self._events) >= CAPACITY:
+            self.note = f" the last {len(self._events)} "
+        lines = [self._line(one, view, fresh=number < self._new) for number, one in enumerate(self._events)]
+        self.set_lines(lines or [_nothing(view)], stale=view.stale)
+
+    def marked(self, line: Line) -> Line:
+        """No cursor on the line that says that there is nothing."""
+        return super().marked(line) if self._events else line
+
+    def _line(self, one: Happened, view: View, *, fresh: bool) -> Line:
+        pen = Pen(self.inner)
+        moment = datetime.datetime.fromtimestamp(one.at)
+        today = moment.date() == datetime.datetime.fromtimestamp(view.now).date()
+        pen.add("  ").add(moment.strftime("%H:%M:%S" if today else "%m-%d %H:%M:%S"), "strong" if fresh else "dim")
+        glyph, ink = MARKS[one.severity]
+        pen.add(f"  {glyph} ", ink)
+        end = f"  {one.kind} · {one.certainty} "
+        wide = self.inner >= 100
+        pen.add(cut(one.text, pen.left - len(end) if wide else pen.left), "strong" if fresh else "text")
+        if wide:
+            pen.to(pen.limit - len(end)).add(end, "dim")
+        return pen.line()
+
+
+def _nothing(view: View) -> Line:
+    if view.snapshot is None:
+        return Line((("  ◌ ", "dim"), ("waiting for the first sample", "dim")))
+    return Line((("  ● ", "ok"), ("Nothing has happened since gpuwatch began to watch.", "text")))
+
+
+class EventsScreen(TabScreen):
+    """One list."""
+
+    AUTO_FOCUS = "#happened"
+    TAB = "events"
+    PANES: ClassVar[dict[str, str]] = {"happened": "happened"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.happened = EventList(id="happened")
+        self._new = 0
+        self._count = 0
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield self.top_line
+        yield self.happened
+        yield self.keys
+        yield TooSmall(id="too-small")
+
+    def on_screen_resume(self) -> None:
+        """What came since the last look stands out during this one."""
+        self._new = min(self.gpuwatch.unseen, CAPACITY)
+        self._count = self.gpuwatch.watcher.count
+        self.gpuwatch.see_events()
+        super().on_screen_resume()
+
+    def draw(self, view: View) -> None:
+        """While it is looked at, everything is seen."""
+        width, height = self.app.size
+        self.happened.framed = width >= 100 and height >= 30
+        count = self.gpuwatch.watcher.count if view.paused_since is None else self._count
+        self.gpuwatch.see_events()
+        self.happened.show(view, self._new + count - self._count)
+
+    def action_move(self, where: str) -> None:
+        """The cursor."""
+        self.happened.move(where)
+
+    def action_open_event(self) -> None:
+        """The whole event, where the line is cut."""
+        one = self.happened.chosen
+        if one is None:
+            return
+        glyph, ink = MARKS[one.severity]
+        moment = datetime.datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M:%S")
+        since = ago(self.gpuwatch.clock() - one.at)
+        lines = [[(f"{glyph} ", ink), (one.text, "strong")], [(f"  {moment}, {since}", "text")]]
+        lines.append([(f"  {one.kind} · {one.certainty}", "dim")])
+        if one.device_uuid is not None:
+            lines.append([(f"  {one.device_uuid}", "dim")])
+        self.open_sheet("Event", lines)

@@ -1,0 +1,142 @@
+"""The Events tab, the number in its name, and the top line's last event."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.ui.screens.events import EventsScreen
+from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.tabs import labels, number_of
+from gpuwatch.ui.widgets.paint import Painted
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+KEY = str(number_of("events"))
+
+
+def plain(stage: Stage) -> str:
+    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+def alone(tick: int) -> Snapshot:
+    """The pair, after bob has left it."""
+    shot = machines.pair(tick)
+    return msgspec.structs.replace(shot, processes=tuple(one for one in shot.processes if one.user != "bob"))
+
+
+def news(stage: Stage) -> str:
+    return "".join(text for tab, text, _ in labels("overview", 200, {"events": stage.app.unseen}) if tab == "events")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_newest_first_and_the_tab_counts_what_is_new(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(machines.pair(0))
+        stage.push(alone(1), machines.pair(2))
+        await settle(pilot)
+        assert f"{KEY} Events+2" in news(stage)
+        assert "+2" in stage.app.overview.top_line.plain
+        await pilot.press(KEY)
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, EventsScreen)
+        text = screen.happened.plain
+        assert text.index("GPU 0: 51877 came: bob's python finetune.py --lora") < text.index("51877 went")
+        assert "31.9 GiB freed" in text
+        assert "12:04:33" in text
+        assert "+2" not in screen.top_line.plain
+        stage.push(alone(3))
+        await settle(pilot)
+        assert screen.happened.plain.count("51877 went") == 2
+        assert "+" not in screen.top_line.plain
+        await pilot.press("1")
+        await settle(pilot)
+        assert "+" not in stage.app.overview.top_line.plain
+        stage.push(machines.pair(4))
+        await settle(pilot)
+        assert "+1" in stage.app.overview.top_line.plain
+
+
+async def test_the_cursor_stays_with_its_event_and_enter_opens_it(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair(0), alone(1), machines.pair(2))
+        await settle(pilot)
+        await pilot.press(KEY, "down")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, EventsScreen)
+        chosen = screen.happened.chosen
+        stage.push(alone(3))
+        await settle(pilot)
+        assert screen.happened.chosen is chosen
+        await pilot.press("enter")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, LinesModal)
+        assert "process.went · fact" in stage.app.screen.sheet.plain
+
+
+async def test_nothing_has_happened(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        await pilot.press(KEY)
+        await settle(pilot)
+        assert "waiting for the first sample" in plain(stage)
+        stage.push(machines.pair(0))
+        await settle(pilot)
+        assert "Nothing has happened" in plain(stage)
+
+
+async def test_the_top_line_tells_the_last_event_where_it_fits(stage: Stage) -> None:
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        stage.push(machines.pair(0), alone(1))
+        await settle(pilot)
+        stage.now += 8
+        stage.app._last_data = 0.0
+        stage.app._tick()
+        await settle(pilot)
+        assert "8 s ago: GPU 0: 51877 went" in stage.app.overview.top_line.plain
+        assert stage.app.overview.top_line.plain.rstrip().endswith("1s")
+        stage.now += 1000
+        stage.app._last_data = 0.0
+        stage.app._tick()
+        await settle(pilot)
+        assert "ago" not in stage.app.overview.top_line.plain
+
+
+async def test_a_driver_that_hangs_and_answers_is_in_the_list(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair(0))
+        await settle(pilot)
+        stage.feed.state = FeedStatus("not-answering", 6.0, 5.0)
+        stage.now += 6
+        stage.app._tick()
+        stage.push(machines.pair(30))
+        await settle(pilot)
+        await pilot.press(KEY)
+        await settle(pilot)
+        text = plain(stage)
+        assert "does not answer" in text
+        assert "the driver answers again, after 29 s" in text
+
+
+async def test_a_frozen_list_stands_still(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair(0), alone(1))
+        await settle(pilot)
+        await pilot.press(KEY, "P")
+        await settle(pilot)
+        before = stage.app.tab.query_one("#happened", Painted).plain
+        stage.push(machines.pair(2), alone(3))
+        await settle(pilot)
+        assert stage.app.tab.query_one("#happened", Painted).plain == before
+        await pilot.press("P")
+        await settle(pilot)
+        assert stage.app.tab.query_one("#happened", Painted).plain != before

@@ -1,0 +1,270 @@
+"""The Process tab: who it is, its map, its settings, its history, its relatives, its environment."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import Mapped, Process, Snapshot
+from gpuwatch.sources.host import Details, details
+from gpuwatch.ui.screens.process import ProcessScreen
+from gpuwatch.ui.screens.signal_sheet import SignalSheet
+from gpuwatch.ui.settings import settings_of
+from gpuwatch.ui.trail import Identity, Trails, identity
+from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.process_graphs import step
+from tests.ui import machines
+from tests.ui.conftest import Stage
+from tests.ui.people import details_of
+from tests.ui.pictures import arrived
+
+MakeStage = Callable[..., Stage]
+DEVICES = (machines.device(0), machines.device(1))
+
+
+def plain(stage: Stage) -> str:
+    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
+
+
+def about(stage: Stage) -> str:
+    screen = stage.app.screen
+    assert isinstance(screen, ProcessScreen)
+    return "\n".join("".join(text for text, _ in line.spans) for line in screen.facts.content + screen.about.content)
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    await pilot.pause()
+    await arrived(pilot)
+
+
+def swapped(tick: int = 0) -> Snapshot:
+    """A TensorFlow program that sees two GPUs the other way round and works on both."""
+    mapped = (Mapped(ordinal=0, uuid=machines.uuid(1), index=1), Mapped(ordinal=1, uuid=machines.uuid(0), index=0))
+    rows = tuple(
+        machines.process(0, gpu=gpu, tick=tick, device_map=mapped, cuda_visible_devices="1,0") for gpu in (0, 1)
+    )
+    return machines.snapshot(DEVICES, rows, tick=tick)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_map_settings_findings_relatives_and_environment(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.past(machines.pair)
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, ProcessScreen)
+        text = plain(stage)
+        assert "48121  alice  python train.py" in text
+        assert "since 2026-05-05" in text
+        assert "tensorflow 2.21.0" in text
+        whole = about(stage)
+        assert "GPU:0 → physical 1  likely  130.4 GiB" in whole
+        assert machines.uuid(1) in whole
+        assert "GPU:0 is physical 1, GPU:1 is" in " ".join(whole.split())
+        assert "memory grows with what is needed" in " ".join(whole.split())
+        assert "holds 130.4 GiB and has been idle" in whole
+        for branch in ("4000 bash train.sh --token •••", "48121 python train.py", "48122 python -c", "48123 nvcc"):
+            assert branch in whole
+        assert "HF_TOKEN=•••" in whole
+        assert "postgres://•••@db/train" in whole
+        assert "verysecret" not in whole + text
+        assert "\x1b" not in whole + text
+        graphs = stage.app.screen.graphs.plain
+        wide = size[0] >= 120
+        for part in ("GPU memory" if wide else "MEM", "SM", "CPU", "0–100 %", "0–1 GiB", "0–139.8 GiB"):
+            assert part in graphs
+        assert "⣿" in graphs, "the history since before the tab was opened"
+        assert stage.app.screen.keys.region.bottom == size[1]
+
+
+async def test_secrets_of_its_command_are_masked_too(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        row = machines.process(0, command="python train.py --token=verysecret --bs 64")
+        stage.push(machines.snapshot(DEVICES, (row,)))
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "--token=••• --bs 64" in plain(stage)
+        assert "verysecret" not in plain(stage) + about(stage)
+
+
+async def test_the_order_of_its_numbers_is_told_for_both_gpus(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(swapped())
+        await settle(pilot)
+        await pilot.press("3")
+        await settle(pilot)
+        whole = about(stage)
+        assert whole.index("GPU:0 → physical 1") < whole.index("GPU:1 → physical 0")
+        assert "0–200 %" in plain(stage)
+        assert "0–279.6 GiB" in plain(stage)
+
+
+async def test_what_may_not_be_read_says_why(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("down", "enter")
+        await settle(pilot)
+        assert "51877" in plain(stage)
+        assert " ".join(about(stage).split()).count("permission denied: it belongs to another user") == 2
+        await pilot.press("right")
+        await settle(pilot)
+        assert "1999" in plain(stage)
+        assert "another PID namespace, or it has ended" in about(stage)
+        assert "no framework recognised" in plain(stage)
+        await pilot.press("right")
+        await settle(pilot)
+        assert "48121" in plain(stage), "the arrows go round"
+
+
+async def test_keys_lead_to_the_environment_and_the_relatives(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("e")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, ProcessScreen)
+        assert "HF_TOKEN=•••" in screen.about.plain
+        await pilot.press("t")
+        assert "4000 bash" in screen.about.plain
+        await pilot.press("home")
+        assert "holds 130.4 GiB" in screen.about.plain
+        await pilot.press("k")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, SignalSheet)
+        await pilot.press("escape", "i")
+        await settle(pilot)
+        assert stage.app.screen is not screen
+
+
+async def test_one_that_ends_stays_on_screen_and_is_said(make_stage: MakeStage) -> None:
+    answers: list[Details] = [details_of((48121, 1.0))]
+    stage = make_stage(read_process=lambda who: answers[-1])
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 5)
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, ProcessScreen)
+        answers.append(Details(problem="it has ended already"))
+        stage.push(machines.many(2, 3, tick=6))
+        await settle(pilot)
+        assert "✖ does not use a GPU any more" in plain(stage)
+        screen._read_at = -100.0
+        stage.push(machines.many(2, 3, tick=7))
+        await settle(pilot)
+        assert "✖ has ended; this is what was last seen" in plain(stage)
+        assert "HF_TOKEN=•••" in about(stage)
+
+
+async def test_reading_that_hangs_holds_nothing_up(make_stage: MakeStage) -> None:
+    release = threading.Event()
+
+    def slow(who: Identity) -> Details:
+        release.wait(20)
+        return details_of(who)
+
+    stage = make_stage(read_process=slow)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await pilot.pause()
+        await pilot.press("enter", "down", "up", "right", "left")
+        await pilot.pause()
+        assert "reading its environment" in plain(stage)
+        release.set()
+        await settle(pilot)
+        await settle(pilot)
+        assert "HF_TOKEN" in about(stage)
+
+
+async def test_a_reader_that_fails_is_said(make_stage: MakeStage) -> None:
+    def broken(who: Identity) -> Details:
+        raise RuntimeError("odd")
+
+    stage = make_stage(read_process=broken)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "reading broke off: RuntimeError: odd" in about(stage)
+
+
+async def test_a_real_process_is_read(make_stage: MakeStage) -> None:
+    import time
+
+    from gpuwatch.sources.host import ProcessTable
+
+    mine = ProcessTable().look(os.getpid(), time.monotonic())
+    assert mine is not None
+    stage = make_stage(read_process=lambda who: details(*who))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        row = machines.process(0, pid=os.getpid(), create_time=mine.create_time)
+        stage.push(machines.snapshot(DEVICES, (row,)))
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "PATH=" in about(stage)
+        assert str(os.getppid()) in about(stage)
+
+
+async def test_no_process_and_no_sample(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("3")
+        await settle(pilot)
+        assert "waiting for the first sample" in plain(stage)
+        stage.push(machines.snapshot(DEVICES))
+        await settle(pilot)
+        assert "no process uses a GPU" in plain(stage)
+
+
+def test_history_is_kept_of_few() -> None:
+    trails = Trails()
+    shot = machines.many(2, 9)
+    people = [identity(row) for row in shot.processes]
+    for who in people:
+        trails.follow(who, (shot,))
+    trails.add(machines.many(2, 9, tick=1))
+    assert len(trails._trails) == 4
+    last = trails.follow(people[-1])
+    assert len(last.times) == 2
+    trails.add(machines.snapshot(DEVICES, (), tick=2))
+    assert list(last.series["cpu_percent"])[-1] is None, "not there is a gap and no zero"
+    assert last.rows[0].pid == people[-1][0]
+    assert isinstance(last.rows[0], Process)
+
+
+def test_axes_grow_in_steps() -> None:
+    assert [step(most, 100) for most in (0, 3, 100, 101, 399, 6400)] == [100, 100, 100, 200, 400, 6400]
+
+
+@pytest.mark.parametrize(
+    ("environment", "said", "wrong"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "1,0"}, "GPU:0 is physical 1, GPU:1 is physical 0", False),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, "hides every GPU from it", True),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "hides every GPU from it", True),
+        ({"CUDA_VISIBLE_DEVICES": "0,7"}, "GPU:0 is physical 0; the list ends at “7”", True),
+        ({"CUDA_VISIBLE_DEVICE": "0"}, "not a name that CUDA reads", True),
+        ({"TF_FORCE_GPU_ALLOW_GROWTH": "1"}, "only true and false", True),
+        ({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, "memory grows", False),
+        ({"TF_GPU_ALLOCATOR": "cuda_malloc_async"}, "CUDA's own pool", False),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64,odd:[1,2]"}, "blocks above 64 MB are never split", False),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "nonsense"}, "name:value pairs", True),
+        ({"NVIDIA_VISIBLE_DEVICES": "void"}, "no GPU", False),
+        ({"TF_CPP_MIN_LOG_LEVEL": "2"}, "hides INFO and WARNING", False),
+        ({}, "TensorFlow takes nearly all free memory", False),
+    ],
+)
+def test_settings_in_words(environment: dict[str, str], said: str, wrong: bool) -> None:
+    setting = settings_of(environment, "tensorflow 2.21.0", DEVICES)[0]
+    assert said in setting.effect
+    assert setting.wrong is wrong
