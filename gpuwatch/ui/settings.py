@@ -61,6 +61,7 @@ def _visible(environment: Mapping[str, str], framework: str | None, devices: Seq
     parts = [f"{prefix or 'device '}{one.ordinal} is physical {one.index}" for one in seen.map]
     if seen.invalid is not None and not seen.hidden:
         end = f"the list ends at “{seen.invalid}”, which is no GPU here or comes twice"
+        end += "" if parts else ": it sees none"
         return Setting("CUDA_VISIBLE_DEVICES", value, "; ".join([*parts, end]), wrong=True)
     return Setting("CUDA_VISIBLE_DEVICES", value, ", ".join(parts) or "hides every GPU from it", wrong=not parts)
 

@@ -253,6 +253,7 @@ def test_axes_grow_in_steps() -> None:
         ({"CUDA_VISIBLE_DEVICES": "-1"}, "hides every GPU from it", True),
         ({"CUDA_VISIBLE_DEVICES": ""}, "hides every GPU from it", True),
         ({"CUDA_VISIBLE_DEVICES": "0,7"}, "GPU:0 is physical 0; the list ends at “7”", True),
+        ({"CUDA_VISIBLE_DEVICES": "7,0"}, "ends at “7”, which is no GPU here or comes twice: it sees none", True),
         ({"CUDA_VISIBLE_DEVICE": "0"}, "not a name that CUDA reads", True),
         ({"TF_FORCE_GPU_ALLOW_GROWTH": "1"}, "only true and false", True),
         ({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, "memory grows", False),

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 
@@ -158,6 +159,19 @@ async def test_what_cannot_be_identified_is_not_offered(stage: Stage) -> None:
         await settle(pilot)
         assert stage.app.screen is stage.app.overview
         assert "delivered" not in stage.app.overview.keys.plain
+
+
+async def test_doubt_about_namespaces_is_said(stage: Stage, sleepers: list[Child]) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        elsewhere = msgspec.structs.replace(machines.HELD, id="container.pid-namespace", severity="info")
+        stage.push(msgspec.structs.replace(machine(row(sleepers[0])), findings=(elsewhere,)))
+        await settle(pilot)
+        await pilot.press("k")
+        await settle(pilot)
+        sheet = stage.app.screen
+        assert isinstance(sheet, SignalSheet)
+        assert "some pids here are of another PID namespace" in sheet.sheet.plain
+        assert ["TERM" in "".join(text for text, _ in line.spans) for line in sheet.sheet.lines if line.wash] == [True]
 
 
 async def test_memory_without_a_process_has_nobody_to_signal(stage: Stage) -> None:

@@ -40,7 +40,9 @@ def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[li
         delivered([one for one in chosen if identity(one) in got])
         screen.say(*told(outcomes, number))
 
-    screen.app.push_screen(SignalSheet(people, screen.app.size.width), answered)
+    # A pid of the host may by chance be that of an innocent process in here: start times cannot tell.
+    doubt = any(finding.id == "container.pid-namespace" for finding in screen.gpuwatch.findings)
+    screen.app.push_screen(SignalSheet(people, screen.app.size.width, doubt=doubt), answered)
 
 
 class ProcessRowsScreen(TabScreen):

@@ -115,7 +115,8 @@ class SignalSheet(LinesModal[int]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "send", show=False)]
 
-    def __init__(self, people: Sequence[Process], width: int) -> None:
+    def __init__(self, people: Sequence[Process], width: int, *, doubt: bool = False) -> None:
+        """``doubt``: some pids that the driver lists are not of this PID namespace."""
         room = min(width * 9 // 10, 104) - 4
         lines = _who(people, room)
         refused = [(process, why) for process in people if (why := refusal(process.pid, process.create_time))]
@@ -125,6 +126,9 @@ class SignalSheet(LinesModal[int]):
         if len(refused) > 3:
             lines.append([(f" ✖ and {len(refused) - 3} more for such reasons", "error")])
         able = len(people) - len(refused)
+        if able and doubt:
+            text = "some pids here are of another PID namespace: is this the process that you mean?"
+            lines += [[(" ▲ ", "warning"), (text, "text")], []]
         if able:
             lines += [[(f"   {name:<6}", "strong"), (text, "dim")] for _, name, text in CHOICES]
         count = len(CHOICES) if able else 0
