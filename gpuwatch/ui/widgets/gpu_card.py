@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.formatting import units
 from gpuwatch.formatting.text import printable
-from gpuwatch.model.metrics import METRICS
+from gpuwatch.model.metrics import METRICS, Lane
 from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import (
@@ -98,7 +98,15 @@ def _beside(device: Device, view: View, inner: int, graph: int) -> list[Pen]:
 
 def _other_readings(device: Device, lines: int) -> list[Pen]:
     """What else was read, down two columns, in the order of the table of metrics."""
-    specs = [spec for spec in METRICS if spec.id in device.readings and spec.id not in _SHOWN][: lines * 2]
+    # What never changes, and totals that only grow, are for the tab of one GPU.
+    specs = [
+        spec
+        for spec in METRICS
+        if spec.id in device.readings
+        and spec.id not in _SHOWN
+        and spec.lane is not Lane.ONCE
+        and (not spec.counter or spec.id.startswith("ecc"))
+    ][: lines * 2]
     rows = -(-len(specs) // 2)
     pens = [Pen(_NUMBERS) for _ in range(rows)]
     for number, spec in enumerate(specs):

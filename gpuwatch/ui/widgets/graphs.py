@@ -29,10 +29,7 @@ GRAPHS = (
 
 def axis_of(spec: MetricSpec, device: Device) -> tuple[float, float] | None:
     """Both ends of the metric's axis on this device; None where its upper end cannot be read."""
-    if spec.axis is None:
-        return None
-    high = device.number(spec.axis.high) if isinstance(spec.axis.high, str) else spec.axis.high
-    return (spec.axis.low, high) if high else None
+    return spec.axis.ends(device.number) if spec.axis else None
 
 
 class Graphs(Painted):
