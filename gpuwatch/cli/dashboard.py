@@ -24,6 +24,11 @@ def run(ctx: click.Context, interval: float, *, read_only: bool = False) -> int:
     """Shows the dashboard until the user leaves; the exit code of the program."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the dashboard needs a terminal", hint="in a pipe or a job use gpuwatch snapshot")
+    if not (sys.stdout.encoding or "").lower().startswith("utf"):
+        raise UsageError(
+            f"the dashboard needs a UTF-8 terminal, and this one says {sys.stdout.encoding}",
+            hint="set LANG to a UTF-8 locale, C.UTF-8 for example",
+        )
     enter_simulation(ctx)
     # The collector opens the driver while this process imports the screens. What an import makes stays:
     # looking for garbage among it costs a tenth of the start, and again whenever it is looked at later.

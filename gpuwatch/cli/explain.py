@@ -63,9 +63,9 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None) -
 
 
 def _open(path: Path) -> int:
-    if path.is_dir():
-        raise UsageError(f"cannot read {path}: it is a folder")
     try:
+        if path.is_dir():
+            raise UsageError(f"cannot read {path}: it is a folder")
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error

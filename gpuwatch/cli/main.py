@@ -7,16 +7,18 @@ like: one line that says what was wrong and what to do, never a traceback for a 
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import click
 
 from gpuwatch import __version__
-from gpuwatch.cli.options import sim_option
+from gpuwatch.cli.options import FiniteRange, sim_option
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError
 
 # Name to "module:attribute"; imported when it runs, so that one command does not pay for another.
@@ -52,7 +54,7 @@ class _LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="gpuwatch")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.25, 60.0),
+    type=FiniteRange(0.25, 60.0),
     default=1.0,
     show_default=True,
     help="Seconds between samples of the dashboard.",
@@ -74,6 +76,7 @@ def cli(ctx: click.Context, interval: float, read_only: bool) -> None:
 def main() -> NoReturn:
     """Entry point of the program."""
     signal.signal(signal.SIGTERM, _terminated)
+    _prepare_output()
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
@@ -82,7 +85,7 @@ def main() -> NoReturn:
         code = error.exit_code
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "gpuwatch"
-        _say(error.format_message().rstrip("."), f"see {where} --help")
+        _say(" ".join(error.format_message().rstrip(".").split()), f"see {where} --help")
         code = EXIT_USAGE
     except click.ClickException as error:
         _say(error.format_message())
@@ -90,10 +93,31 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         code = 128 + signal.SIGINT
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing may be written to it at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 128 + signal.SIGPIPE
+        code = _give_up_output(128 + signal.SIGPIPE)
+    except OSError as error:
+        _say(f"cannot write the output: {error.strerror or error}")
+        code = _give_up_output(EXIT_FAILED)
+    except SystemExit as ending:
+        # click catches a closed pipe itself, and marks stdout with a wrapper of its own.
+        if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
+            raise
+        code = 128 + signal.SIGPIPE if ending.code == 1 else ending.code
     sys.exit(code if isinstance(code, int) else EXIT_OK)
+
+
+def _prepare_output() -> None:
+    """Output that is closed or cannot take every character must not end in a traceback."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not (stream.encoding or "").lower().startswith("utf"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _give_up_output(code: int) -> int:
+    """Nothing more may be written to it, at exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return code
 
 
 def _say(message: str, hint: str = "") -> None:

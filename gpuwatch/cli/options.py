@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -28,6 +29,17 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None)
         ctx.meta[_SHAPE] = SimShape.parse(value)
 
 
+class FiniteRange(click.FloatRange):
+    """A range of numbers that knows no ``nan``, which is neither below nor above anything."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As click does, and refuses what is no number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
+
+
 def sim_option(command: F) -> F:
     """``--sim NxSIZE``: the command then runs on simulated GPUs (:func:`enter_simulation`)."""
     return click.option(
@@ -45,6 +57,12 @@ def enter_simulation(ctx: click.Context, tier: str = "driver") -> None:
     if shape is None:
         return
     os.environ.update(simulated_environment(shape, tier))
+
+
+def asked_shape(ctx: click.Context) -> SimShape | None:
+    """The shape that ``--sim`` named here or before the command, if any."""
+    shape: SimShape | None = ctx.meta.get(_SHAPE)
+    return shape
 
 
 def simulated_environment(shape: SimShape, tier: str) -> dict[str, str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import msgspec
 
-from gpuwatch.cli.options import enter_simulation, progress_wanted, sim_option
+from gpuwatch.cli.options import FiniteRange, enter_simulation, progress_wanted, sim_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.events import Event
@@ -32,10 +32,11 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 @click.option("--all", "everything", is_flag=True, help="Every configuration.")
 @click.option("--explain", is_flag=True, help="Print the settings as code to paste, and stop.")
 @click.option("--list", "listing", is_flag=True, help="Name the configurations and stop.")
+@click.option("--framework", type=click.Choice(["tensorflow", "torch"]), help="With --all: those of one framework.")
 @click.option("--python", metavar="PATH", help="Interpreter in which the framework is installed.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.01, 3600),
+    type=FiniteRange(0.01, 3600),
     default=1.0,
     show_default=True,
     help="Time budget of each measurement.",
@@ -43,7 +44,7 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 @click.option("--size", type=click.IntRange(16, 65536), help="Edge of the matrices (default: by the machine).")
 @click.option("--workload", type=click.Choice(WORKLOADS), help="What to compute (default: the configuration's own).")
 @click.option("--memory-limit", type=click.IntRange(min=1), metavar="MB", help="For configurations with a limit.")
-@click.option("--fraction", type=click.FloatRange(0, 1, min_open=True), help="For configurations with a fraction.")
+@click.option("--fraction", type=FiniteRange(0, 1, min_open=True), help="For configurations with a fraction.")
 @click.option(
     "--virtual", type=click.IntRange(min=1, max=16), help="Virtual GPUs, for the configuration that has them."
 )
@@ -51,7 +52,7 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 @click.option("--gpu", metavar="UUID|INDEX,...", help="Let the probe see these GPUs only, in this order.")
 @click.option(
     "--deadline",
-    type=click.FloatRange(1, 86400),
+    type=FiniteRange(1, 86400),
     default=180.0,
     show_default=True,
     help="Seconds after which a probe is killed.",
@@ -69,6 +70,7 @@ def probe(
     everything: bool,
     explain: bool,
     listing: bool,
+    framework: str | None,
     python: str | None,
     seconds: float,
     size: int | None,
@@ -86,10 +88,9 @@ def probe(
 ) -> None:
     """Run small TensorFlow workloads under memory and placement settings, and report what happened."""
     if listing:
-        for script in find_probes().values():
-            click.echo(f"{script.name:<20} {script.group:<12} {script.title}")
+        _list(as_json)
         return
-    scripts = _chosen(configs, groups, everything)
+    scripts = _chosen(configs, groups, everything, framework)
     asked = {
         "workload": workload,
         "memory_limit": memory_limit,
@@ -98,10 +99,15 @@ def probe(
         "visible": visible,
     }
     own = {name: value for name, value in asked.items() if value is not None}
+    _check_options(scripts, own)
     if explain:
         from gpuwatch.probing.recipe import recipe
 
-        click.echo("\n\n".join(recipe(script, own) for script in scripts), nl=False)
+        recipes = {script.name: recipe(script, own) for script in scripts}
+        if as_json:
+            click.echo(_document("gpuwatch.recipes/1", recipes=recipes))
+        else:
+            click.echo("\n\n".join(recipes.values()), nl=False)
         return
     if output is not None:
         check_output(output)
@@ -121,7 +127,14 @@ def probe(
         fresh=fresh or len(scripts) == 1,
         tier=sim_tier,
     )
-    runs = _run_all(scripts, options, size, gpu)
+    runs: list[Run] = []
+    try:
+        _run_all(scripts, options, size, gpu, runs)
+    except KeyboardInterrupt:
+        click.echo(f"gpuwatch: interrupted after {len(runs)} of {len(scripts)}", err=True)
+        if runs:
+            _publish(runs, as_json, output)
+        raise
     _publish(runs, as_json, output)
     ctx.exit(_exit_code(runs))
 
@@ -140,10 +153,39 @@ def _interpreters(scripts: list[ProbeScript], asked: str | None) -> dict[str, In
     return found
 
 
-def _chosen(configs: tuple[str, ...], groups: tuple[str, ...], everything: bool) -> list[ProbeScript]:
+def _list(as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {"config": s.name, "group": s.group, "framework": s.framework, "title": s.title, "summary": s.summary}
+            for s in find_probes().values()
+        ]
+        click.echo(_document("gpuwatch.probes/1", probes=rows))
+        return
+    for script in find_probes().values():
+        click.echo(f"{script.name:<22} {script.group:<12} {script.title}")
+
+
+def _document(schema: str, **content: object) -> str:
+    return msgspec.json.format(msgspec.json.encode({"schema": schema, **content}), indent=2).decode()
+
+
+def _check_options(scripts: list[ProbeScript], own: Mapping[str, object]) -> None:
+    """An option that nothing chosen has would be swallowed: it is said instead."""
+    for name in own:
+        if name != "workload" and not any(name in script.options for script in scripts):
+            having = ", ".join(script.name for script in find_probes().values() if name in script.options)
+            raise UsageError(
+                f"--{name.replace('_', '-')} means nothing to {', '.join(script.name for script in scripts)}",
+                hint=f"it is for {having}",
+            )
+
+
+def _chosen(
+    configs: tuple[str, ...], groups: tuple[str, ...], everything: bool, framework: str | None
+) -> list[ProbeScript]:
     chosen = {name: find_probe(name) for name in configs}
     for script in find_probes().values():
-        if everything or script.group in groups:
+        if (everything or script.group in groups) and framework in (None, script.framework):
             chosen.setdefault(script.name, script)
     if not chosen:
         raise UsageError(
@@ -164,12 +206,14 @@ def check_output(path: Path, *, any_suffix: bool = False) -> None:
         )
 
 
-def _run_all(scripts: list[ProbeScript], options: ProbeOptions, size: int | None, gpu: str | None) -> list[Run]:
+def _run_all(
+    scripts: list[ProbeScript], options: ProbeOptions, size: int | None, gpu: str | None, runs: list[Run]
+) -> None:
+    """Runs the scripts one after another; ``runs`` grows as they end."""
     from gpuwatch.diagnosis.complete import complete
 
     collector = Collector(_SAMPLE_SECONDS)
     collector.start()
-    runs: list[Run] = []
     try:
         taken = collector.wait(1, 5.0)
         machine = taken[-1] if taken else None
@@ -184,7 +228,6 @@ def _run_all(scripts: list[ProbeScript], options: ProbeOptions, size: int | None
                 click.echo(f"gpuwatch: {note}", err=True)
     finally:
         collector.stop()
-    return runs
 
 
 def _size_for(machine: Snapshot | None) -> int:

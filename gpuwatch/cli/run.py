@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.options import enter_simulation, sim_option
+from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option
 from gpuwatch.errors import UsageError
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.run import Run
@@ -16,11 +16,9 @@ from gpuwatch.monitor.collector import Collector
 from gpuwatch.probing.watch import watch
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--placement", is_flag=True, help="Switch TensorFlow's placement logging on.")
-@click.option(
-    "--interval", type=click.FloatRange(0.1, 60), default=0.5, show_default=True, help="Seconds between looks."
-)
+@click.option("--interval", type=FiniteRange(0.1, 60), default=0.5, show_default=True, help="Seconds between looks.")
 @click.option("--json", "as_json", is_flag=True, help="With -o: JSON, whatever the suffix.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write the run to a file; the suffix gives the format."

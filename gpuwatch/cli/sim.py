@@ -7,11 +7,11 @@ import shutil
 
 import click
 
-from gpuwatch.cli.options import simulated_environment
+from gpuwatch.cli.options import asked_shape, sim_option, simulated_environment
 from gpuwatch.errors import GpuwatchError, UsageError
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--gpus", type=click.IntRange(1, 16), default=2, show_default=True, help="How many GPUs.")
 @click.option("--memory", metavar="SIZE", default="24GiB", show_default=True, help="Memory of each.")
 @click.option(
@@ -21,8 +21,10 @@ from gpuwatch.errors import GpuwatchError, UsageError
     show_default=True,
     help="plugin computes; driver has CUDA's own log lines and computes matrix products alone.",
 )
+@sim_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
-def sim(gpus: int, memory: str, tier: str, command: tuple[str, ...]) -> None:
+@click.pass_context
+def sim(ctx: click.Context, gpus: int, memory: str, tier: str, command: tuple[str, ...]) -> None:
     """Run COMMAND on simulated GPUs.
 
     It gets libraries that simulate NVIDIA's, so that TensorFlow, nvitop, gpustat and gpuwatch itself
@@ -33,7 +35,7 @@ def sim(gpus: int, memory: str, tier: str, command: tuple[str, ...]) -> None:
 
     if not command:
         raise UsageError("no command to run", hint="for example: gpuwatch sim -- python train.py")
-    shape = SimShape.parse(f"{gpus}x{memory}")
+    shape = asked_shape(ctx) or SimShape.parse(f"{gpus}x{memory}")
     program = shutil.which(command[0])
     if program is None:
         raise UsageError(f"{command[0]}: there is no such program")

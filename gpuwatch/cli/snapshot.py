@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from gpuwatch.cli.dashboard import findings
-from gpuwatch.cli.options import enter_simulation, sim_option
+from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.model.snapshot import Problem, Snapshot
 from gpuwatch.monitor.collector import Collector
@@ -52,7 +52,7 @@ def take(deadline: float) -> tuple[Snapshot, bool]:
 @click.option("--csv", "as_csv", is_flag=True, help="One line per GPU, metric ids as header.")
 @click.option(
     "--deadline",
-    type=click.FloatRange(min=0.5),
+    type=FiniteRange(min=0.5),
     default=10.0,
     show_default=True,
     help="Seconds to wait for the driver.",

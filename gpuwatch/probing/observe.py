@@ -217,7 +217,7 @@ class Observation:
             config=script.name,
             title=script.title,
             group=script.group,
-            workload=script.workload,
+            workload=str(self._options.get("workload") or script.workload),
             workload_parameters=self._options,
             simulated=simulated,
             simulation=simulation if simulated else None,

@@ -21,6 +21,10 @@ from tests.conftest import gpuwatch
         (["probe", "--config", "growth", "--seconds", "soon"], 2, "soon"),
         (["probe", "--config", "growth", "--python", "/nonexistent/python"], 2, "there is no such program"),
         (["probe", "--group", "everything"], 2, "everything"),
+        (["probe", "--config", "growth", "--seconds", "nan"], 2, "not a finite number"),
+        (["probe", "--config", "growth", "--memory-limit", "77"], 2, "means nothing to growth"),
+        (["sim", "--no-such-option", "--", "true"], 2, "--no-such-option"),
+        (["schema"], 2, "Missing argument"),
         (["--sim", "0x1"], 2, "0x1"),
         (["snapshot", "--sim", "0x1"], 2, "0x1"),
         (["snapshot", "--sim", "2x"], 2, "2x"),
@@ -92,3 +96,37 @@ def test_a_pipe_that_closes_early_is_no_traceback() -> None:
         check=False,
     )
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("command", ["probe --list", "schema snapshot"])
+def test_a_reader_that_has_seen_enough(command: str) -> None:
+    import subprocess
+
+    shell = f"{sys.executable} -m gpuwatch {command} | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    # 141 where the pipe closed before all was written, 0 where the reader was slower.
+    assert (done.stdout.strip() in ("0", "141"), done.stderr) == (True, "")
+
+
+def test_output_that_cannot_be_written() -> None:
+    import subprocess
+
+    for redirect in ("> /dev/full", ">&-"):
+        done = subprocess.run(
+            ["bash", "-c", f"{sys.executable} -m gpuwatch schema snapshot {redirect}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        assert done.stderr.count("\n") <= 1
+
+
+def test_lists_are_documents_too() -> None:
+    import json
+
+    listed = json.loads(gpuwatch("probe", "--list", "--json").out)
+    assert listed["schema"] == "gpuwatch.probes/1"
+    assert {"config", "group", "framework", "title", "summary"} <= listed["probes"][0].keys()
+    recipes = json.loads(gpuwatch("probe", "--config", "growth", "--explain", "--json").out)
+    assert "set_memory_growth" in recipes["recipes"]["growth"]

@@ -302,8 +302,10 @@ class ProbesScreen(TabScreen):
         row = self.table.chosen
         run = row.run if isinstance(row, (Config, Earlier)) else None
         if run is None:
-            if self.lab.live is None:
-                self.action_run_probes()
+            # This row, whatever else is chosen.
+            if self.lab.live is None and self.lab.start(self._under_cursor()):
+                self._message = ("", "text")
+                self._changed()
             return
         from gpuwatch.ui.screens.run_sheet import RunModal
 

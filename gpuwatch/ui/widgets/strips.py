@@ -78,6 +78,8 @@ def verdict(view: View) -> Span:
         return f"▲ {warnings} warning{'s' * (warnings > 1)}", "badge-warning"
     if not snapshot.devices:
         return "– no GPU", "dim"
+    if view.status.state == "not-answering":
+        return "", "dim"  # what is known is old, and the line says so
     return "● all well", "ok"
 
 
