@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Oom
 
@@ -15,6 +17,12 @@ class Surroundings:
     total_bytes: int | None = None
     others_bytes: int | None = None
     """Memory that was in use on the device before the work began."""
+    held_by_others: bool | None = None
+    """Whether somebody else is known to have held memory; False: nobody did; None: nobody looked."""
+    limits_bytes: int | None = None
+    """The sum of what all framework devices on this GPU were promised."""
+    overhead_bytes: int = 0
+    """What the driver and the CUDA context take beside them."""
     limited: bool = False
     """Whether the user set a limit or fraction."""
     refusals: int = 0
@@ -28,6 +36,8 @@ class Judgement:
     cause: str
     lines: tuple[str, ...]
     certain: bool
+    title: str = ""
+    action: str = ""
 
 
 _SMALL_SHARE = 0.8
@@ -39,30 +49,43 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
     asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
     lines = [_numbers(oom)]
     if oom.verdict is not None:
+        again = judge(msgspec.structs.replace(oom, verdict=None), around)
+        if again.cause == oom.verdict:
+            return again
         if around.others_bytes:
             lines.append(f"in use on the device before the start: {size(around.others_bytes)}")
         return Judgement(oom.verdict, tuple(lines), certain=True)
     if asked is None or limit is None:
-        if around.others_bytes and around.total_bytes and around.others_bytes > around.total_bytes / 2:
-            lines.append(f"others held {size(around.others_bytes)} of {size(around.total_bytes)} before the start")
+        others = around.others_bytes if around.held_by_others is not False else None
+        if others and around.total_bytes and others > around.total_bytes / 2:
+            lines.append(f"others held {size(others)} of {size(around.total_bytes)} before the start")
             return Judgement("memory.other-process", tuple(lines), certain=False)
         return Judgement("memory.model-too-large", tuple(lines), certain=False)
     free = limit - (used or 0)
+    limits, total = around.limits_bytes, around.total_bytes
+    if limits and total and limits + around.overhead_bytes > total and asked <= free and (around.refusals or not block):
+        return _overcommitted(lines, around, limits, total)
     if asked <= free and block is not None and block < asked:
         if around.refusals and used is not None and used + block < limit / 2 and not around.limited:
             lines.append(f"the driver refused {around.refusals} allocations")
-            return Judgement("memory.other-process", tuple(lines), certain=False)
+            return _driver_had_no_more(lines, around)
         lines.append(f"{size(asked)} ≤ {size(free)} free in all, but > {size(block)} in the largest block")
         return Judgement("memory.fragmented", tuple(lines), certain=True)
     if asked <= free:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the driver had no more to give")
-        return Judgement("memory.other-process", tuple(lines), certain=False)
+        return _driver_had_no_more(lines, around)
     need = asked + (used or 0)
     if around.total_bytes is not None and need <= around.total_bytes:
         if around.limited:
             lines.append(f"{size(need)} needed > limit of {size(limit)}, on a device of {size(around.total_bytes)}")
             return Judgement("memory.limit-too-small", tuple(lines), certain=True)
         if limit < _SMALL_SHARE * around.total_bytes and need <= _SMALL_SHARE * around.total_bytes:
+            if around.held_by_others is False:
+                lines.append(
+                    f"{size(need)} needed > limit of {size(limit)}, though nobody else held memory"
+                    f" of the device's {size(around.total_bytes)}"
+                )
+                return Judgement("memory.limit-too-small", tuple(lines), certain=False)
             lines.append(
                 f"only {size(limit)} of {size(around.total_bytes)} were free at the start,"
                 f" though {size(need)} would fit the device"
@@ -73,6 +96,27 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
         return Judgement("memory.request-too-large", tuple(lines), certain=True)
     lines.append(f"{size(asked)} > {size(limit)} limit − {size(used)} in use = {size(free)} free")
     return Judgement("memory.model-too-large", tuple(lines), certain=True)
+
+
+def _driver_had_no_more(lines: list[str], around: Surroundings) -> Judgement:
+    """Somebody else's doing, unless it is known that nobody else was there."""
+    if around.held_by_others is False:
+        lines.append("nobody else held memory on the device")
+        return Judgement("memory.model-too-large", tuple(lines), certain=False)
+    return Judgement("memory.other-process", tuple(lines), certain=False)
+
+
+def _overcommitted(lines: list[str], around: Surroundings, limits: int, total: int) -> Judgement:
+    """More was promised to the framework's devices than the GPU has."""
+    beside = f" + {size(around.overhead_bytes)} for the driver and the CUDA context" if around.overhead_bytes else ""
+    lines.append(f"limits on this GPU add up to {size(limits)}{beside} > {size(total)} of the device")
+    return Judgement(
+        "memory.model-too-large",
+        tuple(lines),
+        certain=True,
+        title=f"The limits asked add up to {size(limits)}, and the device has {size(total)} in all",
+        action="Ask for fewer parts or smaller ones: --virtual times --memory-limit, and a CUDA context, must fit.",
+    )
 
 
 def _numbers(oom: Oom) -> str:

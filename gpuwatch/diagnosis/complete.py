@@ -125,7 +125,9 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
     if verdict == "oom" and run.ooms:
         cause = next((oom.verdict for oom in run.ooms if oom.verdict and not oom.expected), run.ooms[0].verdict)
         expected = " (expected)" if all(oom.expected for oom in run.ooms) else ""
-        return f"{CAUSES[cause or 'unknown']}{expected}."
+        # The finding's own title knows more than its cause: whose memory, and by which limits.
+        title = next((found.title for found in findings if found.id == cause), CAUSES[cause or "unknown"])
+        return f"{title}{expected}."
     if verdict == "fallback":
         entry = run.fallbacks[0]
         asked = "" if entry.requested == "auto" else f" instead of {entry.requested}"

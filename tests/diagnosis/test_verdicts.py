@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpuwatch.diagnosis.complete import complete
@@ -288,3 +289,54 @@ def test_an_oom_is_known_from_the_exception_where_the_log_is_silent() -> None:
 def test_completing_twice_changes_nothing() -> None:
     once = complete(draft("growth"), log(NO_GPU_LOG), NO_DRIVER)
     assert complete(once, log(NO_GPU_LOG), NO_DRIVER) == once
+
+
+def parts(count: int) -> tuple[DeviceMapping, ...]:
+    return tuple(
+        DeviceMapping(framework_device=f"/device:GPU:{index}", uuid="GPU-0", granted_bytes=8192 * MIB)
+        for index in range(count)
+    )
+
+
+REFUSED = Oom(
+    device="GPU:0",
+    allocator="GPU_0_bfc",
+    requested_bytes=MIB,
+    limit_bytes=8192 * MIB,
+    in_use_bytes=0,
+    largest_free_bytes=0,
+)
+
+
+def test_limits_that_add_up_to_more_than_the_device_are_nobody_elses_fault() -> None:
+    run = on_gpus("virtual", verdict="oom", ooms=(REFUSED,), device_map=parts(4))
+    done = complete(run, LogFacts(), machine(gpus=1, used=0))
+    (found,) = [entry for entry in done.findings if entry.severity == "error"]
+    assert (done.primary, found.certainty) == ("memory.model-too-large", "fact")
+    assert "32.0 GiB" in found.title
+    assert "32.0 GiB > 24.0 GiB" in " ".join(found.evidence)
+    assert "--virtual" in found.action
+    assert "--memory-limit" in found.action
+    assert done.verdict_reason == f"{found.title}."
+
+
+@pytest.mark.parametrize(("used", "cause"), [(0, "memory.model-too-large"), (20 * 1024 * MIB, "memory.other-process")])
+def test_another_process_is_blamed_only_where_memory_was_held(used: int, cause: str) -> None:
+    oom = msgspec.structs.replace(REFUSED, largest_free_bytes=None)
+    run = on_gpus("growth", verdict="oom", ooms=(oom,), device_map=parts(1))
+    assert complete(run, LogFacts(), machine(gpus=1, used=used)).primary == cause
+
+
+@pytest.mark.parametrize("allocator", ["cpu", "mklcpu"])
+def test_an_oom_of_the_host_is_not_told_as_one_of_a_gpu(allocator: str) -> None:
+    oom = Oom(
+        device="CPU:0",
+        allocator=allocator,
+        requested_bytes=400 * MIB,
+        limit_bytes=600 * MIB,
+        in_use_bytes=400 * MIB,
+        largest_free_bytes=0,
+    )
+    done = complete(on_gpus("growth", verdict="oom", ooms=(oom,)), LogFacts(), machine())
+    assert done.verdict_reason == "Out of host memory (a CPU allocator), not of GPU memory."
+    assert "RAM" in done.findings[0].action

@@ -7,15 +7,20 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpuwatch.diagnosis.arithmetic import Surroundings, judge
+from gpuwatch.diagnosis.arithmetic import Judgement, Surroundings, judge
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import size
+from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.run import Oom
+from gpuwatch.model.snapshot import Device
 
-_LIMITING = re.compile(r"limit|fraction|virtual|logical_device", re.IGNORECASE)
+_LIMITING = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
+_TRIFLE = 1 << 30
+_TRIFLING_SHARE = 0.05
+"""Memory in use that no failure is blamed on: below this share of the device, and below a GiB."""
 
 ACTIONS = {
     "memory.model-too-large": "Make the batch or the model smaller, or use mixed precision.",
@@ -30,6 +35,8 @@ ACTIONS = {
 
 def surroundings(evidence: Evidence, oom: Oom) -> Surroundings:
     """What the snapshot, the settings and the log add to an OOM's own numbers."""
+    if on_host(oom):
+        return Surroundings()
     device = evidence.device_of(oom.device)
     if (
         device is None
@@ -47,14 +54,55 @@ def surroundings(evidence: Evidence, oom: Oom) -> Surroundings:
     return Surroundings(
         total_bytes=int(total) if total is not None else None,
         others_bytes=int(others) if others is not None else None,
+        held_by_others=_held_by_others(evidence, device, total, others),
+        limits_bytes=_limits(evidence, oom),
+        overhead_bytes=(
+            (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0) if run is not None else 0
+        ),
         limited=run is not None and any(_LIMITING.search(name) for name in run.settings),
         refusals=evidence.log.refusals.count if evidence.log is not None else 0,
     )
 
 
+def _held_by_others(
+    evidence: Evidence, device: Device | None, total: float | None, before: float | None
+) -> bool | None:
+    """Whether somebody else held more than a trifle on the device; None where nothing of it is known."""
+    known = [before]
+    if evidence.run is not None:
+        for entry in evidence.run.memory.devices:
+            if device is None or entry.uuid == device.uuid:
+                known += [entry.others_before_bytes, entry.others_peak_bytes]
+        if _beside(evidence):
+            return True
+    if evidence.snapshot is not None and device is not None:
+        known += [p.number("gpu_memory_bytes") for p in evidence.snapshot.processes if p.device_uuid == device.uuid]
+    amounts = [amount for amount in known if amount is not None]
+    if not amounts:
+        return None
+    return max(amounts) > (min(_TRIFLE, _TRIFLING_SHARE * total) if total else _TRIFLE)
+
+
+def _limits(evidence: Evidence, oom: Oom) -> int | None:
+    """What the framework's devices on the GPU of this failure may take together."""
+    mappings = evidence.device_map
+    wanted = device_name(oom.device) if oom.device else None
+    own = next((entry for entry in mappings if device_name(entry.framework_device) == wanted), None)
+    if own is None or (own.uuid is None and own.pci_bus_id is None):
+        return None
+    same = [entry for entry in mappings if (entry.uuid, entry.pci_bus_id) == (own.uuid, own.pci_bus_id)]
+    granted = [entry.granted_bytes for entry in same if entry.granted_bytes is not None]
+    return sum(granted) if len(granted) > 1 else None
+
+
 def judged(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
     """The failures, each with its verdict."""
     return tuple(msgspec.structs.replace(oom, verdict=judge(oom, surroundings(evidence, oom)).cause) for oom in ooms)
+
+
+def on_host(oom: Oom) -> bool:
+    """Whether the memory that ran out was the host's."""
+    return (oom.allocator or "") in ("cpu", "mklcpu")
 
 
 def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
@@ -74,30 +122,32 @@ def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
 )
 def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
     """One finding per cause; the arithmetic of every failure is in its evidence."""
-    by_cause: dict[str, list[tuple[Oom, tuple[str, ...], bool]]] = {}
+    by_cause: dict[str, list[tuple[Oom, Judgement]]] = {}
     for oom in ooms_of(evidence):
         judgement = judge(oom, surroundings(evidence, oom))
-        by_cause.setdefault(judgement.cause, []).append((oom, judgement.lines, judgement.certain))
+        by_cause.setdefault(judgement.cause, []).append((oom, judgement))
     for cause, failures in by_cause.items():
-        expected = all(oom.expected for oom, _, _ in failures)
+        expected = all(oom.expected for oom, _ in failures)
         severity: Severity = "info" if expected else "error"
-        certain = all(certain for _, _, certain in failures)
-        lines = [line for _, shown, _ in failures[:5] for line in shown]
+        certain = all(judgement.certain for _, judgement in failures)
+        lines = [line for _, judgement in failures[:5] for line in judgement.lines]
         if cause in ("memory.other-process", "memory.context-failed"):
             lines += _holders(evidence, failures[0][0])
         if evidence.log is not None:
             lines += evidence.log.lines_of("memory.oom")[:2]
         device = evidence.device_of(failures[0][0].device)
-        title = ""
-        if any((oom.allocator or "") in ("cpu", "mklcpu") for oom, _, _ in failures):
+        title = next((judgement.title for _, judgement in failures if judgement.title), "")
+        action = next((judgement.action for _, judgement in failures if judgement.action), ACTIONS[cause])
+        if any(on_host(oom) for oom, _ in failures):
             title = "Out of host memory (a CPU allocator), not of GPU memory"
+            action = "Make the batch or the data kept in host memory smaller, or give the work more RAM."
         yield finding(
             cause,
             severity,
             "fact" if certain else "likely",
             title=title,
             evidence=lines,
-            action=ACTIONS[cause],
+            action=action,
             device_uuid=device.uuid if device is not None else None,
         )
 
