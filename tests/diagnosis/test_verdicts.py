@@ -340,3 +340,57 @@ def test_an_oom_of_the_host_is_not_told_as_one_of_a_gpu(allocator: str) -> None:
     done = complete(on_gpus("growth", verdict="oom", ooms=(oom,)), LogFacts(), machine())
     assert done.verdict_reason == "Out of host memory (a CPU allocator), not of GPU memory."
     assert "RAM" in done.findings[0].action
+
+
+SESSION_NO_KERNEL = """Graph execution error:
+
+Detected at node 'counter' defined at (most recent call last):
+Node: 'counter'
+Cannot assign a device for operation counter: Could not satisfy explicit device specification '/device:GPU:0' \
+because no supported kernel for GPU devices is available.
+Colocation Debug Info:
+Colocation group had the following types and supported devices:
+Root Member(assigned_device_name_index_=-1 requested_device_name_='/device:GPU:0' assigned_device_name_='' \
+resource_device_name_='/device:GPU:0' supported_device_types_=[CPU] possible_devices_=[]
+Assign: CPU
+VariableV2: CPU
+
+Colocation members, user-requested devices, and framework assigned devices, if any:
+  counter (VariableV2) /device:GPU:0
+  counter/Assign (Assign) /device:GPU:0
+
+Op: VariableV2
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "op", "sentence", "line"),
+    [
+        (
+            SESSION_NO_KERNEL,
+            "VariableV2",
+            "VariableV2 `counter` asked for /GPU:0, its type int32 has only a CPU kernel,"
+            " and it is colocated with Assign `counter/Assign`",
+            "Cannot assign a device for operation counter: Could not satisfy explicit",
+        ),
+        (
+            THERE_BUT_NO_KERNEL,
+            "MatMul",
+            "MatMul asked for /GPU:0, its type int32 has only a CPU kernel",
+            "Could not satisfy device specification",
+        ),
+    ],
+    ids=["session", "eager"],
+)
+def test_an_op_without_a_kernel_is_named_with_its_type_and_what_was_asked(
+    message: str, op: str, sentence: str, line: str
+) -> None:
+    run = on_gpus(
+        "no-kernel-hard",
+        placements=(),
+        results={"op": op, "dtype": "int32", "requested": "/gpu:0"},
+        errors=expected("InvalidArgumentError", message),
+    )
+    (found,) = [entry for entry in complete(run, LogFacts(), EVERY_GPU).findings if entry.id == "placement.no-kernel"]
+    assert found.title == sentence
+    assert line in found.evidence[0]

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.formatting.text import printable
+from gpuwatch.logs.clean import device
+from gpuwatch.logs.tensorflow import parse
 from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import Finding, Severity
 
 _DEVICE_ACTION = "Ask for a device that exists (tf.config.list_logical_devices() shows them), or leave the choice open."
 _KERNEL_ACTION = "Leave this op to the CPU, or use a type that has a GPU kernel (float32 instead of int32, say)."
+
+
+_GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
+
+
+def telling_line(message: str, cause: str) -> str:
+    """The line of a message of many lines that means ``cause``; its first one is often a mere heading."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if cause in topics_of(line)), lines[0] if lines else "")
 
 
 def error_lines(evidence: Evidence, cause: str) -> tuple[list[str], bool]:
@@ -19,7 +32,7 @@ def error_lines(evidence: Evidence, cause: str) -> tuple[list[str], bool]:
     expected = False
     if evidence.run is not None:
         matching = [error for error in evidence.run.errors if cause in topics_of(error.message)]
-        lines += [f"{error.type}: {error.message.splitlines()[0][:300]}" for error in matching]
+        lines += [f"{error.type}: {telling_line(error.message, cause)[:300]}" for error in matching]
         expected = bool(matching) and all(error.expected for error in matching)
     if evidence.log is not None:
         from_log = evidence.log.lines_of(cause)
@@ -65,9 +78,39 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
     if lines and not asks_gpu_without_any:
         by_design = evidence.run is not None and moved
         severity: Severity = "info" if expected or by_design else "error" if not moved else "warning"
-        yield finding(cause, severity, "fact", evidence=lines, action=_KERNEL_ACTION)
+        title = _refused_op(evidence, cause)
+        yield finding(cause, severity, "fact", title=title, evidence=lines, action=_KERNEL_ACTION)
     else:
         yield from _fell_back(evidence, cause, _KERNEL_ACTION)
+
+
+def _refused_op(evidence: Evidence, cause: str) -> str:
+    """``MatMul asked for /GPU:0, its type int32 has only a CPU kernel``; empty where nothing tells it."""
+    run = evidence.run
+    message = next((error.message for error in run.errors if cause in topics_of(error.message)), "") if run else ""
+    reports = parse(message).colocations if "Colocation" in message else []
+    if evidence.log is not None:
+        reports = [*reports, *evidence.log.colocations]
+    report = next((entry for entry in reports if entry.failed and entry.members), None)
+    results = run.results if run is not None and message else {}
+    op, dtype, asked = (str(results.get(name) or "") for name in ("op", "dtype", "requested"))
+    supported: tuple[str, ...] = ()
+    together = ""
+    if report is not None:
+        first = next((member for member in report.members if member.op == op), report.members[0])
+        supported = report.supported
+        asked = asked or report.requested or first.requested
+        op = f"{first.op} `{first.node}`"
+        others = [f"{member.op} `{member.node}`" for member in report.members if member is not first]
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        together = f", and it is colocated with {', '.join(others[:3])}{more}" if others else ""
+    elif match := _GPU_TYPES.search(message):
+        supported = tuple(part.strip() for part in match[1].split(",") if part.strip())
+    if not op or not asked:
+        return ""
+    kind = f"its type {dtype}" if dtype else "it"
+    has = f"has only a {' and '.join(supported)} kernel" if supported else "has no kernel for it"
+    return printable(f"{op} asked for /{device(asked).upper()}, {kind} {has}{together}")
 
 
 def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]:
