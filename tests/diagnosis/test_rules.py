@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Iterator
 
@@ -247,6 +248,21 @@ def test_a_process_on_an_idle_device() -> None:
     for _ in range(40):
         history.add(snapshot)
     assert causes(Evidence(snapshot=snapshot, history=history))["idle.memory-held"] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "severity"), [(5.0, None), (38.0, "warning"), (None, "info")], ids=["young", "old", "unknown"]
+)
+def test_a_process_answers_only_for_the_while_it_was_there(seconds: float | None, severity: str | None) -> None:
+    base = process(7, 20 * GIB)
+    age = {} if seconds is None else {"run_seconds": seconds}
+    holder = msgspec.structs.replace(base, create_time=None, readings={**base.readings, **age})
+    history = History()
+    for second in range(40):
+        idle = machine(processes=(holder,) if second > 34 else ())
+        snapshot = msgspec.structs.replace(idle, taken_at=idle.taken_at + datetime.timedelta(seconds=second))
+        history.add(snapshot)
+    assert causes(Evidence(snapshot=snapshot, history=history)).get("idle.memory-held") == severity
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Device, Process
+from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 _MAPPED_SHARE = 0.8
 _USED_SHARE = 0.1
@@ -60,7 +60,7 @@ def process_holds_idle_device(evidence: Evidence) -> Iterator[Finding]:
             held = process.number("gpu_memory_bytes")
             if process.device_uuid != device.uuid or held is None:
                 continue
-            if held >= max(_HELD_LEAST, _HELD_SHARE * total):
+            if held >= max(_HELD_LEAST, _HELD_SHARE * total) and _was_there(evidence, snapshot, process) is not False:
                 yield _held(evidence, device, process, held, total)
 
 
@@ -75,9 +75,27 @@ def _idle(evidence: Evidence, device: Device) -> bool:
     return all(value <= _IDLE_PERCENT for value in past[-_IDLE_SAMPLES:])
 
 
+def _was_there(evidence: Evidence, snapshot: Snapshot, process: Process) -> bool | None:
+    """Whether the process lived through all samples that speak of idleness; None where its age is unknown.
+
+    A training that has just begun holds its memory already, while the samples are those of before it.
+    """
+    if evidence.history is None:
+        return None
+    times = list(evidence.history.times)[-_IDLE_SAMPLES:]
+    now = snapshot.taken_at.timestamp()
+    age = process.number("run_seconds")
+    if age is None:
+        age = now - process.create_time if process.create_time is not None else None
+    if age is None:
+        return None
+    return not times or age >= now - times[0]
+
+
 def _held(evidence: Evidence, device: Device, process: Process, held: float, total: float) -> Finding:
     past = evidence.history.series(device.uuid, "utilization.gpu_percent") if evidence.history is not None else ()
-    long_enough = len(past) >= _IDLE_SAMPLES
+    snapshot = evidence.snapshot
+    long_enough = len(past) >= _IDLE_SAMPLES and snapshot is not None and bool(_was_there(evidence, snapshot, process))
     who = f"{process.user or 'unknown user'}'s {printable(process.name or 'process')} ({process.pid})"
     framework = (process.framework or "").lower()
     action = GROWTH if framework.startswith("tensorflow") else "Ask the owner whether the process is still needed."
