@@ -1,47 +1,20 @@
 """Secrets out of documents, before any format sees them.
 
-Masked are values of variables, settings and options whose name speaks of a secret, and credentials in URLs.
+Masked are values of variables and settings whose name speaks of a secret, and what
+:func:`gpuwatch.formatting.secrets.mask_text` finds in texts.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, TypeVar
 
 import msgspec
 
-MASK = "•••"
+from gpuwatch.formatting.secrets import MASK, mask_text, secret_name
 
-_SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE", re.IGNORECASE)
-_URL = re.compile(r"(\b[a-zA-Z][\w+.-]*://)[^\s/@:]*(?::[^\s/@]*)?@")
-_ASSIGNED = re.compile(
-    r"(?<![\w-])((?:--?)?[\w-]*(?:token|secret|passw|passphrase|credential|api[-_]?key|_key\b|access[-_]?key)[\w-]*"
-    r"(?:=|\s+(?=[^\s-])))(\"[^\"]*\"|'[^']*'|\S+)",
-    re.IGNORECASE,
-)
-_OPTION = re.compile(r"^(?:--?[\w-]+[= ]|[A-Z][A-Z0-9_]*=|[\w-]+=)")
-_BEARER = re.compile(r"(\b[Bb]earer\s+)\S+")
+__all__ = ["MASK", "mask_text", "masked", "secret_name"]
 
 _D = TypeVar("_D", bound=msgspec.Struct)
-
-
-def secret_name(name: str) -> bool:
-    """Whether values under this name are not shown."""
-    return _SECRET_NAME.search(name) is not None
-
-
-def mask_text(text: str) -> str:
-    """``text`` without credentials: in URLs, behind ``--token`` and ``API_KEY=``, after ``Bearer``."""
-    if "@" in text:
-        text = _URL.sub(rf"\1{MASK}@", text)
-    if "earer" in text:
-        text = _BEARER.sub(rf"\1{MASK}", text)
-    return _ASSIGNED.sub(_assigned, text)
-
-
-def _assigned(match: re.Match[str]) -> str:
-    # "the key error" is prose; an option or an assignment is not.
-    return f"{match[1]}{MASK}" if _OPTION.match(match[1]) else match[0]
 
 
 def masked(document: _D) -> _D:

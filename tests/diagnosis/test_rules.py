@@ -215,6 +215,20 @@ def test_who_held_the_memory_is_named() -> None:
     assert any("48121" in line and "alice" in line for line in found.evidence)
 
 
+def test_quoted_command_lines_hold_no_secrets() -> None:
+    holder = msgspec.structs.replace(process(7, 23 * GIB), command="python train.py --api-key abc123 -p hunter2")
+    before = machine(used=23 * GIB, processes=(holder,))
+    run = on_gpus("default", ooms=(Oom(device="GPU:0"),))
+    for evidence in (
+        Evidence(snapshot=before),
+        Evidence(snapshot=before, run=run, log=log("stub_tf221_map_default")),
+    ):
+        told = " ".join(line for found in diagnose(evidence) for line in found.evidence)
+        assert "train.py" in told
+        assert "abc123" not in told
+        assert "hunter2" not in told
+
+
 def test_an_oom_wins_over_a_grumble_about_the_driver() -> None:
     assert primary(diagnose(Evidence(log=log("lab_tf221_bfc_fragmentation_cpu")))) == "memory.fragmented"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding
@@ -105,7 +106,7 @@ def _held(evidence: Evidence, device: Device, process: Process, held: float, tot
         + (f" in the last {min(len(past), _IDLE_SAMPLES)} samples" if long_enough else " in this sample"),
     ]
     if process.command:
-        lines.append(shorten(printable(process.command), 120))
+        lines.append(shorten(mask_text(printable(process.command)), 120))
     return finding(
         "idle.memory-held",
         "warning" if long_enough else "info",

@@ -10,6 +10,7 @@ import msgspec
 from gpuwatch.diagnosis.arithmetic import Judgement, Surroundings, judge
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import size
 from gpuwatch.logs.clean import device as device_name
@@ -166,7 +167,7 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
     held.sort(key=lambda item: (-item[0], item[1].pid))
     return lines + [
         f"process {process.pid} ({process.user or 'unknown user'}) held {size(amount)}:"
-        f" {shorten(printable(process.command or process.name or '–'), 80)}"
+        f" {shorten(mask_text(printable(process.command or process.name or '–')), 80)}"
         for amount, process in held[:3]
         if amount > 0
     ]
