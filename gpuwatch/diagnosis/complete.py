@@ -44,8 +44,13 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     first = diagnose(evidence)
     run = replace(run, fallbacks=fallbacks(run, evidence, first))
     findings = diagnose(Evidence(snapshot=before, run=run, log=log, environment=run.environment))
-    main = primary(findings)
     verdict = _verdict(run)
+    if verdict == "skipped":
+        # What never ran was not found healthy.
+        findings = tuple(found for found in findings if found.id != "healthy")
+    main = primary(findings)
+    if verdict == "skipped" and main == "healthy":
+        main = None
     reason = run.verdict_reason
     if not reason or verdict != run.verdict or verdict == "oom":
         # What the runner saw of an OOM ("it ran out of memory") says less than its numbers do.

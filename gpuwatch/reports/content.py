@@ -24,6 +24,7 @@ GLYPHS = {
     "oom": "✖",
     "timeout": "✖",
     "skipped": "○",
+    "unknown": "○",
 }
 """State by shape, so that it never hangs on colour alone."""
 
@@ -54,7 +55,7 @@ class Content:
     title: str
     subtitle: str
     state: str
-    """``ok``, ``warning``, ``error``: chooses colour and glyph."""
+    """``ok``, ``warning``, ``error``, ``unknown``: chooses colour and glyph."""
     verdict: str
     reason: str
     simulated: str

@@ -22,7 +22,10 @@ _STATES = {"error": "error", "warning": "warning", "info": "ok"}
 def explanation_content(document: Explanation) -> Content:
     """Everything that a report of one log shows."""
     main = _primary(document)
+    known = _tells_anything(document)
     findings = sorted(document.findings, key=lambda found: (found is not main, SEVERITY_ORDER[found.severity]))
+    if not known:
+        findings = [found for found in findings if found.id != "healthy"]
     frameworks = " and ".join(clean(name) for name in document.frameworks)
     lines = "1 line" if document.lines == 1 else f"{document.lines:,} lines"
     source = clean(document.source or "log")
@@ -39,8 +42,8 @@ def explanation_content(document: Explanation) -> Content:
     return Content(
         title=name,
         subtitle=" · ".join(part for part in (lines, frameworks, source if source != name else "") if part),
-        state=_STATES[main.severity] if main is not None else "ok",
-        verdict=clean(document.primary or "healthy"),
+        state="unknown" if not known else _STATES[main.severity] if main is not None else "ok",
+        verdict=clean(document.primary or "healthy") if known else "unknown",
         reason=_reason(document, main),
         simulated="",
         facts=tuple(_facts(document, main)),
@@ -55,15 +58,23 @@ def _primary(document: Explanation) -> Finding | None:
 
 
 def _reason(document: Explanation, main: Finding | None) -> str:
+    if not _tells_anything(document):
+        return "Nothing that gpuwatch knows was found: is it the log of a TensorFlow or PyTorch program?"
     if document.primary in (None, "healthy"):
-        if not _tells_anything(document):
-            return "Nothing in it is known to gpuwatch: is it the log of a TensorFlow or PyTorch program?"
         return CAUSES["healthy"] + "."
     return clean(main.title if main is not None else CAUSES.get(document.primary or "", "")) + "."
 
 
 def _tells_anything(document: Explanation) -> bool:
-    return bool(document.frameworks or document.device_map or document.errors or document.placements)
+    return bool(
+        document.frameworks
+        or document.device_map
+        or document.errors
+        or document.placements
+        or document.ooms
+        or document.primary not in (None, "healthy")
+        or any(found.id != "healthy" for found in document.findings)
+    )
 
 
 def _facts(document: Explanation, main: Finding | None) -> list[tuple[str, str]]:

@@ -394,3 +394,9 @@ def test_an_op_without_a_kernel_is_named_with_its_type_and_what_was_asked(
     (found,) = [entry for entry in complete(run, LogFacts(), EVERY_GPU).findings if entry.id == "placement.no-kernel"]
     assert found.title == sentence
     assert line in found.evidence[0]
+
+
+def test_a_run_that_was_skipped_is_not_healthy() -> None:
+    done = complete(on_gpus("virtual", verdict="skipped", placements=()), LogFacts(), EVERY_GPU)
+    assert (done.verdict, done.primary) == ("skipped", None)
+    assert "healthy" not in [found.id for found in done.findings]

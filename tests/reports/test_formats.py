@@ -11,9 +11,11 @@ import re
 import msgspec
 import pytest
 
+from gpuwatch.diagnosis.explain import explain
 from gpuwatch.model.codec import Document, from_json
 from gpuwatch.model.metrics import METRICS
 from gpuwatch.reports.compare import compare
+from gpuwatch.reports.explanation_content import explanation_content
 from gpuwatch.reports.formats import text as text_format
 from gpuwatch.reports.registry import FORMATS, render
 from tests.reports.documents import (
@@ -229,3 +231,15 @@ def test_snapshot_text_is_one_line_per_gpu() -> None:
         assert part in line
     assert any("lost: fallen off the bus" in line for line in drawn.splitlines())
     assert "permission_denied" in drawn
+
+
+@pytest.mark.parametrize("lines", [[], ["hello", "world"]], ids=["empty", "another program's"])
+@pytest.mark.parametrize("name", ["text", "markdown", "html"])
+def test_a_log_in_which_nothing_was_recognised_is_not_called_healthy(name: str, lines: list[str]) -> None:
+    document = explain(lines)
+    for told in (document, msgspec.structs.replace(document, primary=None, findings=())):
+        content = explanation_content(told)
+        assert (content.state, content.verdict, content.findings) == ("unknown", "unknown", ())
+        drawn = render(told, name)
+        assert "healthy" not in drawn
+        assert "Nothing that gpuwatch knows was found" in drawn
