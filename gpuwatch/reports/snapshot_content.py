@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import UNKNOWN, duration, percent, reading, size
 from gpuwatch.model.metrics import metric
-from gpuwatch.model.snapshot import Device, Process, Snapshot
+from gpuwatch.model.snapshot import Device, Problem, Process, Snapshot
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
 
 _COMMAND = 120
@@ -112,7 +112,16 @@ def _process_row(process: Process) -> tuple[str, ...]:
     )
 
 
+def _told(problem: Problem, snapshot: Snapshot) -> bool:
+    """Whether a finding says the same already, with its own advice."""
+    return bool(problem.detail) and any(
+        found.id == problem.reason and problem.detail in f"{found.title} {' '.join(found.evidence)}"
+        for found in snapshot.findings
+    )
+
+
 def _problems(snapshot: Snapshot) -> Table:
+    """What could not be read, and is not among the findings."""
     rows = tuple(
         (
             clean(problem.source),
@@ -121,5 +130,6 @@ def _problems(snapshot: Snapshot) -> Table:
             clean(problem.hint) if problem.hint else "",
         )
         for problem in snapshot.problems
+        if not _told(problem, snapshot)
     )
     return Table("Problems", ("Source", "Reason", "What", "What helps"), rows)

@@ -11,6 +11,8 @@ import re
 import msgspec
 import pytest
 
+from gpuwatch.diagnosis.engine import diagnose
+from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.explain import explain
 from gpuwatch.model.codec import Document, from_json
 from gpuwatch.model.metrics import METRICS
@@ -243,3 +245,14 @@ def test_a_log_in_which_nothing_was_recognised_is_not_called_healthy(name: str, 
         drawn = render(told, name)
         assert "healthy" not in drawn
         assert "Nothing that gpuwatch knows was found" in drawn
+
+
+@pytest.mark.parametrize("name", ["text", "markdown"])
+def test_a_problem_that_is_a_finding_is_told_once_with_one_advice(name: str) -> None:
+    bare = bare_snapshot()
+    assert "driver.missing" in render(bare, name)
+    told = msgspec.structs.replace(bare, findings=diagnose(Evidence(snapshot=bare)))
+    drawn = render(told, name)
+    assert drawn.count("driver.missing") == 1
+    assert drawn.count("libnvidia-ml.so.1 is not there") == 1
+    assert "Problems" not in drawn
