@@ -21,7 +21,7 @@ from gpuwatch.history.ring import History
 from gpuwatch.logs.facts import CuInitError, LogFacts
 from gpuwatch.logs.tensorflow import parse
 from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.run import Memory, Oom
+from gpuwatch.model.run import Framework, Memory, Oom
 from gpuwatch.model.snapshot import Problem
 from gpuwatch.model.visibility import visible_devices
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, log, machine, on_gpus, process
@@ -97,6 +97,20 @@ def test_cuda_without_devices_beside_an_answering_nvml() -> None:
     hidden = Evidence(snapshot=machine(), log=no_device, environment={"CUDA_VISIBLE_DEVICES": "-1"})
     assert "container.lost-devices" not in causes(hidden)
     assert causes(hidden)["visibility.hidden"] == "error"
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        Evidence(log=parse("AssertionError: Torch not compiled with CUDA enabled")),
+        Evidence(run=draft("torch-map", framework=Framework(name="torch", version="2.13.0+cpu", gpu_build=False))),
+    ],
+    ids=["log", "run"],
+)
+def test_a_pytorch_without_cuda_is_told_to_install_pytorch(evidence: Evidence) -> None:
+    (found,) = [entry for entry in diagnose(evidence) if entry.id == "build.cpu-only"]
+    assert "pytorch.org" in found.action
+    assert "tensorflow" not in found.action
 
 
 # -- visibility -----------------------------------------------------------------------------------

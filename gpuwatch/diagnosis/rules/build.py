@@ -59,6 +59,13 @@ _GPU_BUILD = {
 }
 
 
+def _is_torch(evidence: Evidence, lines: list[str]) -> bool:
+    """Whether PyTorch is the framework that was built without CUDA."""
+    if evidence.run is not None and evidence.run.framework is not None:
+        return evidence.run.framework.name == "torch"
+    return any("Torch not compiled" in line for line in lines)
+
+
 @rule("build.cpu-only")
 def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     """A build without CUDA, said by the framework itself."""
@@ -77,7 +84,7 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
         severity,
         "fact" if said else "likely",
         evidence=lines,
-        action=_GPU_BUILD["torch" if run is not None and run.framework and run.framework.name == "torch" else ""],
+        action=_GPU_BUILD["torch" if _is_torch(evidence, lines) else ""],
     )
 
 
