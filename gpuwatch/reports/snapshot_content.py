@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import UNKNOWN, duration, percent, reading, size
+from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import metric
 from gpuwatch.model.snapshot import Device, Problem, Process, Snapshot
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
@@ -64,7 +67,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
         facts=tuple(facts),
         tables=tuple(table for table in tables if table.rows),
-        findings=tuple(clean_finding(found) for found in snapshot.findings),
+        findings=tuple(clean_finding(_advised(found, snapshot)) for found in snapshot.findings),
         footer="gpuwatch",
     )
 
@@ -110,6 +113,14 @@ def _process_row(process: Process) -> tuple[str, ...]:
         duration(process.number("run_seconds")),
         shorten(printable(command), _COMMAND) if command else UNKNOWN,
     )
+
+
+def _advised(found: Finding, snapshot: Snapshot) -> Finding:
+    """With the advice of the source where it told the same: that one knows of simulated GPUs too."""
+    for problem in snapshot.problems:
+        if problem.hint and found.id == problem.reason and _told(problem, snapshot):
+            return msgspec.structs.replace(found, action=problem.hint)
+    return found
 
 
 def _told(problem: Problem, snapshot: Snapshot) -> bool:
