@@ -110,3 +110,19 @@ def memory_bytes(pid: int) -> tuple[int, int]:
         except OSError:
             continue
     return resident, proportional
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or a zombie that only waits to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_until_ended(pid: int, seconds: float = 5.0) -> None:
+    """A killed process needs a moment; AssertionError when it is still there after ``seconds``."""
+    until = time.monotonic() + seconds
+    while not ended(pid):
+        assert time.monotonic() < until, f"process {pid} is still there"
+        time.sleep(0.02)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch, has_driver
+from tests.terminal import wait_until_ended
 
 _KERAS = """
 import tensorflow as tf
@@ -97,10 +97,7 @@ def test_nothing_runs_on_when_we_are_killed() -> None:
     pid = int(started.stdout.readline())
     started.kill()
     started.wait()
-    until = time.monotonic() + 5
-    while os.path.exists(f"/proc/{pid}"):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until_ended(pid)
 
 
 @pytest.mark.parametrize(

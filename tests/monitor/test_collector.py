@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +13,7 @@ from gpuwatch.model.reading import Missing
 from gpuwatch.monitor import collector as module
 from gpuwatch.monitor.collector import Collector
 from gpuwatch.sim.machine import SimMachine
+from tests.terminal import wait_until_ended
 
 Open = Callable[[str], SimMachine]
 GIB = 1024**3
@@ -157,12 +157,7 @@ def test_the_collector_dies_with_a_parent_that_is_killed(sim_machine: Open) -> N
     pid = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
-    until = time.monotonic() + 5
-    while os.path.exists(f"/proc/{pid}/stat"):
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            break
-        assert time.monotonic() < until, "the collector outlived its parent"
-        time.sleep(0.05)
+    wait_until_ended(pid)
 
 
 def wait_for(collector: Collector, condition: Callable, timeout: float = 10):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.probing.locate import probe_folder
+from tests.terminal import wait_until_ended
 
 _COORDINATOR = """
 import os, signal, sys, time
@@ -114,4 +115,4 @@ os.kill(os.getpid(), signal.SIGKILL)
     os.close(write)
     with os.fdopen(read, "rb") as stream:
         assert stream.read() == b""
-    assert not Path(f"/proc/{note.read_text()}").exists() or "Z" in Path(f"/proc/{note.read_text()}/stat").read_text()
+    wait_until_ended(int(note.read_text()))

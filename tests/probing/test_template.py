@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import textwrap
-import time
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from gpuwatch.model.run import Outcome
 from gpuwatch.probing.process import ProbeProcess
 from gpuwatch.probing.template import Template, TemplateLost
+from tests.terminal import wait_until_ended
 
 
 @pytest.fixture
@@ -73,12 +73,7 @@ def test_what_a_fork_starts_dies_with_it(template: Template, tmp_path: Path) -> 
     code = "import os, time\npid = os.fork()\nif pid == 0: time.sleep(60)\nprint(pid)"
     ran = Ran(template, tmp_path, code)
     pid = int(ran.log[0])
-    until = time.monotonic() + 3
-    while os.path.exists(f"/proc/{pid}"):
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            break
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until_ended(pid)
 
 
 def test_closing_ends_a_running_fork(tmp_path: Path) -> None:
@@ -89,10 +84,7 @@ def test_closing_ends_a_running_fork(tmp_path: Path) -> None:
     child = template.spawn(script, os.environ, null, null, null)
     os.close(null)
     template.close()
-    until = time.monotonic() + 3
-    while os.path.exists(f"/proc/{child.pid}"):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until_ended(child.pid)
 
 
 def test_a_module_that_does_not_import_is_said() -> None:
