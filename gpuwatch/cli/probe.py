@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from gpuwatch.cli.keeping import keep, no_save_option
 from gpuwatch.cli.options import FiniteRange, enter_simulation, progress_wanted, sim_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.model.codec import to_json
@@ -60,6 +61,7 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 @click.option("--fresh", is_flag=True, help="Start every probe from nothing (default: the framework is imported once).")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout: a run, or a comparison of several.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; the suffix gives the format.")
+@no_save_option
 @click.option("--sim-tier", type=click.Choice(["driver", "plugin"]), help="How simulated GPUs reach TensorFlow.")
 @sim_option
 @click.pass_context
@@ -84,6 +86,7 @@ def probe(
     fresh: bool,
     as_json: bool,
     output: Path | None,
+    no_save: bool,
     sim_tier: Tier | None,
 ) -> None:
     """Run small TensorFlow workloads under memory and placement settings, and report what happened."""
@@ -129,7 +132,7 @@ def probe(
     )
     runs: list[Run] = []
     try:
-        _run_all(scripts, options, size, gpu, runs)
+        _run_all(scripts, options, size, gpu, runs, save=not no_save)
     except KeyboardInterrupt:
         click.echo(f"gpuwatch: interrupted after {len(runs)} of {len(scripts)}", err=True)
         if runs:
@@ -207,9 +210,15 @@ def check_output(path: Path, *, any_suffix: bool = False) -> None:
 
 
 def _run_all(
-    scripts: list[ProbeScript], options: ProbeOptions, size: int | None, gpu: str | None, runs: list[Run]
+    scripts: list[ProbeScript],
+    options: ProbeOptions,
+    size: int | None,
+    gpu: str | None,
+    runs: list[Run],
+    *,
+    save: bool,
 ) -> None:
-    """Runs the scripts one after another; ``runs`` grows as they end."""
+    """Runs the scripts one after another; ``runs`` grows as they end, and each is kept at once."""
     from gpuwatch.diagnosis.complete import complete
 
     collector = Collector(_SAMPLE_SECONDS)
@@ -224,6 +233,8 @@ def _run_all(
                 with _progress(script, number, len(scripts)) as on_event:
                     observed = runner.run(script, before=before, on_event=on_event)
                 runs.append(complete(observed.run, observed.log, observed.before))
+                # One line is enough where they cannot be kept.
+                save = save and keep(runs[-1])
             for note in runner.notes:
                 click.echo(f"gpuwatch: {note}", err=True)
     finally:

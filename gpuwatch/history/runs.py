@@ -1,6 +1,7 @@
 """Finished runs, kept between sessions: one JSON file each in the user's state folder.
 
-A file is whole or not there (written aside, then renamed). The oldest go when there are too many.
+A file is whole or not there (written aside, then renamed), private to the user, and without secrets. The
+oldest go when there are too many, or when they take too much room.
 """
 
 from __future__ import annotations
@@ -8,16 +9,22 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import platformdirs
 
+from gpuwatch.formatting.masking import masked
 from gpuwatch.model.run import Run
 
 MOST = 200
 """Runs that are kept."""
+MOST_BYTES = 256 << 20
+"""What they may take together; the newest stays however large it is."""
+_ABANDONED_SECONDS = 3600.0
+"""A half-written file of this age belongs to nobody: its writer was killed."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -35,23 +42,24 @@ class RunStore:
         """Files that the last :meth:`latest` could not read."""
 
     def save(self, run: Run) -> Path:
-        """Writes ``run`` and drops the oldest beyond :data:`MOST`; OSError when it cannot be written."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Writes ``run``, secrets masked, and drops the oldest beyond :data:`MOST` and :data:`MOST_BYTES`.
+
+        OSError when it cannot be written.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         moment = run.started_at.strftime("%Y%m%dT%H%M%S.%f")
         config = _UNSAFE.sub("_", run.config)[:60].strip(".") or "run"
         path = self.folder / f"{moment}-{config}.json"
         handle, aside = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(run))
+                file.write(msgspec.json.encode(masked(run)))
             Path(aside).replace(path)
         except BaseException:
             with suppress(OSError):
                 Path(aside).unlink()
             raise
-        for old in self._files()[MOST:]:
-            with suppress(OSError):  # somebody else removed it
-                old.unlink()
+        self._prune()
         return path
 
     def latest(self, count: int = MOST) -> list[Run]:
@@ -66,6 +74,18 @@ class RunStore:
             except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
                 self.unreadable += 1
         return found
+
+    def _prune(self) -> None:
+        room = MOST_BYTES
+        for number, old in enumerate(self._files()):
+            with suppress(OSError):  # somebody else removed it
+                room -= old.stat().st_size
+                if number >= MOST or (room < 0 and number > 0):
+                    old.unlink()
+        for half in self.folder.glob(".*.tmp"):
+            with suppress(OSError):
+                if time.time() - half.stat().st_mtime > _ABANDONED_SECONDS:
+                    half.unlink()
 
     def _files(self) -> list[Path]:
         """Newest first: the names begin with the time."""

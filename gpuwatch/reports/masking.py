@@ -1,44 +1,8 @@
-"""Secrets out of documents, before any format sees them.
-
-Masked are values of variables and settings whose name speaks of a secret, and what
-:func:`gpuwatch.formatting.secrets.mask_text` finds in texts.
-"""
+"""What of a document may leave: no secrets, ever."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
-import msgspec
-
+from gpuwatch.formatting.masking import masked
 from gpuwatch.formatting.secrets import MASK, mask_text, secret_name
 
 __all__ = ["MASK", "mask_text", "masked", "secret_name"]
-
-_D = TypeVar("_D", bound=msgspec.Struct)
-
-
-def masked(document: _D) -> _D:
-    """The same document with its secrets masked; the original is not changed."""
-    plain = msgspec.to_builtins(document)
-    return msgspec.convert(_walk(plain), type(document))
-
-
-def _walk(value: Any) -> Any:
-    if isinstance(value, str):
-        return mask_text(value)
-    if isinstance(value, dict):
-        return {key: _entry(key, item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_walk(item) for item in value]
-    return value
-
-
-def _entry(key: Any, item: Any) -> Any:
-    if not isinstance(key, str) or not secret_name(key) or item is None:
-        return _walk(item)
-    if isinstance(item, str):
-        return MASK
-    if isinstance(item, dict) and "asked" in item:  # a setting
-        hidden = {part: MASK for part in ("asked", "effective") if item.get(part) is not None}
-        return {**item, **hidden}
-    return _walk(item)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpuwatch.history import runs
@@ -41,6 +43,39 @@ def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         store.save(run(number))
     assert store.latest() == [run(4), run(3), run(2)]
     assert len(list(tmp_path.iterdir())) == 3, "no temporary file is left"
+
+
+def test_they_take_no_more_room_than_they_may_but_the_newest_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RunStore(tmp_path)
+    size = store.save(run(0)).stat().st_size
+    monkeypatch.setattr(runs, "MOST_BYTES", int(2.5 * size))
+    for number in range(1, 5):
+        store.save(run(number))
+    assert store.latest() == [run(4), run(3)]
+    monkeypatch.setattr(runs, "MOST_BYTES", 1)
+    store.save(run(5))
+    assert store.latest() == [run(5)]
+
+
+def test_what_a_killed_writer_left_goes_after_a_while(tmp_path: Path) -> None:
+    old, young = tmp_path / ".old.tmp", tmp_path / ".young.tmp"
+    for half in (old, young):
+        half.write_text("{")
+    os.utime(old, (0, 0))
+    RunStore(tmp_path).save(run(1))
+    assert not old.exists()
+    assert young.exists(), "somebody may still be writing it"
+
+
+def test_files_are_private_and_hold_no_secrets(tmp_path: Path) -> None:
+    told = msgspec.structs.replace(run(1), environment={"HF_TOKEN": "hf_plain"}, log_tail=("--password hunter2",))
+    path = RunStore(tmp_path / "runs").save(told)
+    assert path.stat().st_mode & 0o077 == 0
+    assert path.parent.stat().st_mode & 0o077 == 0
+    for secret in ("hf_plain", "hunter2"):
+        assert secret not in path.read_text()
 
 
 def test_unreadable_files_are_skipped_and_counted(tmp_path: Path) -> None:
