@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 
-Document = Snapshot | Run | Comparison | Explanation | Doctor
+Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "snapshot": Snapshot,
@@ -17,6 +18,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "comparison": Comparison,
     "explanation": Explanation,
     "doctor": Doctor,
+    "diagnostic": Diagnostic,
 }
 
 

@@ -1,0 +1,196 @@
+"""Many looks at one machine made into one report: whose finding comes first, and what told it.
+
+The order of sources is that of a helper's questions: what the user's own program died of, then what keeps
+the framework from the GPUs now, then the machine as it is, then what the probes met. Within each the order
+of causes decides (:mod:`gpuwatch.diagnosis.engine`).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU
+from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
+from gpuwatch.model.diagnostic import Diagnostic, Effect, Gap, Told, Variable
+from gpuwatch.model.doctor import Doctor
+from gpuwatch.model.findings import SEVERITY_ORDER, Finding
+from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.snapshot import Snapshot
+
+RECENT = datetime.timedelta(days=1)
+"""A program that failed longer ago is told of, but is not why somebody asks today."""
+DOCTOR, MACHINE = "doctor", "the machine now"
+_MISSPELT = 2
+"""Letters by which a misspelt name differs at most."""
+_LONG_NAME = 12
+"""Shorter names are near to too many others."""
+
+# Sources, the first one first.
+_PROGRAM, _DOCTOR, _MACHINE, _EARLIER, _PROBE = range(5)
+_CAUSES = (*ENDED_WORK, *NO_GPU)
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Everything that was gathered; what could not be is named in ``missing``."""
+
+    taken_at: datetime.datetime
+    took_seconds: float
+    version: str
+    snapshot: Snapshot | None = None
+    doctor: Doctor | None = None
+    programs: tuple[Run, ...] = ()
+    probes: Comparison | None = None
+    missing: tuple[Gap, ...] = field(default=())
+
+
+def diagnostic(looks: Looks) -> Diagnostic:
+    """The report of all of it."""
+    found = tuple(_joined(_told(looks)))
+    simulated = bool(
+        (looks.snapshot is not None and looks.snapshot.simulated)
+        or (looks.doctor is not None and looks.doctor.simulated)
+    )
+    host = looks.snapshot.host.hostname if looks.snapshot is not None else None
+    return Diagnostic(
+        taken_at=looks.taken_at,
+        took_seconds=round(looks.took_seconds, 3),
+        gpuwatch_version=looks.version,
+        simulated=simulated,
+        host=host or (looks.doctor.host if looks.doctor is not None else None),
+        primary=_main(found, looks),
+        findings=found,
+        snapshot=looks.snapshot,
+        doctor=looks.doctor,
+        variables=variables(looks.doctor, looks.programs) if looks.doctor is not None else (),
+        programs=looks.programs,
+        probes=looks.probes,
+        missing=looks.missing,
+    )
+
+
+def source_of(run: Run) -> str:
+    """``probe growth``, ``run of train.py``."""
+    return f"run of {run.config}" if run.group == "run" else f"probe {run.config}"
+
+
+def on_purpose(run: Run, found: Finding) -> bool:
+    """Whether a probe made this happen itself, so that it tells nothing about the machine."""
+    if run.group == "run":
+        return False
+    return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or _provoked(run, found))
+
+
+def _provoked(run: Run, found: Finding) -> bool:
+    return any(fallback.reason == found.id for fallback in run.fallbacks) and found.id.startswith(
+        ("visibility.", "placement.")
+    )
+
+
+def _told(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
+    """Findings with their rank (the lower, the earlier) and their source."""
+    for number, run in enumerate(looks.programs):
+        rank = _PROGRAM if number == 0 and looks.taken_at - run.started_at <= RECENT else _EARLIER
+        yield from ((rank, found, source_of(run)) for found in run.findings)
+    if looks.doctor is not None:
+        yield from ((_DOCTOR, found, DOCTOR) for found in looks.doctor.findings)
+    if looks.snapshot is not None:
+        yield from ((_MACHINE, found, MACHINE) for found in looks.snapshot.findings)
+    for run in looks.probes.runs if looks.probes is not None else ():
+        yield from ((_PROBE, found, source_of(run)) for found in run.findings if not on_purpose(run, found))
+
+
+def _joined(told: Iterable[tuple[int, Finding, str]]) -> list[Told]:
+    """In order; the same cause of the same device is there once, with all who told it.
+
+    That nothing is wrong is said, once, where the doctor or the machine says so and nobody says otherwise.
+    """
+    groups: dict[tuple[str, str | None, int | None], list[tuple[int, Finding, str]]] = {}
+    for entry in told:
+        groups.setdefault((entry[1].id, entry[1].device_uuid, entry[1].pid), []).append(entry)
+    wrong = any(found.severity != "info" for _, found, _ in (entry for group in groups.values() for entry in group))
+    ordered = []
+    for entries in groups.values():
+        rank, best, _ = min(entries, key=_order)
+        if best.id == "healthy" and (wrong or rank not in (_DOCTOR, _MACHINE)):
+            continue
+        fields = {name: getattr(best, name) for name in Finding.__struct_fields__}
+        sources = dict.fromkeys(source for _, _, source in sorted(entries, key=lambda entry: entry[0]))
+        ordered.append((_order((rank, best, "")), Told(**fields, sources=tuple(sources))))
+    return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
+
+
+def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int, str]:
+    """Errors, then warnings of now; then those of earlier programs and of probes; then remarks."""
+    rank, found, _ = entry
+    if found.id == "healthy":
+        group = -1
+    elif found.severity == "info":
+        group = 4
+    else:
+        group = SEVERITY_ORDER[found.severity] + (2 if rank >= _EARLIER else 0)
+    return group, rank, _CAUSES.index(found.id) if found.id in _CAUSES else len(_CAUSES), found.device_uuid or ""
+
+
+def _main(found: Sequence[Told], looks: Looks) -> str | None:
+    """The one cause; remarks alone are none."""
+    if found and found[0].severity != "info":
+        return found[0].id
+    return "healthy" if looks.doctor is not None or looks.snapshot is not None else None
+
+
+def variables(doctor: Doctor, programs: Sequence[Run]) -> tuple[Variable, ...]:
+    """Each variable that is set: whether it has an effect, and which."""
+    late = " ".join(
+        " ".join((found.title, *found.evidence))
+        for run in programs
+        for found in run.findings
+        if found.id == "config.too-late"
+    )
+    return tuple(_variable(name, value, doctor, late) for name, value in sorted(doctor.environment.items()))
+
+
+def _variable(name: str, value: str, doctor: Doctor, late: str) -> Variable:
+    def told(effect: Effect, note: str) -> Variable:
+        return Variable(name=name, value=value, effect=effect, note=note)
+
+    meant = _meant(name)
+    if meant is not None:
+        return told("misspelt", f"nothing reads it; {meant} was probably meant")
+    if name in late:
+        return told("too-late", "a program set it after its framework had started")
+    for check in doctor.checks:
+        if check.title == name:
+            note = check.detail + (f" → {check.action}" if check.action else "")
+            return told("warning" if check.state in ("warn", "fail") else "effect", note)
+    others = next((check.detail for check in doctor.checks if check.id == "environment.others"), "")
+    for part in others.split("; "):
+        if part.startswith(f"{name}="):
+            return told("effect", part.rpartition(" (")[2].rstrip(")"))
+    return told("effect" if name in KNOWN_VARIABLES else "unknown", "")
+
+
+def _meant(name: str) -> str | None:
+    if len(name) < _LONG_NAME or name in KNOWN_VARIABLES:
+        return None
+    known = (entry for entry in KNOWN_VARIABLES if len(entry) >= _LONG_NAME)
+    return next((entry for entry in known if 0 < distance(name, entry, _MISSPELT) <= _MISSPELT), None)
+
+
+def newest(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """Of kept runs (newest first): the latest of the user's programs, and the latest of each probe."""
+    programs: list[Run] = []
+    probes: dict[str, Run] = {}
+    for run in runs:
+        if run.group == "run":
+            programs.append(run)
+        else:
+            probes.setdefault(run.config, run)
+    return tuple(programs[:most]), tuple(probes.values())
+
+
+def of_this_machine(run: Run, host: str | None, *, simulated: bool) -> bool:
+    """Whether a kept run tells of the machine in front of us (home folders are shared between machines)."""
+    return run.simulated == simulated and (run.host is None or host is None or run.host == host)
