@@ -23,6 +23,9 @@ PROCESS_READINGS = (
 )
 """Ids of a process's readings, in their order of columns."""
 
+MIG_READINGS = ("memory.total_bytes", "memory.used_bytes", "memory.free_bytes", "memory.reserved_bytes")
+"""Ids of a MIG instance's readings. Utilization is not among them: NVML has none while MIG is on."""
+
 _NEVER_READ = Missing("unknown", detail="not asked for")
 
 
@@ -33,6 +36,43 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
     cuda_version: str | None
     """Highest CUDA version that the driver supports, ``13.0`` (nvmlSystemGetCudaDriverVersion)."""
     nvml_version: str | None
+
+
+class MigInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a GPU that MIG made: what CUDA offers one process as its device.
+
+    ``readings`` has the ids of :data:`MIG_READINGS`; what an instance does not tell is in ``missing``.
+    """
+
+    id: str
+    """``1/0``: GPU instance and compute instance, as :attr:`Process.mig_instance` has it; ``#4`` (its index)
+    where NVML does not tell them."""
+    index: int
+    """NVML's number in its GPU. The numbers have gaps."""
+    uuid: str | None
+    """``MIG-...``, which CUDA_VISIBLE_DEVICES takes; None where NVML refused."""
+    gpu_instance: int | None
+    compute_instance: int | None
+    profile: str | None
+    """``1g.10gb``, ``1c.3g.40gb``: slices of compute and of memory, as ``nvidia-smi -L`` has it."""
+    gpu_slices: int | None = None
+    compute_slices: int | None = None
+    multiprocessors: int | None = None
+    readings: dict[str, Value] = {}
+    missing: dict[str, Missing] = {}
+
+    def get(self, reading_id: str) -> Reading:
+        """One of :data:`MIG_READINGS`; KeyError for another id."""
+        value = self.readings.get(reading_id)
+        if value is not None:
+            return value
+        if reading_id not in MIG_READINGS:
+            raise KeyError(reading_id)
+        return self.missing.get(reading_id, _NEVER_READ)
+
+    def number(self, reading_id: str) -> float | None:
+        """The reading as a number, or None."""
+        return number(self.get(reading_id))
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +90,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     state_detail: str = ""
     readings: dict[str, Value]
     missing: dict[str, Missing]
+    mig_instances: tuple[MigInstance, ...] = ()
+    """Its MIG instances by index. Empty without MIG; the reading ``mig.instances`` says why else."""
 
     def get(self, metric_id: str) -> Reading:
         """The reading of a metric of the table; KeyError for an unknown id."""
@@ -92,6 +134,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     device_uuid: str | None
     device_index: int | None = None
     mig_instance: str | None = None
+    """``1/0``, the :attr:`MigInstance.id` that it runs on; None without MIG."""
     framework: str | None = None
     """``tensorflow 2.21.0``, ``torch 2.11.0``, or None when none was recognised."""
     container: str | None = None
@@ -119,6 +162,52 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     def number(self, reading_id: str) -> float | None:
         """The reading as a number, or None."""
         return number(self.get(reading_id))
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one GPU sits in the machine; None where NVML refused, with the reason in ``missing``."""
+
+    uuid: str
+    cpus: str | None = None
+    """The CPUs beside it, ``0-15,32-47``."""
+    numa_nodes: str | None = None
+    """The NUMA nodes of the host beside it, ``0``."""
+    missing: dict[str, Missing] = {}
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """How two GPUs reach each other. The names are those of ``nvidia-smi topo -m``."""
+
+    first: str
+    second: str
+    """UUIDs; ``first`` has the lower index. Each pair stands once."""
+    level: str | None
+    """What they have in common: ``INT`` (one board), ``PIX`` (one PCIe bridge), ``PXB`` (several bridges),
+    ``PHB`` (the host bridge), ``NODE`` (host bridges of one NUMA node), ``SYS`` (between NUMA nodes)."""
+    nvlinks: int = 0
+    """Active NVLinks from the one to the other."""
+    missing: Missing | None = None
+
+    @property
+    def name(self) -> str | None:
+        """``NV4`` where NVLinks join them, else the level."""
+        return f"NV{self.nvlinks}" if self.nvlinks else self.level
+
+
+class Topology(msgspec.Struct, frozen=True, kw_only=True):
+    """How the GPUs hang together; read once for a list of devices."""
+
+    places: tuple[Place, ...] = ()
+    connections: tuple[Connection, ...] = ()
+    switch_nvlinks: dict[str, int] = {}
+    """Active NVLinks by UUID that end at an NVSwitch, which joins all GPUs that have such links."""
+
+    def between(self, first: str, second: str) -> Connection | None:
+        """The connection of two UUIDs, in either order."""
+        for found in self.connections:
+            if {found.first, found.second} == {first, second}:
+                return found
+        return None
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +246,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", ta
     host: Host
     problems: tuple[Problem, ...] = ()
     findings: tuple[Finding, ...] = ()
+    topology: Topology | None = None
+    """None where it has not been read."""
 
     def device(self, uuid: str | None) -> Device | None:
         """The device with this UUID, or None."""

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
-from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
+from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, MigInstance, Problem, Process, Snapshot
 from gpuwatch.model.visibility import visible_devices
 from gpuwatch.sources.answers import GpuProcess, NvmlUnavailable, Utilization
 from gpuwatch.sources.host import Facts, HostReader, ProcessTable
@@ -102,7 +102,7 @@ class Sampler:
             self._rates.add(device.uuid, device.slow_at, readings, missing)
             if not self._on_demand:
                 _not_asked(readings, missing)
-            devices.append(_device(device, readings, missing, self._nvml.simulated))
+            devices.append(_device(device, readings, missing, self._nvml.simulated, self._nvml.mig_instances(device)))
             processes.extend(rows)
         if not devices:
             problems.append(
@@ -176,7 +176,13 @@ class Rates:
         return min(rate, 100.0) if spec.unit is Unit.PERCENT else rate
 
 
-def _device(device: NvmlDevice, readings: dict[str, Value], missing: dict[str, Missing], simulated: bool) -> Device:
+def _device(
+    device: NvmlDevice,
+    readings: dict[str, Value],
+    missing: dict[str, Missing],
+    simulated: bool,
+    instances: tuple[MigInstance, ...] = (),
+) -> Device:
     return Device(
         index=device.index,
         uuid=device.uuid,
@@ -188,6 +194,7 @@ def _device(device: NvmlDevice, readings: dict[str, Value], missing: dict[str, M
         state_detail=device.state_detail,
         readings=readings,
         missing=missing,
+        mig_instances=instances,
     )
 
 

@@ -44,6 +44,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
             frozenset({0, 1, 5, 6, 7, 8, 9}),
             one_line=True,
         ),
+        _mig_instances(snapshot),
         _problems(snapshot),
     )
     host, driver = snapshot.host, snapshot.driver
@@ -89,6 +90,27 @@ def _device_row(device: Device) -> tuple[str, ...]:
     )
 
 
+def _mig_instances(snapshot: Snapshot) -> Table:
+    """The parts of GPUs that MIG divides; each is a device of its own to CUDA."""
+    rows = []
+    for device in snapshot.devices:
+        for part in device.mig_instances:
+            users = [p for p in snapshot.processes if (p.device_uuid, p.mig_instance) == (device.uuid, part.id)]
+            rows.append(
+                (
+                    str(device.index),
+                    part.id,
+                    clean(part.profile),
+                    _of(*(size(part.number(f"memory.{name}_bytes")) for name in ("used", "total"))),
+                    clean(part.multiprocessors),
+                    clean(len({p.pid for p in users})),
+                    clean(part.uuid),
+                )
+            )
+    heads = ("GPU", "GI/CI", "Profile", "Memory", "SMs", "Processes", "UUID")
+    return Table("MIG instances", heads, tuple(rows), frozenset({0, 3, 4, 5}), keep=frozenset({6}))
+
+
 def _of(part: str, whole: str) -> str:
     """``12.0 / 24.0 GiB``: the unit once, where both have the same."""
     if part == whole == UNKNOWN:
@@ -100,8 +122,9 @@ def _of(part: str, whole: str) -> str:
 def _process_row(process: Process) -> tuple[str, ...]:
     note = f" ({clean(process.note)})" if process.note else ""
     command = process.command or process.name
+    where = clean(process.device_index)
     return (
-        clean(process.device_index),
+        f"{where}:{clean(process.mig_instance)}" if process.mig_instance else where,
         str(process.pid),
         clean(process.user) + note,
         clean(process.type),

@@ -7,7 +7,6 @@ driver lacks is asked once per device list; what failed in passing is asked agai
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,10 +16,9 @@ import pynvml
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.model.reading import Missing, Reason, Value
-from gpuwatch.model.snapshot import Driver, Problem
+from gpuwatch.model.snapshot import Driver, MigInstance, Problem
+from gpuwatch.sources import calls, mig
 from gpuwatch.sources.answers import (
-    NOT_AVAILABLE,
-    UNION_MEMBERS,
     GpuProcess,
     NvmlUnavailable,
     Utilization,
@@ -29,6 +27,7 @@ from gpuwatch.sources.answers import (
     field_value,
     pick,
 )
+from gpuwatch.sources.calls import ADAPTERS, NO_INSTANCE, ProcessLists
 
 _LOST = {pynvml.NVML_ERROR_GPU_IS_LOST: "lost", pynvml.NVML_ERROR_RESET_REQUIRED: "reset-required"}
 _PERMANENT = {
@@ -45,10 +44,7 @@ _REASONS: dict[int, Reason] = {
     pynvml.NVML_ERROR_RESET_REQUIRED: "device_lost",
     pynvml.NVML_ERROR_NO_DATA: "no_sample",
 }
-_NO_INSTANCE = 0xFFFFFFFF
 _FIELDS = "nvmlDeviceGetFieldValues"
-_NODE_WORDS = 16
-"""Room for 1024 NUMA nodes, the most that Linux has."""
 
 _SIMULATE = "to look at simulated GPUs: gpuwatch --sim 2x24GiB"
 _HINTS = {
@@ -114,6 +110,10 @@ class NvmlDevice(msgspec.Struct):
     """What the lanes other than the fast one answered when they were last asked."""
     slow_at: float = 0.0
     """When the slow lane was read, on the monotonic clock: rates divide by it."""
+    mig_on: bool | None = None
+    """Whether MIG is on; None where the device does not know MIG, or has not been asked."""
+    instances: list[mig.Instance] = []
+    """Its MIG instances, as they were at the last look."""
     last_utilization: int = 0
     """Microseconds since the epoch of the newest process utilization sample seen."""
 
@@ -124,6 +124,13 @@ def _errordecode(code: int) -> str:
 
 def _missing(code: int, call: str) -> Missing:
     return Missing(_REASONS.get(code, "failed"), code=code, detail=f"{call}: {_errordecode(code)}")
+
+
+def _lack(device: NvmlDevice, code: int, call: str) -> Missing:
+    """As :func:`_missing`; says that MIG is the reason where it is."""
+    if device.mig_on and code == pynvml.NVML_ERROR_NOT_SUPPORTED and "Utilization" in call:
+        return Missing("not_supported", code=code, detail=f"{call}: not supported while MIG is on")
+    return _missing(code, call)
 
 
 class Nvml:
@@ -141,7 +148,7 @@ class Nvml:
             ("G", "nvmlDeviceGetGraphicsRunningProcesses"),
             ("M", "nvmlDeviceGetMPSComputeRunningProcesses"),
         )
-        self._process_versions: dict[str, str | None] = {}
+        self._lists = ProcessLists(pynvml)
 
     def open(self) -> None:
         """Initialises NVML and lists the devices; :class:`NvmlUnavailable` when that fails."""
@@ -198,6 +205,8 @@ class Nvml:
         if device.state in ("lost", "reset-required") and not self._answers(device):
             return {}, self._all_lost(device)
         asked = set(lanes)
+        if Lane.SLOW in asked:
+            self._look_at_mig(device)
         for plan in self._plans[Lane.FAST]:
             self._ask(device, plan, readings, missing)
             if device.state in ("lost", "reset-required"):
@@ -221,7 +230,9 @@ class Nvml:
             key = f"processes.{kind}"
             if key in device.permanent:
                 continue
-            rows, code = self._running(device, base)
+            rows, code = self._lists.running(device.handle, base)
+            if code == pynvml.NVML_ERROR_NO_PERMISSION and device.instances:
+                rows, code = self._running_on_instances(device, base)
             if code:
                 lack = _missing(code, base)
                 if code in _PERMANENT:
@@ -230,7 +241,7 @@ class Nvml:
                     problems.append(lack)
                 continue
             for pid, used, gi, ci in rows:
-                mig = None if gi == _NO_INSTANCE else f"{gi}/{ci}" if ci != _NO_INSTANCE else str(gi)
+                mig = None if gi == NO_INSTANCE else f"{gi}/{ci}" if ci != NO_INSTANCE else str(gi)
                 before = found.get((pid, mig))
                 if before is None:
                     found[pid, mig] = GpuProcess(pid, kind, used, mig)
@@ -251,7 +262,7 @@ class Nvml:
         except pynvml.NVMLError as error:
             if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA):
                 return {}, Missing("no_sample", code=error.value, detail=f"{call}: no sample since the last one")
-            lack = _missing(error.value, call)
+            lack = _lack(device, error.value, call)
             if error.value in _PERMANENT:
                 device.permanent["processes.utilization"] = lack
             return {}, lack
@@ -271,7 +282,60 @@ class Nvml:
         device.last_utilization = latest
         return {pid: value for pid, (_, value) in newest.items()}, None
 
+    def mig_instances(self, device: NvmlDevice) -> tuple[MigInstance, ...]:
+        """The MIG instances with their memory now; a layout that changed is found again."""
+        if not device.instances or device.state != "ok":
+            return ()
+        try:
+            return tuple(mig.reading(pynvml, instance, _missing) for instance in device.instances)
+        except pynvml.NVMLError:
+            self._list_instances(device)
+        try:
+            return tuple(mig.reading(pynvml, instance, _missing) for instance in device.instances)
+        except pynvml.NVMLError:
+            return ()  # it changes right now: the next look finds it
+
     # -- inside ---------------------------------------------------------------------------------
+
+    def _look_at_mig(self, device: NvmlDevice) -> None:
+        """Whether MIG is on, and the instances. What it withholds is asked anew when it is switched."""
+        kept = device.permanent.get("mig")
+        if kept is not None:
+            return
+        try:
+            on = bool(pynvml.nvmlDeviceGetMigMode(device.handle)[0])
+        except pynvml.NVMLError as error:
+            if error.value in _PERMANENT:
+                device.permanent["mig"] = _missing(error.value, "nvmlDeviceGetMigMode")
+            return
+        if on != device.mig_on:
+            if device.mig_on is not None:
+                device.permanent.clear()
+            device.mig_on = on
+        if on or device.instances:
+            self._list_instances(device)
+
+    def _list_instances(self, device: NvmlDevice) -> None:
+        try:
+            device.instances = mig.instances(pynvml, device.handle, _missing)
+        except pynvml.NVMLError:
+            device.instances = []  # the metric mig.instances has the reason
+
+    def _running_on_instances(
+        self, device: NvmlDevice, base: str
+    ) -> tuple[list[tuple[int, int | None, int, int]], int]:
+        """The processes of each instance, for users who may not list those of the whole device."""
+        rows: list[tuple[int, int | None, int, int]] = []
+        for instance in device.instances:
+            found, code = self._lists.running(instance.handle, base)
+            if code:
+                return [], code
+            gpu, compute = instance.facts.gpu_instance, instance.facts.compute_instance
+            rows += [
+                (pid, used, NO_INSTANCE if gpu is None else gpu, NO_INSTANCE if compute is None else compute)
+                for pid, used, _, _ in found
+            ]
+        return rows, 0
 
     def _lane(self, device: NvmlDevice, lane: Lane) -> tuple[dict[str, Value], dict[str, Missing]]:
         """Asks every call of a lane; of what is read once, those that have not answered yet."""
@@ -296,7 +360,7 @@ class Nvml:
             answer = plan.call(device.handle)
         except pynvml.NVMLError as error:
             code = error.value
-            lack = _missing(code, plan.specs[0].call)
+            lack = _lack(device, code, plan.specs[0].call)
             if code in _PERMANENT:
                 device.permanent[plan.name] = lack
             elif code in _LOST:
@@ -409,6 +473,7 @@ class Nvml:
             device = known[uuid]
             device.index, device.handle = index, handle
             device.permanent.clear()
+            device.mig_on, device.instances = None, []
             device.kept.pop(Lane.ONCE, None)
             device.state, device.state_detail = "ok", ""
             return device
@@ -423,59 +488,6 @@ class Nvml:
             "" if pci is None else bus_id(decode(pci.busId)),
             None if capability is None else f"{capability[0]}.{capability[1]}",
         )
-
-    def _running(self, device: NvmlDevice, base: str) -> tuple[list[tuple[int, int | None, int, int]], int]:
-        """Rows (pid, bytes, GPU instance, compute instance) and NVML's return code.
-
-        The structs grew with the driver: v3 is tried, then v2, then the first; what a driver has
-        is remembered (symbols differ between 450, 510 and 535).
-        """
-        if base not in self._process_versions:
-            self._process_versions[base] = _newest_symbol(base)
-        symbol = self._process_versions[base]
-        if symbol is None:
-            return [], pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
-        call = pynvml._nvmlGetFunctionPointer(symbol)
-        struct = pynvml.c_nvmlProcessInfo_v2_t if symbol[-3:] in ("_v2", "_v3") else _ProcessInfoV1
-        room = 64
-        while True:
-            count = ctypes.c_uint(room)
-            rows = (struct * room)()
-            code: int = call(device.handle, ctypes.byref(count), rows)
-            if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE or room > 1 << 16:
-                break
-            room = max(count.value, room) * 2
-        if code != pynvml.NVML_SUCCESS:
-            return [], code
-        mig = struct is not _ProcessInfoV1
-        found = []
-        for row in rows[: count.value]:
-            used = row.usedGpuMemory
-            found.append(
-                (
-                    row.pid,
-                    None if used in NOT_AVAILABLE else used,
-                    row.gpuInstanceId if mig else _NO_INSTANCE,
-                    row.computeInstanceId if mig else _NO_INSTANCE,
-                )
-            )
-        return found, 0
-
-
-class _ProcessInfoV1(ctypes.Structure):
-    """nvmlProcessInfo_v1_t: before drivers knew MIG."""
-
-    _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
-
-
-def _newest_symbol(base: str) -> str | None:
-    for suffix in ("_v3", "_v2", ""):
-        try:
-            pynvml._nvmlGetFunctionPointer(base + suffix)
-        except pynvml.NVMLError:
-            continue
-        return base + suffix
-    return None
 
 
 def _problem(code: int) -> Problem:
@@ -524,97 +536,16 @@ def _field_missing(code: int, field: str) -> Missing:
 
 def _caller(spec: MetricSpec) -> Callable[[Any], Any]:
     """The NVML function of a spec as a function of the handle alone."""
-    if spec.call in _ADAPTERS:
-        return _ADAPTERS[spec.call]
+    adapter = ADAPTERS.get(spec.call)
+    if adapter is not None:
+        return lambda handle: adapter(pynvml, handle)
     args = tuple(getattr(pynvml, arg) if isinstance(arg, str) else arg for arg in spec.args)
     if spec.call == _FIELDS:
         field = _field(spec)
-        return lambda handle: _field_value(handle, field)
+        return lambda handle: calls.field_value(pynvml, handle, field)
     names = (spec.call, spec.fallback) if spec.fallback else (spec.call,)
     functions = [function for function in (getattr(pynvml, name, None) for name in names) if function is not None]
     if len(functions) == 1:
         function = functions[0]
         return (lambda handle: function(handle, *args)) if args else function
-    return lambda handle: _first_found(functions, handle, args)
-
-
-def _first_found(functions: list[Any], handle: Any, args: tuple[Any, ...]) -> Any:
-    """The newer name of a function, and the older one where the driver lacks it."""
-    for function in functions:
-        try:
-            return function(handle, *args)
-        except pynvml.NVMLError as error:
-            if error.value != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND or function is functions[-1]:
-                raise
-    raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-
-
-def _memory_info(handle: Any) -> Any:
-    """Memory with the driver's reserve apart (v2); the first version counts it as used."""
-    try:
-        return pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
-    except pynvml.NVMLError as error:
-        if error.value not in (pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH):
-            raise
-        return pynvml.nvmlDeviceGetMemoryInfo(handle)
-
-
-def _field_value(handle: Any, field: tuple[int, int]) -> Any:
-    value = pynvml.nvmlDeviceGetFieldValues(handle, [field])[0]
-    if value.nvmlReturn != pynvml.NVML_SUCCESS:
-        raise pynvml.NVMLError(value.nvmlReturn)
-    member = UNION_MEMBERS.get(value.valueType)
-    if member is None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-    return getattr(value.value, member)
-
-
-def _nvlinks(handle: Any) -> tuple[int, int]:
-    """How many NVLinks the device has, and how many of them are up.
-
-    A link that is switched off can refuse in the middle of the list; a device without any refuses the
-    first as not supported.
-    """
-    links = up = 0
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        try:
-            up += bool(pynvml.nvmlDeviceGetNvLinkState(handle, link))
-        except pynvml.NVMLError as error:
-            if error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT and link:
-                break  # beyond the last
-            if error.value != pynvml.NVML_ERROR_NOT_SUPPORTED or not link:
-                raise
-            continue
-        links += 1
-    return links, up
-
-
-def _mig_devices(handle: Any) -> int:
-    """How many MIG devices there are. Their indices have gaps: the list goes on behind an empty one."""
-    if not pynvml.nvmlDeviceGetMigMode(handle)[0]:
-        return 0  # the list itself would say "not supported", which changes with the mode
-    found = 0
-    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-        try:
-            pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except pynvml.NVMLError as error:
-            if error.value not in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT):
-                raise
-            continue
-        found += 1
-    return found
-
-
-def _numa_nodes(handle: Any) -> str:
-    """The host's NUMA nodes beside the device: ``0``, ``0,1``."""
-    words = pynvml.nvmlDeviceGetMemoryAffinity(handle, _NODE_WORDS, pynvml.NVML_AFFINITY_SCOPE_NODE)
-    return ",".join(str(64 * at + bit) for at, word in enumerate(words) for bit in range(64) if word >> bit & 1)
-
-
-_ADAPTERS: dict[str, Callable[[Any], Any]] = {
-    "nvmlDeviceGetMemoryInfo": _memory_info,
-    "nvmlDeviceGetNvLinkState": _nvlinks,
-    "nvmlDeviceGetMigDeviceHandleByIndex": _mig_devices,
-    "nvmlDeviceGetMemoryAffinity": _numa_nodes,
-}
-"""Answers that take more than one call, by the function that the table names."""
+    return lambda handle: calls.first_found(pynvml, functions, handle, args)

@@ -13,6 +13,7 @@ from gpuwatch.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.sources import nvml as module
 from gpuwatch.sources.answers import number_or_name, pick
+from gpuwatch.sources.mig import profile
 from gpuwatch.sources.nvml import Nvml, NvmlDevice
 from tests.sources.test_nvml_faults import CODES
 
@@ -233,3 +234,142 @@ def test_thresholds_as_margins_are_signed_and_read_once(driver: Callable[..., No
         assert [readings[metric_id] for metric_id in ids] == [-8, -2, 0]
         assert missing["temperature.memory_max_margin_celsius"].reason == "not_supported"
     assert sorted(set(asked) & kinds.keys()) == sorted(number for number in asked if number in kinds)
+
+
+class Card:
+    """A GPU divided by MIG, as a driver answers for it; handles are indices of instances."""
+
+    def __init__(self, give: Callable[..., None]) -> None:
+        self.on = True
+        self.layout: dict[int, tuple[int, int, int, int]] = {0: (1, 0, 1, 9728), 3: (2, 1, 1, 19968)}
+        self.denied: set[str] = set()
+        self.total = 81_559 << 20
+        give(
+            nvmlDeviceGetMigMode=lambda _: [int(self.on), int(self.on)],
+            nvmlDeviceGetMaxMigDeviceCount=lambda _: 7,
+            nvmlDeviceGetMigDeviceHandleByIndex=self.handle,
+            nvmlDeviceGetUUID=self.answer("nvmlDeviceGetUUID", lambda at: f"MIG-{self.layout[at]}"),
+            nvmlDeviceGetGpuInstanceId=self.answer("nvmlDeviceGetGpuInstanceId", lambda at: self.layout[at][0]),
+            nvmlDeviceGetComputeInstanceId=self.answer("nvmlDeviceGetComputeInstanceId", lambda at: self.layout[at][1]),
+            nvmlDeviceGetAttributes_v2=self.answer("nvmlDeviceGetAttributes_v2", self.attributes),
+            nvmlDeviceGetName=self.answer("nvmlDeviceGetName", lambda _: "A"),
+            nvmlDeviceGetMemoryInfo=self.memory,
+        )
+
+    def handle(self, _: object, index: int) -> str:
+        if index not in self.layout:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return f"mig {index}"
+
+    def answer(self, call: str, value: Callable[[int], object]) -> Callable[[object], object]:
+        def give(handle: str) -> object:
+            if call in self.denied:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION)
+            at = int(handle.split()[1])
+            if at not in self.layout:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+            return value(at)
+
+        return give
+
+    def attributes(self, at: int) -> SimpleNamespace:
+        slices = self.layout[at][2]
+        return SimpleNamespace(
+            multiprocessorCount=16 * slices,
+            gpuInstanceSliceCount=slices + (at == 3),
+            computeInstanceSliceCount=slices,
+            memorySizeMB=self.layout[at][3],
+        )
+
+    def memory(self, handle: object, version: object = None) -> SimpleNamespace:
+        if handle == 1:
+            return SimpleNamespace(total=self.total, reserved=1, free=2, used=3)
+        return self.answer(  # type: ignore[return-value]
+            "nvmlDeviceGetMemoryInfo",
+            lambda at: SimpleNamespace(total=self.layout[at][3] << 20, reserved=0, free=5, used=at),
+        )(handle)
+
+
+def test_mig_instances_are_told_with_all_they_have(driver: Callable[..., None]) -> None:
+    Card(driver)
+    nvml, gpu = Nvml(), device()
+    nvml.sample(gpu, (Lane.SLOW,))
+    first, second = nvml.mig_instances(gpu)
+    assert (first.id, first.index, first.uuid, first.profile) == ("1/0", 0, "MIG-(1, 0, 1, 9728)", "1g.10gb")
+    assert (second.id, second.index, second.profile) == ("2/1", 3, "1c.2g.20gb"), "behind a gap"
+    assert (second.gpu_slices, second.compute_slices, second.multiprocessors) == (2, 1, 16)
+    assert second.readings["memory.used_bytes"] == 3
+    assert not first.missing
+
+
+def test_utilization_is_missing_because_of_mig_and_comes_back_without(driver: Callable[..., None]) -> None:
+    card = Card(driver)
+    driver(nvmlDeviceGetUtilizationRates=lambda _: refuse() if card.on else SimpleNamespace(gpu=7, memory=1))
+    nvml, gpu = Nvml(), device()
+    _, missing = nvml.sample(gpu, (Lane.SLOW,))
+    for metric_id in ("utilization.gpu_percent", "utilization.encoder_percent"):
+        assert "not supported while MIG is on" in missing[metric_id].detail
+    assert "MIG" not in missing["fan.speed_percent"].detail
+    card.on = False
+    readings, _ = nvml.sample(gpu, (Lane.SLOW,))
+    assert readings["utilization.gpu_percent"] == 7
+    assert nvml.mig_instances(gpu) == ()
+
+
+def test_a_layout_that_changes_is_found_at_once(driver: Callable[..., None]) -> None:
+    card = Card(driver)
+    nvml, gpu = Nvml(), device()
+    nvml.sample(gpu, (Lane.SLOW,))
+    card.layout = {5: (4, 0, 3, 40_192)}
+    (only,) = nvml.mig_instances(gpu)
+    assert (only.id, only.index, only.profile) == ("4/0", 5, "3g.40gb")
+
+
+def test_what_an_instance_withholds_has_its_reason(driver: Callable[..., None]) -> None:
+    card = Card(driver)
+    card.denied = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUUID", "nvmlDeviceGetGpuInstanceId"}
+    nvml, gpu = Nvml(), device()
+    nvml.sample(gpu, (Lane.SLOW,))
+    first, _ = nvml.mig_instances(gpu)
+    assert (first.id, first.uuid, first.readings) == ("#0", None, {})
+    assert {lack.reason for lack in first.missing.values()} == {"permission_denied"}
+    assert first.missing.keys() >= {"uuid", "gpu_instance", "memory.used_bytes"}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_no_code_of_a_mig_call_is_a_crash(driver: Callable[..., None], code: int) -> None:
+    def fail(*_: object) -> object:
+        raise pynvml.NVMLError(code)
+
+    mig_calls = (
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetMaxMigDeviceCount",
+        "nvmlDeviceGetMigDeviceHandleByIndex",
+        "nvmlDeviceGetAttributes_v2",
+        "nvmlDeviceGetComputeInstanceId",
+        "nvmlDeviceGetName",
+        "nvmlDeviceGetMemoryInfo",
+    )
+    for call in mig_calls:
+        Card(driver)
+        driver(**{call: fail})
+        nvml, gpu = Nvml(), device()
+        _, missing = nvml.sample(gpu, (Lane.SLOW,))
+        for instance in nvml.mig_instances(gpu):
+            assert all(lack.code == code for lack in instance.missing.values())
+        if "MigD" in call and code not in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT):
+            assert missing["mig.instances"].reason
+
+
+@pytest.mark.parametrize(
+    ("slices", "mib", "total_mib", "name"),
+    [
+        ((1, 1), 4864, 40_536, "1g.5gb"),
+        ((3, 3), 40_192, 81_920, "3g.40gb"),
+        ((1, 1), 16_384, 143_771, "1g.18gb"),
+        ((1, 1), 5952, 24_576, "1g.6gb"),
+        ((3, 1), 19_968, 40_536, "1c.3g.20gb"),
+    ],
+)
+def test_profiles_are_named_as_nvidia_does(slices: tuple[int, int], mib: int, total_mib: int, name: str) -> None:
+    assert profile(*slices, mib << 20, total_mib << 20) == name

@@ -16,6 +16,8 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.reports import run_content
 
 _DEVICE_FIELDS = ("index", "uuid", "name", "pci_bus_id", "simulated", "state")
+_MIG_FIELDS = ("mig_instance", "mig_profile")
+"""Of the rows that follow their GPU's and stand for its MIG instances; empty in those of whole GPUs."""
 _RUN_FIELDS = (
     "config",
     "group",
@@ -51,7 +53,7 @@ _FINDING_FIELDS = ("source", "primary", "id", "severity", "certainty", "title", 
 def render(document: Document) -> str:
     """The rows with one line of headings. Unknown is an empty cell."""
     if isinstance(document, Snapshot):
-        heads: Sequence[str] = ("taken_at", *_DEVICE_FIELDS, *(spec.id for spec in METRICS))
+        heads: Sequence[str] = ("taken_at", *_DEVICE_FIELDS, *(spec.id for spec in METRICS), *_MIG_FIELDS)
         return _table(heads, _device_rows(document))
     if isinstance(document, Doctor):
         return _table(_CHECK_FIELDS, ([getattr(c, name) for name in _CHECK_FIELDS] for c in document.checks))
@@ -64,7 +66,11 @@ def render(document: Document) -> str:
 def _device_rows(snapshot: Snapshot) -> Iterable[list[object]]:
     for device in snapshot.devices:
         identity: list[object] = [getattr(device, name) for name in _DEVICE_FIELDS]
-        yield [snapshot.taken_at.isoformat(), *identity, *(device.readings.get(spec.id) for spec in METRICS)]
+        taken_at = snapshot.taken_at.isoformat()
+        yield [taken_at, *identity, *(device.readings.get(spec.id) for spec in METRICS), None, None]
+        for part in device.mig_instances:
+            identity[1] = part.uuid
+            yield [taken_at, *identity, *(part.readings.get(spec.id) for spec in METRICS), part.id, part.profile]
 
 
 def _finding_rows(document: Explanation) -> Iterable[list[object]]:
