@@ -88,7 +88,7 @@ class GpuwatchApp(App[None]):
         self._last_data = float("-inf")
         self._feed_running = False
         self.animation_level = "none"
-        for one in theme.THEMES:
+        for one in theme.textual_themes():
             self.register_theme(one)
         self.theme = theme.DEFAULT
         self.tabs[self.overview.TAB] = self.overview

@@ -1,6 +1,7 @@
 """Rows and columns of the process table: what each cell says, how it sorts, what fits.
 
-Pure: no widget, no terminal. To add a column: one entry in :data:`COLUMNS`.
+Pure: no widget, no terminal. To add a column: one entry in :data:`COLUMNS`; the table, the chooser, the
+menu of sorting, the settings file and the completion of shells follow.
 """
 
 from __future__ import annotations
@@ -49,6 +50,15 @@ class Column:
     value: Callable[[Process], Sortable]
     number: bool = True
     """Numbers stand at the right, and sort largest first."""
+    help: str = ""
+    """What it shows, for the chooser and the menu of sorting."""
+    unit: str = ""
+    reading: str = ""
+    """The reading of a process that it shows, where it is one."""
+    chosen: bool = True
+    """Whether it is shown without anybody asking for it."""
+    nobody: str = ""
+    """Why it is hidden while no process has a value for it; empty: it is shown all the same."""
 
 
 def _number(reading: str) -> Callable[[Process], Sortable]:
@@ -150,30 +160,205 @@ COLUMNS: tuple[Column, ...] = (
         3,
         lambda p, w: UNKNOWN if p.device_index is None else str(p.device_index),
         lambda p: p.device_index,
+        help="physical GPU, as NVML numbers it",
     ),
-    Column("pid", "PID", 7, 7, lambda p, w: str(p.pid), lambda p: p.pid),
+    Column("pid", "PID", 7, 7, lambda p, w: str(p.pid), lambda p: p.pid, help="process id"),
     Column(
-        "user", "USER", 7, 10, lambda p, w: printable(p.user) if p.user else UNKNOWN, lambda p: p.user, number=False
+        "user",
+        "USER",
+        7,
+        10,
+        lambda p, w: printable(p.user) if p.user else UNKNOWN,
+        lambda p: p.user,
+        number=False,
+        help="owner",
     ),
-    Column("type", "TYPE", 4, 4, lambda p, w: p.type, lambda p: p.type, number=False),
-    Column("framework", "FRAMEWORK", 10, 15, _framework, lambda p: p.framework, number=False),
     Column(
-        "sees", "SEES", 7, 10, lambda p, w: short_map(p.device_map, p.framework, w), lambda p: len(p.device_map) or None
+        "type",
+        "TYPE",
+        4,
+        4,
+        lambda p, w: p.type,
+        lambda p: p.type,
+        number=False,
+        help="C compute, G graphics, M an MPS client",
     ),
-    Column("memory", "GPU-MEM", 7, 9, _gpu_memory, _number("gpu_memory_bytes")),
-    Column("sm", "SM%", 3, 4, _whole("sm_percent"), _number("sm_percent")),
-    Column("mbw", "MBW%", 4, 4, _whole("memory_percent"), _number("memory_percent")),
-    Column("cpu", "CPU%", 5, 6, _cpu, _number("cpu_percent")),
-    Column("host", "HOST", 6, 6, _host_memory, _number("host_memory_bytes")),
-    Column("time", "TIME", 8, 9, lambda p, w: duration(p.number("run_seconds")), _number("run_seconds")),
-    Column("command", "COMMAND", 10, 20, lambda p, w: short_command(p), short_command, number=False),
+    Column(
+        "mig",
+        "MIG",
+        7,
+        9,
+        lambda p, w: printable(p.mig_instance) if p.mig_instance else UNKNOWN,
+        lambda p: p.mig_instance,
+        number=False,
+        help="MIG instance that it runs in",
+        nobody="no process runs in a MIG instance",
+    ),
+    Column(
+        "container",
+        "CONTAINER",
+        10,
+        14,
+        lambda p, w: printable(p.container) if p.container else UNKNOWN,
+        lambda p: p.container,
+        number=False,
+        help="container, pod or Slurm job",
+        chosen=False,
+        nobody="no process here runs in a container or a job",
+    ),
+    Column(
+        "framework",
+        "FRAMEWORK",
+        10,
+        15,
+        _framework,
+        lambda p: p.framework,
+        number=False,
+        help="TensorFlow, PyTorch, …, and its version",
+    ),
+    Column(
+        "sees",
+        "SEES",
+        7,
+        10,
+        lambda p, w: short_map(p.device_map, p.framework, w),
+        lambda p: len(p.device_map) or None,
+        help="its own GPU numbers → physical ones",
+    ),
+    Column(
+        "visible",
+        "VISIBLE",
+        8,
+        14,
+        lambda p, w: printable(p.cuda_visible_devices) if p.cuda_visible_devices is not None else UNKNOWN,
+        lambda p: p.cuda_visible_devices,
+        number=False,
+        help="its CUDA_VISIBLE_DEVICES",
+        chosen=False,
+        nobody="no process here has CUDA_VISIBLE_DEVICES set, or shows its environment",
+    ),
+    Column(
+        "memory",
+        "GPU-MEM",
+        7,
+        9,
+        _gpu_memory,
+        _number("gpu_memory_bytes"),
+        help="memory that it holds on the GPU",
+        unit="GiB",
+        reading="gpu_memory_bytes",
+    ),
+    Column(
+        "sm",
+        "SM%",
+        3,
+        4,
+        _whole("sm_percent"),
+        _number("sm_percent"),
+        help="time in which a kernel of its ran",
+        unit="%",
+        reading="sm_percent",
+    ),
+    Column(
+        "mbw",
+        "MBW%",
+        4,
+        4,
+        _whole("memory_percent"),
+        _number("memory_percent"),
+        help="time in which it read or wrote GPU memory",
+        unit="%",
+        reading="memory_percent",
+    ),
+    Column(
+        "enc",
+        "ENC%",
+        4,
+        4,
+        _whole("encoder_percent"),
+        _number("encoder_percent"),
+        help="time in which it used the video encoder",
+        unit="%",
+        reading="encoder_percent",
+        chosen=False,
+    ),
+    Column(
+        "dec",
+        "DEC%",
+        4,
+        4,
+        _whole("decoder_percent"),
+        _number("decoder_percent"),
+        help="time in which it used the video decoder",
+        unit="%",
+        reading="decoder_percent",
+        chosen=False,
+    ),
+    Column(
+        "cpu",
+        "CPU%",
+        5,
+        6,
+        _cpu,
+        _number("cpu_percent"),
+        help="CPU of the host; 100 is one core",
+        unit="%",
+        reading="cpu_percent",
+    ),
+    Column(
+        "host",
+        "HOST",
+        6,
+        6,
+        _host_memory,
+        _number("host_memory_bytes"),
+        help="memory on the host",
+        unit="bytes",
+        reading="host_memory_bytes",
+    ),
+    Column(
+        "threads",
+        "THR",
+        4,
+        4,
+        _whole("threads"),
+        _number("threads"),
+        help="threads",
+        reading="threads",
+        chosen=False,
+    ),
+    Column(
+        "time",
+        "TIME",
+        8,
+        9,
+        lambda p, w: duration(p.number("run_seconds")),
+        _number("run_seconds"),
+        help="since it was started",
+        unit="h:mm:ss",
+        reading="run_seconds",
+    ),
+    Column(
+        "command",
+        "COMMAND",
+        10,
+        20,
+        lambda p, w: short_command(p),
+        short_command,
+        number=False,
+        help="command line; → scrolls it",
+    ),
 )
 BY_ID = {column.id: column for column in COLUMNS}
+DEFAULT_COLUMNS = tuple(column.id for column in COLUMNS if column.chosen)
 _LEFT_NUMBERS = frozenset({"gpu", "sees"})
-_GPU_ONLY = frozenset({"gpu", "type", "sees", "memory", "sm", "mbw"})
+_GPU_ONLY = frozenset({"gpu", "type", "mig", "sees", "visible", "memory", "sm", "mbw", "enc", "dec"})
 _FOLDING = ("type", "mbw", "host", "framework", "sees", "time")
-"""Columns that go when there is no room, the first first."""
+"""Columns that go when there is no room, the first first. Those that had to be asked for go after them."""
+_SHED_EARLY = frozenset(_FOLDING[:3])
 _TAKEN_BY_MARK = 2
+_GIVEN_UP = frozenset({"not_supported", "permission_denied"})
+"""Reasons that will not go away by waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,29 +376,59 @@ class Placed:
 
 
 @lru_cache(maxsize=64)
-def place(width: int, *, gpus: bool = True) -> tuple[Placed, ...]:
-    """Columns that fit into ``width`` cells, the command taking what is left."""
-    columns = [column for column in COLUMNS if gpus or column.id not in _GPU_ONLY]
+def place(width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS, *, gpus: bool = True) -> tuple[Placed, ...]:
+    """Columns of ``chosen``, in its order, that fit into ``width`` cells; the command takes what is left.
+
+    Unknown ids are left out: who reads them from a person says so.
+    """
+    columns = [BY_ID[name] for name in chosen if name in BY_ID and (gpus or name not in _GPU_ONLY)]
+    columns = columns or [BY_ID["pid"]]
     wide = width >= 118
-    folding = list(_FOLDING)
+    order = [name for name in _FOLDING if name in chosen]
+    order += [c.id for c in reversed(columns) if not c.chosen or c.nobody]
+    order += [c.id for c in reversed(columns) if c.id not in order and c.id not in ("command", "pid")]
+    named = any(c.id == "command" for c in columns)
 
     def need(at_least: int) -> int:
-        return _TAKEN_BY_MARK + sum((c.wide if wide else c.narrow) + 1 for c in columns[:-1]) + at_least
+        others = sum((c.wide if wide else c.narrow) + 1 for c in columns if c.id != "command")
+        return _TAKEN_BY_MARK + others + (at_least if named else -1)
 
     # The command gives way to what is numbers, but not to what is rarely looked at.
-    while folding and need(20 if wide else 16 if width >= 90 and folding[0] in _FOLDING[:3] else 10) > width:
-        gone = folding.pop(0)
+    while order and need(20 if wide else 16 if width >= 90 and order[0] in _SHED_EARLY else 10) > width:
+        gone = order.pop(0)
         columns = [column for column in columns if column.id != gone]
-    placed = []
+    size = {c.id: c.wide if wide else c.narrow for c in columns}
+    size["command"] = max(width - need(0), 1)
+    placed: list[Placed] = []
     x = _TAKEN_BY_MARK
-    for column in columns[:-1]:
-        size = column.wide if wide else column.narrow
-        placed.append(Placed(column, x, size))
-        x += size + 1
-    # A right-aligned column beside the command needs a little air.
-    x += int(wide)
-    placed.append(Placed(columns[-1], x, max(width - x, 1)))
+    for column in columns:
+        if column.id == "command" and wide and placed and placed[-1].at_right:
+            # A right-aligned column beside the command needs a little air.
+            x += 1
+            size["command"] -= 1
+        placed.append(Placed(column, x, max(min(size[column.id], width - x), 1)))
+        x += size[column.id] + 1
     return tuple(placed)
+
+
+def unavailable(column: Column, snapshot: Snapshot) -> str:
+    """Why no process of ``snapshot`` has a value for a column; empty when one has, or may yet have."""
+    if column.id in _GPU_ONLY and not snapshot.devices:
+        return "there is no GPU here"
+    processes = snapshot.processes
+    if column.nobody:
+        return "" if any(column.value(process) is not None for process in processes) else column.nobody
+    if not column.reading or not processes:
+        return ""
+    for process in processes:
+        if column.reading in process.readings:
+            return ""
+        why = process.missing.get(column.reading)
+        if why is None or why.reason not in _GIVEN_UP:
+            return ""
+    why = processes[0].missing[column.reading]
+    words = "not supported here" if why.reason == "not_supported" else "permission denied"
+    return f"{words}: {printable(why.detail)}" if why.detail else words
 
 
 def rows_of(snapshot: Snapshot) -> list[Row]:

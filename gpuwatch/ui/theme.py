@@ -1,11 +1,37 @@
-"""gpuwatch's own themes: the only place with colours in numbers. State is always said in words too."""
+"""gpuwatch's own themes: the only place with colours in numbers. State is always said in words too.
+
+Plain data: Textual is imported only by :func:`textual_themes`.
+"""
 
 from __future__ import annotations
 
-from textual.theme import Theme
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-THEMES = (
-    Theme(
+if TYPE_CHECKING:
+    from textual.theme import Theme
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """The colours of one theme."""
+
+    name: str
+    primary: str
+    secondary: str
+    accent: str
+    success: str
+    warning: str
+    error: str
+    foreground: str
+    background: str
+    surface: str
+    panel: str
+    dark: bool
+
+
+PALETTES = (
+    Palette(
         name="gpuwatch",
         primary="#7fb4ca",
         secondary="#9d8cd6",
@@ -19,7 +45,7 @@ THEMES = (
         panel="#232a33",
         dark=True,
     ),
-    Theme(
+    Palette(
         name="gpuwatch-light",
         primary="#1b6a8c",
         secondary="#6a4fb3",
@@ -33,7 +59,7 @@ THEMES = (
         panel="#dfe4ea",
         dark=False,
     ),
-    Theme(
+    Palette(
         name="gpuwatch-contrast",
         primary="#00d7ff",
         secondary="#ff87ff",
@@ -48,7 +74,7 @@ THEMES = (
         dark=True,
     ),
     # Blue, yellow and vermilion stay apart in the common kinds of colour blindness.
-    Theme(
+    Palette(
         name="gpuwatch-colour-blind",
         primary="#56b4e9",
         secondary="#cc79a7",
@@ -63,4 +89,11 @@ THEMES = (
         dark=True,
     ),
 )
-DEFAULT = THEMES[0].name
+DEFAULT = PALETTES[0].name
+
+
+def textual_themes() -> tuple[Theme, ...]:
+    """The same, as Textual takes them."""
+    from textual.theme import Theme
+
+    return tuple(Theme(**asdict(palette)) for palette in PALETTES)
