@@ -21,7 +21,7 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.interpreter import Interpreter
 from gpuwatch.probing.locate import ProbeScript, probe_folder
 from gpuwatch.probing.observe import Observation, Observed
-from gpuwatch.probing.process import LineSink, ProbeProcess, launch_fresh
+from gpuwatch.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.probing.runner import LOG_ENVIRONMENT
 from gpuwatch.sim.machine import ENV_PLUGIN, SimMachine
 
@@ -235,11 +235,10 @@ def _run(
         said.append(raw.decode("utf-8", "replace"))
         del said[:-_LAST_LINES]
 
-    on: LineSink = on_event
     launch = launch_fresh(
         [python, "-u", str(probe_folder() / _SCRIPT), *part], {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
     )
-    with ProbeProcess(launch, on_event=on, on_log=on_log) as process:
+    with ProbeProcess(launch, on_event=on_event, on_log=on_log) as process:
         outcome = process.pump(deadline)
     return outcome, tuple(said)
 

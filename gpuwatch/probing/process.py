@@ -7,7 +7,6 @@ stderr. The process leads its own session, so that whatever it started dies with
 from __future__ import annotations
 
 import os
-import selectors
 import signal
 import subprocess
 import time
@@ -18,36 +17,10 @@ from typing import Protocol, Self
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.run import Outcome
+from gpuwatch.probing.streams import Lines, Sink, Streams
 
 _GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL, and for output of a process that has ended."""
-_CHUNK = 1 << 16
-_LONGEST_LINE = 1 << 16
-
-LineSink = Callable[[bytes], None]
-
-
-class Lines:
-    """Cuts a byte stream into lines; a line without end is cut too, so that memory stays bounded."""
-
-    def __init__(self, sink: LineSink) -> None:
-        self._sink = sink
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> None:
-        """Takes bytes as they come."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        for line in lines:
-            self._sink(line)
-        if len(self._rest) > _LONGEST_LINE:
-            self._sink(self._rest)
-            self._rest = b""
-
-    def close(self) -> None:
-        """Gives out what has no newline."""
-        if self._rest:
-            self._sink(self._rest)
-            self._rest = b""
 
 
 class Child(Protocol):
@@ -92,7 +65,7 @@ def launch_fresh(command: Sequence[str], environment: Mapping[str, str]) -> Laun
 class ProbeProcess:
     """Starts a process and pumps its output into sinks until it ends or the deadline passes."""
 
-    def __init__(self, launch: Launch, *, on_event: LineSink, on_log: LineSink) -> None:
+    def __init__(self, launch: Launch, *, on_event: Sink, on_log: Sink) -> None:
         pipes = [os.pipe() for _ in range(3)]
         try:
             self._process = launch(*(write for _, write in pipes))
@@ -105,10 +78,10 @@ class ProbeProcess:
                 os.close(write)
         self.pid = self._process.pid
         self._reads = [read for read, _ in pipes]
-        self._selector = selectors.DefaultSelector()
-        for descriptor, sink in zip(self._reads, (on_event, on_log, on_log), strict=True):
-            os.set_blocking(descriptor, False)
-            self._selector.register(descriptor, selectors.EVENT_READ, Lines(sink))
+        self._streams = Streams()
+        self._lines = [Lines(sink) for sink in (on_event, on_log, on_log)]
+        for descriptor, lines in zip(self._reads, self._lines, strict=True):
+            self._streams.add(descriptor, lines.feed)
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +91,7 @@ class ProbeProcess:
     ) -> None:
         self._kill_group(signal.SIGKILL)
         self._process.wait()
-        self._selector.close()
+        self._streams.close()
         for descriptor in self._reads:
             os.close(descriptor)
 
@@ -136,47 +109,24 @@ class ProbeProcess:
                 timed_out = True
                 self._terminate()
                 break
-            self._drain(min(0.1, left))
+            self._streams.drain(min(0.1, left))
             if between is not None:
                 between()
         # What is still in the pipes; a grandchild that keeps them open does not hold us up.
         self._kill_group(signal.SIGKILL)
         until = time.monotonic() + _GRACE
-        while self._selector.get_map() and time.monotonic() < until:
-            if not self._drain(0.05) and not self._open_elsewhere():
-                break
-        for key in list(self._selector.get_map().values()):
-            key.data.close()
+        while len(self._streams) and time.monotonic() < until:
+            self._streams.drain(0.05)
+        for lines in self._lines:
+            lines.close()
         code = self._process.wait()
         return Outcome(exit_code=code if code >= 0 else None, signal=-code if code < 0 else None, timed_out=timed_out)
-
-    def _open_elsewhere(self) -> bool:
-        """Whether anybody may still write: descriptors that reached their end are unregistered."""
-        return bool(self._selector.get_map())
-
-    def _drain(self, timeout: float) -> bool:
-        got = False
-        if not self._selector.get_map():
-            time.sleep(min(timeout, 0.005))
-            return False
-        for key, _ in self._selector.select(timeout):
-            try:
-                chunk = os.read(key.fd, _CHUNK)
-            except BlockingIOError:
-                continue
-            got = True
-            if chunk:
-                key.data.feed(chunk)
-            else:
-                key.data.close()
-                self._selector.unregister(key.fd)
-        return got
 
     def _terminate(self) -> None:
         self._kill_group(signal.SIGTERM)
         until = time.monotonic() + _GRACE
         while self._process.poll() is None and time.monotonic() < until:
-            self._drain(0.05)
+            self._streams.drain(0.05)
         self._kill_group(signal.SIGKILL)
 
     def _kill_group(self, number: signal.Signals) -> None:

@@ -30,7 +30,7 @@ from gpuwatch.model.run import Outcome, Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.locate import ProbeScript, probe_folder
 from gpuwatch.probing.observe import Observation, Observed
-from gpuwatch.probing.process import Lines
+from gpuwatch.probing.streams import Lines
 from gpuwatch.probing.runner import SnapshotSource, kept_environment
 
 _CHUNK = 1 << 16

@@ -1,0 +1,108 @@
+"""Descriptors that are always drained: an unread pipe would block whoever writes to it."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+CHUNK = 1 << 16
+_LONGEST_LINE = 1 << 16
+
+Sink = Callable[[bytes], None]
+
+
+class Lines:
+    """Cuts a byte stream into lines; a line without end is cut too, so that memory stays bounded."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._rest: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Takes bytes as they come."""
+        first, newline, rest = chunk.partition(b"\n")
+        self._rest.append(first)
+        self._size += len(first)
+        if newline:
+            self._flush()
+            *lines, last = rest.split(b"\n")
+            for line in lines:
+                self._sink(line)
+            self._rest.append(last)
+            self._size = len(last)
+        if self._size > _LONGEST_LINE:
+            self._flush()
+
+    def close(self) -> None:
+        """Gives out what has no newline."""
+        if self._size:
+            self._flush()
+
+    def _flush(self) -> None:
+        line = b"".join(self._rest)
+        self._rest.clear()
+        self._size = 0
+        self._sink(line)
+
+
+class Streams:
+    """Several descriptors and who takes what comes from each."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def add(self, descriptor: int, take: Sink, at_end: Callable[[], None] | None = None) -> None:
+        """Reads ``descriptor`` from now on: chunks go to ``take``; ``at_end`` is called once."""
+        os.set_blocking(descriptor, False)
+        self._selector.register(descriptor, selectors.EVENT_READ, (take, at_end))
+
+    def on_ready(self, descriptor: int, call: Callable[[], None]) -> None:
+        """Only tells that ``descriptor`` is readable (a listening socket)."""
+        self._selector.register(descriptor, selectors.EVENT_READ, call)
+
+    def remove(self, descriptor: int) -> None:
+        """No longer reads it; it is the caller's to close."""
+        with suppress(KeyError):
+            self._selector.unregister(descriptor)
+
+    def reads(self, descriptor: int) -> bool:
+        """Whether its end has not come yet."""
+        return descriptor in self._selector.get_map()
+
+    def __len__(self) -> int:
+        """How many are still open."""
+        return len(self._selector.get_map())
+
+    def drain(self, timeout: float) -> bool:
+        """Takes what is there, waiting ``timeout`` seconds at most; whether anything came."""
+        if not self._selector.get_map():
+            time.sleep(min(timeout, 0.005))
+            return False
+        got = False
+        for key, _ in self._selector.select(timeout):
+            if callable(key.data):
+                key.data()
+                continue
+            take, at_end = key.data
+            try:
+                chunk = os.read(key.fd, CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError:
+                chunk = b""  # a terminal whose other end is closed answers EIO, a socket ECONNRESET
+            got = True
+            if chunk:
+                take(chunk)
+                continue
+            self.remove(key.fd)
+            if at_end is not None:
+                at_end()
+        return got
+
+    def close(self) -> None:
+        """Forgets all of them."""
+        self._selector.close()
