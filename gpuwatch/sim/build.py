@@ -36,6 +36,11 @@ Tier = Literal["driver", "plugin"]
 CONTROL_LIBRARY: Final = "libgpuwatchsim.so"
 PLUGIN_LIBRARY: Final = "libgpuwatchplugin.so"
 RENAME_LIBRARY: Final = "libgpuwatchrename.so"
+PROC_LIBRARY: Final = "libgpuwatchproc.so"
+"""Preloaded on the driver tier: it shows /proc/driver/nvidia/version."""
+_DRIVER_LIBRARY: Final = "libcuda.so.1"
+DRIVER_FILE: Final = "libcuda.so.570.00"
+"""The file behind its name, whose end TensorFlow compares with the kernel module's version (versions.h)."""
 _TENSORFLOW_LIBRARY: Final = "libtensorflow_framework.so.2"
 _RENAMED_SYMBOL: Final = "_ZN10tensorflow16KernelDefBuilder6DeviceEPKc"
 _FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-pthread")
@@ -68,6 +73,7 @@ LIBRARIES: Final = (
     Library("libcublasLt.so.12", ("cublaslt.c",)),
     Library("libcudnn.so.9", ("cudnn.c",)),
     Library("libgpuwatchsim-empty.so", ("empty.c",)),
+    Library(PROC_LIBRARY, ("procfs.c",)),
 )
 PLUGIN_LIBRARIES: Final = (
     Library(
@@ -202,7 +208,7 @@ def _key(compiler: list[str], sources: Path) -> str:
     digest = hashlib.sha256()
     for part in (*compiler, _identity(compiler[0]), _cpu_model(), *_FLAGS, *_FAST):
         digest.update(part.encode() + b"\0")
-    digest.update(repr((LIBRARIES, ALIASES)).encode())
+    digest.update(repr((LIBRARIES, ALIASES, DRIVER_FILE)).encode())
     for source in sorted(sources.iterdir()):
         if source.suffix in {".c", ".h", ".cc"} and not source.name.startswith("plugin"):
             digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -268,6 +274,8 @@ def _fill(work: Path, compiler: list[str], sources: Path) -> None:
     _compile_all(LIBRARIES, work, sources, lambda name: [*compiler, *_c_flags(name)])
     for library in LIBRARIES:  # in order: each may need those before it
         _link(compiler, work, library, "-Wl,--no-undefined")
+    (work / _DRIVER_LIBRARY).rename(work / DRIVER_FILE)
+    (work / _DRIVER_LIBRARY).symlink_to(DRIVER_FILE)
     for alias, target in ALIASES.items():
         (work / alias).symlink_to(target)
     _remove_objects(work)

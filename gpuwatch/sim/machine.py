@@ -144,8 +144,10 @@ class SimMachine:
             kept = [path for path in paths if path and not self._is_ours(path)]
             if name == "LD_LIBRARY_PATH":
                 kept.insert(0, str(folder))
-            elif name == "LD_PRELOAD" and tier == "plugin":
-                kept.insert(0, str(folder / build.RENAME_LIBRARY))
+            elif name == "LD_PRELOAD":
+                library = build.RENAME_LIBRARY if tier == "plugin" else build.PROC_LIBRARY
+                if library not in without:
+                    kept.insert(0, str(folder / library))
             elif name == ENV_PLUGIN and tier == "plugin":
                 kept = [str(folder / build.PLUGIN_LIBRARY)]  # TensorFlow takes one
             if kept:
@@ -315,7 +317,9 @@ class SimMachine:
         """Let a device report this value instead of the modelled one; None: the model's again.
 
         Names are those of `gws_override_names` in state.c: "temperature_celsius", "power_milliwatts",
-        "clock_event_reasons" (NVML's bits), "ecc_corrected", "ecc_uncorrected" (either switches ECC on), ...
+        "clock_event_reasons" (NVML's bits), "ecc_corrected", "ecc_uncorrected" (either switches ECC on),
+        "compute_mode" (NVML's number; exclusive and prohibited turn CUDA programs away), "compute_capability"
+        (52 for 5.2), "multiprocessors", "cuda_version" (11040 for 11.4; the whole driver's, told by device 0), ...
         """
         self._check_device(device)
         code = self._control.gws_set_override(self._open_handle(), device, name.encode(), value or 0, value is not None)

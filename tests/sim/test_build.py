@@ -29,7 +29,7 @@ def test_builds_every_library_and_finds_them_again(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = build.ensure_built()
     assert tmp_path in folder.parents
-    names = {library.name for library in build.LIBRARIES} | set(build.ALIASES)
+    names = {library.name for library in build.LIBRARIES} | set(build.ALIASES) | {build.DRIVER_FILE}
     assert {path.name for path in folder.iterdir()} == names
     before = (folder / build.CONTROL_LIBRARY).stat().st_mtime_ns
     assert build.ensure_built() == folder

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "visible.h"
 
-#define DRIVER_VERSION 12080
 
 /* --- which devices this process sees ---------------------------------------------------------------- */
 
@@ -71,7 +71,7 @@ API CUresult cuInit(unsigned flags) {
 
 API CUresult cuDriverGetVersion(int *version) {
     REQUIRE(version);
-    *version = DRIVER_VERSION;
+    *version = gws_cuda_version(gws_default());
     return CUDA_SUCCESS;
 }
 
@@ -211,8 +211,8 @@ API CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text) {
 API CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
     ENTER_DEVICE(device);
     REQUIRE(major && minor);
-    *major = card->cc_major;
-    *minor = card->cc_minor;
+    *major = gws_capability(state, card) / 10;
+    *minor = gws_capability(state, card) % 10;
     return CUDA_SUCCESS;
 }
 
@@ -245,7 +245,7 @@ static int attribute(const gws_state *state, const gws_device *card, int number)
     case 13: return (int)card->sm_clock_full_mhz * 1000;       /* kHz */
     case 14: return 512;                                       /* texture alignment */
     case 15: return 1;                                         /* copies overlap kernels */
-    case 16: return card->sm_count;
+    case 16: return gws_multiprocessors(state, card);
     case 19: return 1;                                         /* host memory can be mapped */
     case 20: {                                                 /* compute mode */
         int64_t mode;
@@ -262,8 +262,8 @@ static int attribute(const gws_state *state, const gws_device *card, int number)
     case 41: return 1;                                         /* unified addressing */
     case 50: return 0;                                         /* PCI domain */
     case 51: return 32;                                        /* texture pitch alignment */
-    case 75: return card->cc_major;
-    case 76: return card->cc_minor;
+    case 75: return gws_capability(state, card) / 10;
+    case 76: return gws_capability(state, card) % 10;
     case 78: return 1;                                         /* stream priorities */
     case 79: case 80: return 1;                                /* L1 for globals, locals */
     case 81: return 102400;                                    /* shared memory of a multiprocessor */
@@ -306,8 +306,21 @@ API CUresult cuDeviceGetP2PAttribute(int *value, int number, CUdevice device, CU
 
 /* --- contexts --------------------------------------------------------------------------------------- */
 
+/* Compute mode: 1 and 3 let one process in at a time, 2 nobody. */
+static bool turned_away(gws_state *state, uint32_t device) {
+    int64_t mode = gws_overridden(state, device, GWS_SET_COMPUTE_MODE, 0);
+    if (mode == 0) return false;
+    if (mode == 2) return true;
+    gws_process_view others[64];
+    uint32_t count = gws_list_processes(state, device, GWS_KIND_COMPUTE, others, 64);
+    for (uint32_t i = 0; i < count && i < 64; i++)
+        if (others[i].pid != getpid()) return true;
+    return false;
+}
+
 /* Under driver.lock. A context takes device memory, as a real one does (kernels, stacks, printf buffer). */
 static CUresult start_context(gws_state *state, CUcontext context) {
+    if (turned_away(state, context->device)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     if (gws_take(state, context->device, state->device[context->device].context_bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->alive = true;

@@ -7,10 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RUNTIME_VERSION 12050
+
 typedef int cudaError_t; /* its numbers are CUresult's where both know the error */
 enum {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorDeviceUninitialized = 201,
@@ -62,6 +65,8 @@ static cudaError_t keep(cudaError_t code) {
 
 static cudaError_t start(void) {
     if (gws_cuda_state()) return 0;
+    int driver;
+    if (cuDriverGetVersion(&driver) == 0 && driver / 1000 < RUNTIME_VERSION / 1000) return cudaErrorInsufficientDriver;
     return cuInit(0);
 }
 
@@ -106,6 +111,7 @@ API const char *cudaGetErrorName(cudaError_t code) {
     case 1: return "cudaErrorInvalidValue";
     case 2: return "cudaErrorMemoryAllocation";
     case 3: return "cudaErrorInitializationError";
+    case 35: return "cudaErrorInsufficientDriver";
     case 46: return "cudaErrorDevicesUnavailable";
     case 98: return "cudaErrorInvalidDeviceFunction";
     case 100: return "cudaErrorNoDevice";
@@ -125,12 +131,13 @@ API const char *cudaGetErrorName(cudaError_t code) {
 API const char *cudaGetErrorString(cudaError_t code) {
     const char *text = NULL;
     if (code == cudaErrorInvalidDeviceFunction) return "invalid device function";
+    if (code == cudaErrorInsufficientDriver) return "CUDA driver version is insufficient for CUDA runtime version";
     return cuGetErrorString(code, &text) == 0 ? text : "unrecognized error code";
 }
 
 API cudaError_t cudaRuntimeGetVersion(int *version) {
     if (!version) return keep(cudaErrorInvalidValue);
-    *version = 12050;
+    *version = RUNTIME_VERSION;
     return 0;
 }
 
@@ -232,12 +239,12 @@ static cudaError_t properties(cudaDeviceProp *out, int device, size_t room) {
         .grid_size = {2147483647, 65535, 65535},
         .clock_khz = (int)card->sm_clock_full_mhz * 1000,
         .constant_bytes = 65536,
-        .major = card->cc_major,
-        .minor = card->cc_minor,
+        .major = gws_capability(state, card) / 10,
+        .minor = gws_capability(state, card) % 10,
         .texture_alignment = 512,
         .texture_pitch_alignment = 32,
         .overlap = 1,
-        .multiprocessors = card->sm_count,
+        .multiprocessors = gws_multiprocessors(state, card),
         .can_map_host = 1,
         .surface_alignment = 512,
         .concurrent_kernels = 1,

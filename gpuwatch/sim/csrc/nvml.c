@@ -30,9 +30,7 @@ enum {
     NVML_ERROR_UNKNOWN = 999,
 };
 
-#define DRIVER_VERSION "570.00-sim"
 #define NVML_VERSION "12.570.00-sim"
-#define CUDA_VERSION 12080
 #define NO_INSTANCE 0xffffffffu
 
 /* A struct's version number as NVML makes it: size in the low bytes, version in the high one. */
@@ -145,7 +143,7 @@ API const char *nvmlErrorString(nvmlReturn_t code) {
 
 API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length) {
     ENTER(-1);
-    return put_text(version, length, DRIVER_VERSION);
+    return put_text(version, length, GWS_DRIVER_VERSION);
 }
 
 API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length) {
@@ -156,14 +154,14 @@ API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length) {
 API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
     ENTER(-1);
     REQUIRE(version);
-    *version = CUDA_VERSION;
+    *version = gws_cuda_version(state);
     return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
     ENTER(-1);
     REQUIRE(version);
-    *version = CUDA_VERSION;
+    *version = gws_cuda_version(state);
     return NVML_SUCCESS;
 }
 
@@ -306,11 +304,6 @@ API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned len
         return NVML_SUCCESS;                                                                                 \
     }
 
-static int64_t overridden(const gws_state *state, uint32_t index, gws_override_key key, int64_t otherwise) {
-    int64_t value;
-    return gws_override(state, index, key, &value) ? value : otherwise;
-}
-
 UNSIGNED_GETTER(nvmlDeviceGetIndex, index)
 UNSIGNED_GETTER(nvmlDeviceGetMinorNumber, index)
 UNSIGNED_GETTER(nvmlDeviceGetNumGpuCores, card->cores)
@@ -323,8 +316,8 @@ UNSIGNED_GETTER(nvmlDeviceGetBoardId, card->pci_bus << 8)
 UNSIGNED_GETTER(nvmlDeviceGetMultiGpuBoard, 0)
 UNSIGNED_GETTER(nvmlDeviceGetMaxMigDeviceCount, 0)
 UNSIGNED_GETTER(nvmlDeviceIsMigDeviceHandle, 0)
-UNSIGNED_GETTER(nvmlDeviceGetComputeMode, overridden(state, index, GWS_SET_COMPUTE_MODE, 0))
-UNSIGNED_GETTER(nvmlDeviceGetPersistenceMode, overridden(state, index, GWS_SET_PERSISTENCE_MODE, 0))
+UNSIGNED_GETTER(nvmlDeviceGetComputeMode, gws_overridden(state, index, GWS_SET_COMPUTE_MODE, 0))
+UNSIGNED_GETTER(nvmlDeviceGetPersistenceMode, gws_overridden(state, index, GWS_SET_PERSISTENCE_MODE, 0))
 UNSIGNED_GETTER(nvmlDeviceGetDisplayMode, 0)
 UNSIGNED_GETTER(nvmlDeviceGetDisplayActive, 0)
 UNSIGNED_GETTER(nvmlDeviceGetAccountingMode, 0)
@@ -332,8 +325,8 @@ UNSIGNED_GETTER(nvmlDeviceGetAccountingMode, 0)
 API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
     ENTER_DEVICE(device);
     REQUIRE(major && minor);
-    *major = card->cc_major;
-    *minor = card->cc_minor;
+    *major = gws_capability(state, card) / 10;
+    *minor = gws_capability(state, card) % 10;
     return NVML_SUCCESS;
 }
 
@@ -487,7 +480,7 @@ API nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned *
 
 static unsigned celsius(gws_state *state, uint32_t index) {
     double heat = gws_device_heat(state, index);
-    return (unsigned)overridden(state, index, GWS_SET_TEMPERATURE_CELSIUS,
+    return (unsigned)gws_overridden(state, index, GWS_SET_TEMPERATURE_CELSIUS,
                                 lround(IDLE_CELSIUS + (FULL_CELSIUS - IDLE_CELSIUS) * heat));
 }
 
@@ -542,7 +535,7 @@ static unsigned draw_mw(gws_state *state, uint32_t index) {
     const gws_device *card = &state->device[index];
     double dynamic = (double)(card->power_full_mw - card->power_idle_mw);
     double mw = card->power_idle_mw + dynamic * gws_device_load(state, index).sm_share;
-    return (unsigned)overridden(state, index, GWS_SET_POWER_MW, lround(mw));
+    return (unsigned)gws_overridden(state, index, GWS_SET_POWER_MW, lround(mw));
 }
 
 static unsigned long long energy_mj(gws_state *state, uint32_t index) {
@@ -583,7 +576,7 @@ static unsigned sm_clock(gws_state *state, uint32_t index) {
     unsigned mhz = card->sm_clock_idle_mhz;
     if (awake(state, index)) /* a warm card boosts less, in steps of 15 MHz */
         mhz = card->sm_clock_full_mhz - 15 * (unsigned)(gws_device_heat(state, index) * 6.0);
-    return (unsigned)overridden(state, index, GWS_SET_SM_CLOCK_MHZ, mhz);
+    return (unsigned)gws_overridden(state, index, GWS_SET_SM_CLOCK_MHZ, mhz);
 }
 
 API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz) {
@@ -625,7 +618,7 @@ UNSIGNED_GETTER(nvmlDeviceGetPowerState, pstate(state, index))
 #define REASONS_SUPPORTED 0x1ffull
 
 static unsigned long long clock_reasons(gws_state *state, uint32_t index) {
-    return (unsigned long long)overridden(state, index, GWS_SET_CLOCK_EVENT_REASONS,
+    return (unsigned long long)gws_overridden(state, index, GWS_SET_CLOCK_EVENT_REASONS,
                                           awake(state, index) ? 0 : (int64_t)REASON_IDLE);
 }
 
@@ -643,7 +636,7 @@ LONG_GETTER(nvmlDeviceGetSupportedClocksEventReasons, REASONS_SUPPORTED)
 LONG_GETTER(nvmlDeviceGetSupportedClocksThrottleReasons, REASONS_SUPPORTED)
 
 static unsigned fan(gws_state *state, uint32_t index) {
-    return (unsigned)overridden(state, index, GWS_SET_FAN_PERCENT,
+    return (unsigned)gws_overridden(state, index, GWS_SET_FAN_PERCENT,
                                 lround(30.0 + 45.0 * gws_device_heat(state, index)));
 }
 
@@ -671,7 +664,7 @@ static unsigned link_mbps(unsigned generation) {
 }
 
 UNSIGNED_GETTER(nvmlDeviceGetCurrPcieLinkGeneration, link_generation(state, index))
-UNSIGNED_GETTER(nvmlDeviceGetCurrPcieLinkWidth, overridden(state, index, GWS_SET_PCIE_WIDTH, card->pcie_width))
+UNSIGNED_GETTER(nvmlDeviceGetCurrPcieLinkWidth, gws_overridden(state, index, GWS_SET_PCIE_WIDTH, card->pcie_width))
 UNSIGNED_GETTER(nvmlDeviceGetMaxPcieLinkGeneration, card->pcie_generation)
 UNSIGNED_GETTER(nvmlDeviceGetGpuMaxPcieLinkGeneration, card->pcie_generation)
 UNSIGNED_GETTER(nvmlDeviceGetMaxPcieLinkWidth, card->pcie_width)

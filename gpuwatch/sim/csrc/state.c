@@ -33,6 +33,7 @@ const char *const gws_override_names[GWS_SET_COUNT] = {
     "temperature_celsius", "memory_temperature_celsius", "power_milliwatts", "clock_event_reasons",
     "ecc_corrected", "ecc_uncorrected", "encoder_percent", "decoder_percent", "pcie_generation",
     "pcie_width", "compute_mode", "persistence_mode", "sm_clock_mhz", "fan_percent",
+    "cuda_version", "compute_capability", "multiprocessors",
 };
 
 /* --- time ------------------------------------------------------------------------------------------- */
@@ -594,6 +595,24 @@ bool gws_override(const gws_state *state, uint32_t device, gws_override_key key,
     if (!atomic_load_explicit(&state->device[device].override_set[key], memory_order_acquire)) return false;
     *value = atomic_load_explicit(&state->device[device].override_value[key], memory_order_relaxed);
     return true;
+}
+
+int64_t gws_overridden(const gws_state *state, uint32_t device, gws_override_key key, int64_t otherwise) {
+    int64_t value;
+    return gws_override(state, device, key, &value) ? value : otherwise;
+}
+
+int gws_cuda_version(const gws_state *state) {
+    return state ? (int)gws_overridden(state, 0, GWS_SET_CUDA_VERSION, GWS_CUDA_VERSION) : GWS_CUDA_VERSION;
+}
+
+int gws_capability(const gws_state *state, const gws_device *card) {
+    return (int)gws_overridden(state, (uint32_t)(card - state->device), GWS_SET_COMPUTE_CAPABILITY,
+                               card->cc_major * 10 + card->cc_minor);
+}
+
+int gws_multiprocessors(const gws_state *state, const gws_device *card) {
+    return (int)gws_overridden(state, (uint32_t)(card - state->device), GWS_SET_MULTIPROCESSORS, card->sm_count);
 }
 
 int gws_set_override(gws_state *state, uint32_t device, const char *key, int64_t value, int is_set) {

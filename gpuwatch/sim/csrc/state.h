@@ -15,8 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "versions.h"
+
 #define GWS_MAGIC 0x31534d4957555047ull /* "GPUWIMS1" */
-#define GWS_LAYOUT_VERSION 1u           /* raise it with every change of a struct below */
+#define GWS_LAYOUT_VERSION 2u           /* raise it with every change of a struct below */
 
 enum {
     GWS_MAX_DEVICES = 16,
@@ -54,6 +56,9 @@ typedef enum {
     GWS_SET_PERSISTENCE_MODE,
     GWS_SET_SM_CLOCK_MHZ,
     GWS_SET_FAN_PERCENT,
+    GWS_SET_CUDA_VERSION,       /* of the whole driver, told by device 0: 11040 */
+    GWS_SET_COMPUTE_CAPABILITY, /* 52 is 5.2 */
+    GWS_SET_MULTIPROCESSORS,
     GWS_SET_COUNT,
 } gws_override_key;
 
@@ -170,7 +175,11 @@ double gws_device_heat(gws_state *state, uint32_t device);
 uint64_t gws_device_busy_ns(gws_state *state, uint32_t device);
 bool gws_device_in_use(gws_state *state, uint32_t device);
 bool gws_override(const gws_state *state, uint32_t device, gws_override_key key, int64_t *value);
+int64_t gws_overridden(const gws_state *state, uint32_t device, gws_override_key key, int64_t otherwise);
 int gws_set_override(gws_state *state, uint32_t device, const char *key, int64_t value, int is_set);
+int gws_cuda_version(const gws_state *state); /* the highest that the driver runs: 12080 */
+int gws_capability(const gws_state *state, const gws_device *card); /* 86 is 8.6 */
+int gws_multiprocessors(const gws_state *state, const gws_device *card);
 
 /* --- processes -------------------------------------------------------------------------------------- */
 uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, gws_process_view *out,
