@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from gpuwatch.cli.options import asked_shape, enter_simulation, sim_option
+from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.model.codec import DOCUMENTS, Document, NotADocument, from_json, schema_of
 from gpuwatch.model.run import Comparison, Run
@@ -24,38 +26,69 @@ def read_document(path: Path) -> Document:
 
 
 @click.command()
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", required=False, type=click.Path(path_type=Path), metavar="[DOCUMENT]")
+@output_option
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="File to write; its suffix gives the format: .html .md .json .csv .txt. Without it: text on stdout.",
+    "--format",
+    "format_name",
+    type=click.Choice(["html", "markdown", "json", "csv", "text"]),
+    help="Format, whatever the suffix of the file; on stdout: text unless named here.",
 )
-def report(source: Path, output: Path | None) -> None:
-    """Turn a saved run, comparison, snapshot or explanation (JSON) into a document for people."""
-    from gpuwatch.reports.registry import format_for, render, write
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.diagnostic/1, or the document's own).")
+@redact_option
+@click.option("--python", metavar="PATH", help="Interpreter in which the framework is installed.")
+@click.option(
+    "--framework",
+    type=click.Choice(["tensorflow", "torch"]),
+    help="Which framework the doctor looks at (default: TensorFlow, else PyTorch).",
+)
+@click.option("--no-doctor", is_flag=True, help="Without the doctor, which imports the framework: done in a second.")
+@sim_option
+@click.pass_context
+def report(
+    ctx: click.Context,
+    source: Path | None,
+    output: Path | None,
+    format_name: str | None,
+    as_json: bool,
+    redact: bool,
+    python: str | None,
+    framework: str | None,
+    no_doctor: bool,
+) -> None:
+    """Write one document to send to somebody who helps: what is wrong, what to do, and the evidence.
 
-    if output is not None:
-        format_for(output)
-    document = read_document(source)
-    if output is None:
-        click.echo(render(document, "text"), nl=False)
-        return
-    write(document, output)
-    click.echo(f"written: {output}", err=True)
+    Without DOCUMENT it looks at this machine: the GPUs and who is on them, the doctor, the latest probes and
+    programs. With DOCUMENT it turns a saved run, comparison, snapshot, explanation or report (JSON) into
+    another format.
+    """
+    check_output(output, any_suffix=format_name is not None)
+    if as_json and format_name not in (None, "json"):
+        raise UsageError("--json and --format exclude each other")
+    if source is None:
+        from gpuwatch.cli.gather import gather
+
+        enter_simulation(ctx)
+        document: Document = gather(python, framework, with_doctor=not no_doctor)
+    else:
+        asked = {"--python": python, "--framework": framework, "--no-doctor": no_doctor, "--sim": asked_shape(ctx)}
+        for name, value in asked.items():
+            if value:
+                raise UsageError(f"{name} is for a report of this machine", hint=f"leave {source} out, or {name}")
+        document = read_document(source)
+    publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
 
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.comparison/1).")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; the suffix gives the format.")
-def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None) -> None:
+@output_option
+@redact_option
+def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redact: bool) -> None:
     """Put saved runs side by side, of one machine or several."""
     from gpuwatch.reports.compare import compare as side_by_side
-    from gpuwatch.reports.registry import format_for, render, write
 
-    if output is not None:
-        format_for(output)
+    check_output(output)
     runs: list[Run] = []
     for source in sources:
         document = read_document(source)
@@ -65,14 +98,7 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None) -> No
             runs.extend(document.runs)
         else:
             raise UsageError(f"{source} is no run: only runs and comparisons can be compared")
-    comparison = side_by_side(runs)
-    if output is not None:
-        write(comparison, output)
-        click.echo(f"written: {output}", err=True)
-    if as_json:
-        click.echo(render(comparison, "json"), nl=False)
-    elif output is None:
-        click.echo(render(comparison, "text"), nl=False)
+    publish(side_by_side(runs), output, as_json=as_json, redact=redact)
 
 
 @click.command()

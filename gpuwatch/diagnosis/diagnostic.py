@@ -27,6 +27,7 @@ _MISSPELT = 2
 _LONG_NAME = 12
 """Shorter names are near to too many others."""
 
+_SIMULATION = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"})
 # Sources, the first one first.
 _PROGRAM, _DOCTOR, _MACHINE, _EARLIER, _PROBE = range(5)
 _CAUSES = (*ENDED_WORK, *NO_GPU)
@@ -156,6 +157,8 @@ def _variable(name: str, value: str, doctor: Doctor, late: str) -> Variable:
     def told(effect: Effect, note: str) -> Variable:
         return Variable(name=name, value=value, effect=effect, note=note)
 
+    if doctor.simulated and name in _SIMULATION:
+        return told("effect", "set by gpuwatch for the simulated GPUs")
     meant = _meant(name)
     if meant is not None:
         return told("misspelt", f"nothing reads it; {meant} was probably meant")

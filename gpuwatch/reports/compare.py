@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from gpuwatch.formatting.units import UNKNOWN, percent, size
@@ -24,6 +26,9 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """Column id and its heading."""
 
+STARTED = ("started", "STARTED")
+"""Appears where a configuration is there more than once."""
+
 WHEN_DIFFERENT: tuple[tuple[str, str, Callable[[Run], str]], ...] = (
     ("framework", "FRAMEWORK", comparable.framework),
     ("host", "HOST", lambda run: clean(run.host)),
@@ -34,7 +39,7 @@ WHEN_DIFFERENT: tuple[tuple[str, str, Callable[[Run], str]], ...] = (
 )
 """Columns that appear, behind the configuration, where the runs differ in them."""
 
-HEADS = {**dict(COLUMNS), **{name: head for name, head, _ in WHEN_DIFFERENT}}
+HEADS = {**dict(COLUMNS), **dict([STARTED]), **{name: head for name, head, _ in WHEN_DIFFERENT}}
 RIGHT = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_second"})
 
 
@@ -77,7 +82,21 @@ def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
         if len(known) > 1:
             different.append(name)
     names = [name for name, _ in COLUMNS]
+    if len({run.config for run in runs}) < len(runs):
+        different.insert(0, STARTED[0])
     return (*names[:1], *different, *names[1:])
+
+
+def labels(runs: Sequence[Run]) -> tuple[str, ...]:
+    """A name for each run: its configuration, numbered where that is there more than once."""
+    totals = Counter(run.config for run in runs)
+    seen: Counter[str] = Counter()
+    names = []
+    for run in runs:
+        seen[run.config] += 1
+        number = f" #{seen[run.config]}" if totals[run.config] > 1 else ""
+        names.append(f"{clean(run.config)}{number}")
+    return tuple(names)
 
 
 def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
@@ -134,4 +153,5 @@ def cells(run: Run) -> dict[str, str]:
 
 def all_cells(run: Run) -> dict[str, str]:
     """The same with the columns that only appear where runs differ."""
-    return {**cells(run), **{name: value(run) for name, _, value in WHEN_DIFFERENT}}
+    started = run.started_at.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return {**cells(run), "started": started, **{name: value(run) for name, _, value in WHEN_DIFFERENT}}

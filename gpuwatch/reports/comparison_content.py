@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from gpuwatch.model.findings import SEVERITY_ORDER
 from gpuwatch.model.run import Comparison, Run
-from gpuwatch.reports.compare import HEADS, RIGHT, all_cells
+from gpuwatch.reports import charts
+from gpuwatch.reports.compare import HEADS, RIGHT, all_cells, labels
 from gpuwatch.reports.content import GLYPHS, SIMULATED_NOTE, Content, Table, clean
 from gpuwatch.reports.run_content import run_content
 from gpuwatch.reports.speed import wide
@@ -17,22 +20,9 @@ _LESS = ("measured_on", "workload", "driver", "gpus", "fell_back", "device_map",
 
 def comparison_content(document: Comparison) -> Content:
     """The table, the differences, and every run behind it."""
-    known = tuple((name, HEADS[name]) for name in document.columns if name in HEADS)
-    rows = []
-    for index, run in enumerate(document.runs):
-        shown = all_cells(run)
-        rows.append(tuple(_cell(document, index, run, name, shown[name]) for name, _ in known))
-    right = frozenset(index for index, (name, _) in enumerate(known) if name in RIGHT)
-    table = Table(
-        "Comparison",
-        tuple(head for _, head in known),
-        tuple(rows),
-        right,
-        note=" ".join(part for part in (_legend(document, rows), *map(clean, document.notes)) if part),
-        keep=frozenset({0}),
-        optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
-        lines=2,
-    )
+    same = [document.runs[index] for index in document.comparable]
+    drawn = (charts.speeds(same), charts.memory_of_runs(document.runs))
+    table = comparison_table(document, "Comparison", tuple(chart for chart in drawn if chart is not None))
     bad = sum(_badly(run) for run in document.runs)
     count = len(document.runs)
     return Content(
@@ -47,7 +37,31 @@ def comparison_content(document: Comparison) -> Content:
             part for part in (table, _machines(document), _differences(document), _findings(document)) if part.rows
         ),
         footer="gpuwatch",
-        parts=tuple(run_content(run) for run in document.runs),
+        parts=tuple(
+            dataclasses.replace(run_content(run), title=name)
+            for run, name in zip(document.runs, labels(document.runs), strict=True)
+        ),
+    )
+
+
+def comparison_table(document: Comparison, title: str, drawn: tuple[charts.Chart, ...] = ()) -> Table:
+    """A row for each run; best and worst are marked."""
+    known = tuple((name, HEADS[name]) for name in document.columns if name in HEADS)
+    rows = []
+    names = labels(document.runs)
+    for index, run in enumerate(document.runs):
+        shown = {**all_cells(run), "config": names[index]}
+        rows.append(tuple(_cell(document, index, run, name, shown[name]) for name, _ in known))
+    return Table(
+        title,
+        tuple(head for _, head in known),
+        tuple(rows),
+        frozenset(index for index, (name, _) in enumerate(known) if name in RIGHT),
+        note=" ".join(part for part in (_legend(document, rows), *map(clean, document.notes)) if part),
+        keep=frozenset({0}),
+        optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
+        lines=2,
+        charts=drawn,
     )
 
 
@@ -117,11 +131,11 @@ def _differences(document: Comparison) -> Table:
 
 def _findings(document: Comparison) -> Table:
     configs: dict[tuple[int, str, str, str], list[str]] = {}
-    for run in document.runs:
+    for run, name in zip(document.runs, labels(document.runs), strict=True):
         for found in run.findings:
             if found.id != "healthy":
                 key = (SEVERITY_ORDER[found.severity], found.id, found.title, found.action)
-                configs.setdefault(key, []).append(run.config)
+                configs.setdefault(key, []).append(name)
     names = list(SEVERITY_ORDER)
     rows = [
         (clean(tuple(dict.fromkeys(who))), f"{GLYPHS[names[level]]}\u00a0{clean(cause)}", clean(title), clean(action))

@@ -7,9 +7,13 @@ outside has gone through :func:`printable`; formats still escape for their own s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import Finding
+
+if TYPE_CHECKING:
+    from gpuwatch.reports.charts import Chart
 
 SIMULATED = "SIMULATED"
 SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, the speed is this computer's CPU."
@@ -46,6 +50,10 @@ class Table:
     """Columns that a narrow terminal leaves out, the first one first; other formats have them."""
     lines: int = 0
     """Lines that a row may have on a terminal; 0: as many as it needs."""
+    charts: tuple[Chart, ...] = ()
+    """Drawn above the rows, by formats that draw."""
+    folded: bool = False
+    """Whether formats that can show it on demand only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +71,15 @@ class Content:
     facts: tuple[tuple[str, str], ...]
     """The story in short: asked, granted, seen, happened, speed."""
     tables: tuple[Table, ...]
+    action: str = ""
+    """What to do about the verdict, where that comes before everything else."""
+    evidence: tuple[str, ...] = ()
+    """What the verdict rests on."""
     findings: tuple[Finding, ...] = ()
     log_tail: tuple[str, ...] = ()
     footer: str = ""
+    raw: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Lines as they were, by where they are from."""
     parts: tuple[Content, ...] = field(default=())
     """Documents inside this one (the runs of a comparison)."""
 

@@ -7,9 +7,9 @@ from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
 from gpuwatch.reports.tables import device_map_table
 
-_MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}
+MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}
 """Shape and word, so that colour is never the only sign."""
-_GROUPS = {
+GROUPS = {
     "driver": "Driver",
     "devices": "Devices",
     "container": "Container",
@@ -25,7 +25,12 @@ def doctor_content(document: Doctor) -> Content:
     ordered = sorted(document.findings, key=lambda found: found is not main)
     groups = list(dict.fromkeys(check.group for check in document.checks))
     tables = [_checks(group, [c for c in document.checks if c.group == group]) for group in groups]
-    tables += [_libraries(document), device_map_table(document.device_map), _packages(document), _variables(document)]
+    tables += [
+        libraries_table(document),
+        device_map_table(document.device_map),
+        _packages(document),
+        _variables(document),
+    ]
     return Content(
         title="gpuwatch doctor",
         subtitle=" · ".join(_subtitle(document)),
@@ -77,16 +82,17 @@ def _facts(document: Doctor, main: Finding | None) -> list[tuple[str, str]]:
 def _checks(group: str, checks: list[Check]) -> Table:
     rows = tuple(
         (
-            _MARKS[check.state],
+            MARKS[check.state],
             clean(check.title or check.id),
             clean(check.detail) + (f" → {clean(check.action)}" if check.action else ""),
         )
         for check in checks
     )
-    return Table(_GROUPS.get(group, group), ("State", "Check", "Found → what to do"), rows, keep=frozenset({0, 1}))
+    return Table(GROUPS.get(group, group), ("State", "Check", "Found → what to do"), rows, keep=frozenset({0, 1}))
 
 
-def _libraries(document: Doctor) -> Table:
+def libraries_table(document: Doctor) -> Table:
+    """Wanted, found where, and whether the framework opened it."""
     rows = tuple(
         (
             clean(library.name),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from gpuwatch.model.codec import Document
+from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports.comparison_content import comparison_content
 from gpuwatch.reports.content import Content
+from gpuwatch.reports.diagnostic_content import diagnostic_content
 from gpuwatch.reports.doctor_content import doctor_content
 from gpuwatch.reports.explanation_content import explanation_content
 from gpuwatch.reports.run_content import run_content
@@ -20,6 +22,8 @@ def content_of(document: Document) -> Content:
         return run_content(document)
     if isinstance(document, Comparison):
         return comparison_content(document)
+    if isinstance(document, Diagnostic):
+        return diagnostic_content(document)
     if isinstance(document, Doctor):
         return doctor_content(document)
     if isinstance(document, Explanation):

@@ -12,7 +12,7 @@ from pathlib import Path
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.model.codec import Document
 from gpuwatch.reports.formats import csv, html, json, markdown, text
-from gpuwatch.reports.masking import masked
+from gpuwatch.reports.masking import sendable
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ FORMATS: tuple[Format, ...] = (
 BY_NAME = {entry.name: entry for entry in FORMATS}
 
 
-def render(document: Document, format_name: str, *, width: int | None = None) -> str:
-    """The document in this format, secrets masked; UsageError for an unknown name.
+def render(document: Document, format_name: str, *, width: int | None = None, redact: bool = False) -> str:
+    """The document in this format, secrets masked (see :func:`sendable`); UsageError for an unknown name.
 
     ``text`` is for reading on a terminal: ``width`` columns (the terminal's), a run without its long tables,
     which :func:`write` puts into a file.
@@ -45,8 +45,8 @@ def render(document: Document, format_name: str, *, width: int | None = None) ->
         raise UsageError(f"no format called {format_name!r}", hint=f"known: {', '.join(BY_NAME)}")
     if format_name == "text":
         columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns
-        return text.render(masked(document), columns, details=False)
-    return entry.render(masked(document))
+        return text.render(sendable(document, redact=redact), columns, details=False)
+    return entry.render(sendable(document, redact=redact))
 
 
 def format_for(path: Path) -> str:
@@ -68,10 +68,10 @@ def check_output(path: Path) -> None:
         raise UsageError(f"cannot write {path}: its folder does not exist")
 
 
-def write(document: Document, path: Path) -> None:
-    """Writes a report, format by suffix. The file is either whole or as it was before."""
-    entry = BY_NAME[format_for(path)]
-    write_text(entry.render(masked(document)), path)
+def write(document: Document, path: Path, *, format_name: str | None = None, redact: bool = False) -> None:
+    """Writes a report, format by suffix where none is named. The file is either whole or as it was before."""
+    entry = BY_NAME[format_name or format_for(path)]
+    write_text(entry.render(sendable(document, redact=redact)), path)
 
 
 def write_text(rendered: str, path: Path) -> None:

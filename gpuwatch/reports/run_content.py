@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
 from gpuwatch.model.run import DeviceMapping, Run
+from gpuwatch.reports import charts
 from gpuwatch.reports.content import SIMULATED_NOTE, Content, Table, clean, clean_finding
 from gpuwatch.reports.ledger import memory_table, results_table, workers_table
 from gpuwatch.reports.speed import speed, step_time
@@ -179,7 +180,9 @@ def _speed(run: Run) -> Table:
         rows.append(("Compilation, apart", seconds(t.compile_seconds)))
     if t.device:
         rows.append(("Measured on", short_device(t.device)))
-    return Table("Throughput", ("What", "Value"), tuple(rows), frozenset({1}))
+    chart = charts.step_times(run)
+    drawn = (chart,) if chart is not None else ()
+    return Table("Throughput", ("What", "Value"), tuple(rows), frozenset({1}), charts=drawn)
 
 
 def _phases(run: Run) -> Table:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import html.parser
 import io
 import json
@@ -111,21 +113,33 @@ class Collecting(html.parser.HTMLParser):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
-def test_html_is_one_well_formed_file_without_scripts_or_links(document: Document) -> None:
+def test_html_is_one_well_formed_file_that_asks_nobody_for_anything(document: Document) -> None:
+    drawn = render(document, "html")
     parser = Collecting()
-    parser.feed(render(document, "html"))
+    parser.feed(drawn)
     assert parser.open == []
-    assert parser.links == []
-    assert not {"script", "link", "img", "iframe", "object"} & set(parser.tags)
+    assert all(link.startswith("#") for link in parser.links)
+    assert not {"link", "img", "iframe", "object", "form", "audio", "video"} & set(parser.tags)
+    assert not re.search(r"url\((?!#)|@import|https?://(?!evil)", drawn.partition("</style>")[0])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_the_only_script_is_the_one_whose_hash_the_policy_names(document: Document) -> None:
+    drawn = render(document, "html")
+    (script,) = re.findall(r"<script>(.*?)</script>", drawn, flags=re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', drawn)
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
 
 
 def test_html_shows_the_memory_timeline_up_to_the_total() -> None:
     drawn = render(full_run(), "html")
-    assert drawn.count("<svg") == 1
+    assert drawn.count("GPU memory over") == 1
     for series in ("line device", "line process", "line allocator"):
         assert f'class="{series}"' in drawn
     assert "24.0 GiB" in drawn
-    assert "<svg" not in render(bare_run(), "html")
+    assert "GPU memory over" not in render(bare_run(), "html")
 
 
 def test_gaps_in_the_timeline_are_gaps_in_the_line() -> None:

@@ -1,15 +1,19 @@
-"""CSV: one row per run, per device (metric ids as headings), per finding of a log, or per check of the doctor."""
+"""CSV: one row per run, per device (metric ids as headings), per finding of a log or of the
+diagnostic report, or per check of the doctor."""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterable, Sequence
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.codec import Document
+from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
+from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
@@ -58,7 +62,11 @@ def render(document: Document) -> str:
     if isinstance(document, Doctor):
         return _table(_CHECK_FIELDS, ([getattr(c, name) for name in _CHECK_FIELDS] for c in document.checks))
     if isinstance(document, Explanation):
-        return _table(_FINDING_FIELDS, _finding_rows(document))
+        return _table(_FINDING_FIELDS, _finding_rows(document.source, document.findings, document.primary))
+    if isinstance(document, Diagnostic):
+        main = document.primary
+        by_source = (_finding_rows("; ".join(told.sources), (told,), main) for told in document.findings)
+        return _table(_FINDING_FIELDS, itertools.chain.from_iterable(by_source))
     runs = document.runs if isinstance(document, Comparison) else (document,)
     return _table(_RUN_FIELDS, ([_run_values(run)[name] for name in _RUN_FIELDS] for run in runs))
 
@@ -73,11 +81,11 @@ def _device_rows(snapshot: Snapshot) -> Iterable[list[object]]:
             yield [taken_at, *identity, *(part.readings.get(spec.id) for spec in METRICS), part.id, part.profile]
 
 
-def _finding_rows(document: Explanation) -> Iterable[list[object]]:
-    for found in document.findings:
-        main = found.id == document.primary
+def _finding_rows(source: str | None, findings: Iterable[Finding], primary: str | None) -> Iterable[list[object]]:
+    for found in findings:
+        main = found.id == primary
         facts: list[object] = [found.id, found.severity, found.certainty, found.title, found.action]
-        yield [document.source, main, *facts, " / ".join(found.evidence)]
+        yield [source, main, *facts, " / ".join(found.evidence)]
 
 
 def _run_values(run: Run) -> dict[str, object]:

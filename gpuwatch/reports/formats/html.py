@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from functools import cache
 from pathlib import Path
@@ -10,32 +12,53 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from gpuwatch.model.codec import Document
+from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports.content import GLYPHS
 from gpuwatch.reports.document import content_of
+from gpuwatch.reports.formats.bars import draw
 from gpuwatch.reports.formats.chart import memory_chart
 
 _BREAKS = re.compile(r"(?<=\w[_=/,→.])(?=[^\s\d])")
 _HERE = Path(__file__).parent
+_SIGNS = {"●": " good", "▲": " warning", "✖": " error", "○": " none"}
 
 
 def render(document: Document) -> str:
     """The document as one HTML file; everything from outside is escaped by the template engine."""
-    runs = document.runs if isinstance(document, Comparison) else (document,) if isinstance(document, Run) else ()
-    charts = [memory_chart(run) for run in runs]
-    is_comparison = isinstance(document, Comparison)
+    parts: tuple[Run, ...] = ()
+    if isinstance(document, Comparison):
+        parts = document.runs
+    elif isinstance(document, Diagnostic):
+        parts = document.programs
+    script = _part("report.js")
     return _template().render(
         content=content_of(document),
-        chart=None if is_comparison or not charts else charts[0],
-        part_charts=charts if is_comparison else [],
+        chart=memory_chart(document) if isinstance(document, Run) else None,
+        part_charts=[memory_chart(run) for run in parts],
         glyphs=GLYPHS,
-        css=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        css=Markup(_part("report.css")),
+        script=Markup(script),
+        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _part(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
 
 
 def _breakable(text: str) -> Markup:
     """Lets a browser break long names where a reader would; the parts are escaped."""
     return Markup("<wbr>").join(_BREAKS.split(text))
+
+
+def _sign(text: str) -> str:
+    """A class for cells that begin with a sign of state; the sign itself is there without colour."""
+    return _SIGNS.get(text[:1], "") if text[1:2] in (" ", "\u00a0") else ""
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 @cache
@@ -48,5 +71,5 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["breakable"] = _breakable
+    environment.filters.update(breakable=_breakable, draw=draw, anchor=_anchor, sign=_sign)
     return environment.get_template("report.html.jinja")

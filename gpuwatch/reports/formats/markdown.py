@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
@@ -14,15 +15,44 @@ from gpuwatch.reports.document import content_of
 # Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
 _FOLDED = ("Environment", "Placements", "Machine and process")
+MOST = 65_000
+"""GitHub refuses a comment of 65,536 characters; a few are left for what is written around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How much of a document is told: the first of :data:`_ROOMS` that fits is taken."""
+
+    parts: bool = True
+    raw: int = 200
+    rows: int = 1000
+    left_out: str = ""
+
+
+_ROOMS = (
+    _Room(),
+    _Room(parts=False, left_out="the runs one by one"),
+    _Room(parts=False, raw=30, rows=60, left_out="the runs one by one, lines and rows beyond the first"),
+    _Room(parts=False, raw=12, rows=25, left_out="the runs one by one, lines and rows beyond the first"),
+    _Room(parts=False, raw=0, rows=10, left_out="the runs one by one, the logs, rows beyond the first ten"),
+)
 
 
 def render(document: Document) -> str:
-    """The document as Markdown."""
+    """The document as Markdown, short enough for an issue tracker; what is left out for that is said."""
     content = content_of(document)
-    return "\n".join(_document(content, level=1)) + "\n"
+    drawn = ""
+    for room in _ROOMS:
+        drawn = "\n".join(_document(content, 1, room)) + "\n"
+        if len(drawn) <= MOST:
+            return drawn
+    # Lines that are longer than anybody's: cut between lines, with every block closed before.
+    cut = drawn[: MOST - 200].rpartition("\n\n")[0]
+    open_blocks = cut.count("<details>") - cut.count("</details>")
+    return cut + "\n\n" + "</details>\n\n" * open_blocks + "_The rest does not fit into an issue._\n"
 
 
-def _document(content: Content, level: int) -> Iterator[str]:
+def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
     yield f"{'#' * level} {_text(content.title)}"
     yield ""
     if content.simulated:
@@ -34,16 +64,33 @@ def _document(content: Content, level: int) -> Iterator[str]:
     reason = f": {_text(content.reason)}" if content.reason else ""
     yield f"**{GLYPHS.get(content.verdict) or GLYPHS.get(content.state, '●')} {_text(content.verdict)}**{reason}"
     yield ""
-    yield from _findings(content.findings, level + 1)
-    if content.facts:
-        yield from _rows(("", ""), content.facts, frozenset())
+    if content.action:
+        yield f"**Do:** {_text(content.action)}"
+        yield ""
+    if content.evidence:
+        yield from (f"- {_code(line)}" for line in content.evidence)
+        yield ""
+    if content.action and content.facts:
+        # The order of a helper: the situation in short, then what else was found.
+        yield from _rows(("", ""), content.facts, frozenset(), room.rows)
+        yield from _findings(content.findings, level + 1)
+    else:
+        yield from _findings(content.findings, level + 1)
+        if content.facts:
+            yield from _rows(("", ""), content.facts, frozenset(), room.rows)
     for table in content.tables:
-        yield from _table(table, level + 1)
+        yield from _table(table, level + 1, room.rows)
     if content.log_tail:
         yield from _details("Log, last lines", _fence(content.log_tail))
-    for part in content.parts:
-        yield from _details(f"{part.title}: {part.verdict}", list(_document(part, level + 1)))
+    for name, lines in content.raw if room.raw else ():
+        kept = lines[-room.raw :]
+        yield from _details(f"{name}, {len(kept)} lines", _fence(kept))
+    for part in content.parts if room.parts else ():
+        yield from _details(f"{part.title}: {part.verdict}", list(_document(part, level + 1, room)))
     if level == 1:
+        if room.left_out:
+            yield f"<sub>Left out to fit into an issue: {room.left_out}. HTML and JSON have everything.</sub>"
+            yield ""
         yield f"<sub>{_text(content.footer)}</sub>"
 
 
@@ -63,11 +110,11 @@ def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
     yield ""
 
 
-def _table(table: Table, level: int) -> Iterator[str]:
-    body = list(_rows(table.heads, table.rows, table.right))
+def _table(table: Table, level: int, most: int) -> Iterator[str]:
+    body = list(_rows(table.heads, table.rows, table.right, most)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]
-    if table.title in _FOLDED:
+    if table.folded or table.title in _FOLDED:
         yield from _details(table.title, body)
         return
     yield f"{'#' * level} {_text(table.title)}"
@@ -75,12 +122,15 @@ def _table(table: Table, level: int) -> Iterator[str]:
     yield from body
 
 
-def _rows(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], right: frozenset[int]) -> Iterator[str]:
+def _rows(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], right: frozenset[int], most: int) -> Iterator[str]:
     yield f"| {' | '.join(_text(head) for head in heads)} |"
     yield f"|{'|'.join('---:' if index in right else '---' for index in range(len(heads)))}|"
-    for row in rows:
+    for row in rows[:most]:
         yield f"| {' | '.join(_text(cell) for cell in row)} |"
     yield ""
+    if len(rows) > most:
+        yield f"… and {len(rows) - most} more."
+        yield ""
 
 
 def _details(title: str, body: list[str]) -> Iterator[str]:

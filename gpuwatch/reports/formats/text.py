@@ -15,7 +15,7 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table
 from gpuwatch.reports.document import content_of
 
-WIDTH = 110
+WIDTH = 100
 _GAP = "  "
 _LABEL = 13
 # What the short story at the top already tells in full.
@@ -36,6 +36,7 @@ def render(document: Document, width: int = WIDTH, *, details: bool = True) -> s
             lines += ["", *_table(table, width)]
         lines += ["", *_facts(content, width), *findings]
     else:
+        lines += list(_action(content, width))
         lines += ["", *_facts(content, width)] if content.facts else []
         # The cause and what to do come before the long tables.
         lines += findings
@@ -44,6 +45,8 @@ def render(document: Document, width: int = WIDTH, *, details: bool = True) -> s
                 lines += ["", *_table(table, width)]
     if details and content.log_tail:
         lines += ["", "Log, last lines", *(f"  {line}" for line in content.log_tail[-20:])]
+    for name, raw in content.raw if details else ():
+        lines += ["", name, *(part for line in raw for part in _raw(line, width))]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -53,6 +56,30 @@ def _head(content: Content) -> Iterator[str]:
     yield f"{content.title}   {content.subtitle}" if content.subtitle else content.title
     glyph = GLYPHS.get(content.verdict) or GLYPHS.get(content.state, "●")
     yield f"{glyph} {content.verdict}" + (f": {content.reason}" if content.reason else "")
+
+
+def _action(content: Content, width: int) -> Iterator[str]:
+    room = max(width, 40)
+    if content.action:
+        yield from textwrap.wrap(content.action, room, initial_indent="→ ", subsequent_indent="  ")
+    for line in content.evidence:
+        # Not at hyphens: somebody will search for what the log said.
+        yield from textwrap.wrap(
+            line,
+            room,
+            initial_indent="    ",
+            subsequent_indent="      ",
+            max_lines=2,
+            placeholder=" …",
+            break_on_hyphens=False,
+        )
+
+
+def _raw(line: str, width: int) -> list[str]:
+    """A line as it was, folded where it is longer than the page."""
+    return textwrap.wrap(
+        line, max(width, 40), initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False
+    ) or [""]
 
 
 def _facts(content: Content, width: int) -> Iterator[str]:
@@ -66,6 +93,9 @@ def _facts(content: Content, width: int) -> Iterator[str]:
 def _table(table: Table, width: int) -> Iterator[str]:
     table, left_out = _narrowed(table, width - 2)
     yield table.title
+    if not table.rows:
+        yield f"  {table.note}"
+        return
     columns = len(table.heads)
     widths = [max(cell_len(row[i]) for row in (table.heads, *table.rows)) for i in range(columns)]
     widths = _fitted(widths, table, width - 2)

@@ -1,0 +1,79 @@
+"""Where documents go: a file by its suffix, or stdout; checked before the work, written whole after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from gpuwatch.errors import UsageError
+from gpuwatch.model.codec import Document
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
+
+
+def output_option(command: _F) -> _F:
+    """``-o FILE``, as the parameter ``output``."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, allow_dash=True),
+        metavar="FILE",
+        help="Write to a file; its suffix gives the format: .html .md .json .csv .txt. With -: stdout.",
+    )(command)
+
+
+def redact_option(command: _F) -> _F:
+    """``--redact``, as the parameter ``redact``."""
+    return click.option(
+        "--redact",
+        is_flag=True,
+        help="Replace users, hosts, paths, addresses and ids by names such as user-1. Secrets are always masked.",
+    )(command)
+
+
+def to_stdout(output: Path | None) -> bool:
+    """Whether the document goes to stdout."""
+    return output is None or str(output) in _STDOUT
+
+
+def check_output(output: Path | None, *, any_suffix: bool = False) -> None:
+    """A file that cannot be written is said before the work, not after it."""
+    from gpuwatch.reports.registry import format_for
+
+    if output is None or to_stdout(output):
+        return
+    if not any_suffix:
+        format_for(output)
+    folder = output.absolute().parent
+    if output.is_dir():
+        raise UsageError(f"cannot write {output}: it is a folder", hint="name a file in it")
+    if not folder.is_dir():
+        raise UsageError(f"cannot write {output}: its folder does not exist", hint=f"mkdir -p {output.parent}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write {output}: its folder is not writable", hint="choose another folder")
+
+
+def publish(
+    document: Document,
+    output: Path | None,
+    *,
+    as_json: bool = False,
+    format_name: str | None = None,
+    redact: bool = False,
+) -> None:
+    """Writes the file, and says so; or prints to stdout. ``--json`` prints beside a file, too."""
+    from gpuwatch.reports.registry import render, write
+
+    if output is not None and not to_stdout(output):
+        write(document, output, format_name=format_name, redact=redact)
+        click.echo(f"written: {output}", err=True)
+        if not as_json:
+            return
+    name = "json" if as_json else format_name or "text"
+    click.echo(render(document, name, redact=redact), nl=False)

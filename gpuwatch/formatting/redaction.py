@@ -1,0 +1,300 @@
+"""Users, hosts, paths, addresses and ids out of a document, each by a name that stays the same in it.
+
+``alice`` is ``user-1`` wherever she is named: in a field, a path, a command line, a line of a log. What a
+reader needs stays: the places of the system, the names of CUDA's libraries, the folders of a framework.
+Secrets are masked first (:mod:`gpuwatch.formatting.masking`); this is for what is private, not secret.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from gpuwatch.formatting.masking import masked
+
+_D = TypeVar("_D", bound=msgspec.Struct)
+
+_UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+_SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*"
+_GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
+_LONG_ID = re.compile(rf"(?<![A-Za-z0-9])(?:{_UUID}|[0-9a-f]{{20,}})(?![A-Za-z0-9])")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_URL = re.compile(r"([A-Za-z][\w+.-]*://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
+_IPV4 = re.compile(r"(\w+[ =:v]+)?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
+_IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
+_PATH = re.compile(r"(?<![\w.%/~-])(~?)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\]+)(?=(:?))")
+_DRIVE = re.compile(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
+# What TensorFlow prints of the machine that it runs on.
+_SAID_HOST = re.compile(r"\bthis host \(([\w.-]+)\)|\bhost(?:name)?: ([\w.-]+)")
+_VERSION_BEFORE = re.compile(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
+
+_PUBLIC = (
+    "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",
+    "google.com", "kubernetes.io", "docs.rs", "readthedocs.io", "ubuntu.com", "debian.org",
+)  # fmt: skip
+"""Sites that logs and advice point to."""
+_PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/", "/openxla/")
+_PLACES = "/usr/lib /usr/lib64 /usr/bin /usr/share /lib /lib64 /bin /sbin /proc /sys /dev /etc /run /boot"
+_SYSTEM = tuple(_PLACES.split())
+"""Folders that are the same everywhere: their files stay."""
+_DEVICES = frozenset({"job", "replica", "task", "device", "gpu", "cpu", "physical_device", "xla_cpu", "xla_gpu"})
+"""``/job:localhost`` and ``/GPU:0`` are devices of TensorFlow, no paths."""
+_PACKAGES = ("nvidia", "tensorflow", "torch", "keras", "triton", "jax", "numpy", "xla", "tf_keras", "gpuwatch")
+_COMMON_PARTS = """
+usr lib lib64 lib32 bin sbin local opt home Users users root tmp var proc sys dev etc mnt media srv data run boot
+site-packages dist-packages envs env venv .venv virtualenvs .local .cache .config .conda .pyenv versions share include
+src stubs compat targets x86_64-linux x86_64-linux-gnu aarch64-linux-gnu sbsa-linux extras CUPTI nvvm wsl kernel nvidia
+cudnn cublas cuda_runtime cuda_nvrtc cufft curand cusolver cusparse nccl nvjitlink nvtx tensorflow torch keras cuda
+conda miniconda3 anaconda3 miniforge3 mambaforge uv pip tools gpuwatch sim runs workspace build scratch python python3
+sh bash zsh jupyter-lab jupyter-notebook ipython torchrun accelerate . .. ~
+"""
+_COMMON = frozenset(_COMMON_PARTS.split())
+_LIKE_COMMON = re.compile(
+    r"lib[\w+-]+(?:\.so|\.a)[\d.]*|python\d*(?:\.\d+)*|cuda-?[\d.]*|v?\d+(?:\.\d+)*|[\w-]+\.dist-info|nvidia[\w.-]*"
+)
+_SUFFIXES = "py|sh|ipynb|ya?ml|json|toml|cfg|ini|h5|keras|pt|pth|ckpt|npz|npy|csv|parquet|tfrecord"
+_SCRIPT = re.compile(rf"[\w.-]+\.(?:{_SUFFIXES})")
+_USERS = frozenset({"user", "username"})
+_USER_VARIABLES = frozenset({"USER", "LOGNAME", "USERNAME", "SUDO_USER", "SLURM_JOB_USER", "JUPYTERHUB_USER"})
+_HOSTS = frozenset({"host", "hostname"})
+_HOST_VARIABLES = frozenset({"HOSTNAME", "HOST", "SLURMD_NODENAME", "SLURM_NODELIST", "MASTER_ADDR", "NODE_NAME"})
+_ID_VARIABLES = re.compile(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
+_ORDINARY = """
+root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local localhost test user users admin train default
+data model run node server host machine driver device process memory growth
+"""
+_WORDS = frozenset(_ORDINARY.split())
+"""Names that are words, too: they are replaced in their own fields and in paths alone."""
+_NAMES_PATHS = frozenset({"interpreter", "path", "shadows", "folder", "source"})
+
+
+def redacted(document: _D) -> _D:
+    """The document without secrets, users, hosts, paths, addresses and ids; the original is not changed."""
+    plain = msgspec.to_builtins(masked(document))
+    redactor = Redactor()
+    redactor.learn(plain)
+    told: dict[str, Any] = redactor.replaced(plain)
+    if "redacted" in told:
+        told["redacted"] = True
+    return msgspec.convert(told, type(document))
+
+
+class Redactor:
+    """The names that were given to what one document tells."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, dict[str, str]] = {}
+        self._words: re.Pattern[str] | None = None
+        self._of_word: dict[str, str] = {}
+
+    # What is to be replaced
+
+    def learn(self, value: Any) -> None:
+        """Finds users, hosts, containers and files by the fields and paths that name them."""
+        for key, text in _texts(value):
+            self._learn(key, text)
+        words = sorted(self._of_word, key=len, reverse=True)
+        if words:
+            self._words = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, words))})(?![A-Za-z0-9])")
+
+    def _learn(self, key: str, text: str) -> None:
+        if key in _USERS or key in _USER_VARIABLES:
+            self._word("user", text)
+        elif key in _HOSTS or key in _HOST_VARIABLES:
+            self._host(text)
+        elif key == "container":
+            self._word("id", text.rpartition(" ")[2])
+        elif key == "identity.serial":
+            self._word("serial", text)
+        elif _ID_VARIABLES.fullmatch(key) and not text.isdigit():
+            self._word("id", text)
+        for match in _SAID_HOST.finditer(text):
+            self._host(match[1] or match[2])
+        for match in _PATH.finditer(text):
+            if not _is_device(match):
+                self._path(match[2], home=match[1] == "~")
+        if key == "command":
+            self._command(text)
+
+    def _host(self, text: str) -> None:
+        if text in ("localhost", "127.0.0.1"):
+            return
+        name = self._word("host", text)
+        short = text.partition(".")[0]
+        if short != text and not short.isdigit():
+            self._names["host"][short] = name
+            self._remember(short, name)
+
+    def _word(self, kind: str, text: str) -> str:
+        name = self.name(kind, text)
+        self._remember(text, name)
+        return name
+
+    def _remember(self, text: str, name: str) -> None:
+        if len(text) > 1 and text.lower() not in _WORDS and not text.isdigit() and text != name:
+            self._of_word.setdefault(text, name)
+
+    def name(self, kind: str, text: str) -> str:
+        """The name of this one; the same at every call."""
+        known = self._names.setdefault(kind, {})
+        if kind == "user" and text in ("root", "nobody"):
+            return text
+        if text not in known:
+            known[text] = f"{kind}-{len(set(known.values())) + 1}"
+        return known[text]
+
+    # Replacing
+
+    def replaced(self, value: Any, key: str = "") -> Any:
+        """``value`` with every text in it gone through :meth:`text`."""
+        if isinstance(value, str):
+            return self._field(key, value)
+        if isinstance(value, dict):
+            return {name: self.replaced(item, _key(value, str(name))) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self.replaced(item, key) for item in value]
+        return value
+
+    def _field(self, key: str, text: str) -> str:
+        if "version" in key or key in ("schema", "id", "severity", "certainty", "kernel", "taken_at", "started_at"):
+            return text
+        if not text:
+            return text
+        if key in _USERS or key in _USER_VARIABLES:
+            return self.name("user", text)
+        if (key in _HOSTS or key in _HOST_VARIABLES) and text != "localhost":
+            return self.name("host", text)
+        if key == "identity.serial":
+            return self.name("serial", text)
+        if key == "container":
+            kind, space, number = text.rpartition(" ")
+            return f"{kind}{space}{self.name('id', number)}"
+        if key in _NAMES_PATHS and text.startswith("/"):
+            return self._path(text)
+        if key == "command":
+            text = self._command(text)
+        return self.text(text)
+
+    def text(self, text: str) -> str:
+        """One line of anything."""
+        if "@" in text:
+            text = _MAIL.sub(lambda match: self.name("mail", match[0]), text)
+        if "://" in text:
+            text = _URL.sub(self._url, text)
+        if "GPU-" in text or "MIG-" in text:
+            text = _GPU.sub(self._gpu, text)
+        text = _LONG_ID.sub(lambda match: self.name("id", match[0]), text)
+        text = _IPV4.sub(self._ipv4, text)
+        if ":" in text:
+            text = _IPV6.sub(self._ipv6, text)
+        if "/" in text:
+            text = _PATH.sub(lambda m: m[0] if _is_device(m) else m[1] + self._path(m[2], home=m[1] == "~"), text)
+        if "\\" in text:
+            text = _DRIVE.sub(lambda match: match[1] + self._path(match[2].replace("\\", "/")), text)
+        if self._words is not None:
+            text = self._words.sub(lambda match: self._of_word[match[0]], text)
+        return text
+
+    def _gpu(self, match: re.Match[str]) -> str:
+        kind, number = match[1], match[2].lower()
+        known = self._names.setdefault(kind[:3], {})
+        # CUDA takes the beginning of a UUID for the whole.
+        whole = next((full for full in known if full.startswith(number) or number.startswith(full)), number)
+        if whole not in known:
+            known[whole] = str(len(known) + 1)
+        return f"{kind}-…-{known[whole]}"
+
+    def _url(self, match: re.Match[str]) -> str:
+        scheme, site, rest = match[1], match[2], match[3]
+        if scheme == "file://":
+            return f"{scheme}{site}{self._path(rest)}"
+        credentials, at, address = site.rpartition("@")
+        host, colon, port = address.partition(":")
+        if any(host == public or host.endswith(f".{public}") for public in _PUBLIC):
+            return match[0]
+        if host in ("github.com", "www.github.com") and rest.lower().startswith(_PUBLIC_REPOSITORIES):
+            return match[0]
+        if host not in ("", "localhost", "127.0.0.1", "0.0.0.0"):
+            host = self.name("host", host)
+        return f"{scheme}{credentials}{at}{host}{colon}{port}{'/…' if len(rest) > 1 else rest}"
+
+    def _ipv4(self, match: re.Match[str]) -> str:
+        before, address = match[1] or "", match[2]
+        if any(int(part) > 255 for part in address.split(".")) or _VERSION_BEFORE.search(before):
+            return match[0]
+        if address.startswith("127.") or address == "0.0.0.0":
+            return match[0]
+        return f"{before}{self.name('ip', address)}"
+
+    def _ipv6(self, match: re.Match[str]) -> str:
+        try:
+            address = ipaddress.IPv6Address(match[0])
+        except ValueError:
+            return match[0]
+        return match[0] if address.is_loopback or address.is_unspecified else self.name("ip", match[0].lower())
+
+    def _path(self, path: str, *, home: bool = False) -> str:
+        if path.startswith(tuple(f"{place}/" for place in _SYSTEM)) or path in _SYSTEM:
+            return path
+        parts = path.split("/")
+        shown: list[str] = []
+        for at, part in enumerate(parts):
+            before = parts[at - 1] if at else ""
+            if before in ("site-packages", "dist-packages") and part.startswith(_PACKAGES):
+                return "/".join([*shown, *parts[at:]])
+            if before in ("home", "Users") and not home and part:
+                shown.append(self._word("user", part))
+            else:
+                shown.append(self._component(part, last=at == len(parts) - 1))
+        return "/".join(shown)
+
+    def _component(self, part: str, *, last: bool) -> str:
+        if not part or part in _COMMON or _LIKE_COMMON.fullmatch(part):
+            return part
+        if part in self._names.get("user", {}):
+            return self._names["user"][part]
+        stem, dot, suffix = part.rpartition(".")
+        if last and dot and stem and suffix.isalnum() and len(suffix) <= 8:
+            name = f"{self.name('file', part)}.{suffix}"
+            self._remember(part, name)
+            return name
+        return self.name("dir", part)
+
+    def _command(self, command: str) -> str:
+        """Words of a command line that are files, though no path says so."""
+        return "".join(
+            self._argument(word) if word.strip() and not word.startswith("/") else word
+            for word in re.split(r"(\s+)", command)
+        )
+
+    def _argument(self, word: str) -> str:
+        option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+        if not value or value.startswith(("/", "~/", "-")) or "://" in value:
+            return word
+        if "/" in value or _SCRIPT.fullmatch(value):
+            value = self._path(value)
+        return f"{option}{equals}{value}"
+
+
+def _is_device(match: re.Match[str]) -> bool:
+    return match[3] == ":" and match[2].lstrip("/").lower() in _DEVICES
+
+
+def _key(entry: dict[str, Any], name: str) -> str:
+    """A program that was watched has its command line for a title."""
+    return "command" if name == "title" and entry.get("group") == "run" else name
+
+
+def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts(item, _key(value, str(name)))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, key)

@@ -1,0 +1,207 @@
+"""What charts show, before anybody draws them: rows of amounts on one axis that starts at nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuwatch.formatting.text import shorten
+from gpuwatch.formatting.units import size
+from gpuwatch.model.doctor import Check, State
+from gpuwatch.model.run import Run, Throughput
+from gpuwatch.model.snapshot import Device, Process, Snapshot
+from gpuwatch.reports.content import clean
+from gpuwatch.reports.speed import speed, step_time, wide
+
+_OWNERS = 6
+"""Processes of one GPU that get a colour of their own; the rest is one part."""
+_ROWS = 40
+_NAME = 28
+
+Kind = Literal["owner", "others", "unexplained", "reserved", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a bar, in the unit of its chart."""
+
+    kind: Kind
+    name: str
+    amount: float
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One bar: its parts from the left, and what is written behind it."""
+
+    label: str
+    parts: tuple[Part, ...]
+    shown: str
+    low: float | None = None
+    high: float | None = None
+    """A whisker from low to high: where most of what was measured lies."""
+    mark: float | None = None
+    """A tick: a limit, or what was granted."""
+    total: float | None = None
+    """Length of this row's own scale where rows differ in it (GPUs of several sizes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Bars under each other, on an axis from 0 to ``top``."""
+
+    title: str
+    rows: tuple[Row, ...]
+    top: float
+    axis: str
+    """What the axis is, in words."""
+    mark: str = ""
+    """What the tick means."""
+    whisker: str = ""
+    more: str = ""
+    """What was left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Checks by group, a sign each."""
+
+    title: str
+    groups: tuple[tuple[str, tuple[tuple[State, str], ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The memory of a run over its time."""
+
+    run: Run
+
+
+Chart = Bars | Marks | Timeline
+
+
+def memory_by_owner(snapshot: Snapshot) -> Bars | None:
+    """Each GPU's memory, by who holds it. None where no GPU tells its memory."""
+    rows = [row for device in snapshot.devices if (row := _owners(device, snapshot.processes)) is not None]
+    if not rows:
+        return None
+    return Bars(
+        "Memory by owner",
+        tuple(rows[:_ROWS]),
+        max(row.total or 0 for row in rows),
+        "from 0 to the whole device",
+        more=_left_out(len(rows)),
+    )
+
+
+def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
+    total, used = device.number("memory.total_bytes"), device.number("memory.used_bytes")
+    if not total or used is None:
+        return None
+    mine = [
+        (process, process.number("gpu_memory_bytes")) for process in processes if process.device_uuid == device.uuid
+    ]
+    known = sorted(((p, amount) for p, amount in mine if amount), key=lambda entry: -entry[1])
+    parts = [
+        Part("owner", f"{process.pid} {shorten(clean(process.name or process.command), _NAME)}", amount, size(amount))
+        for process, amount in known[:_OWNERS]
+    ]
+    rest = known[_OWNERS:]
+    if rest:
+        amount = sum(held for _, held in rest)
+        parts.append(Part("others", f"{len(rest)} other processes", amount, size(amount)))
+    for kind, metric, name in (
+        ("unexplained", "memory.unexplained_bytes", "of no process that NVML lists"),
+        ("reserved", "memory.reserved_bytes", "reserved by the driver"),
+    ):
+        held_here = device.number(metric)
+        if held_here:
+            parts.append(Part("unexplained" if kind == "unexplained" else "reserved", name, held_here, size(held_here)))
+    return Row(f"GPU {device.index}", tuple(parts), f"{size(used)} of {size(total)}", total=total)
+
+
+def speeds(runs: Sequence[Run]) -> Bars | None:
+    """Steps per second with the range in which most steps were; the fastest first."""
+    timed = [(run, run.throughput) for run in runs if run.throughput is not None]
+    if len(timed) < 2:
+        return None
+    timed.sort(key=lambda entry: -entry[1].steps_per_second)
+    rows = tuple(_speed(clean(run.config), throughput) for run, throughput in timed[:_ROWS])
+    top = max(row.high or row.parts[0].amount for row in rows)
+    return Bars(
+        "Steps per second",
+        rows,
+        top,
+        "from 0",
+        whisker="p10 to p90 of the steps; ▲ they scattered by more than 10 %",
+        more=_left_out(len(timed)),
+    )
+
+
+def _speed(label: str, t: Throughput) -> Row:
+    shown = f"{speed(t)}{' ▲' if wide(t) else ''}"
+    low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
+    high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
+    return Row(label, (Part("value", label, t.steps_per_second, shown),), shown, low=low, high=high)
+
+
+def step_times(run: Run) -> Bars | None:
+    """Time of a step: the median, and p10 to p90; of every process that was measured."""
+    rows = []
+    if run.throughput is not None:
+        rows.append(_step("step", run.throughput))
+    for worker in run.workers:
+        name = f"{clean(worker.setting)} {clean(worker.name)}" if worker.setting else clean(worker.name)
+        for how, throughput in (("alone", worker.alone), ("together", worker.throughput)):
+            if throughput is not None:
+                rows.append(_step(f"{name}, {how}", throughput))
+    if not rows:
+        return None
+    top = max(row.high or row.parts[0].amount for row in rows)
+    return Bars("Time of a step", tuple(rows[:_ROWS]), top, "from 0", whisker="p10 to p90", more=_left_out(len(rows)))
+
+
+def _step(label: str, t: Throughput) -> Row:
+    shown = f"{step_time(t.median_step_seconds)}{' ▲' if wide(t) else ''}"
+    part = Part("value", label, t.median_step_seconds, shown)
+    return Row(label, (part,), shown, low=t.p10_step_seconds, high=t.p90_step_seconds)
+
+
+def memory_of_runs(runs: Sequence[Run]) -> Bars | None:
+    """What NVML saw each run hold at most, and what the framework was granted."""
+    rows = []
+    top = 0.0
+    for run in runs:
+        held = run.memory.nvml_peak_bytes
+        if held is None:
+            continue
+        amounts = [m.granted_bytes for m in run.device_map if m.granted_bytes is not None]
+        granted = max(amounts, default=None)
+        top = max(top, float(held), float(granted or 0), float(run.memory.device_total_bytes or 0))
+        shown = f"{size(held)}, granted {size(granted)}" if granted is not None else size(held)
+        part = Part("value", clean(run.config), held, size(held))
+        rows.append(Row(clean(run.config), (part,), shown, mark=float(granted) if granted is not None else None))
+    if len(rows) < 2 or not top:
+        return None
+    return Bars(
+        "GPU memory held, on the busiest device",
+        tuple(rows[:_ROWS]),
+        top,
+        f"from 0 to {size(top)}",
+        mark="granted by the framework",
+        more=_left_out(len(rows)),
+    )
+
+
+def checks(groups: Iterable[tuple[str, Sequence[Check]]]) -> Marks:
+    """The doctor's checks, a sign each."""
+    return Marks(
+        "Checks",
+        tuple((name, tuple((check.state, clean(check.title or check.id)) for check in of)) for name, of in groups),
+    )
+
+
+def _left_out(count: int) -> str:
+    return f"{count - _ROWS} more are left out of the chart." if count > _ROWS else ""
