@@ -84,7 +84,7 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
         try:
             results = tuple(entry.find(evidence))
         except Exception as error:  # noqa: BLE001 - shown as a finding, see above
-            results = (_broken(entry, error),)
+            results = (broken(entry.name, entry.causes, error),)
         for result in results:
             key = (result.id, result.device_uuid, result.pid, result.title)
             known = found.get(key)
@@ -92,7 +92,12 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
                 found[key] = result
     if not any(result.severity in ("error", "warning") or result.id in _RANK for result in found.values()):
         found["healthy", None, None, ""] = finding("healthy", "info", "likely")
-    return tuple(sorted(found.values(), key=_order))
+    return tuple(in_order(found.values()))
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """The most severe first, then by the fixed order of causes."""
+    return sorted(findings, key=_order)
 
 
 def primary(findings: Iterable[Finding]) -> str | None:
@@ -100,7 +105,7 @@ def primary(findings: Iterable[Finding]) -> str | None:
 
     An expected outcome has severity ``info`` and never wins over a real finding.
     """
-    ordered = sorted(findings, key=_order)
+    ordered = in_order(findings)
     for severity in ("error", "warning"):
         for found in ordered:
             if found.severity == severity:
@@ -116,12 +121,13 @@ def _order(found: Finding) -> tuple[int, int, str, str, int]:
     return (SEVERITY_ORDER[found.severity], rank, found.id, found.device_uuid or "", found.pid or 0)
 
 
-def _broken(entry: Rule, error: Exception) -> Finding:
+def broken(name: str, causes: Iterable[str], error: Exception) -> Finding:
+    """What stands for a rule that failed."""
     return finding(
         "unknown",
         "warning",
         "fact",
-        title=f"gpuwatch's own rule {entry.name} failed",
-        evidence=(f"{type(error).__name__}: {error}", f"causes it looks for: {', '.join(entry.causes)}"),
+        title=f"gpuwatch's own rule {name} failed",
+        evidence=(f"{type(error).__name__}: {error}", f"causes it looks for: {', '.join(causes)}"),
         action="Report this as a bug of gpuwatch; the other findings are complete.",
     )

@@ -18,19 +18,21 @@ class Rule(msgspec.Struct, frozen=True):
     name: str
     causes: tuple[str, ...]
     find: RuleFunction
+    single_look: bool = False
+    """Whether it stands in, where there is one look only, for a rule over time."""
 
 
 RULES: list[Rule] = []
 
 
-def rule(*causes: str) -> Callable[[RuleFunction], RuleFunction]:
+def rule(*causes: str, single_look: bool = False) -> Callable[[RuleFunction], RuleFunction]:
     """Declares a rule. ``causes`` are the cause ids that it can yield."""
     unknown = [cause for cause in causes if cause not in CAUSES]
     if unknown or not causes:
         raise ValueError(f"unknown cause ids: {unknown}")
 
     def declare(function: RuleFunction) -> RuleFunction:
-        RULES.append(Rule(function.__name__, causes, function))
+        RULES.append(Rule(function.__name__, causes, function, single_look))
         return function
 
     return declare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Literal
 
 import msgspec
@@ -29,6 +30,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What to do, in one sentence."""
     device_uuid: str | None = None
     pid: int | None = None
+    since: datetime.datetime | None = None
+    """When it was first seen, where somebody watched; None for a finding from one look or a log."""
+    until: datetime.datetime | None = None
+    """When it was last seen, once it is past."""
 
 
 # The order is the order of primary causes: what ended the work first, then why no GPU was usable,

@@ -142,6 +142,12 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     device_map: tuple[Mapped, ...] = ()
     note: str = ""
     """Why facts are missing: ``permission denied``, ``another PID namespace``, ``gone``."""
+    state: str | None = None
+    """``D`` waits for a disk, ``Z`` has ended and nobody has collected it (proc(5)); None in any other state."""
+    workers_cpu_percent: float | None = None
+    """CPU of its descendants together, of one core; None where nobody has looked, or there are none."""
+    cuda_loaded: bool | None = None
+    """Whether libcuda is mapped; asked of :attr:`Snapshot.bystanders` only."""
     readings: dict[str, Value]
     missing: dict[str, Missing] = {}
 
@@ -223,6 +229,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     swap_total_bytes: int | None = None
     load: tuple[float, float, float] | None = None
     uptime_seconds: float | None = None
+    container: str | None = None
+    """The kind of container that gpuwatch itself runs in; None outside of one."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,6 +256,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", ta
     findings: tuple[Finding, ...] = ()
     topology: Topology | None = None
     """None where it has not been read."""
+    bystanders: tuple[Process, ...] = ()
+    """Programs of this host that have a GPU framework loaded, keep a core busy, and are on none of its GPUs."""
 
     def device(self, uuid: str | None) -> Device | None:
         """The device with this UUID, or None."""

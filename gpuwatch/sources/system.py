@@ -149,6 +149,11 @@ def _cards(base: Path) -> tuple[PciCard, ...] | None:
     return tuple(found)
 
 
+def container(environment: Mapping[str, str]) -> str | None:
+    """The kind of container that this process runs in; None outside of one, and where nothing tells."""
+    return _container(Path("/"), environment)
+
+
 def _container(base: Path, environment: Mapping[str, str]) -> str | None:
     if "KUBERNETES_SERVICE_HOST" in environment:
         return "kubernetes"

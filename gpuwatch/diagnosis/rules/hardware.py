@@ -1,4 +1,4 @@
-"""What the device itself says: faults, throttling, a slow link, a mode that keeps programs out."""
+"""What the device itself says in one look: faults, throttling, a mode that keeps programs out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.snapshot import Device
 
 _UNDER_LOAD = 50.0
-"""An idle link and an idle clock run slowly by design; only a busy device is judged (percent)."""
-_LINK_SAMPLES = 15
-"""So long must the device have been busy before its link is judged: the link's generation is read every few
-seconds, and the utilization is an average, so that one sample may hold a busy device and the link of its rest."""
+"""An idle clock runs slowly by design; only a busy device is judged (percent)."""
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
 
 
@@ -39,6 +36,7 @@ def fault(evidence: Evidence) -> Iterator[Finding]:
                 action="Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
                 device_uuid=device.uuid,
             )
+        yield from _worn(device)
         errors = device.number("ecc.uncorrected")
         if errors:
             yield finding(
@@ -52,7 +50,47 @@ def fault(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-@rule("throttle.thermal", "throttle.power")
+def _worn(device: Device) -> Iterator[Finding]:
+    """Memory that waits for a reset, or cannot be repaired, and what the driver asks for to recover."""
+    asked = device.readings.get("health.recovery_action")
+    waits = [
+        f"{metric}: yes"
+        for metric in ("remapped_rows.pending", "retired_pages.pending")
+        if device.readings.get(metric) == "yes"
+    ]
+    if device.readings.get("remapped_rows.failure") == "yes":
+        yield finding(
+            "hardware.fault",
+            "error",
+            "fact",
+            title=f"GPU {device.index} has memory that could not be remapped",
+            evidence=("remapped_rows.failure: yes", *waits),
+            action="Have the card replaced: its spare memory rows are used up (NVIDIA's criterion for a return).",
+            device_uuid=device.uuid,
+        )
+    elif waits:
+        yield finding(
+            "hardware.fault",
+            "warning",
+            "fact",
+            title=f"GPU {device.index} has bad memory that is taken out of use at its next reset",
+            evidence=waits,
+            action="End the work on this GPU and reset it (nvidia-smi -r), or reboot.",
+            device_uuid=device.uuid,
+        )
+    if isinstance(asked, str) and asked != "none":
+        yield finding(
+            "hardware.fault",
+            "error",
+            "fact",
+            title=f"GPU {device.index}: the driver asks for {asked.replace('-', ' ')}",
+            evidence=(f"health.recovery_action: {asked}",),
+            action=f"End the work on this GPU, then do what the driver asks for: {asked.replace('-', ' ')}.",
+            device_uuid=device.uuid,
+        )
+
+
+@rule("throttle.thermal", "throttle.power", single_look=True)
 def throttling(evidence: Evidence) -> Iterator[Finding]:
     """Clocks held down, as the driver says why."""
     for device in _devices(evidence):
@@ -88,43 +126,6 @@ def throttling(evidence: Evidence) -> Iterator[Finding]:
                 action="Raise the power limit (nvidia-smi -pl) if supply and cooling allow it.",
                 device_uuid=device.uuid,
             )
-
-
-@rule("pcie.degraded")
-def slow_link(evidence: Evidence) -> Iterator[Finding]:
-    """A link below what both ends can do, while the device works and has worked for a while."""
-    for device in _devices(evidence):
-        if not _busy(device) or not _busy_and_slow_all_along(evidence, device):
-            continue
-        now = (device.number("pcie.generation"), device.number("pcie.width"))
-        most = (device.number("pcie.max_generation"), device.number("pcie.max_width"))
-        if None in now or None in most:
-            continue
-        if any(have < can for have, can in zip(now, most, strict=True) if have is not None and can is not None):
-            yield finding(
-                "pcie.degraded",
-                "warning",
-                "fact",
-                title=f"GPU {device.index}'s PCIe link runs below what it can",
-                evidence=(f"generation {now[0]:.0f} x{now[1]:.0f} of {most[0]:.0f} x{most[1]:.0f} under load",),
-                action="Reseat the card, check the riser and the slot's lanes in the firmware's settings.",
-                device_uuid=device.uuid,
-            )
-
-
-def _busy_and_slow_all_along(evidence: Evidence, device: Device) -> bool:
-    if evidence.history is None:
-        return False
-
-    def lately(metric_id: str) -> list[float | None]:
-        assert evidence.history is not None
-        return list(evidence.history.series(device.uuid, metric_id))[-_LINK_SAMPLES:]
-
-    busy, generation, width = map(lately, ("utilization.gpu_percent", "pcie.generation", "pcie.width"))
-    if len(busy) < _LINK_SAMPLES or None in busy:
-        return False
-    steady = len(set(generation)) == 1 and len(set(width)) == 1
-    return steady and all(value is not None and value >= _UNDER_LOAD for value in busy)
 
 
 @rule("mode.exclusive")

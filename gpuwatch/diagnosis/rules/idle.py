@@ -6,18 +6,13 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
-from gpuwatch.formatting.secrets import mask_text
-from gpuwatch.formatting.text import printable, shorten
+from gpuwatch.diagnosis.rules.words import HELD_LEAST, HELD_SHARE, IDLE, command, seen_as, setting_of, who
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Device, Process, Snapshot
+from gpuwatch.model.snapshot import Device, Process
 
 _MAPPED_SHARE = 0.8
 _USED_SHARE = 0.1
-_HELD_SHARE = 0.2
-_HELD_LEAST = 1 << 30
-_IDLE_PERCENT = 1.0
-_IDLE_SAMPLES = 30
 
 GROWTH = "Set memory growth (tf.config.experimental.set_memory_growth or TF_FORCE_GPU_ALLOW_GROWTH=true), or a limit."
 
@@ -47,73 +42,37 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@rule("idle.memory-held")
+@rule("idle.memory-held", single_look=True)
 def process_holds_idle_device(evidence: Evidence) -> Iterator[Finding]:
-    """A process holds much memory while its device does nothing."""
+    """A process holds much memory while its device does nothing, in the one sample that there is."""
     snapshot = evidence.snapshot
     if snapshot is None or evidence.run is not None:
         return
     for device in snapshot.devices:
         total = device.number("memory.total_bytes")
-        if not total or not _idle(evidence, device):
-            continue
+        busy = device.number("utilization.gpu_percent")
+        if not total or busy is None or busy > IDLE:
+            continue  # unknown utilization is not idle
         for process in snapshot.processes:
             held = process.number("gpu_memory_bytes")
             if process.device_uuid != device.uuid or held is None:
                 continue
-            if held >= max(_HELD_LEAST, _HELD_SHARE * total) and _was_there(evidence, snapshot, process) is not False:
-                yield _held(evidence, device, process, held, total)
+            if held >= max(HELD_LEAST, HELD_SHARE * total):
+                yield _held(device, process, busy, held, total)
 
 
-def _idle(evidence: Evidence, device: Device) -> bool:
-    """Idle now and, where a history is kept, all along it. Unknown utilisation is not idle."""
-    now = device.number("utilization.gpu_percent")
-    if now is None or now > _IDLE_PERCENT:
-        return False
-    if evidence.history is None:
-        return True
-    past = [value for value in evidence.history.series(device.uuid, "utilization.gpu_percent") if value is not None]
-    return all(value <= _IDLE_PERCENT for value in past[-_IDLE_SAMPLES:])
-
-
-def _was_there(evidence: Evidence, snapshot: Snapshot, process: Process) -> bool | None:
-    """Whether the process lived through all samples that speak of idleness; None where its age is unknown.
-
-    A training that has just begun holds its memory already, while the samples are those of before it.
-    """
-    if evidence.history is None:
-        return None
-    times = list(evidence.history.times)[-_IDLE_SAMPLES:]
-    now = snapshot.taken_at.timestamp()
-    age = process.number("run_seconds")
-    if age is None:
-        age = now - process.create_time if process.create_time is not None else None
-    if age is None:
-        return None
-    return not times or age >= now - times[0]
-
-
-def _held(evidence: Evidence, device: Device, process: Process, held: float, total: float) -> Finding:
-    past = evidence.history.series(device.uuid, "utilization.gpu_percent") if evidence.history is not None else ()
-    snapshot = evidence.snapshot
-    long_enough = len(past) >= _IDLE_SAMPLES and snapshot is not None and bool(_was_there(evidence, snapshot, process))
-    who = f"{process.user or 'unknown user'}'s {printable(process.name or 'process')} ({process.pid})"
-    framework = (process.framework or "").lower()
-    action = GROWTH if framework.startswith("tensorflow") else "Ask the owner whether the process is still needed."
-    lines = [
-        f"process {process.pid} holds {size(held)} of {size(total)}",
-        f"GPU {device.index} utilization {device.number('utilization.gpu_percent'):.0f} %"
-        + (f" in the last {min(len(past), _IDLE_SAMPLES)} samples" if long_enough else " in this sample"),
-    ]
-    if process.command:
-        lines.append(shorten(mask_text(printable(process.command)), 120))
+def _held(device: Device, process: Process, busy: float, held: float, total: float) -> Finding:
     return finding(
         "idle.memory-held",
-        "warning" if long_enough else "info",
-        "fact" if long_enough else "likely",
-        title=f"{who} holds {size(held)} on idle GPU {device.index}",
-        evidence=lines,
-        action=action,
+        "info",
+        "likely",
+        title=f"{who(process)} holds {size(held)} on idle {seen_as(device)}",
+        evidence=(
+            f"process {process.pid} holds {size(held)} of {size(total)}",
+            f"{seen_as(device)} utilization {busy:.0f} % in this one sample",
+            command(process),
+        ),
+        action=setting_of(process),
         device_uuid=device.uuid,
         pid=process.pid,
     )

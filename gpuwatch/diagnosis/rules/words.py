@@ -1,0 +1,42 @@
+"""Names of GPUs and processes as findings write them, and what counts as idle."""
+
+from __future__ import annotations
+
+from gpuwatch.formatting.secrets import mask_text
+from gpuwatch.formatting.text import printable, shorten
+from gpuwatch.model.snapshot import Device, Process
+
+IDLE = 1.0
+"""Utilization in percent up to which a device is idle."""
+HELD_SHARE = 0.2
+HELD_LEAST = 1 << 30
+"""Bytes; less than this, or than a fifth of the device, keeps nobody from working."""
+
+_SETTINGS = {
+    "tensorflow": "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true), or a limit; what is taken goes back at its end.",
+    "torch": "End the process or restart the notebook's kernel; torch.cuda.empty_cache() frees only unused blocks.",
+    "jaxlib": "Set XLA_PYTHON_CLIENT_PREALLOCATE=false, or XLA_PYTHON_CLIENT_MEM_FRACTION; else end the process.",
+}
+
+
+def setting_of(process: Process) -> str:
+    """What its framework offers against holding memory."""
+    name = (process.framework or "").partition(" ")[0]
+    return _SETTINGS.get(name, f"Ask {process.user or 'its owner'} whether the process is still needed.")
+
+
+def seen_as(device: Device) -> str:
+    """``GPU 0``."""
+    return f"GPU {device.index}"
+
+
+def who(process: Process) -> str:
+    """``alice's python (4711)``."""
+    user = f"{printable(process.user)}'s" if process.user else "unknown user's"
+    name = (process.name or (process.command or "").partition(" ")[0].rpartition("/")[2]) or "process"
+    return f"{user} {printable(name)} ({process.pid})"
+
+
+def command(process: Process) -> str:
+    """The command line, secrets masked; empty where it may not be read."""
+    return shorten(mask_text(printable(process.command)), 120) if process.command else ""

@@ -1,0 +1,121 @@
+"""The processes around those on the GPUs: their workers, and programs that compute on the CPU beside them.
+
+Looked at every ten seconds: one small file per process of the host, and more only of the few that keep a
+core busy.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from gpuwatch.sources.host import Facts, ProcessTable
+
+EVERY = 10.0
+_BUSY = 50.0
+"""Percent of one core, over the seconds since the last look."""
+_MOST = 8
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Bystander(msgspec.Struct, frozen=True):
+    """A program with a GPU framework that is on no GPU."""
+
+    facts: Facts
+    cpu_percent: float
+    cuda_loaded: bool | None
+    """Whether libcuda is mapped; None where its maps may not be read."""
+
+
+class Around:
+    """Keeps what two looks need; ``table`` knows the rest about a process."""
+
+    def __init__(self, table: ProcessTable, *, proc: str = "/proc") -> None:
+        self._table = table
+        self._proc = proc
+        self._at = float("-inf")
+        self._ticks: dict[int, tuple[int, int]] = {}
+        self._cuda: dict[tuple[int, int], bool] = {}
+        self.workers: dict[int, float] = {}
+        """CPU percent of all descendants together, of each process on a GPU that has any."""
+        self.bystanders: tuple[Bystander, ...] = ()
+        self.pids: set[int] = set()
+        """The processes of which ``table`` must keep what it knows."""
+
+    def look(self, now: float, on_gpus: set[int]) -> bool:
+        """Looks again when it is time to, and says whether it did; ``on_gpus`` are the pids that NVML lists."""
+        if now - self._at < EVERY:
+            return False
+        lasted, self._at = now - self._at, now
+        before, self._ticks = self._ticks, {}
+        parents: dict[int, int] = {}
+        spent: dict[int, float] = {}
+        for entry in os.listdir(self._proc):
+            if not entry.isdigit():
+                continue
+            pid = int(entry)
+            stat = self._stat(pid)
+            if stat is None:
+                continue
+            parent, start, ticks = stat
+            parents[pid] = parent
+            self._ticks[pid] = (start, ticks)
+            known = before.get(pid)
+            if known is not None and known[0] == start:
+                spent[pid] = (ticks - known[1]) / _TICKS / lasted * 100
+        self.workers = {}
+        busy: list[tuple[float, int]] = []
+        for pid, cpu in spent.items():
+            if pid in on_gpus:
+                continue
+            owner = _above(pid, parents, on_gpus)
+            if owner is not None:
+                self.workers[owner] = round(self.workers.get(owner, 0.0) + cpu, 1)
+            elif cpu >= _BUSY and pid != os.getpid():
+                busy.append((-cpu, pid))
+        busy.sort()
+        self._judge(busy[:_MOST], now)
+        return True
+
+    def _judge(self, busy: list[tuple[float, int]], now: float) -> None:
+        found = []
+        self.pids = {pid for _, pid in busy}
+        for cpu, pid in busy:
+            facts = self._table.look(pid, now)
+            if facts is not None and facts.framework is not None:
+                found.append(Bystander(facts, -cpu, self._loads_cuda(facts)))
+        self._cuda = {key: loaded for key, loaded in self._cuda.items() if key[0] in self.pids}
+        self.bystanders = tuple(found)
+
+    def _loads_cuda(self, facts: Facts) -> bool | None:
+        """Once it is loaded it stays so."""
+        key = (facts.pid, facts.start_ticks)
+        if not self._cuda.get(key):
+            try:
+                with open(f"{self._proc}/{facts.pid}/maps", "rb") as file:
+                    self._cuda[key] = any(b"/libcuda.so" in line for line in file)
+            except OSError:
+                return None
+        return self._cuda[key]
+
+    def _stat(self, pid: int) -> tuple[int, int, int] | None:
+        """Parent, start and CPU ticks (proc(5)); None for kernel threads and for who is gone."""
+        try:
+            with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:
+                fields = file.read(4096).rpartition(b")")[2].split()
+        except OSError:
+            return None
+        if len(fields) < 22 or fields[20] == b"0":
+            return None
+        return int(fields[1]), int(fields[19]), int(fields[11]) + int(fields[12])
+
+
+def _above(pid: int, parents: dict[int, int], wanted: set[int]) -> int | None:
+    """The nearest ancestor that is ``wanted``."""
+    seen = {pid}
+    while (pid := parents.get(pid, 0)) and pid not in seen:
+        if pid in wanted:
+            return pid
+        seen.add(pid)
+    return None
