@@ -10,6 +10,7 @@ import msgspec
 
 import gpuwatch
 from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.formatting.suggest import did_you_mean
 
 GROUPS = ("memory", "visibility", "placement", "devices", "sharing", "limits", "torch")
 
@@ -57,11 +58,26 @@ def find_probes() -> dict[str, ProbeScript]:
     return {script.name: script for script in found}
 
 
+def names_and_titles() -> dict[str, str]:
+    """What can be run, by configuration name, without the cost of reading whole headers.
+
+    Scripts are named after their configurations, and the first line of each is its title.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(probe_folder().glob("*.py")):
+        if not path.name.startswith("_"):
+            with path.open(encoding="utf-8") as script:
+                found[path.stem.replace("_", "-")] = next((line for line in script if '"""' in line), "").strip(' "\n')
+    return found
+
+
 def find_probe(name: str) -> ProbeScript:
     """The script of one configuration; :class:`UsageError` naming the known ones otherwise."""
     probes = find_probes()
     if name not in probes:
-        raise UsageError(f"unknown configuration {name!r}", hint="known: " + ", ".join(probes))
+        raise UsageError(
+            f"unknown configuration {name!r}{did_you_mean(name, probes)}", hint="known: " + ", ".join(probes)
+        )
     return probes[name]
 
 

@@ -255,7 +255,7 @@ COLUMNS: tuple[Column, ...] = (
         4,
         _whole("sm_percent"),
         _number("sm_percent"),
-        help="time in which a kernel of its ran",
+        help="time in which one of its kernels ran",
         unit="%",
         reading="sm_percent",
     ),

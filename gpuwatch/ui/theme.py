@@ -97,3 +97,15 @@ def textual_themes() -> tuple[Theme, ...]:
     from textual.theme import Theme
 
     return tuple(Theme(**asdict(palette)) for palette in PALETTES)
+
+
+def known_themes() -> tuple[str, ...]:
+    """Names of all themes that can be chosen: ours, then Textual's own. Imports Textual."""
+    from textual.theme import BUILTIN_THEMES
+
+    return (*(palette.name for palette in PALETTES), *BUILTIN_THEMES)
+
+
+def is_known(name: str) -> bool:
+    """Whether there is such a theme; Textual is asked only for what is none of ours."""
+    return any(palette.name == name for palette in PALETTES) or name in known_themes()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gpuwatch.ui.actions import PANES_OF_TABS, of_tab
 from gpuwatch.ui.screens.lines_modal import Lines
 
@@ -26,14 +28,13 @@ _SIGNS = (
 )
 
 
-def help_lines(tab: str) -> Lines:
-    """Every action of a tab, by pane, and what the signs mean."""
+def help_lines(tab: str, name: Callable[[str], str] = str) -> Lines:
+    """Every action of a tab, by pane, and what the signs mean; ``name`` says a key as the terminal can show it."""
     lines: Lines = []
     for pane in (*PANES_OF_TABS[tab], "everywhere"):
         lines.append([(_HEADS[pane], "title")])
-        lines += [
-            [(f"  {action.shown:<8}", "key"), (action.help, "text")] for action in of_tab(tab) if action.pane == pane
-        ]
+        here = [action for action in of_tab(tab) if action.pane == pane]
+        lines += [[(f"  {name(action.shown):<8}", "key"), (action.help, "text")] for action in here]
         lines.append([])
     lines.append([("Signs", "title")])
     lines += [[(f"  {sign:<13}", "strong"), (meaning, "text")] for sign, meaning in _SIGNS]

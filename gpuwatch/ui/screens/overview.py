@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from gpuwatch.ui.actions import ACTIONS, bindings
-from gpuwatch.ui.filtering import Filter, parse
+from gpuwatch.ui.filtering import Filter, FilterError, parse
 from gpuwatch.ui.layout import Plan, plan
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.view import View
@@ -156,10 +156,14 @@ class OverviewScreen(ProcessRowsScreen):
         self.filter_bar.say(self.processes.counts)
 
     def filter_typed(self, text: str) -> None:
-        """Live, with every key."""
-        self._set_filter(parse(text))
+        """Live, with every key; what means nothing is said, and the filter before it stays."""
+        wrong = ""
+        try:
+            self._set_filter(parse(text))
+        except FilterError as error:
+            wrong = str(error)
         if self.filter_bar is not None:
-            self.filter_bar.say(self.processes.counts)
+            self.filter_bar.say(self.processes.counts, wrong)
 
     async def filter_done(self, *, keep: bool, focus: bool = True) -> None:
         """Enter keeps the filter, Esc clears it."""
@@ -197,6 +201,22 @@ class OverviewScreen(ProcessRowsScreen):
     def action_reverse(self) -> None:
         """The same column, the other way."""
         self.processes.sort_by(self.processes.sort_column)
+
+    def action_choose_fields(self) -> None:
+        """What is told of each GPU; seen at once."""
+        from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS
+        from gpuwatch.ui.screens.chooser import Chooser, fields_of
+
+        app = self.gpuwatch
+        self.app.push_screen(
+            Chooser(
+                "Facts of the GPUs",
+                app.preferences.gpu_fields,
+                DEFAULT_FIELDS,
+                lambda chosen: fields_of(self._snapshot, self.gpus.fields_on_screen, chosen),
+                lambda chosen: app.prefer(gpu_fields=chosen),
+            )
+        )
 
     def action_choose_gpu(self) -> None:
         """Enter in the pane of GPUs."""

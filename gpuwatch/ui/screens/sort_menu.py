@@ -10,22 +10,6 @@ from textual.binding import Binding, BindingType
 from gpuwatch.ui.rows import COLUMNS
 from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
 
-_SAID = {
-    "gpu": "physical GPU",
-    "pid": "process id",
-    "user": "owner",
-    "type": "compute or graphics",
-    "framework": "TensorFlow, PyTorch",
-    "sees": "how many GPUs it may see",
-    "memory": "memory it holds on the GPU",
-    "sm": "compute activity on the GPU",
-    "mbw": "memory activity on the GPU",
-    "cpu": "CPU of the host",
-    "host": "memory on the host",
-    "time": "run time",
-    "command": "command line",
-}
-
 
 class SortMenu(LinesModal[str]):
     """Enter or a click chooses; the current column again turns the order round."""
@@ -40,13 +24,13 @@ class SortMenu(LinesModal[str]):
             [
                 (" ● " if column.id == current else "   ", "accent"),
                 (column.title.ljust(11), "strong" if column.id == current else "text"),
-                (_SAID[column.id].ljust(28), "dim"),
+                (column.help, "dim"),
             ]
             for column in COLUMNS
         ]
         cursor = next((n for n, column in enumerate(COLUMNS) if column.id == current), 0)
         super().__init__("Sort by", lines, cursor=cursor)
-        self.sheet.styles.width = 48
+        self.sheet.styles.width = 60
 
     def action_choose(self) -> None:
         """The column under the cursor."""

@@ -9,10 +9,15 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Input
 
+from gpuwatch.ui.cells import right, width_of
+from gpuwatch.ui.choices import ChoosingApp
 from gpuwatch.ui.widgets.paint import Line, Painted
 
 if TYPE_CHECKING:
     from gpuwatch.ui.screens.overview import OverviewScreen
+
+
+_NOTE = 44
 
 
 class FilterBar(Widget):
@@ -23,6 +28,7 @@ class FilterBar(Widget):
         self._input = Input(text, placeholder="words  user:alice  gpu:1  mem>2GiB  -xorg", compact=True, id="filter")
         self._note = Painted(id="filter-note")
         self._mark = Painted(id="filter-mark")
+        self._wrong = False
         self.was_entered = False
         """Whether the focus has reached the input."""
 
@@ -59,11 +65,19 @@ class FilterBar(Widget):
         """Typing goes on."""
         self._input.focus()
 
-    def say(self, counts: tuple[int, int]) -> None:
-        """How many rows match."""
+    def say(self, counts: tuple[int, int], wrong: str = "") -> None:
+        """How many rows match, or why what was typed means nothing."""
+        self._wrong = bool(wrong)
+        if wrong:
+            room = min(max(width_of(wrong) + 4, _NOTE), max(self.app.size.width - 24, _NOTE))
+            self._note.styles.width = room
+            self._note.paint((Line(((right(f"✖ {wrong} ", room), "error"),)),))
+            return
         text = f"{counts[0]} of {counts[1]}"
-        keys = "  ↵ keep  Esc clear "
-        self._note.paint((Line(((text.rjust(44 - len(keys)), "text"), (keys, "dim"))),))
+        app = self.app
+        keys = f"  {app.key_name('↵') if isinstance(app, ChoosingApp) else '↵'} keep  Esc clear "
+        self._note.styles.width = _NOTE
+        self._note.paint((Line(((text.rjust(_NOTE - len(keys)), "text"), (keys, "dim"))),))
 
     @property
     def _overview(self) -> OverviewScreen:
@@ -75,7 +89,8 @@ class FilterBar(Widget):
 
     @on(Input.Submitted)
     async def _kept(self) -> None:
-        await self._overview.filter_done(keep=True)
+        if not self._wrong:
+            await self._overview.filter_done(keep=True)
 
     async def on_key(self, event: events.Key) -> None:
         """Esc clears; the arrows go back to the table and keep the filter."""

@@ -8,6 +8,7 @@ from textual import events
 
 from gpuwatch.ui.actions import Action, for_pane
 from gpuwatch.ui.cells import cut, width_of
+from gpuwatch.ui.choices import ChoosingApp
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.pen import Pen
 
@@ -63,19 +64,21 @@ class KeyLine(Painted):
             pen.add(cut(said, pen.left - 24), said_ink).add("  ")
         actions = [a for a in for_pane(self._pane, self._tab) if a.footer]
         last = [a for a in actions if a.id in ("help", "quit")]
-        reserve = sum(len(a.shown) + len(a.title) + 3 for a in last)
+        name = self.app.key_name if isinstance(self.app, ChoosingApp) else str
+        reserve = sum(len(name(a.shown)) + len(a.title) + 3 for a in last)
         note, hiding = self._note
         reserve += width_of(note) + 2 if hiding else 0
         self._places = []
         for action in actions:
             title = self._titles.get(action.id, action.title)
-            need = len(action.shown) + len(title) + 3
+            key = name(action.shown)
+            need = len(key) + len(title) + 3
             if action in last:
                 reserve -= need
             elif pen.left - reserve < need:
                 continue
             self._places.append((pen.x, pen.x + need - 2, action))
-            pen.add(action.shown, "key").add(f" {title}", "dim").add("  ")
+            pen.add(key, "key").add(f" {title}", "dim").add("  ")
         if pen.left >= width_of(note) + 1:
             pen.to(pen.limit - width_of(note) - 1).add(note, "warning" if hiding else "dim")
         self.paint((pen.to(pen.limit).line(),))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpuwatch.formatting import units
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.metrics import METRICS, Lane
 from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import (
-    HOT_CELSIUS,
     decimal,
     fraction,
     link,
@@ -16,6 +17,7 @@ from gpuwatch.ui.facts import (
     throttle,
     whole_number,
 )
+from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS, FIELDS, in_card
 from gpuwatch.ui.trend import braille, buckets, span_for
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.gpu_line import sparkline
@@ -54,8 +56,17 @@ _MEMORY_TEXT = 18
 """`` 131.2 / 139.8 GiB``"""
 
 
-def card(device: Device, view: View, width: int, graph: int, *, finding: bool, selected: bool) -> list[list[Span]]:
-    """The lines of one card, each exactly ``width`` cells."""
+def card(
+    device: Device,
+    view: View,
+    width: int,
+    graph: int,
+    *,
+    finding: bool,
+    selected: bool,
+    fields: Sequence[str] = DEFAULT_FIELDS,
+) -> list[list[Span]]:
+    """The lines of one card, each exactly ``width`` cells; ``fields`` are told beside its bars."""
     edge = "focus" if selected else "border"
     inner = width - 4
     lines = [_top(device, width, edge, selected=selected)]
@@ -64,7 +75,8 @@ def card(device: Device, view: View, width: int, graph: int, *, finding: bool, s
     if bad and device.number("memory.used_bytes") is None:
         rows = _message(bad, bad_ink, inner, 3 + graph)
     else:
-        rows = _beside(device, view, inner, graph) if graph and inner >= _WIDE else _below(device, view, inner, graph)
+        draw = _beside if graph and inner >= _WIDE else _below
+        rows = draw(device, view, inner, graph, fields)
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
@@ -72,17 +84,17 @@ def card(device: Device, view: View, width: int, graph: int, *, finding: bool, s
     return lines
 
 
-def _below(device: Device, view: View, inner: int, graph: int) -> list[Pen]:
+def _below(device: Device, view: View, inner: int, graph: int, fields: Sequence[str]) -> list[Pen]:
     """Bars and numbers, graphs below them."""
-    numbers = [_utilisation(device, view, inner, graph), _memory(device, inner, graph), _numbers(device, inner)]
+    numbers = [_utilisation(device, view, inner, graph), _memory(device, inner, graph), _numbers(device, inner, fields)]
     return numbers + _graphs(device, view, inner, graph)
 
 
-def _beside(device: Device, view: View, inner: int, graph: int) -> list[Pen]:
+def _beside(device: Device, view: View, inner: int, graph: int, fields: Sequence[str]) -> list[Pen]:
     """In a very wide card the numbers stay together at the left, graphs stand at their right."""
     lines = 3 + graph
     numbers = [_utilisation(device, view, _NUMBERS, graph), _memory(device, _NUMBERS, graph)]
-    numbers += [_numbers(device, _NUMBERS), Pen(_NUMBERS), *_other_readings(device, lines - 4)]
+    numbers += [_numbers(device, _NUMBERS, fields), Pen(_NUMBERS), *_other_readings(device, lines - 4)]
     graphs = _graphs(device, view, inner - _NUMBERS - 3, lines)
     pens = []
     for row in range(lines):
@@ -192,40 +204,42 @@ def _memory(device: Device, inner: int, graph: int) -> Pen:
     return pen
 
 
-def _numbers(device: Device, inner: int) -> Pen:
-    """Power, temperature, clock, state: each of fixed width, as many as fit."""
-    number = device.number
-    celsius = number("temperature.gpu_celsius")
-    hot = celsius is not None and celsius >= HOT_CELSIUS
-    state = device.get("performance.state")
-    fields: list[tuple[str, str, str, str]] = [
-        (
-            "PWR ",
-            whole_number(number("power.draw_watts"), 4),
-            f" / {whole_number(number('power.limit_watts'), 1)} W",
-            "",
-        ),
-        ("TEMP", whole_number(celsius, 4), " °C", "▲" if hot else ""),
-        ("SM", whole_number(number("clocks.sm_mhz"), 5), " MHz", ""),
-        ("", f"{state if isinstance(state, str) else '–':<3}", "", ""),
-    ]
-    if number("fan.speed_percent") is not None:
-        fields.append(("FAN", whole_number(number("fan.speed_percent"), 4), " %", ""))
-    fields.append(("MCLK", whole_number(number("clocks.memory_mhz"), 6), " MHz", ""))
-    if number("temperature.memory_celsius") is not None:
-        fields.append(("MTEMP", whole_number(number("temperature.memory_celsius"), 4), " °C", ""))
-    need = sum(len(a) + len(b) + len(c) for a, b, c, _ in fields[:4])
+Told = tuple[str, str, str, str]
+"""Label, value, unit, mark."""
+
+
+def _fitting(device: Device, inner: int, chosen: Sequence[str]) -> tuple[int, list[tuple[str, Told]]]:
+    """The gap between facts, and as many of them as fit, with their ids."""
+    told = [(one, said) for one in chosen if (said := in_card(FIELDS[one], device)) is not None]
+    need = sum(len(label) + len(value) + len(unit) for _, (label, value, unit, _) in told[:4])
     gap = min(max((inner - need) // 4, 1), 3)
-    pen = Pen(inner)
-    for title, value, unit, mark in fields:
-        size = len(title) + len(value) + len(unit) + (gap if pen.x else 0)
-        if size > pen.left:
+    fitting: list[tuple[str, Told]] = []
+    x = 0
+    for one, said in told:
+        size = sum(map(len, said[:3])) + (gap if x else 0)
+        if x + size > inner:
             break
+        x += size
+        fitting.append((one, said))
+    return gap, fitting
+
+
+def fields_that_fit(device: Device, inner: int, graph: int, chosen: Sequence[str]) -> list[str]:
+    """Which of the chosen facts a card of this size tells, those that it has in its frame included."""
+    inner = _NUMBERS if graph and inner >= _WIDE else inner
+    there = [one for one, _ in _fitting(device, inner, chosen)[1]]
+    return [one for one in chosen if one in there or in_card(FIELDS[one], device) is None]
+
+
+def _numbers(device: Device, inner: int, chosen: Sequence[str]) -> Pen:
+    """Power, temperature, clock, state: each of fixed width, as many as fit."""
+    gap, fitting = _fitting(device, inner, chosen)
+    pen = Pen(inner)
+    for _, (label, value, unit, mark) in fitting:
         if pen.x:
             pen.add(f"{mark:>{gap}}" if mark else " " * gap, "warning")
-        pen.add(title, "dim").add(value, "dim" if value.endswith("–") else "warning" if mark else "text").add(
-            unit, "dim"
-        )
+        ink = "dim" if value.endswith("–") else "warning" if mark else "text"
+        pen.add(label, "dim").add(value, ink).add(unit, "dim")
     return pen
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.cells import left, width_of
-from gpuwatch.ui.facts import HOT_CELSIUS, attention, decimal, fraction, short_name, state_note, whole_number
+from gpuwatch.ui.facts import attention, decimal, fraction, short_name, state_note, whole_number
+from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS, FIELDS, GpuField, in_line
 from gpuwatch.ui.trend import braille, buckets, span_for
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.pen import Pen
 
 _GIB = 1024**3
 _MIN_TREND = 6
-_POWER = 10
-_CELSIUS = 6
+_MIN_BARS = 14
+_TREND_ROOM = 30
+"""Cells that bars and trend keep before further facts get any."""
 _TOTAL = 6
+_CORE = ("power", "temperature")
+"""Facts that go last, the first first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +33,46 @@ class LineColumns:
     gpu_bar: int
     memory_bar: int
     total: int
-    power: int
-    temperature: int
+    fields: tuple[GpuField, ...]
+    """Between memory and trend, in their order."""
     trend: int
 
 
-def columns_for(width: int, devices: tuple[Device, ...]) -> LineColumns:
-    """Fits the parts into ``width``: the trend goes first, then name, power, temperature, the total."""
+def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] = DEFAULT_FIELDS) -> LineColumns:
+    """Fits the parts into ``width``: further facts only where there is room; then the trend goes, then
+    name, power, temperature, the total.
+    """
     index = max((len(str(d.index)) for d in devices), default=1)
     name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 18 if width >= 110 else 8)
+    name = name if "name" in chosen else 0
+    fields = [FIELDS[one] for one in chosen if FIELDS[one].width]
+    kept = [field.id for field in fields if field.id in _CORE]
+    total = _TOTAL
     # Cursor, index, two framed bars, " 97 %", memory used with its unit, attention.
     fixed = 2 + index + 1 + 2 + 6 + 2 + 6 + 2
-    for parts in ((name, _POWER, _CELSIUS, _TOTAL), (0, _POWER, _CELSIUS, _TOTAL), (0, 0, _CELSIUS, _TOTAL)):
-        free = width - fixed - sum(parts)
-        if free >= 14:
-            break
-    else:
-        parts = (0, 0, 0, _TOTAL)
-        if width - fixed - sum(parts) < 8:
-            parts = (0, 0, 0, 0)
-        free = max(width - fixed - sum(parts), 2)
-    trend = max(min(int((free - 14) * 0.6), 60), _MIN_TREND) if free - 14 > _MIN_TREND else 0
-    bars = free - (trend + 1 if trend else 0)
-    return LineColumns(index, parts[0], bars - bars // 2, bars // 2, parts[3], parts[1], parts[2], trend)
+
+    def free() -> int:
+        return width - fixed - name - total - sum(field.width for field in fields if field.id in kept)
+
+    if free() < _MIN_BARS:
+        name = 0
+    for field_id in _CORE:
+        if field_id in kept and free() < _MIN_BARS:
+            kept.remove(field_id)
+    if free() < 8:
+        total = 0
+    for field in fields:
+        # What somebody asked for may take the place of the trend.
+        beside = _MIN_BARS + (_TREND_ROOM if field.chosen and "trend" in chosen else 0)
+        if field.id not in _CORE and free() - field.width >= beside:
+            kept.append(field.id)
+    bars = max(free(), 2)
+    trend = 0
+    if "trend" in chosen and bars - _MIN_BARS > _MIN_TREND:
+        trend = max(min(int((bars - _MIN_BARS) * 0.6), 60), _MIN_TREND)
+        bars -= trend + 1
+    shown = tuple(field for field in fields if field.id in kept)
+    return LineColumns(index, name, bars - bars // 2, bars // 2, total, shown, trend)
 
 
 def heading(pen: Pen, at: LineColumns, view: View) -> None:
@@ -58,10 +80,8 @@ def heading(pen: Pen, at: LineColumns, view: View) -> None:
     pen.add("  ", "header").add(left("GPU", at.index + 1 + at.name), "header")
     pen.add(left(" UTIL", at.gpu_bar + 2 + 6), "header")
     pen.add(left(" MEMORY", at.memory_bar + 2 + 6 + at.total), "header")
-    if at.power:
-        pen.add(f"{'POWER':>{at.power}}", "header")
-    if at.temperature:
-        pen.add(f"{'TEMP':>{at.temperature}}", "header")
+    for field in at.fields:
+        pen.add(f"{field.title:>{field.width}}", "header")
     if at.trend:
         label = f"UTIL {span_for(at.trend, view.interval)}s"
         pen.add(" " + left(label if len(label) <= at.trend else label[5:], at.trend), "header")
@@ -87,15 +107,9 @@ def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: bool
     pen.bar(fraction(used, total), at.memory_bar, "memory")
     pen.add(decimal(used, 5, _GIB), "dim" if used is None else "text")
     pen.add(f"/{decimal(total, 1, _GIB)}G".ljust(at.total + 1) if at.total else "G", "dim")
-    if at.power:
-        draw_watts, limit = device.number("power.draw_watts"), device.number("power.limit_watts")
-        pen.add(f"{whole_number(draw_watts, at.power - 5)}", "dim" if draw_watts is None else "text")
-        pen.add(f"/{whole_number(limit, 1)}W".ljust(5), "dim")
-    if at.temperature:
-        celsius = device.number("temperature.gpu_celsius")
-        hot = celsius is not None and celsius >= HOT_CELSIUS
-        ink = "dim" if celsius is None else "warning" if hot else "text"
-        pen.add(f"{whole_number(celsius, at.temperature - 2)}", ink).add("°C", "dim")
+    for field in at.fields:
+        for text, ink in in_line(field, device):
+            pen.add(text, ink)
     if at.trend:
         pen.add(" ")
         pen.add(sparkline(device, view, at.trend), "graph")

@@ -9,6 +9,8 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.choices import preferences_of
+from gpuwatch.ui.gpu_fields import FIELDS, unavailable
 from gpuwatch.ui.layout import Plan
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets import gpu_card, gpu_line
@@ -36,6 +38,8 @@ class GpuPane(Painted, can_focus=True):
         self._view: View | None = None
         self._plan = Plan()
         self.cursor_uuid: str | None = None
+        self._told: set[str] = set()
+        """Fields that a device has once told: they stay, so that nothing jumps."""
 
     def show(self, view: View, plan: Plan) -> None:
         """Draws the devices of ``view``."""
@@ -118,8 +122,29 @@ class GpuPane(Painted, can_focus=True):
         )
         self.paint(lines, stale=view.stale)
 
+    @property
+    def fields(self) -> list[str]:
+        """What is told of each device: what was chosen, without what none of them can tell."""
+        devices = self._view.devices if self._view is not None else ()
+        chosen = [name for name in preferences_of(self).gpu_fields if name in FIELDS]
+        self._told |= {name for name in chosen if name not in self._told and not unavailable(FIELDS[name], devices)}
+        return [name for name in chosen if name in self._told]
+
+    @property
+    def fields_on_screen(self) -> list[str]:
+        """Those of :attr:`fields` for which there is room."""
+        view, plan = self._view, self._plan
+        if view is None or not view.devices:
+            return []
+        if plan.style == "card":
+            width = self.size.width // plan.columns - 4
+            return gpu_card.fields_that_fit(view.devices[0], width, plan.graph, self.fields)
+        at = gpu_line.columns_for(self.size.width // plan.columns, tuple(view.devices), self.fields)
+        shown = [field.id for field in at.fields]
+        return shown + ["name"] * bool(at.name) + ["trend"] * bool(at.trend)
+
     def _cards(self, view: View, width: int, chosen: int, found: set[str | None]) -> list[Line]:
-        plan = self._plan
+        plan, fields = self._plan, self.fields
         lines: list[Line] = []
         for first in range(0, len(view.devices), plan.columns):
             row: list[list[Span]] = [[] for _ in range(plan.card_height)]
@@ -132,6 +157,7 @@ class GpuPane(Painted, can_focus=True):
                     plan.graph,
                     finding=device.uuid in found,
                     selected=first + place == chosen,
+                    fields=fields,
                 )
                 for spans, more in zip(row, card, strict=True):
                     spans.extend(more)
@@ -141,7 +167,7 @@ class GpuPane(Painted, can_focus=True):
     def _rows(self, view: View, width: int, chosen: int, found: set[str | None]) -> list[Line]:
         plan = self._plan
         one = width // plan.columns
-        at = gpu_line.columns_for(one, tuple(view.devices))
+        at = gpu_line.columns_for(one, tuple(view.devices), self.fields)
         lines: list[Line] = []
         if plan.heading:
             pen = Pen(width)

@@ -7,7 +7,8 @@ a place, so re-sorting carries it along; before anybody has moved it, it stays o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from contextlib import suppress
+from typing import Any, ClassVar
 
 from textual import events
 from textual.binding import BindingType
@@ -17,8 +18,22 @@ from gpuwatch.formatting.units import gib
 from gpuwatch.model.snapshot import Process
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import cut, left, right, width_of
-from gpuwatch.ui.filtering import Filter
-from gpuwatch.ui.rows import BY_ID, Key, Placed, Row, Unexplained, command_text, in_order, matching, place, rows_of
+from gpuwatch.ui.choices import preferences_of
+from gpuwatch.ui.filtering import Filter, FilterError, parse
+from gpuwatch.ui.preferences import Preferences
+from gpuwatch.ui.rows import (
+    BY_ID,
+    Key,
+    Placed,
+    Row,
+    Unexplained,
+    command_text,
+    in_order,
+    matching,
+    place,
+    rows_of,
+    unavailable,
+)
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.frame import frame, thumb
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
@@ -57,7 +72,11 @@ class ProcessTable(Painted, can_focus=True):
         super().__init__(id=id)
         self._view: View | None = None
         self._framed = False
-        self._state: tuple[bool, bool, str | None] | None = None
+        self._state: tuple[object, ...] | None = None
+        self._supplied: set[str] = set()
+        """Columns that a process has once had a value for: they stay, so that nothing jumps."""
+        self.column_ids: tuple[str, ...] = ()
+        """The chosen columns, without those for which nobody has a value."""
         self._rows: list[Row] = []
         self._total = 0
         self._cursor = 0
@@ -77,11 +96,20 @@ class ProcessTable(Painted, can_focus=True):
     def show(self, view: View, *, framed: bool) -> None:
         """Draws the processes of ``view``, cursor and scroll kept."""
         before, self._view = self._view, view
-        state = (framed, view.stale, self.only_device)
+        self.column_ids = self._usable(view)
+        state = (framed, view.stale, self.only_device, self.column_ids)
         if before is not None and state == self._state and _same(before, view):
             return
         self._framed, self._state = framed, state
         self._collect()
+
+    def _usable(self, view: View) -> tuple[str, ...]:
+        chosen, snapshot = preferences_of(self).columns, view.snapshot
+        if snapshot is None:
+            return chosen
+        unknown = [name for name in chosen if name not in self._supplied and name in BY_ID]
+        self._supplied.update(name for name in unknown if not unavailable(BY_ID[name], snapshot))
+        return tuple(name for name in chosen if name in self._supplied)
 
     def sort_by(self, column: str, *, reverse: bool | None = None) -> None:
         """Sorts by a column; the same one again turns the order round."""
@@ -90,6 +118,23 @@ class ProcessTable(Painted, can_focus=True):
         self.sort_column, self.sort_reverse = column, reverse
         self._sort_chosen = True
         self._collect()
+
+    def restore(self, chosen: Preferences) -> None:
+        """Begins with the order and the filter that were saved or asked for."""
+        with suppress(FilterError):
+            self.filter = parse(chosen.filter)
+        if chosen.sort in BY_ID:
+            self.sort_column, self._sort_chosen = chosen.sort, True
+            self.sort_reverse = BY_ID[chosen.sort].number if chosen.descending is None else chosen.descending
+
+    @property
+    def chosen_order(self) -> dict[str, Any]:
+        """Order and filter as :class:`Preferences` has them; no order where nobody chose one."""
+        found: dict[str, Any] = {"filter": self.filter.text if self.filter is not None else ""}
+        if self._sort_chosen:
+            usual = BY_ID[self.sort_column].number == self.sort_reverse
+            found |= {"sort": self.sort_column, "descending": None if usual else self.sort_reverse}
+        return found
 
     def set_filter(self, wanted: Filter | None) -> None:
         """Shows only rows that match."""
@@ -229,7 +274,12 @@ class ProcessTable(Painted, can_focus=True):
 
     @property
     def _columns(self) -> tuple[Placed, ...]:
-        return place(self.size.width - 2 * self._inset, gpus=self._has_gpus)
+        return place(self.size.width - 2 * self._inset, self.column_ids, gpus=self._has_gpus)
+
+    @property
+    def columns_on_screen(self) -> list[str]:
+        """Ids of the columns for which there is room."""
+        return [placed.column.id for placed in self._columns]
 
     def _collect(self) -> None:
         """Filters and sorts; puts the cursor back on its process."""
@@ -287,7 +337,7 @@ class ProcessTable(Painted, can_focus=True):
         for placed in columns:
             title = placed.column.title
             sorted_by = placed.column.id == self.sort_column
-            mark = ("▼" if self.sort_reverse else "▲") if sorted_by else ""
+            mark = ("↓" if self.sort_reverse else "↑") if sorted_by else ""
             ink = "sorted" if sorted_by else "header"
             if placed.at_right:
                 # The mark takes the gap before the next column, so that heads stay over their numbers.
@@ -333,20 +383,20 @@ class ProcessTable(Painted, can_focus=True):
         pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), ink)
 
     def _unexplained(self, pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> None:
-        for placed in columns:
+        """GPU, the word and the amount in their columns; the reason behind them, whatever columns are there."""
+        told = [placed for placed in columns if placed.column.id in ("gpu", "pid", "memory")]
+        for number, placed in enumerate(told):
+            pen.to(placed.start)
+            room = told[number + 1].start - placed.start - 1 if number + 1 < len(told) else pen.left
             match placed.column.id:
                 case "gpu":
-                    pen.to(placed.start).add(left(str(row.device.index), placed.width), "strong")
+                    pen.add(left(str(row.device.index), placed.width), "strong")
                 case "pid":
-                    pen.to(placed.start).add("unexplained", "warning")
-                case "memory":
-                    text = f"{gib(row.amount)} GiB" if placed.width >= 9 else f"{gib(row.amount)}G"
-                    pen.to(placed.start).add(right(text, placed.width), "strong")
-                case "sm":
-                    pen.to(placed.start + 1).add(row.reason, "dim")
-                    return
+                    pen.add(cut("unexplained", room), "warning")
                 case _:
-                    pass
+                    text = f"{gib(row.amount)} GiB" if placed.width >= 9 else f"{gib(row.amount)}G"
+                    pen.add(right(text, placed.width), "strong")
+        pen.add("  ").add(row.reason, "dim")
 
     def _frame(self, lines: list[Line], width: int, height: int) -> list[Line]:
         title: list[Span] = [("Processes", "title")]
@@ -362,7 +412,7 @@ class ProcessTable(Painted, can_focus=True):
             width,
             height,
             title=title,
-            note=f" {count}, by {by} {'▼' if self.sort_reverse else '▲'} " if total else "",
+            note=f" {count}, by {by} {'↓' if self.sort_reverse else '↑'} " if total else "",
             focused=self.has_focus,
             bar=thumb(self.top, self._room, len(self._rows)),
             bar_from=1,

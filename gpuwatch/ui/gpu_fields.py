@@ -1,0 +1,224 @@
+"""What can be told of a GPU beside its bars, in lines and in cards. Pure.
+
+To add one: an entry in :data:`ALL`; lines, cards, the chooser, the settings file and the completion
+of shells follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import Device
+from gpuwatch.ui.facts import HOT_CELSIUS, decimal, whole_number
+
+Span = tuple[str, str]
+_GIVEN_UP = frozenset({"not_supported", "permission_denied"})
+"""Reasons that will not go away by waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuField:
+    """One fact: how it is headed, what it says, how wide it is."""
+
+    id: str
+    title: str
+    """Head in a list of lines."""
+    help: str
+    unit: str = ""
+    metric: str = ""
+    """The metric that it shows; without it the field can always be told."""
+    label: str = ""
+    """What stands before it in a card; a field without one is not in cards."""
+    digits: int = 4
+    """Cells of its number in a card."""
+    suffix: str = ""
+    """What stands behind the number."""
+    width: int = 0
+    """Cells in a line, with the blank before it; 0 for what lines draw in their own way."""
+    chosen: bool = True
+    """Whether it is shown without anybody asking for it."""
+    text: Callable[[Device], str] | None = None
+    """In place of the metric's number, everywhere."""
+
+
+def _power(device: Device) -> str:
+    draw, limit = device.number("power.draw_watts"), device.number("power.limit_watts")
+    return f"{whole_number(draw, 1)}/{whole_number(limit, 1)}"
+
+
+def _link(device: Device) -> str:
+    generation, width = device.number("pcie.generation"), device.number("pcie.width")
+    rx, tx = device.number("pcie.rx_bytes_per_second"), device.number("pcie.tx_bytes_per_second")
+    text = f"{whole_number(generation, 1)}×{whole_number(width, 1)}"
+    return text + (f" ↓{decimal(rx, 1, 1e9)} ↑{decimal(tx, 1, 1e9)}" if rx is not None or tx is not None else "")
+
+
+def _state(device: Device) -> str:
+    state = device.get("performance.state")
+    return printable(state) if isinstance(state, str) else UNKNOWN
+
+
+ALL: tuple[GpuField, ...] = (
+    GpuField("name", "GPU", "name of the card, in lines (cards have it in their frame)"),
+    GpuField(
+        "power",
+        "POWER",
+        "power drawn, and the limit",
+        "W",
+        metric="power.draw_watts",
+        label="PWR ",
+        suffix="W",
+        width=10,
+        text=_power,
+    ),
+    GpuField(
+        "temperature",
+        "TEMP",
+        "temperature of the GPU",
+        "°C",
+        metric="temperature.gpu_celsius",
+        label="TEMP",
+        suffix="°C",
+        width=6,
+    ),
+    GpuField(
+        "clock",
+        "SM",
+        "clock of the SMs",
+        "MHz",
+        metric="clocks.sm_mhz",
+        label="SM",
+        digits=5,
+        suffix="MHz",
+        width=8,
+    ),
+    GpuField(
+        "state",
+        "ST",
+        "performance state, P0 the fastest",
+        metric="performance.state",
+        width=4,
+        text=_state,
+    ),
+    GpuField("fan", "FAN", "speed of the fan", "%", metric="fan.speed_percent", label="FAN", suffix="%", width=6),
+    GpuField(
+        "memory-clock",
+        "MEM CLK",
+        "clock of the memory",
+        "MHz",
+        metric="clocks.memory_mhz",
+        label="MCLK",
+        digits=6,
+        suffix="MHz",
+        width=8,
+    ),
+    GpuField(
+        "memory-temperature",
+        "MTEMP",
+        "temperature of the memory",
+        "°C",
+        metric="temperature.memory_celsius",
+        label="MTEMP",
+        suffix="°C",
+        width=6,
+    ),
+    GpuField(
+        "bandwidth",
+        "BW",
+        "time in which memory was read or written",
+        "%",
+        metric="utilization.memory_percent",
+        label="BW",
+        suffix="%",
+        width=6,
+        chosen=False,
+    ),
+    GpuField(
+        "encoder",
+        "ENC",
+        "use of the video encoder",
+        "%",
+        metric="utilization.encoder_percent",
+        label="ENC",
+        suffix="%",
+        width=6,
+        chosen=False,
+    ),
+    GpuField(
+        "decoder",
+        "DEC",
+        "use of the video decoder",
+        "%",
+        metric="utilization.decoder_percent",
+        label="DEC",
+        suffix="%",
+        width=6,
+        chosen=False,
+    ),
+    GpuField(
+        "pcie",
+        "PCIe GB/s",
+        "generation × width of the link, and what comes in ↓ and goes out ↑",
+        "GB/s",
+        metric="pcie.generation",
+        width=17,
+        chosen=False,
+        text=_link,
+    ),
+    GpuField("trend", "UTIL", "history of the utilisation, in lines"),
+)
+FIELDS = {field.id: field for field in ALL}
+DEFAULT_FIELDS = tuple(field.id for field in ALL if field.chosen)
+
+
+def unavailable(field: GpuField, devices: Sequence[Device]) -> str:
+    """Why no device can tell a field; empty when one does, or may yet."""
+    if not field.metric or not devices:
+        return ""
+    for device in devices:
+        reading = device.get(field.metric)
+        if not isinstance(reading, Missing) or reading.reason not in _GIVEN_UP:
+            return ""
+    why = devices[0].get(field.metric)
+    assert isinstance(why, Missing)
+    words = "not supported here" if why.reason == "not_supported" else "permission denied"
+    return f"{words}: {printable(why.detail)}" if why.detail else words
+
+
+def _ink(field: GpuField, device: Device) -> str:
+    value = device.get(field.metric)
+    if isinstance(value, Missing):
+        return "dim"
+    hot = field.id == "temperature" and isinstance(value, (int, float)) and value >= HOT_CELSIUS
+    return "warning" if hot else "text"
+
+
+def in_line(field: GpuField, device: Device) -> list[Span]:
+    """The field in exactly ``field.width`` cells, a blank first."""
+    if field.text is not None:
+        text = field.text(device) + field.suffix
+    else:
+        text = whole_number(device.number(field.metric), 1) + field.suffix
+    ink = _ink(field, device)
+    cells = f"{text[: field.width - 1]:>{field.width}}"
+    unit = len(field.suffix)
+    if ink != "text" or not unit or not cells.endswith(field.suffix):
+        return [(cells, ink)]
+    return [(cells[:-unit], ink), (cells[-unit:], "dim")]
+
+
+def in_card(field: GpuField, device: Device) -> tuple[str, str, str, str] | None:
+    """Label, value, unit and mark; None for what a card says elsewhere."""
+    if field.id == "power":
+        limit = whole_number(device.number("power.limit_watts"), 1)
+        return field.label, whole_number(device.number(field.metric), field.digits), f" / {limit} W", ""
+    if field.id == "state":
+        return "", f"{_state(device):<3}", "", ""
+    if not field.label:
+        return None
+    mark = "▲" if _ink(field, device) == "warning" else ""
+    return field.label, whole_number(device.number(field.metric), field.digits), f" {field.suffix}", mark

@@ -1,0 +1,384 @@
+"""What a person has chosen for the dashboard, and the TOML file in which it is kept. Pure, no Textual.
+
+To add a setting: a field of :class:`Preferences` and an entry in :data:`SETTINGS`; reading, checking
+and saving follow. A file in which anything is wrong is used as far as it goes and never written to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.formatting.suggest import did_you_mean
+from gpuwatch.formatting.text import printable
+from gpuwatch.ui.filtering import FilterError, parse
+from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS, FIELDS
+from gpuwatch.ui.rows import BY_ID, DEFAULT_COLUMNS
+from gpuwatch.ui.tabs import TABS
+from gpuwatch.ui.theme import DEFAULT, is_known, known_themes
+
+MIN_INTERVAL, MAX_INTERVAL = 0.25, 60.0
+"""Seconds between samples that can be asked for."""
+ENVIRONMENT = "GPUWATCH_CONFIG_FILE"
+"""Names the settings file where ``--config-file`` does not."""
+_MOST_PROBLEMS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What can be chosen, with its defaults."""
+
+    theme: str = DEFAULT
+    ascii: bool | None = None
+    """None: where the terminal cannot show more."""
+    interval: float = 1.0
+    """Seconds between samples."""
+    read_only: bool = False
+    tab: str = TABS[0].id
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    """Of the table of processes, in their order."""
+    sort: str | None = None
+    """A column; None: memory on the GPU, or CPU where there is none."""
+    descending: bool | None = None
+    """None: as it is usual for the column."""
+    filter: str = ""
+    gpu_fields: tuple[str, ...] = DEFAULT_FIELDS
+    """What is told of each GPU beside its bars, in its order."""
+
+
+class Wrong(ValueError):
+    """A value that cannot be meant; the message says why. ``used`` is what can be made of it."""
+
+    def __init__(self, message: str, used: object = None) -> None:
+        super().__init__(message)
+        self.used = used
+
+
+class Setting(NamedTuple):
+    """One key of the file."""
+
+    table: str
+    """Empty for the top of the file."""
+    key: str
+    field: str
+    """Of :class:`Preferences`."""
+    check: Callable[[object], object]
+    """The value as it is kept; :class:`Wrong` for one that cannot be."""
+    shown: Callable[[Any], object] = lambda value: value
+    """The value as the file has it."""
+
+    @property
+    def name(self) -> str:
+        """As a person reads it: ``processes.sort``."""
+        return f"{self.table}.{self.key}" if self.table else self.key
+
+
+def _quoted(value: object) -> str:
+    return f"“{printable(value)}”" if isinstance(value, str) else repr(value)
+
+
+def _flag(value: object) -> object:
+    if not isinstance(value, bool):
+        raise Wrong(f"is {_quoted(value)}, not true or false")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise Wrong(f"is {_quoted(value)}, not text in quotes")
+    return value
+
+
+def _interval(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not MIN_INTERVAL <= value <= MAX_INTERVAL:
+        raise Wrong(f"is {_quoted(value)}, not a number from {MIN_INTERVAL:g} to {MAX_INTERVAL:g}")
+    return float(value)
+
+
+def _theme(value: object) -> object:
+    name = _text(value)
+    if not is_known(name):
+        raise Wrong(f"is {_quoted(name)}, which is no theme{did_you_mean(name, known_themes())}")
+    return name
+
+
+def _one_of(known: Iterable[str], what: str) -> Callable[[object], str]:
+    names = tuple(known)
+
+    def check(value: object) -> str:
+        name = _text(value)
+        if name not in names:
+            raise Wrong(f"is {_quoted(name)}, which is no {what}{did_you_mean(name, names)}")
+        return name
+
+    return check
+
+
+def _filter(value: object) -> object:
+    text = _text(value)
+    try:
+        parse(text)
+    except FilterError as error:
+        raise Wrong(f"means nothing: {error}") from None
+    return text
+
+
+def names_of(value: object, known: Iterable[str], what: str) -> tuple[str, ...]:
+    """A list of ids; :class:`Wrong` for what is none, with those that are as ``used``."""
+    names = tuple(known)
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise Wrong(f"is {_quoted(value)}, not a list of names in quotes")
+    good = tuple(dict.fromkeys(name for name in value if name in names))
+    for name in value:
+        if name not in names:
+            raise Wrong(f"has the {what} {_quoted(name)}, which there is not{did_you_mean(name, names)}", good or None)
+    if not good:
+        raise Wrong(f"is empty: name a {what} at least")
+    if len(good) < len(value):
+        raise Wrong(f"names a {what} twice", good)
+    return good
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("", "theme", "theme", _theme),
+    Setting("", "ascii", "ascii", _flag),
+    Setting("", "interval", "interval", _interval),
+    Setting("", "read-only", "read_only", _flag),
+    Setting("", "tab", "tab", _one_of((tab.id for tab in TABS), "tab")),
+    Setting("processes", "columns", "columns", lambda value: names_of(value, BY_ID, "column"), list),
+    Setting("processes", "sort", "sort", _one_of(BY_ID, "column")),
+    Setting("processes", "descending", "descending", _flag),
+    Setting("processes", "filter", "filter", _filter),
+    Setting("gpus", "fields", "gpu_fields", lambda value: names_of(value, FIELDS, "field"), list),
+)
+_TABLES = tuple(dict.fromkeys(setting.table for setting in SETTINGS if setting.table))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a file said, as far as it could be understood."""
+
+    path: Path
+    preferences: Preferences = field(default_factory=Preferences)
+    problems: tuple[str, ...] = ()
+    """One line each, without the name of the file."""
+
+    @property
+    def notice(self) -> str:
+        """All problems in one line; empty when there is none."""
+        if not self.problems:
+            return ""
+        more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+        return f"{printable(self.path.name)}: {self.problems[0]}{more}"
+
+
+def default_path() -> Path:
+    """``$GPUWATCH_CONFIG_FILE``, or ``gpuwatch/settings.toml`` in the user's folder of settings."""
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        return Path(named).expanduser()
+    from platformdirs import user_config_path
+
+    return user_config_path("gpuwatch") / "settings.toml"
+
+
+def load(path: Path) -> Loaded:
+    """What ``path`` says; a file that is not there says nothing."""
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return Loaded(path)
+    except OSError as error:
+        return Loaded(path, problems=(f"cannot be read: {error.strerror}",))
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return Loaded(path, problems=(f"is not UTF-8 at byte {error.start}",))
+    preferences, problems = understood(text)
+    return Loaded(path, preferences, problems)
+
+
+def understood(text: str) -> tuple[Preferences, tuple[str, ...]]:
+    """What the text of a settings file says, and what is wrong with it."""
+    import tomllib
+
+    problems: list[str] = []
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        problems.append(_syntax(str(error)))
+        document = {}
+        for part in _readable(text, tomllib.loads):
+            _merge(document, part)
+    found: dict[str, object] = {}
+    problems += _unknown(document)
+    for setting in SETTINGS:
+        table = document.get(setting.table) if setting.table else document
+        if not isinstance(table, dict) or setting.key not in table:
+            continue
+        try:
+            found[setting.field] = setting.check(table[setting.key])
+        except Wrong as wrong:
+            problems.append(f"{setting.name} {wrong}")
+            if wrong.used is not None:
+                found[setting.field] = wrong.used
+    values: dict[str, Any] = found
+    return Preferences(**values), tuple(problems[:_MOST_PROBLEMS])
+
+
+def _syntax(message: str) -> str:
+    """``line 3: …`` out of what tomllib says."""
+    match = re.search(r"^(.*) \(at line (\d+), column \d+\)$", message, re.DOTALL)
+    where, said = (f"line {match[2]}", match[1]) if match else ("at its end", message.partition(" (at end")[0])
+    return f"{where}: {printable(said)}"
+
+
+_HEADER = re.compile(r"^\s*\[\[?[\w.\-\"' ]+\]\]?\s*(#.*)?$")
+_STATEMENT = re.compile(r"^\s*[\w\"'][\w.\-\"' ]*=")
+
+
+def _readable(text: str, loads: Callable[[str], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Those statements of a broken file that can be read by themselves, each under its own header."""
+    header = ""
+    pending: list[str] = []
+    for line in [*text.splitlines(), "[]"]:
+        begins = bool(_HEADER.match(line) or _STATEMENT.match(line) or line == "[]")
+        if pending and begins:
+            with suppress(ValueError, RecursionError):
+                yield loads("\n".join([header, *pending]))
+        if begins:
+            pending = []
+        if _HEADER.match(line):
+            header = line
+        elif line.strip():
+            pending.append(line)
+
+
+def _merge(document: dict[str, Any], part: dict[str, Any]) -> None:
+    for key, value in part.items():
+        if isinstance(value, dict) and isinstance(document.get(key), dict):
+            _merge(document[key], value)
+        else:
+            document.setdefault(key, value)
+
+
+def _unknown(document: Mapping[str, Any]) -> Iterator[str]:
+    """Keys and tables that nobody reads."""
+    top = [setting.key for setting in SETTINGS if not setting.table]
+    for key, value in document.items():
+        if key in _TABLES:
+            if not isinstance(value, dict):
+                yield f"{key} is a table: write [{key}]"
+                continue
+            known = [setting.key for setting in SETTINGS if setting.table == key]
+            for inner in value:
+                if inner not in known:
+                    yield f"unknown key {printable(f'{key}.{inner}')}{did_you_mean(inner, known)}"
+        elif key not in top:
+            yield f"unknown key {printable(key)}{did_you_mean(key, [*top, *_TABLES])}"
+
+
+# Saving
+
+
+class Broken(GpuwatchError):
+    """The file is not written, because something in it is wrong and would be lost."""
+
+
+def save(preferences: Preferences, path: Path) -> None:
+    """Writes the file, whole or not at all; comments, order and layout of what was there are kept.
+
+    Raises :class:`Broken` for a file in which something is wrong, :class:`GpuwatchError` when it
+    cannot be written.
+    """
+    target = Path(os.path.realpath(path))  # a link to a file kept elsewhere stays a link
+    before = load(target)
+    if before.problems:
+        raise Broken(f"not saved: {before.notice}", hint="put it right, or save to another file")
+    try:
+        text = target.read_text(encoding="utf-8") if target.exists() else ""
+        new = _with(text, preferences)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _replace(target, new)
+    except OSError as error:
+        raise GpuwatchError(f"cannot save to {printable(str(path))}: {error.strerror}") from error
+
+
+def beside(path: Path) -> Path:
+    """A name for a file next to ``path`` that is not taken yet."""
+    for number in range(1, 1000):
+        other = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        if not other.exists():
+            return other
+    raise GpuwatchError(f"there are too many files beside {path.name}")
+
+
+def _with(text: str, preferences: Preferences) -> str:
+    """``text`` with these preferences; a setting as it is by default is only written where it stood."""
+    # Imported for saving only. tomllib cannot write, and what others write keeps no comments.
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document = tomlkit.parse(text)
+        if not text:
+            document.add(tomlkit.comment("Settings of gpuwatch, saved from the dashboard (w)."))
+        for setting in SETTINGS:
+            value = getattr(preferences, setting.field)
+            default = getattr(_DEFAULTS, setting.field)
+            table: Any = document
+            if setting.table:
+                if setting.table not in document:
+                    if value == default:
+                        continue
+                    document.add(setting.table, tomlkit.table())
+                table = document[setting.table]
+            if value is None:
+                table.pop(setting.key, None)
+            elif setting.key in table:
+                if setting.check(_plain(table[setting.key])) != value:
+                    table[setting.key] = setting.shown(value)
+            elif value != default:
+                table.add(setting.key, setting.shown(value))
+        new = tomlkit.dumps(document)
+    except TOMLKitError as error:
+        raise GpuwatchError(f"not saved: its layout is beyond the writer ({printable(str(error))})") from error
+    # The writer is checked by the reader: nothing is replaced by what does not say the same.
+    if understood(new) != (_kept(preferences), ()):
+        raise GpuwatchError("not saved: the file would not say what was chosen", hint="save to another file")
+    return new
+
+
+def _plain(value: Any) -> object:
+    return value.unwrap() if hasattr(value, "unwrap") else value
+
+
+def _kept(preferences: Preferences) -> Preferences:
+    return replace(preferences, interval=float(preferences.interval))
+
+
+def _replace(target: Path, text: str) -> None:
+    """Through a temporary file beside it, with the permissions that it had."""
+    number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            Path(name).chmod(target.stat().st_mode & 0o777)
+        Path(name).replace(target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+
+
+_DEFAULTS = Preferences()

@@ -1,0 +1,230 @@
+"""The sheet in which columns are switched on and off and put in order; every change is seen at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.ui import gpu_fields, rows
+from gpuwatch.ui.cells import cut, left, width_of
+from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.pen import Pen
+
+_KEYS = "space on/off   K J or Shift+↑↓ move   d default   Esc done"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something that can be shown or not."""
+
+    id: str
+    title: str
+    help: str
+    unit: str = ""
+    hidden: str = ""
+    """Why it is not on screen although it is on."""
+
+
+def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
+    """Every column of the processes; ``shown``: those that are on screen at this width."""
+    found = []
+    for column in rows.COLUMNS:
+        why = rows.unavailable(column, snapshot) if snapshot is not None else ""
+        if not why and column.id in chosen and column.id not in shown:
+            why = "no room at this width"
+        found.append(Choice(column.id, column.title, column.help, column.unit, why))
+    return found
+
+
+def fields_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
+    """Every fact of the GPUs; ``shown``: those that are on screen at this width."""
+    found = []
+    for field in gpu_fields.ALL:
+        why = gpu_fields.unavailable(field, snapshot.devices) if snapshot is not None else ""
+        if not why and field.id in chosen and field.id not in shown:
+            why = "no room here"
+        found.append(Choice(field.id, field.id, field.help, field.unit, why))
+    return found
+
+
+class Chooser(ModalScreen[None]):
+    """A line for each choice: those that are on first, in their order."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,c,f2", "close", "close", show=False),
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup", "move(-10)", "page up", show=False),
+        Binding("pagedown", "move(10)", "page down", show=False),
+        Binding("home,g", "move(-1000)", "first", show=False),
+        Binding("end,G", "move(1000)", "last", show=False),
+        Binding("space,enter", "switch", "on or off", show=False),
+        Binding("K,shift+up,left_square_bracket", "shift(-1)", "further left", show=False),
+        Binding("J,shift+down,right_square_bracket", "shift(1)", "further right", show=False),
+        Binding("d", "default", "default", show=False),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        chosen: Sequence[str],
+        default: Sequence[str],
+        choices: Callable[[Sequence[str]], list[Choice]],
+        changed: Callable[[tuple[str, ...]], object],
+    ) -> None:
+        super().__init__()
+        self._chosen = list(chosen)
+        self._default = tuple(default)
+        self._choices = choices
+        self._changed = changed
+        self.cursor = 0
+        self.sheet = ChoiceList(self)
+        self.sheet.border_title = title
+        self.sheet.border_subtitle = _KEYS
+        self._rank = {choice.id: number for number, choice in enumerate(choices(self._chosen))}
+
+    def compose(self) -> ComposeResult:
+        """Only the list."""
+        yield self.sheet
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Ids of what is on, in order."""
+        return tuple(self._chosen)
+
+    @property
+    def choices(self) -> list[Choice]:
+        """As they stand in the list: what is on in its order, then the rest in the order of the table."""
+        place = {name: number for number, name in enumerate(self._chosen)}
+        return sorted(self._choices(self._chosen), key=lambda c: (place.get(c.id, len(place)), self._rank[c.id]))
+
+    # Actions
+
+    def action_close(self) -> None:
+        """What was chosen stays."""
+        self.dismiss(None)
+
+    def action_move(self, rows: int) -> None:
+        """Moves the cursor."""
+        self.put_cursor(self.cursor + rows)
+
+    def put_cursor(self, number: int) -> None:
+        """To one of the lines."""
+        self.cursor = min(max(number, 0), len(self._rank) - 1)
+        self.sheet.redraw()
+
+    def action_switch(self) -> None:
+        """Shows what is under the cursor, or hides it; the last one stays."""
+        name = self.choices[self.cursor].id
+        if name not in self._chosen:
+            self._chosen.append(name)
+        elif len(self._chosen) > 1:
+            self._chosen.remove(name)
+        else:
+            self.app.bell()
+            return
+        self._apply(name)
+
+    def action_shift(self, by: int) -> None:
+        """Moves what is under the cursor among what is on."""
+        name = self.choices[self.cursor].id
+        if name not in self._chosen:
+            return
+        here = self._chosen.index(name)
+        there = min(max(here + by, 0), len(self._chosen) - 1)
+        self._chosen.insert(there, self._chosen.pop(here))
+        self._apply(name)
+
+    def action_default(self) -> None:
+        """Back to what it was when nobody had chosen."""
+        self._chosen = list(self._default)
+        self._apply(self.choices[0].id)
+
+    def _apply(self, under: str) -> None:
+        self._changed(self.chosen)
+        self.cursor = next(number for number, choice in enumerate(self.choices) if choice.id == under)
+        self.sheet.redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a line switches it, one beside the sheet closes."""
+        if not self.sheet.region.contains(event.screen_x, event.screen_y):
+            self.dismiss(None)
+            return
+        number = self.sheet.number_at(event.screen_y - self.sheet.content_region.y)
+        if number is not None:
+            self.cursor = number
+            self.action_switch()
+
+
+class ChoiceList(Painted, can_focus=True):
+    """The lines of a :class:`Chooser`, and the whole of what the one under the cursor says."""
+
+    def __init__(self, chooser: Chooser) -> None:
+        super().__init__(id="sheet")
+        self._chooser = chooser
+        self._top = 0
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """A line for each, and two for the reason."""
+        return len(self._chooser.choices) + 2
+
+    @property
+    def _room(self) -> int:
+        return max(self.size.height - 2, 1)
+
+    def number_at(self, y: int) -> int | None:
+        """The choice at a height, None below them."""
+        number = self._top + y
+        return number if 0 <= y < self._room and number < len(self._chooser.choices) else None
+
+    def on_resize(self, event: events.Resize) -> None:
+        """What fits, the cursor in sight."""
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Puts the visible part on screen."""
+        width, chooser = self.size.width, self._chooser
+        if not width:
+            return
+        choices = chooser.choices
+        self._top = min(max(self._top, chooser.cursor - self._room + 1), chooser.cursor)
+        title = max(width_of(choice.title) for choice in choices) + 2
+        lines = [
+            self._line(choices[number], number == chooser.cursor, title, width)
+            for number in range(self._top, min(self._top + self._room, len(choices)))
+        ]
+        lines += [Line(())] * (self._room - len(lines))
+        under = choices[chooser.cursor]
+        told = under.hidden or under.help
+        below = Pen(width).add(" " + cut(f"{under.title}: {told}", width - 2), "warning" if under.hidden else "dim")
+        lines += [Line(()), below.line()]
+        self.paint(lines)
+
+    def _line(self, choice: Choice, cursor: bool, title: int, width: int) -> Line:
+        pen = Pen(width)
+        on = choice.id in self._chooser.chosen
+        pen.add("▶ " if cursor else "  ", "focus")
+        pen.add("[", "dim").add("x" if on else " ", "accent").add("] ", "dim")
+        pen.add(left(choice.title, title), "strong" if on and not choice.hidden else "dim")
+        end = width - 1
+        pen.add(left(choice.help, max(end - pen.x - 9, 0)), "text" if on else "dim").add(" ")
+        word = ("hidden" if on else "none") if choice.hidden else choice.unit
+        pen.add(left(word, max(end - pen.x, 0)), "warning" if on and choice.hidden else "dim")
+        return pen.to(width).line("cursor" if cursor else "")
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel."""
+        event.stop()
+        self._chooser.action_move(1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel."""
+        event.stop()
+        self._chooser.action_move(-1)
