@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -20,6 +19,8 @@ import msgspec
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.monitor.forked import Forked
+from gpuwatch.monitor.wire import HEAD_BYTES, PREVIEW, Receiver, head
 
 _REPLACE_AFTER = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
@@ -34,22 +35,30 @@ class Collector:
     """Snapshots from a process of its own; implements :class:`gpuwatch.monitor.feed.Feed`.
 
     ``interval`` is in seconds. ``environment`` replaces the process's environment (simulated GPUs).
+    ``first``: a process that was started already; those that replace it are started here.
     """
 
     def __init__(
-        self, interval: float = 1.0, *, on_demand: bool = False, environment: dict[str, str] | None = None
+        self,
+        interval: float = 1.0,
+        *,
+        on_demand: bool = False,
+        environment: dict[str, str] | None = None,
+        first: Forked | None = None,
     ) -> None:
         self._interval = interval
         self._on_demand = on_demand
         self._environment = environment
         self._wake: Callable[[], None] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = first
+        self.preview: Snapshot | None = None
+        """The devices of the first sample, which are there before its processes are."""
         self._frames: deque[Snapshot] = deque(maxlen=_KEEP)
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._stopping = threading.Event()
         self._last: float | None = None
-        self._started = 0.0
+        self._started = time.monotonic()
         self._replaced = 0
         self._detail = ""
         self._threads: list[threading.Thread] = []
@@ -169,9 +178,12 @@ class Collector:
             reader = threading.Thread(target=self._read, args=(process,), name="gpuwatch-reader", daemon=True)
             reader.start()
             while reader.is_alive() and not self._stopping.is_set():
-                reader.join(timeout=0.5)
+                # It ends when the process does; else there is nothing to do before it can be overdue.
+                patience = max(_REPLACE_AFTER, 5 * self._interval)
                 last = max(self._last or 0.0, self._started)
-                if time.monotonic() - last > max(_REPLACE_AFTER, 5 * self._interval):
+                reader.join(timeout=max(last + patience - time.monotonic(), 0.0) + 0.05)
+                last = max(self._last or 0.0, self._started)
+                if time.monotonic() - last > patience:
                     self._detail = "the collector did not answer and was replaced"
                     break
             if self._stopping.is_set():
@@ -183,21 +195,26 @@ class Collector:
             self._replaced += 1
             pause = min(10.0, 0.5 * 2 ** min(self._replaced, 5))
 
-    def _read(self, process: subprocess.Popen[bytes]) -> None:
-        decoder = msgspec.msgpack.Decoder(Snapshot)
+    def _read(self, process: subprocess.Popen[bytes] | Forked) -> None:
+        receiver = Receiver()
         stream = process.stdout
         assert stream is not None
         while True:
-            header = stream.read(4)
-            if len(header) < 4:
+            start = stream.read(HEAD_BYTES)
+            if len(start) < HEAD_BYTES:
                 return
-            (length,) = struct.unpack(">I", header)
+            length, kind = head(start)
             frame = stream.read(length)
             if len(frame) < length:
                 return
-            snapshot = decoder.decode(frame)
+            snapshot = receiver.receive(kind, frame)
             if process is not self._process:
                 return  # an old collector that came back to life
+            if kind == PREVIEW:
+                with self._arrived:
+                    self.preview = snapshot
+                    self._arrived.notify_all()
+                continue
             self._last = time.monotonic()
             with self._arrived:
                 self._frames.append(snapshot)
@@ -206,7 +223,7 @@ class Collector:
                 self._wake()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes] | Forked) -> None:
     """Closes its stdin, then kills it; one that hangs inside the driver is left to the kernel."""
     if process.stdin is not None:
         with suppress(OSError):
@@ -219,7 +236,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(timeout=0.5)
 
 
-def _ending(process: subprocess.Popen[bytes]) -> str:
+def _ending(process: subprocess.Popen[bytes] | Forked) -> str:
     code = process.poll()
     if code is None:
         return "it closed its output"

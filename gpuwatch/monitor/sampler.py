@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
-from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, MigInstance, Problem, Process, Snapshot
-from gpuwatch.model.visibility import visible_devices
-from gpuwatch.sources.answers import GpuProcess, NvmlUnavailable, Utilization
-from gpuwatch.sources.host import Facts, HostReader, ProcessTable
+from gpuwatch.model.snapshot import Device, Driver, Host, MigInstance, Problem, Process, Snapshot
+from gpuwatch.monitor.beside import Beside
+from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows
+from gpuwatch.monitor.wire import aged
+from gpuwatch.sources.answers import NvmlUnavailable
+from gpuwatch.sources.host import HostReader, ProcessTable
 from gpuwatch.sources.nvml import Nvml, NvmlDevice
 
 _SLOW_EVERY = 5.0
@@ -24,11 +26,7 @@ _ALL_LANES = (*_SLOW_LANES, Lane.ON_DEMAND)
 
 _RATES = tuple(spec for spec in METRICS if spec.rate_of)
 
-_FIRST = Missing("no_sample", detail="needs two samples; this is the first")
 _WENT_BACK = Missing("no_sample", detail="its counter went back, as after a reset; known after the next reading")
-_GONE = Missing("unknown", detail="the process is not in this PID namespace, or is gone")
-_NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")
-_MEMORY_UNTOLD = Missing("not_supported", detail="the driver does not tell this process's memory")
 
 
 class Sampler:
@@ -37,6 +35,7 @@ class Sampler:
     def __init__(self, on_demand: bool = False) -> None:
         self._nvml = Nvml()
         self._table = ProcessTable()
+        self._beside = Beside(self._table)
         self._host = HostReader()
         self._slow_at = float("-inf")
         self._slow_reads = 0
@@ -44,17 +43,46 @@ class Sampler:
         self._problem: Problem | None = None
         self._on_demand = on_demand
         self._rates = Rates()
+        self._rows = ProcessRows(self._table)
 
     def sample(self) -> Snapshot:
         """One snapshot; whatever could not be read is in it with its reason."""
+        return aged(self.take())
+
+    def take(self, preview: Callable[[Snapshot], None] | None = None) -> Snapshot:
+        """The same, but a process that has not changed is the object of the sample before, run time included.
+
+        :func:`gpuwatch.monitor.wire.aged` brings run times up to date. ``preview`` is given the devices as
+        soon as they have been read.
+        """
         taken_at = datetime.datetime.now(datetime.UTC)
         began = time.monotonic()
-        problems: list[Problem] = []
-        driver, devices, processes = self._gpus(began, problems)
-        if not devices:
-            processes = [_host_process(facts, began) for facts in self._table.everyone(began)]
-        self._table.forget_except({process.pid for process in processes})
         host, host_problems = self._host.read()
+        problems: list[Problem] = []
+        self._rows.begin(taken_at.timestamp(), began)
+
+        def look_ahead(devices: tuple[Device, ...]) -> None:
+            if preview is not None:
+                preview(
+                    Snapshot(
+                        taken_at=taken_at,
+                        took_seconds=time.monotonic() - began,
+                        simulated=self._nvml.simulated,
+                        driver=self._nvml.driver,
+                        devices=devices,
+                        processes=(),
+                        host=host,
+                        problems=tuple(host_problems),
+                    )
+                )
+
+        driver, devices, processes = self._gpus(began, problems, look_ahead)
+        if not devices:
+            processes = [self._rows.host_row(facts) for facts in self._table.everyone(began)]
+        bystanders: tuple[Process, ...] = ()
+        if devices:
+            bystanders = self._beside.look(began, taken_at.timestamp(), processes)
+        self._table.forget_except({process.pid for process in processes} | self._beside.pids)
         return Snapshot(
             taken_at=taken_at,
             took_seconds=time.monotonic() - began,
@@ -64,6 +92,7 @@ class Sampler:
             processes=tuple(processes),
             host=host,
             problems=(*problems, *host_problems),
+            bystanders=bystanders,
         )
 
     def close(self) -> None:
@@ -72,7 +101,9 @@ class Sampler:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _gpus(self, now: float, problems: list[Problem]) -> tuple[Driver | None, list[Device], list[Process]]:
+    def _gpus(
+        self, now: float, problems: list[Problem], look_ahead: Callable[[tuple[Device, ...]], None]
+    ) -> tuple[Driver | None, list[Device], list[Process]]:
         # The second look comes at once, for rates need two; from then on every five seconds.
         slow = self._slow_reads < 2 or now - self._slow_at >= _SLOW_EVERY
         try:
@@ -93,11 +124,13 @@ class Sampler:
             self._slow_at = now
             self._slow_reads += 1
         listed = [(device, *self._nvml.sample(device, lanes)) for device in self._nvml.devices]
+        if listed and self._slow_reads == 1:
+            look_ahead(tuple(_device(d, dict(r), dict(m), self._nvml.simulated) for d, r, m in listed))
         devices: list[Device] = []
         processes: list[Process] = []
-        plain = [_device(device, {}, {}, self._nvml.simulated) for device, _, _ in listed]
+        self._rows.devices([_device(device, {}, {}, self._nvml.simulated) for device, _, _ in listed])
         for device, readings, missing in listed:
-            rows, complete = self._processes(device, plain, now, problems)
+            rows, complete = self._processes(device, problems)
             _unexplained(device, rows, complete, readings, missing)
             self._rates.add(device.uuid, device.slow_at, readings, missing)
             if not self._on_demand:
@@ -115,9 +148,7 @@ class Sampler:
             )
         return self._nvml.driver, devices, processes
 
-    def _processes(
-        self, device: NvmlDevice, devices: list[Device], now: float, problems: list[Problem]
-    ) -> tuple[list[Process], bool]:
+    def _processes(self, device: NvmlDevice, problems: list[Problem]) -> tuple[list[Process], bool]:
         """The processes of one device, and whether the list is complete."""
         if device.state in ("lost", "reset-required") or device.handle is None:
             return [], False
@@ -128,10 +159,7 @@ class Sampler:
         if not listed:
             return [], not failed
         utilization, lack = self._nvml.process_utilization(device)
-        rows = [
-            _gpu_process(entry, device, self._table.look(entry.pid, now), utilization.get(entry.pid), lack, devices)
-            for entry in listed
-        ]
+        rows = [self._rows.row(entry, device, utilization.get(entry.pid), lack) for entry in listed]
         return rows, not failed
 
 
@@ -164,11 +192,11 @@ class Rates:
     ) -> Value | Missing:
         total = readings.get(spec.rate_of)
         if not isinstance(total, (int, float)):
-            return missing.get(spec.rate_of, _FIRST)
+            return missing.get(spec.rate_of, NO_EARLIER_SAMPLE)
         before = self._before.get((uuid, spec.id))
         self._before[uuid, spec.id] = (now, total)
         if before is None or now <= before[0]:
-            return _FIRST
+            return NO_EARLIER_SAMPLE
         grown = total - before[1]
         if grown < 0:
             return _WENT_BACK
@@ -230,104 +258,6 @@ def _unexplained(
         missing[key] = Missing("unknown", detail="the driver does not tell the memory of every process")
         return
     readings[key] = max(0, used - sum(known))
-
-
-def _gpu_process(
-    entry: GpuProcess,
-    device: NvmlDevice,
-    facts: Facts | None,
-    utilization: Utilization | None,
-    lack: Missing | None,
-    devices: list[Device],
-) -> Process:
-    readings: dict[str, Value] = {}
-    missing: dict[str, Missing] = {}
-    if entry.used_bytes is None:
-        missing["gpu_memory_bytes"] = _MEMORY_UNTOLD
-    else:
-        readings["gpu_memory_bytes"] = entry.used_bytes
-    if utilization is None:
-        why = lack or _NO_UTILIZATION
-        missing.update(dict.fromkeys(("sm_percent", "memory_percent", "encoder_percent", "decoder_percent"), why))
-    else:
-        readings["sm_percent"] = utilization.sm
-        readings["memory_percent"] = utilization.memory
-        readings["encoder_percent"] = utilization.encoder
-        readings["decoder_percent"] = utilization.decoder
-    mapped, note = _sees(facts, devices)
-    return Process(
-        pid=entry.pid,
-        create_time=None if facts is None else facts.create_time,
-        user=None if facts is None else facts.user,
-        command=None if facts is None else facts.command,
-        name=None if facts is None else facts.name,
-        type=entry.kind,
-        device_uuid=device.uuid,
-        device_index=device.index,
-        mig_instance=entry.mig_instance,
-        framework=None if facts is None else facts.framework,
-        container=None if facts is None else facts.container,
-        cuda_visible_devices=None
-        if facts is None or facts.environment is None
-        else facts.environment.get("CUDA_VISIBLE_DEVICES"),
-        device_map=mapped,
-        note=note,
-        readings=readings | _host_readings(facts, missing),
-        missing=missing,
-    )
-
-
-def _sees(facts: Facts | None, devices: list[Device]) -> tuple[tuple[Mapped, ...], str]:
-    """The process's own device numbers as its environment gives them, and a note for the person."""
-    if facts is None:
-        return (), "not in this PID namespace, or gone"
-    if facts.environment is None:
-        return (), facts.note or "environment cannot be read"
-    visible = visible_devices(
-        facts.environment.get("CUDA_VISIBLE_DEVICES"), facts.environment.get("CUDA_DEVICE_ORDER"), devices
-    )
-    return visible.map, facts.note or visible.unsure
-
-
-def _host_readings(facts: Facts | None, missing: dict[str, Missing]) -> dict[str, Value]:
-    if facts is None:
-        missing.update(dict.fromkeys(("cpu_percent", "host_memory_bytes", "run_seconds", "threads"), _GONE))
-        return {}
-    readings: dict[str, Value] = {
-        "host_memory_bytes": facts.host_memory_bytes,
-        "run_seconds": max(0.0, time.time() - facts.create_time),
-        "threads": facts.threads,
-    }
-    if facts.cpu_percent is None:
-        missing["cpu_percent"] = _FIRST
-    else:
-        readings["cpu_percent"] = facts.cpu_percent
-    return readings
-
-
-_NO_GPU = Missing("not_supported", detail="no GPU answers on this machine")
-
-
-def _host_process(facts: Facts, now: float) -> Process:
-    missing = dict.fromkeys(
-        ("gpu_memory_bytes", "sm_percent", "memory_percent", "encoder_percent", "decoder_percent"), _NO_GPU
-    )
-    readings = _host_readings(facts, missing)
-    return Process(
-        pid=facts.pid,
-        create_time=facts.create_time,
-        user=facts.user,
-        command=facts.command,
-        name=facts.name,
-        type="H",
-        device_uuid=None,
-        framework=facts.framework,
-        container=facts.container,
-        cuda_visible_devices=None if facts.environment is None else facts.environment.get("CUDA_VISIBLE_DEVICES"),
-        note=facts.note,
-        readings=readings,
-        missing=missing,
-    )
 
 
 def empty_host() -> Host:

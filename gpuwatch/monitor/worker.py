@@ -1,8 +1,8 @@
 """The collector's process: samples at an interval and writes snapshots to stdout.
 
-Wire format: four bytes of length (big endian), then one Snapshot in MessagePack. Commands come on
-stdin, one JSON object a line (``{"interval": 1.0}``); end of file there ends the process, so that it
-never outlives the program that started it. Nothing here is shown to a person.
+What it writes is described in :mod:`gpuwatch.monitor.wire`. Commands come on stdin, one JSON object a
+line (``{"interval": 1.0}``); end of file there ends the process, so that it never outlives the program
+that started it. Nothing here is shown to a person.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import ctypes
 import os
 import select
 import signal
-import struct
 import sys
 import time
 
 import msgspec
 
 from gpuwatch.monitor.sampler import Sampler
+from gpuwatch.monitor.wire import Sender
 
 _PR_SET_PDEATHSIG = 1
 
@@ -38,20 +38,23 @@ def _die_with_parent() -> None:
 
 def run(interval: float, on_demand: bool) -> None:
     """Samples until stdin ends. ``interval`` in seconds."""
-    encoder = msgspec.msgpack.Encoder()
+    sender = Sender()
     commands = msgspec.json.Decoder(Command)
     sampler = Sampler(on_demand)
+    waiting = select.poll()
+    waiting.register(0, select.POLLIN)
     due = time.monotonic()
     pending = b""
+    # The devices of the very first sample go ahead of its processes, of which there may be hundreds.
+    snapshot = sampler.take(lambda devices: _write(sender.preview(devices)))
     while True:
-        frame = encoder.encode(sampler.sample())
-        _write(struct.pack(">I", len(frame)) + frame)
+        _write(sender.frame(snapshot))
         due = max(due + interval, time.monotonic())
         while True:
             wait = due - time.monotonic()
             if wait <= 0:
                 break
-            if not select.select([0], [], [], wait)[0]:
+            if not waiting.poll(wait * 1000):
                 break
             chunk = os.read(0, 65536)
             if not chunk:
@@ -65,6 +68,7 @@ def run(interval: float, on_demand: bool) -> None:
                     interval = command.interval
                 if command.now:
                     due = time.monotonic()
+        snapshot = sampler.take()
 
 
 def _write(data: bytes) -> None:
@@ -73,14 +77,19 @@ def _write(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def main() -> None:
-    """Entry point of the process; arguments: interval in seconds, 1 to ask on-demand metrics too."""
+def serve(interval: float, on_demand: bool) -> None:
+    """The life of the process, whether it was spawned or forked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is the parent's to handle
     _die_with_parent()
     try:
-        run(float(sys.argv[1]), sys.argv[2] == "1")
+        run(interval, on_demand)
     except BrokenPipeError:
         os._exit(0)
+
+
+def main() -> None:
+    """Entry point of the process; arguments: interval in seconds, 1 to ask on-demand metrics too."""
+    serve(float(sys.argv[1]), sys.argv[2] == "1")
 
 
 if __name__ == "__main__":

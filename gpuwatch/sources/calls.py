@@ -17,6 +17,8 @@ NO_INSTANCE = 0xFFFFFFFF
 
 _NODE_WORDS = 16
 """Room for 1024 NUMA nodes, the most that Linux has."""
+_MOST_KEPT = 256
+"""Lists of processes that are kept to be compared with the next."""
 
 
 def memory_info(lib: Any, handle: Any) -> Any:
@@ -117,11 +119,13 @@ class ProcessLists:
     def __init__(self, lib: Any) -> None:
         self._lib = lib
         self._symbols: dict[str, str | None] = {}
+        self._kept: dict[tuple[int, str], tuple[bytes, list[tuple[int, int | None, int, int]]]] = {}
 
     def running(self, handle: Any, base: str) -> tuple[list[tuple[int, int | None, int, int]], int]:
         """Rows (pid, bytes, GPU instance, compute instance) and NVML's return code.
 
-        Version 3 is tried, then 2, then the first: drivers differ between 450, 510 and 535.
+        Version 3 is tried, then 2, then the first: drivers differ between 450, 510 and 535. An answer that
+        is that of the call before is the same list.
         """
         lib = self._lib
         if base not in self._symbols:
@@ -141,8 +145,13 @@ class ProcessLists:
             room = max(count.value, room) * 2
         if code != lib.NVML_SUCCESS:
             return [], code
+        raw = ctypes.string_at(rows, count.value * ctypes.sizeof(struct))
+        key = (id(handle), base)  # a handle that another one's place was given to differs in what it answers
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == raw:
+            return kept[1], 0
         mig = struct is not _ProcessInfoV1
-        found = []
+        found: list[tuple[int, int | None, int, int]] = []
         for row in rows[: count.value]:
             used = row.usedGpuMemory
             found.append(
@@ -153,6 +162,9 @@ class ProcessLists:
                     row.computeInstanceId if mig else NO_INSTANCE,
                 )
             )
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        self._kept[key] = (raw, found)
         return found, 0
 
     def _newest(self, base: str) -> str | None:

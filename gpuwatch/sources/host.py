@@ -1,8 +1,8 @@
 """The only file that asks the operating system: psutil for the machine, /proc for processes.
 
 A tick reads one small file per process (``/proc/<pid>/stat``: identity, CPU time, memory, threads in
-one read); what does not change (user, command, environment, container, framework) is read once per
-process and kept under (pid, start time).
+one read), and only of those whose CPU clock says that they have run; what does not change (user,
+command, environment, container, framework) is read once per process and kept under (pid, start time).
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ _FRAMEWORKS = (
 _YOUNG_SECONDS = 120.0
 _RETRY_FRAMEWORK_YOUNG = 10.0
 _RETRY_FRAMEWORK_OLD = 120.0
+_READ_IDLE_EVERY = 10.0
+"""Seconds after which a process that does not run is read all the same: the kernel may swap it out."""
 
 
 class Facts(msgspec.Struct):
@@ -69,9 +71,32 @@ class Facts(msgspec.Struct):
     """Of one core, since the sample before; None on the first."""
     host_memory_bytes: int = 0
     threads: int = 0
+    state: str | None = None
+    """``D`` (waits for a disk) or ``Z`` (has ended, is not collected); None for all others."""
+    changes: int = 0
+    """Grows whenever something above has become another: equal counts mean equal facts."""
     looked_for_framework: float = 0.0
-    cpu_ticks: int = 0
+    cpu_seconds: float = 0.0
     seen_at: float = 0.0
+    clock: int | None = None
+    """Nanoseconds of its CPU clock when it was read; None where that clock cannot be read."""
+    read_at: float = 0.0
+
+
+def _changing(facts: Facts) -> tuple[object, ...]:
+    return (facts.cpu_percent, facts.host_memory_bytes, facts.threads, facts.state, facts.framework)
+
+
+def _cpu_clock(pid: int) -> int | None:
+    """Nanoseconds that all threads of a process have run: a tenth of what a file of /proc costs to read.
+
+    The clock's number is made as clock_getcpuclockid(3) makes it. None for a process that is gone, and
+    where such clocks are not to be had.
+    """
+    try:
+        return time.clock_gettime_ns(~pid << 3 | 2)
+    except (OSError, OverflowError):
+        return None
 
 
 class ProcessTable:
@@ -79,6 +104,7 @@ class ProcessTable:
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
+        self._has_clocks = proc == "/proc"
         self._known: dict[int, Facts] = {}
         self._users: dict[int, str] = {}
         self._ticks: dict[int, tuple[int, int]] = {}
@@ -86,26 +112,44 @@ class ProcessTable:
 
     def look(self, pid: int, now: float) -> Facts | None:
         """Facts about ``pid`` at monotonic time ``now``; None when there is no such process here."""
+        facts = self._known.get(pid)
+        if facts is not None and facts.seen_at == now:
+            return facts  # on another device too
+        clock = _cpu_clock(pid) if self._has_clocks else None
+        if facts is not None and clock is not None and clock == facts.clock and now < facts.read_at + _READ_IDLE_EVERY:
+            # It has not run since: its threads, its name and what it holds are what they were.
+            facts.seen_at = now
+            if facts.cpu_percent != 0.0:
+                facts.cpu_percent = 0.0
+                facts.changes += 1
+            return facts
         stat = self._stat(pid)
         if stat is None:
             self._known.pop(pid, None)
             return None
         name, start, ticks, threads, resident, state = stat
-        facts = self._known.get(pid)
+        spent = ticks / _TICKS if clock is None else clock / 1e9
+        before: tuple[object, ...] = ()
         if facts is None or facts.start_ticks != start:
             facts = Facts(pid, start, self._boot + start / _TICKS, name)
             self._known[pid] = facts
             self._describe(facts, state)
-        elif now > facts.seen_at:
-            facts.cpu_percent = max(0.0, (ticks - facts.cpu_ticks) / _TICKS / (now - facts.seen_at) * 100)
-        facts.cpu_ticks, facts.seen_at = ticks, now
+            facts.read_at = now - pid % _READ_IDLE_EVERY  # not all of them at once
+        else:
+            before = _changing(facts)
+            facts.cpu_percent = max(0.0, (spent - facts.cpu_seconds) / (now - facts.seen_at) * 100)
+            facts.read_at = now
+        facts.cpu_seconds, facts.clock, facts.seen_at = spent, clock, now
         facts.host_memory_bytes, facts.threads = resident, threads
+        facts.state = state if state in ("D", "Z") else None
         if facts.framework is None:
             # Frameworks are imported some seconds after the start; later it gets unlikely.
             young = time.time() - facts.create_time < _YOUNG_SECONDS
             if now - facts.looked_for_framework > (_RETRY_FRAMEWORK_YOUNG if young else _RETRY_FRAMEWORK_OLD):
                 facts.looked_for_framework = now
                 facts.framework = self._framework(pid)
+        if before != _changing(facts):
+            facts.changes += 1
         return facts
 
     def everyone(self, now: float, most: int = 50) -> list[Facts]:
@@ -342,6 +386,8 @@ class HostReader:
 
     def __init__(self) -> None:
         self._hostname = socket.gethostname()
+        self._container: str | None = None
+        self._looked = False
         psutil.cpu_percent(None)  # starts the interval of the next call
         self._first = True
 
@@ -351,6 +397,11 @@ class HostReader:
         cpu: float | None = psutil.cpu_percent(None)
         if self._first:
             cpu, self._first = None, False
+        elif not self._looked:
+            # Not before the first sample: the dashboard waits for that one.
+            from gpuwatch.sources.system import container
+
+            self._looked, self._container = True, container(os.environ)
         try:
             memory = psutil.virtual_memory()
             swap = psutil.swap_memory()
@@ -377,5 +428,6 @@ class HostReader:
             swap_total_bytes=sizes[3],
             load=load,
             uptime_seconds=time.time() - psutil.boot_time(),
+            container=self._container,
         )
         return host, problems

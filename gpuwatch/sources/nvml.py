@@ -114,6 +114,10 @@ class NvmlDevice(msgspec.Struct):
     """Whether MIG is on; None where the device does not know MIG, or has not been asked."""
     instances: list[mig.Instance] = []
     """Its MIG instances, as they were at the last look."""
+    lists: list[tuple[str, list[tuple[int, int | None, int, int]]]] = []
+    """Its lists of processes as they were last told, by kind."""
+    listed: list[GpuProcess] = []
+    """The same, a process once."""
     last_utilization: int = 0
     """Microseconds since the epoch of the newest process utilization sample seen."""
 
@@ -224,7 +228,7 @@ class Nvml:
 
     def processes(self, device: NvmlDevice) -> tuple[list[GpuProcess], list[Missing]]:
         """Compute, graphics and MPS processes, a pid once; what could not be listed beside it."""
-        found: dict[tuple[int, str | None], GpuProcess] = {}
+        lists: list[tuple[str, list[tuple[int, int | None, int, int]]]] = []
         problems: list[Missing] = []
         for kind, base in self._process_calls:
             key = f"processes.{kind}"
@@ -240,6 +244,16 @@ class Nvml:
                 if kind == "C" or code not in _PERMANENT:
                     problems.append(lack)
                 continue
+            lists.append((kind, rows))
+        if len(lists) != len(device.lists) or any(a[1] is not b[1] for a, b in zip(lists, device.lists, strict=True)):
+            device.lists, device.listed = lists, self._merged(lists)
+        return device.listed, problems
+
+    @staticmethod
+    def _merged(lists: list[tuple[str, list[tuple[int, int | None, int, int]]]]) -> list[GpuProcess]:
+        """A pid once, however many lists it is in."""
+        found: dict[tuple[int, str | None], GpuProcess] = {}
+        for kind, rows in lists:
             for pid, used, gi, ci in rows:
                 mig = None if gi == NO_INSTANCE else f"{gi}/{ci}" if ci != NO_INSTANCE else str(gi)
                 before = found.get((pid, mig))
@@ -249,7 +263,7 @@ class Nvml:
                     # One process in two lists has one amount of memory: NVML repeats it.
                     kinds = "C+G" if {before.kind, kind} == {"C", "G"} else before.kind
                     found[pid, mig] = GpuProcess(pid, kinds, before.used_bytes or used, mig)
-        return list(found.values()), problems
+        return list(found.values())
 
     def process_utilization(self, device: NvmlDevice) -> tuple[dict[int, Utilization], Missing | None]:
         """Newest utilization by pid since the last call; None beside it when the call works."""

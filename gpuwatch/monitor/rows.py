@@ -1,0 +1,173 @@
+"""The rows of processes in a snapshot. One whose facts are those of the sample before is not built again.
+
+A run time grows by itself, so it alone is left out of what makes a row another one: rows are kept as
+they were when they last changed, and :func:`gpuwatch.monitor.wire.aged` gives them their run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpuwatch.model.reading import Missing, Value
+from gpuwatch.model.snapshot import Device, Mapped, Process
+from gpuwatch.model.visibility import visible_devices
+from gpuwatch.sources.answers import GpuProcess, Utilization
+from gpuwatch.sources.host import Facts, ProcessTable
+from gpuwatch.sources.nvml import NvmlDevice
+
+NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
+_GONE = Missing("unknown", detail="the process is not in this PID namespace, or is gone")
+_NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")
+_MEMORY_UNTOLD = Missing("not_supported", detail="the driver does not tell this process's memory")
+_NO_GPU = Missing("not_supported", detail="no GPU answers on this machine")
+_OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent")
+
+_Key = tuple[str, int, str | None]
+_Made = tuple[tuple[object, ...], Process]
+"""What a row was made of, and the row."""
+
+
+class ProcessRows:
+    """Makes the rows of GPU processes, and keeps them from one sample to the next."""
+
+    def __init__(self, table: ProcessTable) -> None:
+        self._look: Callable[[int, float], Facts | None] = table.look
+        self._rows: dict[_Key, _Made] = {}
+        self._before: dict[_Key, _Made] = {}
+        self._devices: list[Device] = []
+        self._at = 0.0
+        self._now = 0.0
+
+    def begin(self, at: float, now: float) -> None:
+        """A new sample, ``at`` seconds since the epoch and ``now`` on the monotonic clock."""
+        self._before, self._rows = self._rows, {}
+        self._at, self._now = at, now
+
+    def devices(self, devices: list[Device]) -> None:
+        """All devices without their readings: a process's own device numbers are looked up in them."""
+        if devices != self._devices:
+            self._devices = devices
+
+    def row(
+        self, entry: GpuProcess, device: NvmlDevice, utilization: Utilization | None, lack: Missing | None
+    ) -> Process:
+        """The row of a process on a device: a new one only where something but its run time is another."""
+        facts = self._look(entry.pid, self._now)
+        changes = -1 if facts is None else facts.changes
+        key = (device.uuid, entry.pid, entry.mig_instance)
+        made_of = (entry, utilization, lack, changes, facts, device.index, self._devices)
+        kept = self._before.get(key)
+        if kept is None or not _same(kept[0], made_of):
+            kept = (made_of, _gpu_process(entry, device, facts, utilization, lack, self._devices, self._at))
+        self._rows[key] = kept
+        return kept[1]
+
+    def host_row(self, facts: Facts) -> Process:
+        """The row of a process on a machine on which no GPU answers."""
+        made_of = (None, None, None, facts.changes, facts, None, self._devices)
+        key = ("", facts.pid, None)
+        kept = self._before.get(key)
+        if kept is None or not _same(kept[0], made_of):
+            kept = (made_of, host_process(facts, self._at))
+        self._rows[key] = kept
+        return kept[1]
+
+
+def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    """Whether all is equal; the facts and the list of devices must be the very same objects."""
+    return before[5] == now[5] and before[6] is now[6] and before[4] is now[4] and before[:4] == now[:4]
+
+
+def _gpu_process(
+    entry: GpuProcess,
+    device: NvmlDevice,
+    facts: Facts | None,
+    utilization: Utilization | None,
+    lack: Missing | None,
+    devices: list[Device],
+    at: float,
+) -> Process:
+    readings: dict[str, Value] = {}
+    missing: dict[str, Missing] = {}
+    if entry.used_bytes is None:
+        missing["gpu_memory_bytes"] = _MEMORY_UNTOLD
+    else:
+        readings["gpu_memory_bytes"] = entry.used_bytes
+    if utilization is None:
+        missing.update(dict.fromkeys(_OF_GPUS, lack or _NO_UTILIZATION))
+    else:
+        readings["sm_percent"] = utilization.sm
+        readings["memory_percent"] = utilization.memory
+        readings["encoder_percent"] = utilization.encoder
+        readings["decoder_percent"] = utilization.decoder
+    mapped, note = _sees(facts, devices)
+    return Process(
+        pid=entry.pid,
+        create_time=None if facts is None else facts.create_time,
+        user=None if facts is None else facts.user,
+        command=None if facts is None else facts.command,
+        name=None if facts is None else facts.name,
+        type=entry.kind,
+        device_uuid=device.uuid,
+        device_index=device.index,
+        mig_instance=entry.mig_instance,
+        framework=None if facts is None else facts.framework,
+        container=None if facts is None else facts.container,
+        cuda_visible_devices=None
+        if facts is None or facts.environment is None
+        else facts.environment.get("CUDA_VISIBLE_DEVICES"),
+        device_map=mapped,
+        note=note,
+        state=None if facts is None else facts.state,
+        readings=readings | _host_readings(facts, missing, at),
+        missing=missing,
+    )
+
+
+def _sees(facts: Facts | None, devices: list[Device]) -> tuple[tuple[Mapped, ...], str]:
+    """The process's own device numbers as its environment gives them, and a note for the person."""
+    if facts is None:
+        return (), "not in this PID namespace, or gone"
+    if facts.environment is None:
+        return (), facts.note or "environment cannot be read"
+    visible = visible_devices(
+        facts.environment.get("CUDA_VISIBLE_DEVICES"), facts.environment.get("CUDA_DEVICE_ORDER"), devices
+    )
+    return visible.map, facts.note or visible.unsure
+
+
+def _host_readings(facts: Facts | None, missing: dict[str, Missing], at: float) -> dict[str, Value]:
+    if facts is None:
+        missing.update(dict.fromkeys(("cpu_percent", "host_memory_bytes", "run_seconds", "threads"), _GONE))
+        return {}
+    readings: dict[str, Value] = {
+        "host_memory_bytes": facts.host_memory_bytes,
+        "run_seconds": max(0.0, at - facts.create_time),
+        "threads": facts.threads,
+    }
+    if facts.cpu_percent is None:
+        missing["cpu_percent"] = NO_EARLIER_SAMPLE
+    else:
+        readings["cpu_percent"] = facts.cpu_percent
+    return readings
+
+
+def host_process(facts: Facts, at: float) -> Process:
+    """A row without a GPU; ``at`` is in seconds since the epoch."""
+    missing = dict.fromkeys(("gpu_memory_bytes", *_OF_GPUS), _NO_GPU)
+    readings = _host_readings(facts, missing, at)
+    return Process(
+        pid=facts.pid,
+        create_time=facts.create_time,
+        user=facts.user,
+        command=facts.command,
+        name=facts.name,
+        type="H",
+        device_uuid=None,
+        framework=facts.framework,
+        container=facts.container,
+        cuda_visible_devices=None if facts.environment is None else facts.environment.get("CUDA_VISIBLE_DEVICES"),
+        note=facts.note,
+        readings=readings,
+        missing=missing,
+    )

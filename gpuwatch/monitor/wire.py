@@ -1,0 +1,147 @@
+"""How snapshots travel from the collector's process: whole, or as what differs from the one before.
+
+A frame is four bytes of length (big endian), one byte that says what it is, and MessagePack. Rows of
+processes travel as they were when they last changed; the reader gives them their run time. So a
+machine on which nothing happens costs some hundred bytes a second, whatever runs on it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import struct
+
+import msgspec
+from msgspec.structs import replace
+
+from gpuwatch.model.snapshot import Device, Host, Process, Snapshot
+
+WHOLE, DIFFERENCE, PREVIEW = b"S", b"D", b"P"
+"""Kinds of frames. A preview has the devices alone: processes have not been looked at yet."""
+_HEAD = struct.Struct(">Ic")
+HEAD_BYTES = _HEAD.size
+
+
+class Difference(msgspec.Struct, array_like=True, omit_defaults=True):
+    """What is new since the snapshot before; places are those in its tuples, which are as long as before."""
+
+    taken_at: datetime.datetime
+    took_seconds: float
+    host: Host
+    devices: dict[int, Device] = {}
+    processes: dict[int, Process] = {}
+    bystanders: tuple[Process, ...] | None = None
+    """None: the same ones."""
+
+
+_MOVING = frozenset({"taken_at", "took_seconds", "host", "devices", "processes", "bystanders"})
+_STILL = tuple(name for name in Snapshot.__struct_fields__ if name not in _MOVING)
+"""What must be equal for a difference to say enough."""
+
+
+class Quiet(Snapshot, frozen=True, kw_only=True):
+    """A snapshot that differs from the one before in its moment, in run times and in the host's readings."""
+
+
+def head(frame: bytes) -> tuple[int, bytes]:
+    """Length and kind of the frame that follows these :data:`HEAD_BYTES`."""
+    length, kind = _HEAD.unpack(frame)
+    return length, kind
+
+
+class Sender:
+    """Turns snapshots (of :meth:`gpuwatch.monitor.sampler.Sampler.take`) into frames."""
+
+    def __init__(self) -> None:
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._before: Snapshot | None = None
+
+    def preview(self, snapshot: Snapshot) -> bytes:
+        """A frame for the first picture, which no difference counts from."""
+        return self._frame(PREVIEW, self._encode(snapshot))
+
+    def frame(self, snapshot: Snapshot) -> bytes:
+        """The next snapshot."""
+        before, self._before = self._before, snapshot
+        if before is None or not _comparable(before, snapshot):
+            return self._frame(WHOLE, self._encode(snapshot))
+        difference = Difference(snapshot.taken_at, snapshot.took_seconds, snapshot.host)
+        difference.devices = {
+            place: device
+            for place, (device, old) in enumerate(zip(snapshot.devices, before.devices, strict=True))
+            if device != old
+        }
+        difference.processes = {
+            place: row
+            for place, (row, old) in enumerate(zip(snapshot.processes, before.processes, strict=True))
+            if row is not old and row != old
+        }
+        if snapshot.bystanders != before.bystanders:
+            difference.bystanders = snapshot.bystanders
+        return self._frame(DIFFERENCE, self._encode(difference))
+
+    @staticmethod
+    def _frame(kind: bytes, body: bytes) -> bytes:
+        return _HEAD.pack(len(body), kind) + body
+
+
+def _comparable(before: Snapshot, now: Snapshot) -> bool:
+    return (
+        len(before.devices) == len(now.devices)
+        and len(before.processes) == len(now.processes)
+        and all(getattr(before, name) == getattr(now, name) for name in _STILL)
+    )
+
+
+def aged(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with every process's run time as it was when it was taken."""
+    at = snapshot.taken_at.timestamp()
+    return replace(
+        snapshot,
+        processes=tuple(
+            [
+                row
+                if row.create_time is None
+                else replace(row, readings={**row.readings, "run_seconds": max(0.0, at - row.create_time)})
+                for row in snapshot.processes
+            ]
+        ),
+    )
+
+
+class Receiver:
+    """Turns frames into snapshots again; one for each collector's process."""
+
+    def __init__(self) -> None:
+        self._snapshot = msgspec.msgpack.Decoder(Snapshot)
+        self._difference = msgspec.msgpack.Decoder(Difference)
+        self._before: Snapshot | None = None
+
+    def receive(self, kind: bytes, body: bytes) -> Snapshot:
+        """The snapshot of a frame, its run times those of its moment."""
+        if kind == DIFFERENCE:
+            snapshot = self._applied(self._difference.decode(body))
+        else:
+            snapshot = self._snapshot.decode(body)
+        if kind != PREVIEW:
+            self._before = snapshot
+        return aged(snapshot)
+
+    def _applied(self, new: Difference) -> Snapshot:
+        before = self._before
+        if before is None:
+            raise ValueError("a difference came before any snapshot")
+        devices, processes = before.devices, before.processes
+        if new.devices:
+            devices = tuple([new.devices.get(place, device) for place, device in enumerate(devices)])
+        if new.processes:
+            processes = tuple([new.processes.get(place, row) for place, row in enumerate(processes)])
+        moved = new.devices or new.processes or new.bystanders is not None
+        return (Snapshot if moved else Quiet)(
+            taken_at=new.taken_at,
+            took_seconds=new.took_seconds,
+            host=new.host,
+            devices=devices,
+            processes=processes,
+            bystanders=before.bystanders if new.bystanders is None else new.bystanders,
+            **{name: getattr(before, name) for name in _STILL},
+        )
