@@ -13,16 +13,26 @@ from textual.binding import Binding, BindingType
 from gpuwatch.ui.tabs import TABS
 
 Pane = Literal[
-    "everywhere", "overview", "gpus", "processes", "finding", "readings", "process", "found", "happened", "probes"
+    "everywhere",
+    "overview",
+    "gpus",
+    "processes",
+    "finding",
+    "readings",
+    "process",
+    "found",
+    "happened",
+    "probes",
+    "timeline",
 ]
 """Where an action works: on every tab, on the overview, or in one pane of a tab."""
 PANES_OF_TABS: dict[str, tuple[Pane, ...]] = {
-    "overview": ("overview", "processes", "gpus", "finding"),
-    "gpu": ("readings", "processes"),
-    "process": ("process",),
+    "overview": ("overview", "processes", "gpus", "finding", "timeline"),
+    "gpu": ("readings", "processes", "timeline"),
+    "process": ("process", "timeline"),
     "probes": ("probes",),
-    "findings": ("found",),
-    "events": ("happened",),
+    "findings": ("found", "timeline"),
+    "events": ("happened", "timeline"),
 }
 
 
@@ -105,6 +115,24 @@ ACTIONS: tuple[Action, ...] = (
         "processes",
         name="Send a signal",
     ),
+    Action(
+        "choose_columns",
+        "c,f2",
+        "c",
+        "columns",
+        "Choose the columns and their order",
+        "processes",
+        name="Columns of the processes…",
+    ),
+    Action(
+        "choose_fields",
+        "c,f2",
+        "c",
+        "facts",
+        "Choose what is told of each GPU, and in which order",
+        "gpus",
+        name="Facts of the GPUs…",
+    ),
     Action("missing_device", "i", "i", "why –", "Why readings of this GPU are missing", "gpus", palette=False),
     Action("choose_gpu", "enter", "↵", "all of it", "Show everything of this GPU", "gpus", palette=False),
     Action("probe_gpu", "p", "p", "probe it", "Try memory and placement settings on this GPU", "gpus", palette=False),
@@ -171,14 +199,54 @@ ACTIONS: tuple[Action, ...] = (
     Action("missing_device", "i", "i", "why –", "Why readings of this GPU are missing", "readings", palette=False),
     Action("open_finding", "enter", "↵", "evidence", "Show the evidence and what to do", "found", palette=False),
     Action("open_event", "enter", "↵", "open", "Show the whole event", "happened", palette=False),
+    Action(
+        "look_then",
+        "v",
+        "v",
+        "view then",
+        "Pause, and show the machine as it was at this event",
+        "happened",
+        name="View the machine at this event",
+    ),
     Action("copy_action", "c", "c", "copy", "Copy what to do", "found", name="Copy what to do"),
+    Action("past(-1)", "left,h", "← →", "sample", "One kept sample back, or on", "timeline", palette=False),
+    Action("past(1)", "right,l", "→", "later", "One kept sample on", "timeline", footer=False, palette=False),
+    Action("past_seconds(-60)", "pageup", "PgUp", "-1 min", "One minute back", "timeline", palette=False),
+    Action("past_seconds(60)", "pagedown", "PgDn", "+1 min", "One minute on", "timeline", palette=False),
+    Action(
+        "past_end(False)", "home,g", "Home", "oldest", "To the oldest sample that is kept", "timeline", palette=False
+    ),
+    Action("past_end(True)", "end,G", "End", "newest", "To the newest sample", "timeline", palette=False),
+    Action("pause", "escape", "Esc", "back to now", "Back to now", "timeline", footer=False, palette=False),
     Action(
         "pause",
         "P",
         "P",
         "pause",
-        "Freeze the screen; sampling goes on, and resuming jumps to now",
+        "Freeze the screen and look back; sampling goes on, and resuming jumps to now",
         name="Pause or resume",
+    ),
+    Action(
+        "past(-1)",
+        "left_square_bracket",
+        "[",
+        "back",
+        "Pause, and one kept sample back (an hour is kept)",
+        footer=False,
+        name="One sample back",
+    ),
+    Action("past(1)", "right_square_bracket", "]", "on", "One kept sample on", footer=False, name="One sample on"),
+    Action(
+        "past_seconds(-60)",
+        "left_curly_bracket",
+        "{",
+        "1 min back",
+        "Pause, and one minute back",
+        footer=False,
+        name="One minute back",
+    ),
+    Action(
+        "past_seconds(60)", "right_curly_bracket", "}", "1 min on", "One minute on", footer=False, name="One minute on"
     ),
     Action("faster", "plus,equals_sign", "+", "faster", "Sample more often", footer=False, name="Sample more often"),
     Action("slower", "minus", "-", "slower", "Sample less often", footer=False, name="Sample less often"),
@@ -191,6 +259,15 @@ ACTIONS: tuple[Action, ...] = (
         "overview",
         footer=False,
         name="Clear the filter",
+    ),
+    Action(
+        "save_settings",
+        "w,f12",
+        "w",
+        "save",
+        "Save theme, columns, order, filter, interval and tab as settings",
+        footer=False,
+        name="Save settings",
     ),
     *(
         Action(

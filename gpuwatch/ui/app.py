@@ -9,31 +9,34 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from gpuwatch.history.events import FeedSeen, Watcher
 from gpuwatch.history.ring import History
+from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import Feed
-from gpuwatch.ui import theme
 from gpuwatch.ui.actions import of_tab
+from gpuwatch.ui.choices import ChoosingApp
 from gpuwatch.ui.messages import LabChanged, SnapshotsArrived
+from gpuwatch.ui.preferences import Loaded, Preferences
 from gpuwatch.ui.screens.overview import OverviewScreen
 from gpuwatch.ui.screens.tab import TabScreen
-from gpuwatch.ui.trail import Identity, Trails, identity
+from gpuwatch.ui.trail import Identity, Trail, Trails
 from gpuwatch.ui.view import View, ranked
 
 if TYPE_CHECKING:
     from gpuwatch.sources.host import Details
     from gpuwatch.ui.lab import Lab
+    from gpuwatch.ui.past import Past
 
 Diagnose = Callable[[Snapshot, History], tuple[Finding, ...]]
 
@@ -42,7 +45,7 @@ INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 _TICK = 1.0
 
 
-class GpuwatchApp(App[None]):
+class GpuwatchApp(ChoosingApp):
     """gpuwatch on a terminal."""
 
     CSS_PATH = "app.tcss"
@@ -61,13 +64,16 @@ class GpuwatchApp(App[None]):
         diagnose: Diagnose | None = None,
         lab: Lab | None = None,
         read_process: Callable[[Identity], Details] | None = None,
+        settings: Loaded | None = None,
+        ascii_only: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(settings, ascii_only=ascii_only)
         self.feed = feed
-        self.read_only = read_only
+        self.read_only = read_only or self.preferences.read_only
         self.clock = clock
         self.diagnose = diagnose
         self.history = History()
+        self.timeline = Timeline()
         self.snapshot: Snapshot | None = None
         self.findings: tuple[Finding, ...] = ()
         self.overview = OverviewScreen()
@@ -84,13 +90,12 @@ class GpuwatchApp(App[None]):
         self._read_process = read_process
         self._lab = lab
         self._watching = False
-        self._frozen: View | None = None
+        self._past: Past | None = None
+        """What a paused display shows."""
         self._last_data = float("-inf")
         self._feed_running = False
         self.animation_level = "none"
-        for one in theme.textual_themes():
-            self.register_theme(one)
-        self.theme = theme.DEFAULT
+        self.overview.processes.restore(self.preferences)
         self.tabs[self.overview.TAB] = self.overview
 
     def get_default_screen(self) -> Screen[None]:
@@ -138,6 +143,10 @@ class GpuwatchApp(App[None]):
         if not self._take():
             self.tab.show(self.view())
         self.set_interval(_TICK, self._tick)
+        if self.settings_notice:
+            self.overview.tell(self.settings_notice, "warning", 60)
+        if self.preferences.tab != self.tab.TAB:
+            self.call_after_refresh(self.show_tab, self.preferences.tab)
 
     def _terminated(self) -> None:
         """SIGTERM leaves as q does, with the exit code that a shell gives to it."""
@@ -192,16 +201,20 @@ class GpuwatchApp(App[None]):
             self.call_after_refresh(self._diagnose_first)
         elif self.diagnose is not None:
             self.findings += self.diagnose(self.snapshot, self.history)
+        for snapshot in arrived[:-1]:
+            # A burst is diagnosed once: what was found before it holds for all but its last.
+            self.timeline.add(snapshot, snapshot.findings if self.diagnose is None else None)
+        self.timeline.add(self.snapshot, self.findings)
         self._last_data = time.monotonic()
         self._show()
-        self._follow(arrived)
         return True
 
-    def _follow(self, arrived: Sequence[Snapshot]) -> None:
-        """Keeps a history of the process under the cursor, so that its tab does not begin empty."""
-        row = self.overview.processes.selected if self.tab is self.overview else None
-        if isinstance(row, Process):
-            self.trails.follow(identity(row), arrived)
+    def trail(self, who: Identity) -> Trail:
+        """The last minutes of a process; of those before the moment that is looked back at, while one is."""
+        end = self._past.moment if self._past is not None else None
+        if end is not None:
+            return self.trails.then(who, end, self.timeline)
+        return self.trails.follow(who, self.timeline)
 
     def _watch_feed(self) -> None:
         """The collector and the driver, also while no snapshot comes."""
@@ -232,14 +245,17 @@ class GpuwatchApp(App[None]):
             self._show()
 
     def _show(self) -> None:
-        if self._frozen is None:
+        if self._past is None:
             self.tab.show(self.view())
         else:
-            self.tab.show_status(self._paused_view())
+            self.tab.show_status(self.current())
 
     def current(self) -> View:
         """What a tab is to show when it comes: what is now, or what was frozen."""
-        return self._paused_view() if self._frozen is not None else self.view()
+        if self._past is None:
+            return self.view()
+        status, asked = self.feed.status(), self.feed.interval
+        return self._past.view(status=status, now=self.clock(), unseen=self.unseen, asked=asked)
 
     def view(self) -> View:
         """What the panes are to show now."""
@@ -260,8 +276,8 @@ class GpuwatchApp(App[None]):
     def _tick(self) -> None:
         """Once a second: what only the clock changes, and only when no data do it."""
         self._watch_feed()
-        if self._frozen is not None:
-            self.tab.show_status(self._paused_view())
+        if self._past is not None:
+            self.tab.show_status(self.current())
         elif time.monotonic() - self._last_data > _TICK * 1.4:
             view = self.view()
             if view.stale:
@@ -269,34 +285,50 @@ class GpuwatchApp(App[None]):
             else:
                 self.tab.show_status(view)
 
+    # Preferences
+
+    def preferred(self) -> None:
+        """Draws what the choices changed."""
+        self.tab.show(self.current())
+
+    def gathered(self) -> Preferences:
+        """Everything that would be saved now: what is on screen."""
+        return replace(
+            super().gathered(),
+            interval=self.feed.interval,
+            read_only=self.read_only,
+            tab=self.tab.TAB,
+            **self.overview.processes.chosen_order,
+        )
+
     # What actions need
 
-    def toggle_pause(self) -> None:
-        """Freezes the display; history goes on, and resuming shows now."""
-        if self._frozen is None:
-            self._frozen = replace(self.view(), events=tuple(self.watcher.events))
-            self.tab.show(self._paused_view())
-        else:
-            self._frozen = None
-            self.tab.show(self.view())
+    @property
+    def paused(self) -> bool:
+        """Whether the display stands still, or looks back."""
+        return self._past is not None
 
-    def _paused_view(self) -> View:
-        frozen = self._frozen
-        assert frozen is not None
-        return View(
-            snapshot=frozen.snapshot,
-            history=frozen.history,
-            status=self.feed.status(),
-            now=self.clock(),
-            interval=self.feed.interval,
-            findings=frozen.findings,
-            read_only=frozen.read_only,
-            until=frozen.until,
-            wrong=frozen.wrong,
-            events=frozen.events,
-            unseen=self.unseen,
-            paused_since=frozen.now,
-        )
+    def toggle_pause(self) -> None:
+        """Freezes the display; sampling goes on, and resuming shows now."""
+        if self._past is None:
+            self.look_back()
+        else:
+            self._past = None
+        self.tab.show(self.current())
+
+    def look_at(self, move: Callable[[Past], None]) -> None:
+        """Goes to another moment, pausing where nothing is paused yet."""
+        if self.snapshot is not None:
+            move(self.look_back())
+            self.tab.show(self.current())
+
+    def look_back(self) -> Past:
+        """The pause that is on, or one that begins now."""
+        if self._past is None:
+            from gpuwatch.ui.past import Past
+
+            self._past = Past(self.view(), self.timeline, self.history, self.watcher.events)
+        return self._past
 
     def change_interval(self, step: int) -> None:
         """To the next longer or shorter interval."""
@@ -312,6 +344,8 @@ class GpuwatchApp(App[None]):
                     run = f"screen.{action.run or action.id}"
                     yield SystemCommand(action.name or action.title, action.help, self._later(run))
         yield SystemCommand("Theme", "Choose another look", self.action_change_theme)
+        name = "Signs beyond ASCII" if self.ascii else "ASCII only"
+        yield SystemCommand(name, "Bars, frames, graphs and arrows out of ASCII, or not", self.action_toggle_ascii)
 
     def _later(self, action: str) -> Callable[[], object]:
         async def run() -> None:
@@ -326,9 +360,13 @@ def run_dashboard(
     read_only: bool = False,
     clock: Callable[[], float] = time.time,
     diagnose: Diagnose | None = None,
+    settings: Loaded | None = None,
+    ascii_only: bool = False,
 ) -> int:
     """Runs the dashboard until it is left; the exit code."""
-    app = GpuwatchApp(feed, read_only=read_only, clock=clock, diagnose=diagnose)
+    app = GpuwatchApp(
+        feed, read_only=read_only, clock=clock, diagnose=diagnose, settings=settings, ascii_only=ascii_only
+    )
     try:
         app.run()
     finally:

@@ -42,7 +42,8 @@ def without_secrets(details: Details) -> Details:
 def who_lines(who: Identity, rows: tuple[Process, ...], details: Details | None, note: Span) -> Lines:
     """Two lines: what it is; since when, with what, where."""
     if not rows:
-        return [[(" ", "text"), (str(who[0]), "strong"), ("  has not been seen since it was chosen", "dim")], []]
+        said = ("has not been seen since it was chosen", "dim") if not note[0] else note
+        return [[(" ", "text"), (str(who[0]), "strong"), ("  ", "text"), said], []]
     first = rows[0]
     one: list[Span] = [(" ", "text"), (str(first.pid), "strong"), ("  ", "text")]
     one += [(printable(first.user), "text") if first.user else (UNKNOWN, "dim"), ("  ", "text")]

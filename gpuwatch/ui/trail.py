@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
+from gpuwatch.history.timeline import Identity as Identity
+from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.snapshot import Process, Snapshot
-
-Identity = tuple[int, float | None]
-"""Pid and start time."""
 
 READINGS = ("gpu_memory_bytes", "sm_percent", "cpu_percent", "host_memory_bytes")
 _OF_DEVICES = frozenset({"gpu_memory_bytes", "sm_percent"})
 _CAPACITY = 600
+_BACK = 600.0
+"""Seconds that a trail goes back when it begins."""
 _FOLLOWED = 4
 
 
@@ -44,12 +44,11 @@ class Trail:
         """As they were when it was last seen."""
         self.seen: float | None = None
 
-    def add(self, snapshot: Snapshot, who: Identity) -> None:
-        """One more sample."""
-        rows, now = entries(snapshot, who), snapshot.taken_at.timestamp()
+    def put(self, at: float, rows: tuple[Process, ...]) -> None:
+        """One more sample: the rows of the process, none where it was not there."""
         if rows:
-            self.rows, self.seen = rows, now
-        self.times.append(now)
+            self.rows, self.seen = rows, at
+        self.times.append(at)
         for name, series in self.series.items():
             series.append(total(rows, name))
 
@@ -59,20 +58,33 @@ class Trails:
 
     def __init__(self) -> None:
         self._trails: dict[Identity, Trail] = {}
+        self._then: tuple[Identity, float, Trail] | None = None
 
-    def follow(self, who: Identity, snapshots: Sequence[Snapshot] = ()) -> Trail:
-        """The trail of a process, begun with ``snapshots`` where it is new; the one longest unlooked at goes."""
+    def follow(self, who: Identity, timeline: Timeline) -> Trail:
+        """The trail of a process, begun with what is kept of it; the one longest unlooked at goes."""
         trail = self._trails.pop(who, None)
         if trail is None:
-            trail = Trail()
-            for snapshot in snapshots:
-                trail.add(snapshot, who)
+            times = timeline.times
+            trail = _from(timeline, who, times[-1]) if times else Trail()
         self._trails[who] = trail
         while len(self._trails) > _FOLLOWED:
             del self._trails[next(iter(self._trails))]
         return trail
 
+    def then(self, who: Identity, moment: float, timeline: Timeline) -> Trail:
+        """The trail as it was at a moment."""
+        if self._then is None or self._then[:2] != (who, moment):
+            self._then = (who, moment, _from(timeline, who, moment))
+        return self._then[2]
+
     def add(self, snapshot: Snapshot) -> None:
         """A sample has come."""
         for who, trail in self._trails.items():
-            trail.add(snapshot, who)
+            trail.put(snapshot.taken_at.timestamp(), entries(snapshot, who))
+
+
+def _from(timeline: Timeline, who: Identity, end: float) -> Trail:
+    trail = Trail()
+    for at, rows in timeline.process(who, end - _BACK, end):
+        trail.put(at, rows)
+    return trail

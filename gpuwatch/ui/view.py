@@ -18,6 +18,20 @@ BAD_STATES = frozenset({"lost", "reset-required", "failed"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """Where in the kept history a paused display stands."""
+
+    moment: float
+    """When the sample on screen was taken, in seconds since the epoch."""
+    times: Sequence[float]
+    """When all kept samples were taken, oldest first."""
+    marks: Sequence[tuple[float, str]]
+    """When something happened, and how bad it is."""
+    asked: float
+    """Seconds between the samples that go on coming; further back they lie wider apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class View:
     """A snapshot with what surrounds it. ``snapshot`` is None until the first one came."""
 
@@ -26,6 +40,7 @@ class View:
     status: FeedStatus
     now: float
     interval: float
+    """Seconds between the samples that are shown."""
     findings: tuple[Finding, ...] = ()
     paused_since: float | None = None
     read_only: bool = False
@@ -37,6 +52,8 @@ class View:
     """Events since the Events tab was looked at."""
     wrong: tuple[Finding, ...] = field(default=())
     """Errors and warnings, the most important first."""
+    past: Shown | None = None
+    """Where in the kept history this is; None: it is what is now."""
 
     @property
     def told(self) -> bool:
@@ -53,8 +70,9 @@ class View:
 
     @property
     def stale(self) -> bool:
-        """True when what is on screen is older than it should be."""
-        return self.snapshot is not None and self.status.state in ("not-answering", "stopped")
+        """True when what is on screen is older than it should be; what is looked at on purpose is not."""
+        late = self.status.state in ("not-answering", "stopped")
+        return late and self.snapshot is not None and self.paused_since is None
 
     @property
     def age(self) -> float:

@@ -247,7 +247,7 @@ async def test_keys_typed_into_the_filter_do_not_act(stage: Stage) -> None:
         await pilot.press("slash", "q", "s", "space", "i")
         await settle(pilot)
         assert stage.app.is_running
-        assert stage.app._frozen is None
+        assert not stage.app.paused
         assert not isinstance(stage.app.screen, LinesModal)
 
 
@@ -430,7 +430,7 @@ async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does(stage: Stag
         for text, frozen in (("pause", True), ("resume", False)):
             await pilot.click(keys, offset=(keys.plain.index(text), 0))
             await settle(pilot)
-            assert (stage.app._frozen is not None) is frozen, text
+            assert stage.app.paused is frozen, text
         await pilot.click(keys, offset=(keys.plain.index("why"), 0))
         await settle(pilot)
         assert isinstance(stage.app.screen, LinesModal)
@@ -573,7 +573,7 @@ async def test_palette_has_the_actions(stage: Stage) -> None:
         assert all(a.name for a in ACTIONS if a.palette)
         pause = next(command for command in commands if command.title == "Pause or resume")
         await pause.callback()
-        assert stage.app._frozen is not None
+        assert stage.app.paused
 
 
 async def test_themes_redraw_everything(stage: Stage) -> None:

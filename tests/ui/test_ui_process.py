@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
+from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.sources.host import Details, details
 from gpuwatch.ui.screens.process import ProcessScreen
@@ -227,14 +228,15 @@ async def test_no_process_and_no_sample(stage: Stage) -> None:
 
 
 def test_history_is_kept_of_few() -> None:
-    trails = Trails()
+    trails, timeline = Trails(), Timeline()
     shot = machines.many(2, 9)
+    timeline.add(shot)
     people = [identity(row) for row in shot.processes]
     for who in people:
-        trails.follow(who, (shot,))
+        trails.follow(who, timeline)
     trails.add(machines.many(2, 9, tick=1))
     assert len(trails._trails) == 4
-    last = trails.follow(people[-1])
+    last = trails.follow(people[-1], timeline)
     assert len(last.times) == 2
     trails.add(machines.snapshot(DEVICES, (), tick=2))
     assert list(last.series["cpu_percent"])[-1] is None, "not there is a gap and no zero"

@@ -121,6 +121,13 @@ class EventsScreen(TabScreen):
         """The cursor."""
         self.happened.move(where)
 
+    async def action_look_then(self) -> None:
+        """The overview, as the machine was then."""
+        one = self.happened.chosen
+        if one is not None:
+            self.gpuwatch.look_at(lambda past: past.go(one.at))
+            await self.go("overview")
+
     def action_open_event(self) -> None:
         """The whole event, where the line is cut."""
         one = self.happened.chosen

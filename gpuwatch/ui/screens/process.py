@@ -129,7 +129,7 @@ class ProcessScreen(TabScreen):
         if who is None or self._view is None:
             return ()
         now = entries(self._view.snapshot, who)
-        return now or self.gpuwatch.trails.follow(who).rows
+        return now or self.gpuwatch.trail(who).rows
 
     # Drawing
 
@@ -150,7 +150,7 @@ class ProcessScreen(TabScreen):
             text = "waiting for the first sample" if waiting else "no process uses a GPU"
             self.who.paint((Line((("  ", "text"), (text, "dim"))),))
             return
-        trail = self.gpuwatch.trails.follow(who, (view.snapshot,) if view.snapshot is not None else ())
+        trail = self.gpuwatch.trail(who)
         self._ask(who)
         details = self.details if self._details_of == who else None
         rows = self.rows
@@ -173,7 +173,9 @@ class ProcessScreen(TabScreen):
         note: Span = ("", "text")
         if not entries(view.snapshot, who):
             note = ("✖ does not use a GPU any more", "error")
-            if self._ended == who:
+            if view.past is not None:
+                note = ("did not use a GPU then", "warning")
+            elif self._ended == who:
                 note = ("✖ has ended; this is what was last seen", "error")
         elif self._asked is not None and time.monotonic() - self._asked > 2:
             note = (f"reading it takes {time.monotonic() - self._asked:.0f} s already", "warning")

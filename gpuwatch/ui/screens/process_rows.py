@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual import on
 
-from gpuwatch.model.snapshot import Process
+from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.trail import identity
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -23,6 +24,11 @@ def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[li
     """Asks which signal, sends it, says what became of it; ``delivered`` is told who got it."""
     if screen.gpuwatch.read_only:
         screen.say(READ_ONLY, "warning")
+        return
+    past = screen.gpuwatch.current().past
+    if past is not None:
+        then = datetime.datetime.fromtimestamp(past.moment).strftime("%H:%M:%S")
+        screen.say(f"no signals while paused: this is {then}, not now; P goes back to now", "warning")
         return
     if not chosen:
         screen.say(f"{_NOBODY}: nothing to signal", "warning")
@@ -62,6 +68,26 @@ class ProcessRowsScreen(TabScreen):
         view, row = self._view, self.processes.selected
         if view is not None and view.snapshot is not None and row is not None:
             self.open_sheet(*missing_of_row(row, view.snapshot))
+
+    def action_choose_columns(self) -> None:
+        """Which columns, in which order; seen at once."""
+        from gpuwatch.ui.rows import DEFAULT_COLUMNS
+        from gpuwatch.ui.screens.chooser import Chooser, columns_of
+
+        app, table = self.gpuwatch, self.processes
+        self.app.push_screen(
+            Chooser(
+                "Columns of the processes",
+                app.preferences.columns,
+                DEFAULT_COLUMNS,
+                lambda chosen: columns_of(self._snapshot, table.columns_on_screen, chosen),
+                lambda chosen: app.prefer(columns=chosen),
+            )
+        )
+
+    @property
+    def _snapshot(self) -> Snapshot | None:
+        return self._view.snapshot if self._view is not None else None
 
     @on(ProcessTable.SortAsked)
     def _head_clicked(self, event: ProcessTable.SortAsked) -> None:

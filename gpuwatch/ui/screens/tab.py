@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.binding import BindingType
 from textual.screen import Screen
+from textual.widget import Widget
 
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.layout import MIN_HEIGHT, MIN_WIDTH
@@ -18,6 +20,8 @@ from gpuwatch.ui.widgets.strips import TopLine
 
 if TYPE_CHECKING:
     from gpuwatch.ui.app import GpuwatchApp
+    from gpuwatch.ui.past import Past
+    from gpuwatch.ui.widgets.timeline import TimelineStrip
 
 _SAID_SECONDS = 8.0
 
@@ -36,6 +40,9 @@ class TabScreen(Screen[None]):
         self._said = ("", "text", 0.0)
         self.top_line = TopLine(self.TAB, id="top")
         self.keys = KeyLine(self.TAB, id="keys")
+        self.timeline: TimelineStrip | None = None
+        """The line of a pause; made when there is the first one."""
+        self._before_pause: Widget | None = None
 
     @property
     def gpuwatch(self) -> GpuwatchApp:
@@ -53,6 +60,7 @@ class TabScreen(Screen[None]):
         size = self.app.size
         self.set_class(size.width < MIN_WIDTH or size.height < MIN_HEIGHT, "-too-small")
         self.top_line.show(view)
+        self._show_timeline(view)
         self.draw(view)
         self.show_keys()
 
@@ -60,6 +68,19 @@ class TabScreen(Screen[None]):
         """Draws only what follows the clock."""
         self._view = view
         self.top_line.show(view)
+        self._show_timeline(view)
+
+    def _show_timeline(self, view: View) -> None:
+        paused = view.paused_since is not None
+        if paused and self.timeline is None:
+            from gpuwatch.ui.widgets.timeline import TimelineStrip
+
+            self.timeline = TimelineStrip(id="timeline")
+            self.mount(self.timeline, after=self.top_line)
+        if self.timeline is not None:
+            self.timeline.display = paused and not self.has_class("-too-small")
+            if paused:
+                self.timeline.show(view)
 
     def draw(self, view: View) -> None:
         """The tab's own panes."""
@@ -85,14 +106,18 @@ class TabScreen(Screen[None]):
     @property
     def said(self) -> tuple[str, str]:
         """What was done, and its ink, for some seconds."""
-        text, ink, since = self._said
-        return (text, ink) if text and time.monotonic() - since < _SAID_SECONDS else ("", "text")
+        text, ink, until = self._said
+        return (text, ink) if text and time.monotonic() < until else ("", "text")
 
     def say(self, text: str, ink: str) -> None:
         """Says in the last line what became of an action."""
-        self._said = (text, ink, time.monotonic())
+        self.tell(text, ink, _SAID_SECONDS)
+
+    def tell(self, text: str, ink: str, seconds: float) -> None:
+        """Says something in the last line for so long."""
+        self._said = (text, ink, time.monotonic() + seconds)
         self.show_keys()
-        self.set_timer(_SAID_SECONDS + 0.1, self.show_keys)
+        self.set_timer(seconds + 0.1, self.show_keys)
 
     def titles(self) -> dict[str, str]:
         """What actions are called now, where that is not what the table says."""
@@ -103,6 +128,8 @@ class TabScreen(Screen[None]):
     def focused_pane(self) -> str:
         """Which pane has the focus, as the table of actions names it."""
         focused = self.focused
+        if focused is not None and focused is self.timeline:
+            return "timeline"
         return self.PANES.get(focused.id or "", "") if focused is not None else ""
 
     def lab_changed(self, message: LabChanged) -> None:
@@ -129,7 +156,13 @@ class TabScreen(Screen[None]):
         """All keys, by pane."""
         from gpuwatch.ui.screens.help import help_lines
 
-        self.open_sheet("Keys", help_lines(self.TAB))
+        self.open_sheet("Keys", help_lines(self.TAB, self.gpuwatch.key_name))
+
+    def action_save_settings(self) -> None:
+        """Into the settings file, or a sheet that says why not."""
+        from gpuwatch.ui.screens.settings_sheet import save_settings
+
+        save_settings(self)
 
     def open_sheet(self, title: str, lines: list[list[tuple[str, str]]]) -> None:
         """Lines over the screen."""
@@ -138,8 +171,42 @@ class TabScreen(Screen[None]):
         self.app.push_screen(LinesModal(title, lines))
 
     def action_pause(self) -> None:
-        """Freezes and thaws the display."""
+        """Freezes the display, so that the past can be looked at; thaws it."""
         self.gpuwatch.toggle_pause()
+        self._focus_timeline()
+
+    def action_past(self, samples: int) -> None:
+        """So many samples on, or back."""
+        self._look(lambda past: past.step(samples))
+
+    def action_past_seconds(self, seconds: int) -> None:
+        """So many seconds on, or back."""
+        self._look(lambda past: past.jump(seconds))
+
+    def action_past_end(self, newest: bool) -> None:
+        """To the newest sample that is kept, or to the oldest."""
+        self._look(lambda past: past.last() if newest else past.first())
+
+    def on_timeline_strip_wanted(self, event: TimelineStrip.Wanted) -> None:
+        """A click on the track goes to that moment."""
+        self._look(lambda past: past.go(event.moment))
+
+    def _look(self, move: Callable[[Past], None]) -> None:
+        began = not self.gpuwatch.paused
+        self.gpuwatch.look_at(move)
+        if began and self.gpuwatch.paused:
+            self._focus_timeline()
+
+    def _focus_timeline(self) -> None:
+        """Arrows move in time while paused; afterwards the pane that had the focus has it again."""
+        strip = self.timeline
+        if strip is None:
+            return
+        if self.gpuwatch.paused:
+            self._before_pause = self.focused if self.focused is not strip else self._before_pause
+            strip.focus()
+        elif (self.focused is strip or self.focused is None) and self._before_pause is not None:
+            self._before_pause.focus()
 
     def action_faster(self) -> None:
         """A shorter interval."""

@@ -26,7 +26,7 @@ _LAST_SECONDS = 300.0
 _LAST_MIN = 24
 
 
-class _Strip(Painted):
+class Strip(Painted):
     """One line that follows the view and its own width."""
 
     DEFAULT_CLASSES = "strip"
@@ -86,8 +86,6 @@ def verdict(view: View) -> Span:
 def condition(view: View, *, short: bool = False) -> Span:
     """How the data flow, when that is not simply well."""
     status = view.status
-    if view.paused_since is not None:
-        return f" ‖ PAUSED {view.now - view.paused_since:.0f} s ", "badge"
     if status.state == "not-answering":
         words = "no answer for" if short else "driver not answering for"
         return f"✖ {words} {status.waiting_seconds:.0f} s", "error"
@@ -116,7 +114,7 @@ def _facts(snapshot: Snapshot, room: int) -> list[Span]:
     return facts
 
 
-class TopLine(_Strip):
+class TopLine(Strip):
     """The tabs, who, what, whether anything is wrong, and when."""
 
     class TabChosen(Message):
@@ -150,7 +148,7 @@ class TopLine(_Strip):
         moment = datetime.datetime.fromtimestamp(view.now)
         ends: list[Span] = [
             (moment.strftime("%H:%M:%S"), "text"),
-            (f"  {view.interval:g}s", "dim"),
+            (f"  {view.past.asked if view.past is not None else view.interval:g}s", "dim"),
             (" ", "text"),
         ]
         words, ink = verdict(view)
@@ -192,7 +190,7 @@ class TopLine(_Strip):
         return False
 
 
-class HostStrip(_Strip):
+class HostStrip(Strip):
     """CPU, memory and load of the host."""
 
     def draw(self, pen: Pen, view: View) -> bool:
@@ -222,7 +220,7 @@ class HostStrip(_Strip):
         return view.stale
 
 
-class FindingStrip(_Strip, can_focus=True):
+class FindingStrip(Strip, can_focus=True):
     """The finding that matters most; gone when there is none."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("finding")

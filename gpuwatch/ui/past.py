@@ -1,0 +1,114 @@
+"""Looking back: which moment of the kept history is on screen while the display is paused."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gpuwatch.history.events import Happened
+from gpuwatch.history.ring import History
+from gpuwatch.history.timeline import Timeline
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.ui.trend import SPANS
+from gpuwatch.ui.view import Shown, View, ranked
+
+_GRAPHED = frozenset(
+    {
+        "utilization.gpu_percent",
+        "memory.used_bytes",
+        "power.draw_watts",
+        "temperature.gpu_celsius",
+        "clocks.sm_mhz",
+    }
+)
+"""Device metrics of which graphs are drawn."""
+_LONGEST = float(SPANS[-1])
+
+
+class Past:
+    """One pause: the moment that is shown, and the way to others."""
+
+    def __init__(self, live: View, timeline: Timeline, ring: History, events: Sequence[Happened]) -> None:
+        """Begins with what ``live`` shows; nothing is decoded before somebody goes elsewhere."""
+        self._timeline = timeline
+        self._ring = ring
+        self._events = events
+        taken = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
+        history = ring.until(taken) if taken is not None else ring
+        self._view = replace(live, history=history, events=tuple(events), paused_since=live.now)
+        self._newest = self._view
+
+    @property
+    def moment(self) -> float | None:
+        """When the sample on screen was taken; None where there is none."""
+        return self._view.until
+
+    def view(self, *, status: FeedStatus, now: float, unseen: int, asked: float) -> View:
+        """What is shown, with what goes on meanwhile; ``asked`` is the interval at which samples come."""
+        times = self._timeline.times
+        moment = self.moment
+        shown = None
+        if moment is not None:
+            shown = Shown(moment, times, tuple((one.at, one.severity) for one in self._events), asked)
+        return replace(self._view, status=status, now=now, unseen=unseen, past=shown)
+
+    def step(self, samples: int) -> None:
+        """So many kept samples later; negative: earlier."""
+        times, moment = self._timeline.times, self.moment
+        if not times or moment is None:
+            return
+        here = max(bisect_right(times, moment) - 1, 0)
+        if samples < 0 and times[here] < moment:
+            here += 1  # the moment itself was thinned away: what was before it is one step
+        self.go(times[min(max(here + samples, 0), len(times) - 1)])
+
+    def jump(self, seconds: float) -> None:
+        """So many seconds later; negative: earlier. At least one sample."""
+        times, moment = self._timeline.times, self.moment
+        if not times or moment is None:
+            return
+        wanted = bisect_left(times, moment + seconds)
+        if seconds < 0:
+            wanted = min(wanted, bisect_left(times, moment) - 1)
+        self.go(times[min(max(wanted, 0), len(times) - 1)])
+
+    def first(self) -> None:
+        """To the oldest sample."""
+        times = self._timeline.times
+        if times:
+            self.go(times[0])
+
+    def last(self) -> None:
+        """To the newest sample, which is later than the one at which the pause began."""
+        times = self._timeline.times
+        if times:
+            self.go(times[-1])
+
+    def go(self, moment: float) -> None:
+        """To the last sample not later than ``moment``."""
+        if moment == self._newest.until:
+            self._view = self._newest
+            return
+        kept = self._timeline.at(moment)
+        if kept is None:
+            return
+        before = next((one for one in reversed(self._timeline.times) if one < kept.at), None)
+        apart = max(self._newest.interval, kept.at - before if before is not None else 0.0)
+        self._view = replace(
+            self._newest,
+            snapshot=kept.snapshot,
+            history=self._history(kept.at),
+            # A hole while the driver did not answer is no interval.
+            interval=min(apart, 15.0) if apart <= 15.0 else self._newest.interval,
+            findings=kept.findings,
+            wrong=ranked(kept.findings),
+            until=kept.at,
+            events=tuple(one for one in self._events if one.at <= kept.at + 0.5),
+        )
+
+    def _history(self, moment: float) -> History:
+        times = self._ring.times
+        if times and (times[0] <= moment - _LONGEST or len(self._timeline.times) <= len(times)):
+            return self._ring.until(moment)
+        return self._timeline.history(moment, _LONGEST, _GRAPHED)

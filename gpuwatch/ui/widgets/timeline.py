@@ -1,0 +1,122 @@
+"""The line that says which moment a paused display shows, with the kept history as a track."""
+
+from __future__ import annotations
+
+import datetime
+from bisect import bisect_left
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+
+from gpuwatch.history.events import ago
+from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.view import Shown, View
+from gpuwatch.ui.widgets.paint import Span
+from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.strips import Strip
+
+_LEAST = 12
+"""Cells below which a track says nothing."""
+_BAD = {"error": ("✖", "error"), "warning": ("▲", "warning")}
+_HOLE = 20.0
+"""Seconds between two samples above which nothing was kept there; the oldest lie 15 s apart."""
+
+
+class TimelineStrip(Strip, can_focus=True):
+    """Shown while paused. Arrows move in time while it has the focus, and a click goes there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("timeline")
+
+    class Wanted(Message):
+        """A click on the track."""
+
+        def __init__(self, moment: float) -> None:
+            super().__init__()
+            self.moment = moment
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._track = (0, 0)
+
+    def draw(self, pen: Pen, view: View) -> bool:
+        """The moment, how long ago, the track, and the way back."""
+        past = view.past
+        if past is None:
+            pen.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
+            return False
+        long = pen.limit >= 100
+        pen.add(" ‖ PAUSED · ", "badge").add(f"{_clock(past.moment, view.now)} ", "badge")
+        pen.add(f" {ago(view.now - past.moment)}", "strong")
+        ends: list[Span] = [("P", "key"), (" now" if not long else " back to now", "dim"), (" ", "text")]
+        if long:
+            ends = [("[ ]", "key"), (" sample  ", "dim"), ("{ }", "key"), (" minute  ", "dim"), *ends]
+        reserve = sum(width_of(text) for text, _ in ends)
+        first, last = past.times[0], past.times[-1]
+        begin = f"  {_brief(view.now - first)} "
+        room = pen.left - reserve - len(begin) - 6
+        if room >= _LEAST and last > first:
+            pen.add(begin, "dim")
+            self._track = (pen.x, room)
+            for text, ink in track(past, room):
+                pen.add(text, ink)
+            pen.add(" now" if view.now - last < 60 else " end", "dim")
+        else:
+            self._track = (0, 0)
+        pen.to(pen.limit - reserve)
+        for text, ink in ends:
+            pen.add(text, ink)
+        return False
+
+    def on_click(self, event: events.Click) -> None:
+        """To the moment under the pointer."""
+        start, width = self._track
+        past = self._view.past if self._view is not None else None
+        if past is not None and width and start <= event.x < start + width:
+            first, last = past.times[0], past.times[-1]
+            self.post_message(self.Wanted(first + (last - first) * (event.x - start) / max(width - 1, 1)))
+
+
+def _brief(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _clock(moment: float, now: float) -> str:
+    then = datetime.datetime.fromtimestamp(moment)
+    today = then.date() == datetime.datetime.fromtimestamp(now).date()
+    return then.strftime("%H:%M:%S" if today else "%m-%d %H:%M:%S")
+
+
+def track(past: Shown, width: int) -> list[Span]:
+    """The kept history in exactly ``width`` cells: where samples are, what happened, where one is."""
+    first, last = past.times[0], past.times[-1]
+    one = (last - first) / max(width - 1, 1)
+
+    def cell(moment: float) -> int:
+        return min(max(round((moment - first) / one), 0), width - 1)
+
+    cells: list[Span] = []
+    for number in range(width):
+        place = bisect_left(past.times, first + number * one)
+        after = past.times[min(place, len(past.times) - 1)]
+        before = past.times[max(place - 1, 0)]
+        cells.append(("─", "dim") if after - before <= max(_HOLE, 3 * past.asked) else (" ", "dim"))
+    ranks = {"warning": 1, "error": 2}
+    worst: dict[int, str] = {}
+    for at, severity in past.marks:
+        if severity in ranks and first <= at <= last:
+            place = cell(at)
+            if ranks[severity] > ranks.get(worst.get(place, ""), 0):
+                worst[place] = severity
+    for place, severity in worst.items():
+        cells[place] = _BAD[severity]
+    cells[cell(past.moment)] = ("●", "focus")
+    joined: list[Span] = []
+    for text, ink in cells:
+        if joined and joined[-1][1] == ink:
+            joined[-1] = (joined[-1][0] + text, ink)
+        else:
+            joined.append((text, ink))
+    return joined

@@ -1,0 +1,275 @@
+"""Pausing, and going back through the kept history."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.ui.screens.process import ProcessScreen
+from gpuwatch.ui.screens.signal_sheet import SignalSheet
+from gpuwatch.ui.view import Shown
+from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.timeline import track
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+FIRST = machines.NOON.timestamp()
+
+
+def plain(stage: Stage) -> str:
+    return "\n".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
+
+
+def line(stage: Stage) -> str:
+    return next((pane.plain for pane in stage.app.screen.query("#timeline") if isinstance(pane, Painted)), "")
+
+
+def moment(stage: Stage) -> float:
+    past = stage.app.current().past
+    assert past is not None
+    return past.moment - FIRST
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+def told(tick: int) -> Snapshot:
+    """A machine that says everywhere at which second it was seen."""
+    device = machines.device(0, readings={"power.draw_watts": 100.0 + tick, "utilization.gpu_percent": tick % 100})
+    row = machines.process(0, tick=tick, readings={"cpu_percent": float(tick)})
+    host = msgspec.structs.replace(machines.snapshot().host, cpu_percent=float(tick % 100))
+    rows = (row,) if tick >= 20 else ()
+    return machines.snapshot((device,), rows, tick=tick, host=host)
+
+
+async def test_the_whole_screen_goes_back_and_sampling_goes_on(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(told, 61)
+        await settle(pilot)
+        await pilot.press("P")
+        await settle(pilot)
+        assert "PAUSED · 12:05:31" in line(stage)
+        await pilot.press("left", "left", "left")
+        await settle(pilot)
+        assert moment(stage) == 57
+        text = plain(stage)
+        assert "157 /" in text
+        assert "57.0" in stage.app.overview.processes.plain
+        assert "57 %" in stage.app.overview.host.plain
+        assert "12:05:28" in line(stage)
+        assert "3 s ago" in line(stage)
+        stage.push(told(61), told(62))
+        await settle(pilot)
+        assert moment(stage) == 57
+        assert "5 s ago" in line(stage)
+        assert stage.app.history.snapshots == 63
+        await pilot.press("home")
+        await settle(pilot)
+        assert moment(stage) == 0
+        assert "100 /" in plain(stage)
+        assert "no process uses a GPU" in plain(stage)
+        await pilot.press("end")
+        await settle(pilot)
+        assert moment(stage) == 62, "the newest is what came during the pause"
+        await pilot.press("pageup")
+        assert moment(stage) == 2
+        await pilot.press("P")
+        await settle(pilot)
+        assert not stage.app.paused
+        assert "PAUSED" not in "".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
+        assert "162 /" in plain(stage)
+        assert stage.app.overview.focused_pane == "processes"
+
+
+async def test_brackets_pause_by_themselves_on_every_tab(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(told, 90)
+        await settle(pilot)
+        await pilot.press("2", "left_square_bracket")
+        await settle(pilot)
+        assert moment(stage) == 88
+        assert "188" in plain(stage)
+        await pilot.press("left_curly_bracket")
+        await settle(pilot)
+        assert moment(stage) == 28
+        await pilot.press("1")
+        await settle(pilot)
+        assert moment(stage) == 28, "the other tab shows the same moment"
+        assert "128 /" in plain(stage)
+        await pilot.press("right_square_bracket", "right_curly_bracket", "right_curly_bracket")
+        assert moment(stage) == 89
+        await pilot.press("right_square_bracket")
+        assert moment(stage) == 89, "there is nothing later"
+        await pilot.press("P")
+        assert not stage.app.paused
+
+
+async def test_rows_can_still_be_chosen_while_the_arrows_are_for_time(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 10)
+        await settle(pilot)
+        await pilot.press("P", "down")
+        row = stage.app.overview.processes.selected
+        assert isinstance(row, Process)
+        assert row.pid == 51877
+        assert stage.app.overview.focused_pane == "timeline"
+        await pilot.press("tab")
+        assert stage.app.overview.focused_pane != "timeline"
+
+
+async def test_findings_and_events_are_those_of_then(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair(0))
+        stage.push(machines.pair(1))
+        quiet = machines.many(2, 3, tick=2)
+        stage.push(quiet)
+        await settle(pilot)
+        assert "holds 130.4 GiB" not in plain(stage)
+        assert len(stage.app.watcher.events) > 2
+        await pilot.press("left_square_bracket")
+        await settle(pilot)
+        assert "holds 130.4 GiB and has been idle" in stage.app.overview.finding.plain
+        assert "▲ 1 warning" in stage.app.overview.top_line.plain
+        await pilot.press("6")
+        await settle(pilot)
+        assert "Nothing has happened" in plain(stage)
+        await pilot.press("right_square_bracket")
+        await settle(pilot)
+        assert "48121 went" in plain(stage)
+
+
+async def test_an_event_leads_to_its_moment(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(told, 60)
+        await settle(pilot)
+        await pilot.press("6")
+        await settle(pilot)
+        assert "2210 came" in plain(stage)
+        await pilot.press("v")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview
+        assert moment(stage) == 20
+        assert "120 /" in plain(stage)
+
+
+async def test_no_signal_goes_to_what_is_past(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 30)
+        await settle(pilot)
+        for keys in (("P", "tab", "tab", "tab", "k"), ("left_square_bracket", "k")):
+            while stage.app.overview.focused_pane != "processes":
+                await pilot.press("tab")
+            await pilot.press(*keys)
+            stage.app.overview.processes.focus()
+            await pilot.press("k")
+            await settle(pilot)
+            assert not isinstance(stage.app.screen, SignalSheet)
+            assert "no signals while paused" in stage.app.overview.keys.plain
+            await pilot.press("P")
+        stage.app.overview.processes.focus()
+        await pilot.press("k")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, SignalSheet)
+
+
+async def test_the_process_tab_draws_the_graphs_of_then(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(told, 90)
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, ProcessScreen)
+        assert "89" in screen.graphs.plain, "its tab does not begin empty"
+        dots = sum(ch > "\u2800" for ch in screen.graphs.plain)
+        await pilot.press("left_curly_bracket")
+        await settle(pilot)
+        assert "CPU 29" in screen.graphs.plain
+        assert 0 < sum(ch > "\u2800" for ch in screen.graphs.plain) < dots
+        await pilot.press("home")
+        await settle(pilot)
+        assert "did not use a GPU then" in plain(stage)
+
+
+async def test_what_is_looked_at_on_purpose_is_not_called_stale(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(told, 30)
+        await settle(pilot)
+        await pilot.press("left_square_bracket")
+        stage.feed.state = FeedStatus(state="not-answering", age_seconds=9.0, waiting_seconds=8.0)
+        stage.app._tick()
+        await settle(pilot)
+        text = stage.app.overview.top_line.plain
+        assert "driver not answering for 8 s" in text
+        assert "s old" not in text
+
+
+async def test_pausing_before_the_first_sample_and_a_tiny_terminal(stage: Stage) -> None:
+    async with stage.app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        await pilot.press("P", "left", "home", "P", "left_square_bracket")
+        assert not stage.app.paused, "there is nothing to go back to"
+        stage.past(machines.pair, 20)
+        await settle(pilot)
+        await pilot.press("left_square_bracket")
+        await settle(pilot)
+        assert "PAUSED · 12:04:49" in line(stage)
+        assert stage.app.overview.keys.region.bottom == 12
+        assert all(len(one) <= 60 for one in plain(stage).splitlines())
+        await pilot.resize_terminal(20, 5)
+        await settle(pilot)
+        assert [w.id for w in stage.app.overview.children if w.display and w.region.height] == ["too-small"]
+
+
+async def test_a_click_on_the_track_goes_there(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(told, 100)
+        await settle(pilot)
+        await pilot.press("P")
+        await settle(pilot)
+        strip = stage.app.overview.timeline
+        assert strip is not None
+        start, width = strip._track
+        await pilot.click(strip, offset=(start, 0))
+        await settle(pilot)
+        assert moment(stage) == 0
+        await pilot.click(strip, offset=(start + width // 2, 0))
+        await settle(pilot)
+        assert 45 <= moment(stage) <= 55
+        assert line(stage)[start + width // 2] == "●"
+
+
+@pytest.mark.parametrize("width", [12, 40, 100])
+def test_the_track_shows_holes_and_what_happened(width: int) -> None:
+    times = [float(n) for n in range(100)] + [float(n) for n in range(400, 500)]
+    spans = track(Shown(450.0, times, ((50.0, "warning"), (50.2, "error"), (480.0, "info")), 1.0), width)
+    text = "".join(part for part, _ in spans)
+    assert len(text) == width
+    assert text.count("●") == 1
+    assert text.count("✖") == 1
+    assert "▲" not in text
+    assert width * 0.4 < text.count(" ") < width * 0.7
+
+
+async def test_graphs_of_long_ago_come_from_what_was_kept(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(told, 2000)
+        await settle(pilot)
+        await pilot.press("2", "P", "home")
+        for _ in range(5):
+            await pilot.press("pagedown")
+        await settle(pilot)
+        assert 250 < moment(stage) < 330
+        view = stage.app.current()
+        series = view.history.series(machines.uuid(0), "power.draw_watts")
+        assert series
+        assert series[-1] == pytest.approx(100 + moment(stage))
+        assert view.interval > 1
+        assert view.past is not None
+        assert view.past.asked == 1.0
+        assert sum(ch > "\u2800" for ch in plain(stage)) > 20
