@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,30 +19,31 @@ if TYPE_CHECKING:
     from gpuwatch.model.findings import Finding
     from gpuwatch.model.snapshot import Snapshot
     from gpuwatch.monitor.feed import FeedStatus
+    from gpuwatch.ui.preferences import Loaded
 
 
-def run(ctx: click.Context, interval: float, *, read_only: bool = False) -> int:
+def run(ctx: click.Context, settings: Loaded) -> int:
     """Shows the dashboard until the user leaves; the exit code of the program."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the dashboard needs a terminal", hint="in a pipe or a job use gpuwatch snapshot")
-    if not (sys.stdout.encoding or "").lower().startswith("utf"):
-        raise UsageError(
-            f"the dashboard needs a UTF-8 terminal, and this one says {sys.stdout.encoding}",
-            hint="set LANG to a UTF-8 locale, C.UTF-8 for example",
-        )
     enter_simulation(ctx)
     # The collector opens the driver while this process imports the screens. What an import makes stays:
     # looking for garbage among it costs a tenth of the start, and again whenever it is looked at later.
     gc.disable()
-    feed = EarlyFeed(Collector(interval))
+    feed = EarlyFeed(Collector(settings.preferences.interval))
     try:
         from gpuwatch.ui.app import run_dashboard
+        from gpuwatch.ui.glyphs import needs_ascii
 
         gc.freeze()
         gc.enable()
-        return run_dashboard(feed, diagnose=findings, read_only=read_only)
+        ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
+        return run_dashboard(feed, diagnose=findings, settings=settings, ascii_only=ascii_only)
     finally:
         feed.stop()
+        if settings.notice:
+            # Once more where it stays, now that the screen is gone.
+            click.echo(f"gpuwatch: {settings.notice}", err=True)
 
 
 class EarlyFeed:

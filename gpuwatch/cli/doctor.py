@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import enter_simulation, progress_wanted, sim_option
 from gpuwatch.diagnosis.doctor.facts import Facts, relevant
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK
@@ -26,7 +27,7 @@ _SAMPLE_SECONDS = 0.25
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.doctor/1).")
-@click.option("--python", metavar="PATH", help="Interpreter in which the framework is installed.")
+@click.option("--python", metavar="PATH", shell_complete=files, help="Interpreter in which the framework is installed.")
 @click.option(
     "--framework",
     type=click.Choice(["tensorflow", "torch"]),

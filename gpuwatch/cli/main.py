@@ -13,13 +13,15 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from gpuwatch import __version__
 from gpuwatch.cli.options import FiniteRange, sim_option
-from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError
+from gpuwatch.cli.preferring import dashboard_options, preferred
+from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
+from gpuwatch.formatting.suggest import did_you_mean
 
 # Name to "module:attribute"; imported when it runs, so that one command does not pay for another.
 _COMMANDS = {
@@ -32,6 +34,7 @@ _COMMANDS = {
     "report": "gpuwatch.cli.report:report",
     "sim": "gpuwatch.cli.sim:sim",
     "schema": "gpuwatch.cli.report:schema",
+    "completion": "gpuwatch.cli.completion:completion",
 }
 
 
@@ -49,28 +52,38 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            raise UsageError(
+                f"there is no command {name!r}{did_you_mean(name, _COMMANDS)}",
+                hint="there are " + ", ".join(_COMMANDS),
+            )
+        return super().resolve_command(ctx, args)
+
 
 @click.group(cls=_LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpuwatch")
 @click.option(
     "--interval",
     type=FiniteRange(0.25, 60.0),
-    default=1.0,
-    show_default=True,
-    help="Seconds between samples of the dashboard.",
+    help="Seconds between samples of the dashboard (default: 1).",
 )
-@click.option("--read-only", is_flag=True, help="No signals to processes from the dashboard.")
+@dashboard_options
 @sim_option
 @click.pass_context
-def cli(ctx: click.Context, interval: float, read_only: bool) -> None:
+def cli(ctx: click.Context, /, config_file: Path | None, **given: Any) -> None:
     """Watch NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
 
-    Without a command: the dashboard.
+    Without a command: the dashboard. Its options win over the settings file, which w in it saves.
     """
     if ctx.invoked_subcommand is None:
+        settings = preferred(config_file, given)
         from gpuwatch.cli.dashboard import run
 
-        ctx.exit(run(ctx, interval, read_only=read_only))
+        ctx.exit(run(ctx, settings))
 
 
 def main() -> NoReturn:
@@ -78,7 +91,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _terminated)
     _prepare_output()
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="gpuwatch", standalone_mode=False)
         sys.stdout.flush()
     except GpuwatchError as error:
         _say(error.message, error.hint)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpuwatch.cli.completion import named
 from gpuwatch.errors import GpuwatchError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def sim_option(command: F) -> F:
         "--sim",
         metavar="NxSIZE",
         callback=_remember,
+        shell_complete=named("shapes"),
         expose_value=False,
         help="Use simulated GPUs, 2x24GiB for example.",
     )(command)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from gpuwatch.cli.completion import files, named
 from gpuwatch.cli.keeping import keep, no_save_option
 from gpuwatch.cli.options import FiniteRange, enter_simulation, progress_wanted, sim_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
@@ -28,13 +29,20 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
 
 @click.command()
-@click.option("--config", "configs", multiple=True, metavar="NAME", help="Configuration to run; repeatable.")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=named("configurations"),
+    help="Configuration to run; repeatable.",
+)
 @click.option("--group", "groups", multiple=True, type=click.Choice(GROUPS), help="Every configuration of a group.")
 @click.option("--all", "everything", is_flag=True, help="Every configuration.")
 @click.option("--explain", is_flag=True, help="Print the settings as code to paste, and stop.")
 @click.option("--list", "listing", is_flag=True, help="Name the configurations and stop.")
 @click.option("--framework", type=click.Choice(["tensorflow", "torch"]), help="With --all: those of one framework.")
-@click.option("--python", metavar="PATH", help="Interpreter in which the framework is installed.")
+@click.option("--python", metavar="PATH", shell_complete=files, help="Interpreter in which the framework is installed.")
 @click.option(
     "--seconds",
     type=FiniteRange(0.01, 3600),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option
 from gpuwatch.errors import UsageError
 from gpuwatch.model.codec import to_json
@@ -25,7 +26,7 @@ from gpuwatch.probing.watch import watch
 )
 @click.option("-q", "--quiet", is_flag=True, help="No summary on stderr at the end.")
 @sim_option
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=files)
 @click.pass_context
 def run(
     ctx: click.Context,

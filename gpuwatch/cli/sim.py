@@ -7,6 +7,7 @@ import shutil
 
 import click
 
+from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import asked_shape, sim_option, simulated_environment
 from gpuwatch.errors import GpuwatchError, UsageError
 
@@ -22,7 +23,7 @@ from gpuwatch.errors import GpuwatchError, UsageError
     help="plugin computes; driver has CUDA's own log lines and computes matrix products alone.",
 )
 @sim_option
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=files)
 @click.pass_context
 def sim(ctx: click.Context, gpus: int, memory: str, tier: str, command: tuple[str, ...]) -> None:
     """Run COMMAND on simulated GPUs.
