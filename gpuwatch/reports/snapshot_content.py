@@ -37,6 +37,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
     )
     tables = (
         Table("GPUs", heads, devices, frozenset({0, 2, 3, 4, 5, 6}), keep=frozenset({1})),
+        _mig_instances(snapshot),
         Table(
             "Processes",
             process_heads,
@@ -44,7 +45,6 @@ def snapshot_content(snapshot: Snapshot) -> Content:
             frozenset({0, 1, 5, 6, 7, 8, 9}),
             one_line=True,
         ),
-        _mig_instances(snapshot),
         _problems(snapshot),
     )
     host, driver = snapshot.host, snapshot.driver

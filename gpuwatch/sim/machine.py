@@ -27,11 +27,12 @@ from pathlib import Path
 from typing import Final, Self, get_args
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.sim import build
+from gpuwatch.sim import build, sysfs
+from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, parse_layout
 from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.sysfs import ENV_STATE
 
 ENV_SHAPE: Final = "GPUWATCH_SIM"
-ENV_STATE: Final = "GPUWATCH_SIM_STATE"
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 ANY_DEVICE: Final = -1
 FOR_EVER: Final = -1
@@ -42,6 +43,7 @@ MAX_DEVICES: Final = 16
 _KINDS: Final = {"C": 1, "G": 2, "C+G": 3, "M": 4, "M+C": 5}
 _VARYING: Final = 2
 _FOREIGN: Final = 4
+_MAX_FAULTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,50 @@ class SimDevice:
 def context_bytes(memory_bytes: int) -> int:
     """The CUDA context's size on a simulated GPU of this much memory."""
     return min(memory_bytes // 16, 320 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class SimFault:
+    """A fault that is in force."""
+
+    function: str
+    label: str
+    device: int | None
+    code: int
+    delay_seconds: float
+    calls_left: int | None
+    """None: for ever."""
+    seconds_left: float | None
+    """None: until it is cleared."""
+
+
+class _FaultView(ctypes.Structure):
+    """gws_fault_view of state.h."""
+
+    _fields_ = (
+        ("function", ctypes.c_char * 64),
+        ("label", ctypes.c_char * 24),
+        ("device", ctypes.c_int32),
+        ("code", ctypes.c_int32),
+        ("delay_ms", ctypes.c_uint32),
+        ("remaining", ctypes.c_int32),
+        ("left_ms", ctypes.c_int64),
+    )
+
+
+class _MigView(ctypes.Structure):
+    """gws_mig of state.h."""
+
+    _fields_ = (
+        ("present", ctypes.c_uint32),
+        ("gpu_instance", ctypes.c_uint32),
+        ("compute_instance", ctypes.c_uint32),
+        ("gpu_slices", ctypes.c_uint32),
+        ("compute_slices", ctypes.c_uint32),
+        ("multiprocessors", ctypes.c_uint32),
+        ("memory_bytes", ctypes.c_uint64),
+        ("uuid", ctypes.c_char * 48),
+    )
 
 
 class SimMachine:
@@ -236,6 +282,7 @@ class SimMachine:
         kind: str = "C",
         vary: bool = False,
         foreign: bool = False,
+        mig: int | None = None,
     ) -> None:
         """Let a process be seen on a device with this memory and load, until it ends or is detached.
 
@@ -250,6 +297,7 @@ class SimMachine:
             kind: "C" compute, "G" graphics, "C+G", "M" (MPS server), "M+C" (MPS client).
             vary: Let the load swing slowly around the given one.
             foreign: A pid of another PID namespace: it need not exist here, and is never swept.
+            mig: Index of the MIG instance that it runs on; None: the first, where MIG is on.
 
         Raises:
             GpuwatchError: no such process or device, or the memory does not fit.
@@ -272,9 +320,11 @@ class SimMachine:
             memory_percent / 100,
             _KINDS[kind],
             flags,
+            -1 if mig is None else mig,
         )
         if code:
             reasons = {
+                errno.EINVAL: f"there is no MIG instance {mig} on simulated GPU {device}",
                 errno.ESRCH: f"there is no process {pid}",
                 errno.ENOMEM: f"{memory_bytes} bytes do not fit on simulated GPU {device}",
                 errno.ENOSPC: "the simulated machine has no room for another process",
@@ -292,6 +342,8 @@ class SimMachine:
         device: int = ANY_DEVICE,
         delay_ms: int = 0,
         count: int = FOR_EVER,
+        seconds: float | None = None,
+        label: str = "",
     ) -> None:
         """Let calls of a function fail, or take long.
 
@@ -302,21 +354,126 @@ class SimMachine:
             device: Only calls about this GPU.
             delay_ms: How long the call takes before it answers. `clear_faults` ends it early.
             count: How many calls; FOR_EVER.
+            seconds: Then it is over, and calls that hang in it come back; None: until it is cleared.
+            label: A name by which `clear_faults` ends it alone.
         """
         if device != ANY_DEVICE:
             self._check_device(device)
-        result = self._control.gws_inject(self._open_handle(), function.encode(), device, code, delay_ms, count)
+        lasting = 0 if seconds is None else max(1, round(seconds * 1000))
+        result = self._control.gws_inject_labelled(
+            self._open_handle(), function.encode(), device, code, delay_ms, count, lasting, label.encode()
+        )
         if result:
             raise GpuwatchError(f"cannot inject a fault into {function!r}: {os.strerror(result)}")
 
-    def clear_faults(self) -> None:
-        """End all faults; calls that hang in one come back."""
+    def clear_faults(self, label: str | None = None, device: int = ANY_DEVICE) -> int:
+        """End all faults, or those with a label (on one device); calls that hang in one come back. How many."""
+        if label is not None:
+            return int(self._control.gws_clear_labelled(self._open_handle(), label.encode(), device))
+        count = len(self.faults())
         self._control.gws_clear_faults(self._open_handle())
+        return count
+
+    def faults(self) -> tuple[SimFault, ...]:
+        """The faults that are in force."""
+        found, view = [], _FaultView()
+        for index in range(_MAX_FAULTS):
+            if self._control.gws_fault_at(self._open_handle(), index, ctypes.byref(view)):
+                continue
+            found.append(
+                SimFault(
+                    function=view.function.decode(),
+                    label=view.label.decode(),
+                    device=None if view.device == ANY_DEVICE else view.device,
+                    code=view.code,
+                    delay_seconds=view.delay_ms / 1000,
+                    calls_left=None if view.remaining == FOR_EVER else view.remaining,
+                    seconds_left=None if view.left_ms < 0 else view.left_ms / 1000,
+                )
+            )
+        return tuple(found)
+
+    def heal(self) -> None:
+        """End all that was done to the machine: faults, set values, MIG, sleep, foreign processes, removals."""
+        self._control.gws_heal(self._open_handle())
+        shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
+
+    def set_mig(self, device: int, layout: str) -> tuple[SimInstance, ...]:
+        """Divide a GPU as a layout says (:mod:`gpuwatch.sim.mig`), at any time; ``off`` ends MIG."""
+        self._check_device(device)
+        instances = parse_layout(layout)
+        numbers = [
+            number
+            for i in instances or ()
+            for number in (i.index, i.gpu_instance, i.compute_instance, i.gpu_slices, i.compute_slices)
+        ]
+        array = (ctypes.c_uint32 * len(numbers))(*numbers)
+        code = self._control.gws_set_mig(self._open_handle(), device, instances is not None, len(numbers) // 5, array)
+        if code:
+            raise GpuwatchError(f"simulated GPU {device} cannot be divided: {os.strerror(code)}")
+        return instances or ()
+
+    def mig(self, device: int) -> tuple[SimInstance, ...] | None:
+        """The MIG instances of a GPU; None while MIG is off."""
+        self._check_device(device)
+        if not self._control.gws_mig_is_on(self._open_handle(), device):
+            return None
+        view, found = _MigView(), []
+        for index in range(MAX_INSTANCES):
+            if self._control.gws_get_mig(self._open_handle(), device, index, ctypes.byref(view)) == 0:
+                found.append(
+                    SimInstance(index, view.gpu_instance, view.compute_instance, view.gpu_slices, view.compute_slices)
+                )
+        return tuple(found)
+
+    def show_device(self, device: int, shown: bool = True) -> None:
+        """Take a GPU out of the machine, or put it back: NVML and new CUDA programs list those that are shown."""
+        self._check_device(device)
+        self._control.gws_set_hidden(self._open_handle(), device, not shown)
+
+    def is_shown(self, device: int) -> bool:
+        """Whether the GPU is in the machine."""
+        self._check_device(device)
+        return not self._control.gws_is_hidden(self._open_handle(), device)
+
+    def set_asleep(self, device: int, asleep: bool) -> None:
+        """Let the kernel say that a GPU is in runtime suspend, as laptops let theirs; no call wakes it."""
+        self._check_device(device)
+        folder = sysfs.power_folder(sysfs.folder(self.state_path), self.devices()[device].pci_bus_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in (("control", "auto"), ("runtime_status", "suspended" if asleep else "active")):
+            fresh = folder / f".{name}"
+            fresh.write_text(f"{text}\n", encoding="ascii")
+            fresh.replace(folder / name)
+
+    def is_asleep(self, device: int) -> bool:
+        """Whether `set_asleep` put the GPU to sleep."""
+        folder = sysfs.power_folder(sysfs.folder(self.state_path), self.devices()[device].pci_bus_id)
+        try:
+            return (folder / "runtime_status").read_text(encoding="ascii").strip() == "suspended"
+        except OSError:
+            return False
+
+    def overrides(self, device: int) -> dict[str, int]:
+        """The values of a GPU that were set by hand."""
+        self._check_device(device)
+        value, found = ctypes.c_int64(), {}
+        for key, name in enumerate(self.override_names()):
+            if self._control.gws_get_override(self._open_handle(), device, key, ctypes.byref(value)) == 0:
+                found[name] = value.value
+        return found
+
+    def override_names(self) -> tuple[str, ...]:
+        """The names that `override` takes."""
+        names: list[str] = []
+        while name := self._control.gws_override_name(len(names)):
+            names.append(name.decode())
+        return tuple(names)
 
     def override(self, device: int, name: str, value: int | None) -> None:
         """Let a device report this value instead of the modelled one; None: the model's again.
 
-        Names are those of `gws_override_names` in state.c: "temperature_celsius", "power_milliwatts",
+        Names are those of `override_names` (state_script.c): "temperature_celsius", "power_milliwatts",
         "clock_event_reasons" (NVML's bits), "ecc_corrected", "ecc_uncorrected" (either switches ECC on),
         "compute_mode" (NVML's number; exclusive and prohibited turn CUDA programs away), "compute_capability"
         (52 for 5.2), "multiprocessors", "cuda_version" (11040 for 11.4; the whole driver's, told by device 0), ...
@@ -332,6 +489,7 @@ class SimMachine:
             self._control.gws_close(self._handle)
             self._handle = None
         self.state_path.unlink(missing_ok=True)
+        shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
 
     def _create_if_needed(self) -> None:
         """Under the folder's lock."""
@@ -438,9 +596,19 @@ def _load_control(library_dir: Path) -> ctypes.CDLL:
         "gws_device_reserved_bytes": (size, [state, uint]),
         "gws_process_ordinals": (int32, [state, int32, ctypes.POINTER(int32)]),
         "gws_used_bytes": (size, [state, uint]),
-        "gws_attach": (int32, [state, int32, uint, size, real, real, uint, uint]),
+        "gws_attach": (int32, [state, int32, uint, size, real, real, uint, uint, int32]),
         "gws_detach": (int32, [state, int32, int32]),
-        "gws_inject": (int32, [state, text, int32, int32, uint, int32]),
+        "gws_inject_labelled": (int32, [state, text, int32, int32, uint, int32, uint, text]),
+        "gws_clear_labelled": (int32, [state, text, int32]),
+        "gws_fault_at": (int32, [state, uint, ctypes.POINTER(_FaultView)]),
+        "gws_heal": (None, [state]),
+        "gws_set_mig": (int32, [state, uint, int32, uint, ctypes.POINTER(uint)]),
+        "gws_mig_is_on": (int32, [state, uint]),
+        "gws_get_mig": (int32, [state, uint, uint, ctypes.POINTER(_MigView)]),
+        "gws_set_hidden": (int32, [state, uint, int32]),
+        "gws_is_hidden": (int32, [state, uint]),
+        "gws_override_name": (text, [uint]),
+        "gws_get_override": (int32, [state, uint, uint, ctypes.POINTER(ctypes.c_int64)]),
         "gws_clear_faults": (None, [state]),
         "gws_set_override": (int32, [state, uint, text, ctypes.c_int64, int32]),
     }

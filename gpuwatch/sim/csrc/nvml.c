@@ -5,7 +5,7 @@
  * those that nvidia-ml-py declares; numbers of enumerations are NVML's.
  */
 #define _GNU_SOURCE
-#include "state.h"
+#include "nvml_internal.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -15,69 +15,25 @@
 #include <time.h>
 #include <unistd.h>
 
-#define API __attribute__((visibility("default")))
-
-typedef int nvmlReturn_t;
-enum {
-    NVML_SUCCESS = 0,
-    NVML_ERROR_UNINITIALIZED = 1,
-    NVML_ERROR_INVALID_ARGUMENT = 2,
-    NVML_ERROR_NOT_SUPPORTED = 3,
-    NVML_ERROR_NOT_FOUND = 6,
-    NVML_ERROR_INSUFFICIENT_SIZE = 7,
-    NVML_ERROR_DRIVER_NOT_LOADED = 9,
-    NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
-    NVML_ERROR_UNKNOWN = 999,
-};
-
 #define NVML_VERSION "12.570.00-sim"
-#define NO_INSTANCE 0xffffffffu
 
-/* A struct's version number as NVML makes it: size in the low bytes, version in the high one. */
-#define STRUCT_VERSION(type, number) ((unsigned)(sizeof(type) | ((unsigned)(number) << 24)))
+struct device_handle nvml_handles[GWS_MAX_DEVICES];
+struct device_handle nvml_mig_handles[GWS_MAX_DEVICES][GWS_MAX_MIG];
+_Atomic int nvml_init_count;
+_Atomic(gws_state *) nvml_machine;
 
-typedef struct device_handle {
-    uint32_t index;
-} *nvmlDevice_t;
-
-static struct device_handle handles[GWS_MAX_DEVICES];
-static _Atomic int init_count;
-static _Atomic(gws_state *) machine;
-
-/* The index that a handle stands for, or -1: anything else that is passed is not dereferenced. */
-static int handle_index(const struct device_handle *handle, const gws_state *state) {
-    uintptr_t offset = (uintptr_t)handle - (uintptr_t)handles;
-    if (offset % sizeof *handles || offset / sizeof *handles >= state->device_count) return -1;
-    return (int)(offset / sizeof *handles);
+int nvml_find(const struct device_handle *handle, const gws_state *state, int *mig) {
+    uintptr_t offset = (uintptr_t)handle - (uintptr_t)nvml_handles, place = offset / sizeof *handle;
+    *mig = -1;
+    if (offset % sizeof *handle == 0 && place < state->device_count) return (int)place;
+    offset = (uintptr_t)handle - (uintptr_t)nvml_mig_handles;
+    place = offset / sizeof *handle;
+    if (offset % sizeof *handle || place >= (uintptr_t)state->device_count * GWS_MAX_MIG) return -1;
+    *mig = (int)(place % GWS_MAX_MIG);
+    return (int)(place / GWS_MAX_MIG);
 }
 
-#define ENTER(device_index)                                                                                  \
-    gws_state *state = atomic_load_explicit(&machine, memory_order_acquire);                                 \
-    if (!state || atomic_load_explicit(&init_count, memory_order_relaxed) <= 0)                              \
-        return NVML_ERROR_UNINITIALIZED;                                                                     \
-    do {                                                                                                     \
-        int code_ = gws_fault_check(state, __func__, device_index);                                          \
-        if (code_) return code_;                                                                             \
-    } while (0)
-
-#define ENTER_DEVICE(handle)                                                                                 \
-    gws_state *state = atomic_load_explicit(&machine, memory_order_acquire);                                 \
-    if (!state || atomic_load_explicit(&init_count, memory_order_relaxed) <= 0)                              \
-        return NVML_ERROR_UNINITIALIZED;                                                                     \
-    int found_ = handle_index(handle, state);                                                                \
-    if (found_ < 0) return NVML_ERROR_INVALID_ARGUMENT;                                                      \
-    uint32_t index = (uint32_t)found_;                                                                       \
-    gws_device *card = &state->device[index];                                                                \
-    (void)card;                                                                                              \
-    do {                                                                                                     \
-        int code_ = gws_fault_check(state, __func__, found_);                                                \
-        if (code_) return code_;                                                                             \
-    } while (0)
-
-#define REQUIRE(pointer)                                                                                     \
-    if (!(pointer)) return NVML_ERROR_INVALID_ARGUMENT
-
-static nvmlReturn_t put_text(char *out, unsigned length, const char *text) {
+nvmlReturn_t nvml_put_text(char *out, unsigned length, const char *text) {
     REQUIRE(out);
     if (strlen(text) + 1 > length) return NVML_ERROR_INSUFFICIENT_SIZE;
     strcpy(out, text);
@@ -92,7 +48,7 @@ static unsigned percent(double share) { return (unsigned)lround(share * 100.0); 
 API const char *gpuwatch_sim_version(void) { return "1"; }
 
 /* Whether NVML is in use in this process: then another machine cannot take this one's place. */
-API int gpuwatch_sim_in_use(void) { return atomic_load(&init_count) > 0; }
+API int gpuwatch_sim_in_use(void) { return atomic_load(&nvml_init_count) > 0; }
 
 static nvmlReturn_t start(const char *function) {
     static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
@@ -101,11 +57,11 @@ static nvmlReturn_t start(const char *function) {
     int code = gws_fault_check(state, function, -1);
     if (code) return code;
     pthread_mutex_lock(&starting);
-    if (atomic_load(&init_count) == 0) { /* else it goes on with the machine that it has */
-        for (uint32_t i = 0; i < GWS_MAX_DEVICES; i++) handles[i].index = i;
-        atomic_store_explicit(&machine, state, memory_order_release);
+    if (atomic_load(&nvml_init_count) == 0) { /* else it goes on with the machine that it has */
+        for (uint32_t i = 0; i < GWS_MAX_DEVICES; i++) nvml_handles[i].index = i;
+        atomic_store_explicit(&nvml_machine, state, memory_order_release);
     }
-    atomic_fetch_add(&init_count, 1);
+    atomic_fetch_add(&nvml_init_count, 1);
     pthread_mutex_unlock(&starting);
     return NVML_SUCCESS;
 }
@@ -119,10 +75,10 @@ API nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
 
 API nvmlReturn_t nvmlShutdown(void) {
     ENTER(-1);
-    int count = atomic_load(&init_count);
+    int count = atomic_load(&nvml_init_count);
     do {
         if (count <= 0) return NVML_ERROR_UNINITIALIZED;
-    } while (!atomic_compare_exchange_weak(&init_count, &count, count - 1));
+    } while (!atomic_compare_exchange_weak(&nvml_init_count, &count, count - 1));
     return NVML_SUCCESS;
 }
 
@@ -143,12 +99,12 @@ API const char *nvmlErrorString(nvmlReturn_t code) {
 
 API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length) {
     ENTER(-1);
-    return put_text(version, length, GWS_DRIVER_VERSION);
+    return nvml_put_text(version, length, GWS_DRIVER_VERSION);
 }
 
 API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length) {
     ENTER(-1);
-    return put_text(version, length, NVML_VERSION);
+    return nvml_put_text(version, length, NVML_VERSION);
 }
 
 API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
@@ -193,13 +149,13 @@ API nvmlReturn_t nvmlUnitGetCount(unsigned *count) {
 static nvmlReturn_t hand_out(gws_state *state, const char *function, uint32_t index, nvmlDevice_t *device) {
     int code = gws_fault_check(state, function, (int32_t)index);
     if (code) return code;
-    *device = &handles[index];
+    *device = &nvml_handles[index];
     return NVML_SUCCESS;
 }
 
 static nvmlReturn_t count_devices(gws_state *state, unsigned *count) {
     REQUIRE(count);
-    *count = state->device_count;
+    *count = gws_shown_count(state);
     return NVML_SUCCESS;
 }
 
@@ -213,28 +169,35 @@ API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
     return count_devices(state, count);
 }
 
-/* The fault check follows when the device is known, so ENTER is spelt out without it. */
-#define ENTER_UNCHECKED()                                                                                    \
-    gws_state *state = atomic_load_explicit(&machine, memory_order_acquire);                                 \
-    if (!state || atomic_load_explicit(&init_count, memory_order_relaxed) <= 0) return NVML_ERROR_UNINITIALIZED
-
+/* The fault check follows when the device is known. */
 API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device) {
     ENTER_UNCHECKED();
-    if (!device || index >= state->device_count) return NVML_ERROR_INVALID_ARGUMENT;
-    return hand_out(state, __func__, index, device);
+    int place = gws_shown_at(state, index);
+    if (!device || place < 0) return NVML_ERROR_INVALID_ARGUMENT;
+    return hand_out(state, __func__, (uint32_t)place, device);
 }
 
 API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
     ENTER_UNCHECKED();
-    if (!device || index >= state->device_count) return NVML_ERROR_INVALID_ARGUMENT;
-    return hand_out(state, __func__, index, device);
+    int place = gws_shown_at(state, index);
+    if (!device || place < 0) return NVML_ERROR_INVALID_ARGUMENT;
+    return hand_out(state, __func__, (uint32_t)place, device);
 }
 
 API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
     ENTER_UNCHECKED();
     REQUIRE(uuid && device);
-    for (uint32_t i = 0; i < state->device_count; i++)
+    for (uint32_t i = 0; i < state->device_count; i++) {
+        if (gws_is_hidden(state, i)) continue;
         if (strcmp(state->device[i].uuid, uuid) == 0) return hand_out(state, __func__, i, device);
+        gws_mig part;
+        for (uint32_t slot = 0; slot < GWS_MAX_MIG; slot++) {
+            if (gws_get_mig(state, i, slot, &part) != 0 || strcmp(part.uuid, uuid) != 0) continue;
+            CHECK_FAULTS((int)i);
+            *device = &nvml_mig_handles[i][slot];
+            return NVML_SUCCESS;
+        }
+    }
     return NVML_ERROR_NOT_FOUND;
 }
 
@@ -253,6 +216,7 @@ API nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t
     if (uuid->type != 1 && uuid->type != 2) return NVML_ERROR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < state->device_count; i++) {
         const gws_device *card = &state->device[i];
+        if (gws_is_hidden(state, i)) continue;
         bool same = uuid->type == 1 ? strncmp(card->uuid, uuid->value.text, sizeof uuid->value.text) == 0
                                     : memcmp(card->uuid_bytes, uuid->value.bytes, 16) == 0;
         if (same) return hand_out(state, __func__, i, device);
@@ -269,7 +233,7 @@ static nvmlReturn_t by_pci(gws_state *state, const char *function, const char *t
     }
     if (domain == 0 && slot == 0 && unit == 0)
         for (uint32_t i = 0; i < state->device_count; i++)
-            if (state->device[i].pci_bus == bus) return hand_out(state, function, i, device);
+            if (state->device[i].pci_bus == bus && !gws_is_hidden(state, i)) return hand_out(state, function, i, device);
     return NVML_ERROR_NOT_FOUND;
 }
 
@@ -285,26 +249,19 @@ API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvmlDevice_t 
 
 /* --- identity --------------------------------------------------------------------------------------- */
 
-API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length) {
-    ENTER_DEVICE(device);
-    return put_text(name, length, card->name);
-}
-
 API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned length) {
-    ENTER_DEVICE(device);
-    return put_text(uuid, length, card->uuid);
+    ENTER_PART(device);
+    return nvml_put_text(uuid, length, mig < 0 ? card->uuid : card->mig[mig].uuid);
 }
 
-/* Functions that give one unsigned number of a device. The expression may use state, card and index. */
-#define UNSIGNED_GETTER(function, expression)                                                                \
-    API nvmlReturn_t function(nvmlDevice_t device, unsigned *out) {                                          \
-        ENTER_DEVICE(device);                                                                                \
-        REQUIRE(out);                                                                                        \
-        *out = (unsigned)(expression);                                                                       \
-        return NVML_SUCCESS;                                                                                 \
-    }
+/* Its place among the devices that are shown. */
+static unsigned place_of(const gws_state *state, uint32_t index) {
+    unsigned place = 0;
+    for (uint32_t i = 0; i < index; i++) place += !gws_is_hidden(state, i);
+    return place;
+}
 
-UNSIGNED_GETTER(nvmlDeviceGetIndex, index)
+UNSIGNED_GETTER(nvmlDeviceGetIndex, place_of(state, index))
 UNSIGNED_GETTER(nvmlDeviceGetMinorNumber, index)
 UNSIGNED_GETTER(nvmlDeviceGetNumGpuCores, card->cores)
 UNSIGNED_GETTER(nvmlDeviceGetArchitecture, 7 /* Ampere */)
@@ -314,8 +271,6 @@ UNSIGNED_GETTER(nvmlDeviceGetBusType, 2 /* PCI Express */)
 UNSIGNED_GETTER(nvmlDeviceGetPowerSource, 0 /* mains */)
 UNSIGNED_GETTER(nvmlDeviceGetBoardId, card->pci_bus << 8)
 UNSIGNED_GETTER(nvmlDeviceGetMultiGpuBoard, 0)
-UNSIGNED_GETTER(nvmlDeviceGetMaxMigDeviceCount, 0)
-UNSIGNED_GETTER(nvmlDeviceIsMigDeviceHandle, 0)
 UNSIGNED_GETTER(nvmlDeviceGetComputeMode, gws_overridden(state, index, GWS_SET_COMPUTE_MODE, 0))
 UNSIGNED_GETTER(nvmlDeviceGetPersistenceMode, gws_overridden(state, index, GWS_SET_PERSISTENCE_MODE, 0))
 UNSIGNED_GETTER(nvmlDeviceGetDisplayMode, 0)
@@ -331,12 +286,6 @@ API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *ma
 }
 
 #define PCI_DEVICE_ID 0x00000000u /* no vendor sells this device */
-
-typedef struct {
-    char bus_id_legacy[16];
-    unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
-    char bus_id[32];
-} nvmlPciInfo_t;
 
 typedef struct {
     char bus_id[16];
@@ -419,24 +368,40 @@ API nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceAddr
     return NVML_SUCCESS;
 }
 
-API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
-    ENTER_DEVICE(device);
-    REQUIRE(out);
-    out->total = card->total_bytes;
-    out->used = gws_used_bytes(state, index) + card->reserved_bytes; /* version 1 counts the reserve as used */
-    out->free = out->total - out->used;
+static nvmlReturn_t memory(gws_state *state, uint32_t index, int mig, nvmlMemory_v2_t *out) {
+    const gws_device *card = &state->device[index];
+    if (mig < 0) {
+        out->total = card->total_bytes;
+        out->reserved = card->reserved_bytes;
+        out->used = gws_used_bytes(state, index);
+    } else {
+        gws_mig part;
+        if (gws_get_mig(state, index, (uint32_t)mig, &part)) return NVML_ERROR_NOT_FOUND;
+        out->total = part.memory_bytes;
+        out->reserved = 0; /* it is the whole card's */
+        out->used = gws_mig_used_bytes(state, index, (uint32_t)mig);
+        if (out->used > out->total) out->used = out->total;
+    }
+    out->free = out->total - out->reserved - out->used;
     return NVML_SUCCESS;
 }
 
+API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
+    ENTER_PART(device);
+    REQUIRE(out);
+    nvmlMemory_v2_t whole = {0};
+    nvmlReturn_t code = memory(state, index, mig, &whole);
+    out->total = whole.total;
+    out->used = whole.used + whole.reserved; /* version 1 counts the reserve as used */
+    out->free = whole.free;
+    return code;
+}
+
 API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out) {
-    ENTER_DEVICE(device);
+    ENTER_PART(device);
     REQUIRE(out);
     if (out->version != STRUCT_VERSION(nvmlMemory_v2_t, 2)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    out->total = card->total_bytes;
-    out->reserved = card->reserved_bytes;
-    out->used = gws_used_bytes(state, index);
-    out->free = out->total - out->reserved - out->used;
-    return NVML_SUCCESS;
+    return memory(state, index, mig, out);
 }
 
 /* --- activity --------------------------------------------------------------------------------------- */
@@ -448,6 +413,7 @@ typedef struct {
 API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out) {
     ENTER_DEVICE(device);
     REQUIRE(out);
+    if (gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED; /* as the real one says then */
     gws_load load = gws_device_load(state, index);
     out->gpu = percent(load.sm_share);
     out->memory = percent(load.memory_share);
@@ -459,7 +425,7 @@ static nvmlReturn_t engine(const gws_state *state, uint32_t index, gws_override_
                            unsigned *period_us) {
     int64_t value;
     REQUIRE(share && period_us);
-    if (!gws_override(state, index, key, &value)) return NVML_ERROR_NOT_SUPPORTED;
+    if (!gws_override(state, index, key, &value) || gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED;
     *share = (unsigned)value;
     *period_us = (unsigned)(GWS_WINDOW_NS / 1000);
     return NVML_SUCCESS;
@@ -473,6 +439,16 @@ API nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned *
 API nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
     ENTER_DEVICE(device);
     return engine(state, index, GWS_SET_DECODER_PERCENT, share, period_us);
+}
+
+API nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
+    ENTER_DEVICE(device);
+    return engine(state, index, GWS_SET_JPEG_PERCENT, share, period_us);
+}
+
+API nvmlReturn_t nvmlDeviceGetOfaUtilization(nvmlDevice_t device, unsigned *share, unsigned *period_us) {
+    ENTER_DEVICE(device);
+    return engine(state, index, GWS_SET_OFA_PERCENT, share, period_us);
 }
 
 #define IDLE_CELSIUS 33.0
@@ -505,7 +481,9 @@ API nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_
     return NVML_SUCCESS;
 }
 
-#define SLOWDOWN_CELSIUS 95
+static int slowdown_celsius(const gws_state *state, uint32_t index) {
+    return (int)gws_overridden(state, index, GWS_SET_SLOWDOWN_CELSIUS, 95);
+}
 
 typedef struct {
     unsigned version;
@@ -516,17 +494,22 @@ API nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginT
     ENTER_DEVICE(device);
     REQUIRE(out);
     if (out->version != STRUCT_VERSION(nvmlMarginTemperature_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    out->celsius = SLOWDOWN_CELSIUS - (int)celsius(state, index);
+    out->celsius = slowdown_celsius(state, index) - (int)celsius(state, index);
     return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned kind, unsigned *out) {
     ENTER_DEVICE(device);
     REQUIRE(out && kind < 8);
+    int64_t value;
     switch (kind) {
-    case 0: *out = 98; return NVML_SUCCESS; /* shutdown */
-    case 1: *out = SLOWDOWN_CELSIUS; return NVML_SUCCESS;
-    case 3: *out = 93; return NVML_SUCCESS; /* the highest that it should run at */
+    case 0: *out = (unsigned)gws_overridden(state, index, GWS_SET_SHUTDOWN_CELSIUS, 98); return NVML_SUCCESS;
+    case 1: *out = (unsigned)slowdown_celsius(state, index); return NVML_SUCCESS;
+    case 2: /* the highest of the memory */
+        if (!gws_override(state, index, GWS_SET_MEMORY_MAX_CELSIUS, &value)) return NVML_ERROR_NOT_SUPPORTED;
+        *out = (unsigned)value;
+        return NVML_SUCCESS;
+    case 3: *out = (unsigned)gws_overridden(state, index, GWS_SET_OPERATING_MAX_CELSIUS, 93); return NVML_SUCCESS;
     default: return NVML_ERROR_NOT_SUPPORTED;
     }
 }
@@ -535,7 +518,8 @@ static unsigned draw_mw(gws_state *state, uint32_t index) {
     const gws_device *card = &state->device[index];
     double dynamic = (double)(card->power_full_mw - card->power_idle_mw);
     double mw = card->power_idle_mw + dynamic * gws_device_load(state, index).sm_share;
-    return (unsigned)gws_overridden(state, index, GWS_SET_POWER_MW, lround(mw));
+    double limit = (double)gws_overridden(state, index, GWS_SET_POWER_LIMIT_MW, card->power_limit_mw);
+    return (unsigned)gws_overridden(state, index, GWS_SET_POWER_MW, lround(mw < limit ? mw : limit));
 }
 
 static unsigned long long energy_mj(gws_state *state, uint32_t index) {
@@ -545,9 +529,13 @@ static unsigned long long energy_mj(gws_state *state, uint32_t index) {
     return (unsigned long long)(idle + dynamic * (double)gws_device_busy_ns(state, index) * 1e-9);
 }
 
+static unsigned power_limit_mw(const gws_state *state, uint32_t index) {
+    return (unsigned)gws_overridden(state, index, GWS_SET_POWER_LIMIT_MW, state->device[index].power_limit_mw);
+}
+
 UNSIGNED_GETTER(nvmlDeviceGetPowerUsage, draw_mw(state, index))
-UNSIGNED_GETTER(nvmlDeviceGetEnforcedPowerLimit, card->power_limit_mw)
-UNSIGNED_GETTER(nvmlDeviceGetPowerManagementLimit, card->power_limit_mw)
+UNSIGNED_GETTER(nvmlDeviceGetEnforcedPowerLimit, power_limit_mw(state, index))
+UNSIGNED_GETTER(nvmlDeviceGetPowerManagementLimit, power_limit_mw(state, index))
 UNSIGNED_GETTER(nvmlDeviceGetPowerManagementDefaultLimit, card->power_limit_mw)
 UNSIGNED_GETTER(nvmlDeviceGetPowerManagementMode, 1)
 
@@ -737,11 +725,28 @@ typedef struct {
     unsigned gpu_instance, compute_instance;
 } nvmlProcessInfo_v2_t; /* version 3 is the same since driver 535.104 */
 
-static nvmlReturn_t list_v1(gws_state *state, uint32_t index, uint32_t kinds, unsigned *count,
+/* The processes of a device, or of one MIG instance of it. */
+static uint32_t list(gws_state *state, uint32_t index, int mig, uint32_t kinds, gws_process_view *views) {
+    uint32_t there = gws_list_processes(state, index, kinds, views, GWS_MAX_PROCESSES), kept = 0;
+    if (mig < 0) return there;
+    for (uint32_t i = 0; i < there; i++)
+        if (views[i].mig == mig) views[kept++] = views[i];
+    return kept;
+}
+
+static unsigned gpu_instance(const gws_state *state, uint32_t index, const gws_process_view *view) {
+    return view->mig < 0 ? NO_INSTANCE : state->device[index].mig[view->mig].gpu_instance;
+}
+
+static unsigned compute_instance(const gws_state *state, uint32_t index, const gws_process_view *view) {
+    return view->mig < 0 ? NO_INSTANCE : state->device[index].mig[view->mig].compute_instance;
+}
+
+static nvmlReturn_t list_v1(gws_state *state, uint32_t index, int mig, uint32_t kinds, unsigned *count,
                             nvmlProcessInfo_v1_t *out) {
     REQUIRE(count);
     gws_process_view views[GWS_MAX_PROCESSES];
-    uint32_t there = gws_list_processes(state, index, kinds, views, GWS_MAX_PROCESSES);
+    uint32_t there = list(state, index, mig, kinds, views);
     uint32_t room = *count;
     *count = there;
     if (there > room) return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -751,11 +756,11 @@ static nvmlReturn_t list_v1(gws_state *state, uint32_t index, uint32_t kinds, un
     return NVML_SUCCESS;
 }
 
-static nvmlReturn_t list_v2(gws_state *state, uint32_t index, uint32_t kinds, unsigned *count,
+static nvmlReturn_t list_v2(gws_state *state, uint32_t index, int mig, uint32_t kinds, unsigned *count,
                             nvmlProcessInfo_v2_t *out) {
     REQUIRE(count);
     gws_process_view views[GWS_MAX_PROCESSES];
-    uint32_t there = gws_list_processes(state, index, kinds, views, GWS_MAX_PROCESSES);
+    uint32_t there = list(state, index, mig, kinds, views);
     uint32_t room = *count;
     *count = there;
     if (there > room) return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -763,26 +768,26 @@ static nvmlReturn_t list_v2(gws_state *state, uint32_t index, uint32_t kinds, un
     for (uint32_t i = 0; i < there; i++)
         out[i] = (nvmlProcessInfo_v2_t){.pid = (unsigned)views[i].pid,
                                         .used = views[i].bytes,
-                                        .gpu_instance = NO_INSTANCE,
-                                        .compute_instance = NO_INSTANCE};
+                                        .gpu_instance = gpu_instance(state, index, &views[i]),
+                                        .compute_instance = compute_instance(state, index, &views[i])};
     return NVML_SUCCESS;
 }
 
 #define PROCESS_LISTS(family, kinds)                                                                         \
     API nvmlReturn_t nvmlDeviceGet##family##RunningProcesses(nvmlDevice_t device, unsigned *count,           \
                                                              nvmlProcessInfo_v1_t *out) {                    \
-        ENTER_DEVICE(device);                                                                                \
-        return list_v1(state, index, kinds, count, out);                                                     \
+        ENTER_PART(device);                                                                                  \
+        return list_v1(state, index, mig, kinds, count, out);                                                \
     }                                                                                                        \
     API nvmlReturn_t nvmlDeviceGet##family##RunningProcesses_v2(nvmlDevice_t device, unsigned *count,        \
                                                                 nvmlProcessInfo_v2_t *out) {                 \
-        ENTER_DEVICE(device);                                                                                \
-        return list_v2(state, index, kinds, count, out);                                                     \
+        ENTER_PART(device);                                                                                  \
+        return list_v2(state, index, mig, kinds, count, out);                                                \
     }                                                                                                        \
     API nvmlReturn_t nvmlDeviceGet##family##RunningProcesses_v3(nvmlDevice_t device, unsigned *count,        \
                                                                 nvmlProcessInfo_v2_t *out) {                 \
-        ENTER_DEVICE(device);                                                                                \
-        return list_v2(state, index, kinds, count, out);                                                     \
+        ENTER_PART(device);                                                                                  \
+        return list_v2(state, index, mig, kinds, count, out);                                                \
     }
 
 PROCESS_LISTS(Compute, GWS_KIND_COMPUTE)
@@ -815,8 +820,8 @@ API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvml
     for (uint32_t i = 0; i < there; i++)
         list->out[i] = (nvmlProcessDetail_t){.pid = (unsigned)views[i].pid,
                                              .used = views[i].bytes,
-                                             .gpu_instance = NO_INSTANCE,
-                                             .compute_instance = NO_INSTANCE,
+                                             .gpu_instance = gpu_instance(state, index, &views[i]),
+                                             .compute_instance = compute_instance(state, index, &views[i]),
                                              .protected_used = 0}; /* no confidential computing here */
     return NVML_SUCCESS;
 }
@@ -854,6 +859,7 @@ API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProces
                                                  unsigned *count, unsigned long long last_seen_us) {
     ENTER_DEVICE(device);
     REQUIRE(count);
+    if (gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED; /* as the real one says then */
     gws_process_view views[GWS_MAX_PROCESSES];
     uint32_t there = active_processes(state, index, last_seen_us, views), room = out ? *count : 0;
     *count = there;
@@ -872,6 +878,7 @@ API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvml
     REQUIRE(info);
     if (info->version != STRUCT_VERSION(nvmlProcessesUtilizationInfo_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED; /* as the real one says then */
     gws_process_view views[GWS_MAX_PROCESSES];
     uint32_t there = active_processes(state, index, info->last_seen_us, views);
     uint32_t room = info->out ? info->count : 0;
@@ -887,33 +894,6 @@ API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvml
 }
 
 /* --- fields ----------------------------------------------------------------------------------------- */
-
-typedef struct {
-    unsigned field, scope;
-    long long time_us, latency_us;
-    unsigned type;
-    nvmlReturn_t code;
-    union {
-        double d;
-        unsigned u;
-        unsigned long ul;
-        unsigned long long ull;
-    } value;
-} nvmlFieldValue_t;
-
-enum { TYPE_UNSIGNED = 1, TYPE_UNSIGNED_LONG_LONG = 3 };
-
-static void put_unsigned(nvmlFieldValue_t *value, unsigned number) {
-    value->type = TYPE_UNSIGNED;
-    value->value.u = number;
-    value->code = NVML_SUCCESS;
-}
-
-static void put_long(nvmlFieldValue_t *value, unsigned long long number) {
-    value->type = TYPE_UNSIGNED_LONG_LONG;
-    value->value.ull = number;
-    value->code = NVML_SUCCESS;
-}
 
 static void fill_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value) {
     const gws_device *card = &state->device[index];
@@ -934,6 +914,16 @@ static void fill_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value
     case 4: case 6: /* uncorrected */
         if (ecc_count(state, index, false, &errors)) put_long(value, errors);
         break;
+    case 29: case 30: case 31: /* retired pages: by single-bit errors, by double-bit ones; some wait for a restart */
+        if (gws_override(state, index, GWS_SET_RETIRED_SINGLE_BIT + (value->field - 29), &number))
+            put_long(value, (unsigned long long)number);
+        break;
+    case 74: case 75: case 76: /* nanoseconds of slowdown by power, heat, sync boost */
+        if (gws_policies_known(state, index)) put_long(value, gws_policy_ns(state, index, value->field - 74));
+        break;
+    case 77: case 79: /* by the board's limits, for reliability: no such reason can be set */
+        if (gws_policies_known(state, index)) put_long(value, 0);
+        break;
     case 82: /* memory temperature */
         if (gws_override(state, index, GWS_SET_MEMORY_TEMPERATURE_CELSIUS, &number))
             put_unsigned(value, (unsigned)number);
@@ -941,10 +931,21 @@ static void fill_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value
     case 83: put_long(value, energy_mj(state, index)); break;
     case 185: case 186: put_unsigned(value, draw_mw(state, index)); break; /* average, instant */
     case 187: put_unsigned(value, 100000); break;                          /* lowest power limit */
-    case 188: case 189: case 190: case 192: put_unsigned(value, card->power_limit_mw); break;
+    case 188: case 189: put_unsigned(value, card->power_limit_mw); break; /* highest, default */
+    case 190: case 192: put_unsigned(value, power_limit_mw(state, index)); break;
     case 197: put_long(value, atomic_load(&card->device_to_host_bytes)); break; /* sent over PCIe */
     case 198: put_long(value, atomic_load(&card->host_to_device_bytes)); break; /* received */
-    default: break; /* NVLink, remapped rows, policies: not modelled */
+    case 94: /* PCIe replays */
+        if (gws_override(state, index, GWS_SET_PCIE_REPLAYS, &number)) put_unsigned(value, (unsigned)number);
+        break;
+    case 142: case 143: case 144: case 145: /* remapped rows */
+        if (gws_override(state, index, GWS_SET_REMAPPED_CORRECTABLE + (value->field - 142), &number))
+            put_unsigned(value, (unsigned)number);
+        break;
+    case 230: /* what helps it */
+        if (gws_override(state, index, GWS_SET_RECOVERY_ACTION, &number)) put_unsigned(value, (unsigned)number);
+        break;
+    default: nvml_link_field(state, index, value); break;
     }
 }
 
@@ -955,40 +956,36 @@ API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFi
     return NVML_SUCCESS;
 }
 
-/* --- between devices -------------------------------------------------------------------------------- */
+/* --- rows and pages that went bad, BAR1 ------------------------------------------------------------- */
 
-API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t other, unsigned *level) {
-    ENTER_DEVICE(device);
-    int second = handle_index(other, state);
-    REQUIRE(level && second >= 0);
-    *level = (uint32_t)second == index ? 0 : 30; /* the same board; else one host bridge joins them all */
-    return NVML_SUCCESS;
-}
+SET_GETTER(nvmlDeviceGetPcieReplayCounter, GWS_SET_PCIE_REPLAYS)
 
-API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, unsigned kind, unsigned *status) {
+API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected,
+                                           unsigned *pending, unsigned *failed) {
     ENTER_DEVICE(device);
-    REQUIRE(status && kind < 6 && handle_index(other, state) >= 0);
-    *status = 2; /* the GPU does not support it, as cuDeviceCanAccessPeer says too */
-    return NVML_SUCCESS;
-}
-
-API nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device, nvmlDevice_t other, int *same) {
-    ENTER_DEVICE(device);
-    int second = handle_index(other, state);
-    REQUIRE(same && second >= 0);
-    *same = (uint32_t)second == index;
-    return NVML_SUCCESS;
+    REQUIRE(corrected && uncorrected && pending && failed);
+    unsigned *out[] = {corrected, uncorrected, pending, failed};
+    bool known = false;
+    for (int i = 0; i < 4; i++) {
+        int64_t value = 0;
+        known |= gws_override(state, index, GWS_SET_REMAPPED_CORRECTABLE + i, &value);
+        *out[i] = (unsigned)value;
+    }
+    return known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
 typedef struct {
-    unsigned version, supported;
-} nvmlGpmSupport_t;
+    unsigned long long total, free, used;
+} nvmlBAR1Memory_t;
 
-API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *out) {
+#define BAR1_BYTES (256ull << 20)
+
+API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *out) {
     ENTER_DEVICE(device);
     REQUIRE(out);
-    if (out->version != 1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    out->supported = 0;
+    int64_t used;
+    if (!gws_override(state, index, GWS_SET_BAR1_USED_BYTES, &used)) return NVML_ERROR_NOT_SUPPORTED;
+    *out = (nvmlBAR1Memory_t){BAR1_BYTES, BAR1_BYTES - (unsigned long long)used, (unsigned long long)used};
     return NVML_SUCCESS;
 }
 

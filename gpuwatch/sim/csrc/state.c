@@ -1,7 +1,7 @@
 /* See state.h. Compiled into libgpuwatchsim.so, which all other simulated libraries need and which Python
  * drives through ctypes. */
 #define _GNU_SOURCE
-#include "state.h"
+#include "state_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -28,13 +29,7 @@
 #define MEMORY_BYTES_PER_NS 10.0    /* what a host moves; makes bytes into "memory was busy" time */
 
 #define MIB (1024ull * 1024ull)
-
-const char *const gws_override_names[GWS_SET_COUNT] = {
-    "temperature_celsius", "memory_temperature_celsius", "power_milliwatts", "clock_event_reasons",
-    "ecc_corrected", "ecc_uncorrected", "encoder_percent", "decoder_percent", "pcie_generation",
-    "pcie_width", "compute_mode", "persistence_mode", "sm_clock_mhz", "fan_percent",
-    "cuda_version", "compute_capability", "multiprocessors",
-};
+#define GWS_MAPPED 64 /* machines that one process has open, each with a file */
 
 /* --- time ------------------------------------------------------------------------------------------- */
 
@@ -46,12 +41,6 @@ uint64_t gws_now_ns(void) {
 
 uint64_t gws_wall_us(const gws_state *state, uint64_t ns) {
     return (uint64_t)(state->created_wall_us + ((int64_t)ns - (int64_t)state->created_ns) / 1000);
-}
-
-static void sleep_ms(uint32_t ms) {
-    struct timespec rest = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000L};
-    while (nanosleep(&rest, &rest) == -1 && errno == EINTR) {
-    }
 }
 
 /* --- rings ------------------------------------------------------------------------------------------ */
@@ -106,13 +95,6 @@ static void init_mutex(pthread_mutex_t *mutex) {
     pthread_mutexattr_destroy(&attr);
 }
 
-static void lock(gws_state *state) {
-    /* A holder that was killed leaves at worst a slot of its own half filled, and that slot is swept. */
-    if (pthread_mutex_lock(&state->lock) == EOWNERDEAD) pthread_mutex_consistent(&state->lock);
-}
-
-static void unlock(gws_state *state) { pthread_mutex_unlock(&state->lock); }
-
 /* --- who is alive ----------------------------------------------------------------------------------- */
 
 /* Start time of a live process in clock ticks since boot; 0: gone, or a zombie, which holds no memory. */
@@ -137,6 +119,13 @@ static uint64_t start_time_of(int32_t pid) {
     return zombie ? 0 : start;
 }
 
+/* CPU time of a process's threads together; 0: not to be had. Much cheaper than a file of /proc. */
+static uint64_t cpu_time_of(int32_t pid) {
+    struct timespec time;
+    if (clock_gettime((clockid_t)(~(uint32_t)pid << 3 | 2), &time) != 0) return 0;
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
 static uint64_t exec_id(void) {
     uint64_t id = 1;
     const void *random = (const void *)getauxval(AT_RANDOM); /* 16 bytes that are new with every execve */
@@ -149,8 +138,12 @@ static bool slot_alive(gws_process *slot, uint64_t now_ns, bool exact) {
     int32_t pid = slot->pid;
     if (kill(pid, 0) != 0 && errno == ESRCH) return false;
     if (!exact && now_ns - slot->checked_ns < CHECK_EVERY_NS) return true;
+    uint64_t cpu_ns = cpu_time_of(pid);
     slot->checked_ns = now_ns;
-    return start_time_of(pid) == slot->start_time;
+    if (!exact && cpu_ns && cpu_ns == slot->checked_cpu_ns) return true; /* to end is to run */
+    if (start_time_of(pid) != slot->start_time) return false;
+    slot->checked_cpu_ns = cpu_ns;
+    return true;
 }
 
 /* --- the load of one slot --------------------------------------------------------------------------- */
@@ -212,7 +205,7 @@ static double heat_decayed(gws_device *device, uint64_t now_ns) {
     return device->heat;
 }
 
-static void free_slot(gws_state *state, gws_process *slot, uint64_t now_ns) {
+void gws_free_slot(gws_state *state, gws_process *slot, uint64_t now_ns) {
     gws_device *device = &state->device[slot->device];
     if (slot->flags & GWS_SLOT_ATTACHED) {
         /* What it has heated and consumed stays with the device. */
@@ -228,7 +221,7 @@ static int sweep(gws_state *state, int32_t device, uint64_t now_ns, bool exact) 
         gws_process *slot = &state->process[i];
         if (!slot->pid || (device >= 0 && slot->device != device)) continue;
         if (!slot_alive(slot, now_ns, exact)) {
-            free_slot(state, slot, now_ns);
+            gws_free_slot(state, slot, now_ns);
             freed++;
         }
     }
@@ -294,7 +287,7 @@ static gws_process *enter(gws_state *state, uint32_t device, uint64_t now_ns) {
     for (uint32_t i = 0; i < state->process_high; i++) {
         gws_process *slot = &state->process[i];
         if (slot->pid == pid && !(slot->flags & GWS_SLOT_ATTACHED) && slot->exec_id != id)
-            free_slot(state, slot, now_ns);
+            gws_free_slot(state, slot, now_ns);
     }
     gws_process *slot = find_slot(state, pid, device, false);
     if (!slot) {
@@ -344,7 +337,7 @@ void gws_leave(gws_state *state, uint32_t device) {
     lock(state);
     gws_process *slot = own(state, device);
     if (slot) {
-        free_slot(state, slot, gws_now_ns());
+        gws_free_slot(state, slot, gws_now_ns());
         atomic_store(&own_slot[device], NULL);
     }
     unlock(state);
@@ -503,6 +496,30 @@ bool gws_device_in_use(gws_state *state, uint32_t device) {
     return in_use;
 }
 
+/* The instance that a process is on: the one that it was put on, else the first, as CUDA chooses. */
+static int32_t mig_of(const gws_device *device, const gws_process *slot) {
+    if (!atomic_load(&device->mig_on)) return -1;
+    if (slot->mig && device->mig[slot->mig - 1].present) return (int32_t)slot->mig - 1;
+    for (int32_t i = 0; i < GWS_MAX_MIG; i++)
+        if (device->mig[i].present) return i;
+    return -1;
+}
+
+uint64_t gws_mig_used_bytes(gws_state *state, uint32_t device, uint32_t index) {
+    const gws_device *card = &state->device[device];
+    uint64_t used = 0;
+    lock(state);
+    sweep(state, (int32_t)device, gws_now_ns(), false);
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        const gws_process *slot = &state->process[i];
+        if (!slot->pid || slot->device != (int32_t)device) continue;
+        int32_t on = mig_of(card, slot);
+        if (on >= 0 && card->mig[on].gpu_instance == card->mig[index].gpu_instance) used += slot->bytes;
+    }
+    unlock(state);
+    return used;
+}
+
 uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, gws_process_view *out,
                             uint32_t capacity) {
     uint32_t count = 0;
@@ -522,6 +539,7 @@ uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, g
                 .sm_share = load.sm_share,
                 .memory_share = load.memory_share,
                 .last_busy_ns = runs ? now_ns : slot->last_busy_ns,
+                .mig = mig_of(&state->device[device], slot),
             };
         }
         count++;
@@ -533,8 +551,9 @@ uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, g
 /* --- attached processes ----------------------------------------------------------------------------- */
 
 int gws_attach(gws_state *state, int32_t pid, uint32_t device, uint64_t bytes, double sm_share,
-               double memory_share, uint32_t kind, uint32_t flags) {
-    if (pid <= 0 || device >= state->device_count || !kind) return EINVAL;
+               double memory_share, uint32_t kind, uint32_t flags, int32_t mig) {
+    if (pid <= 0 || device >= state->device_count || !kind || mig >= GWS_MAX_MIG) return EINVAL;
+    if (mig >= 0 && !state->device[device].mig[mig].present) return EINVAL;
     uint64_t start = flags & GWS_SLOT_FOREIGN ? 0 : start_time_of(pid);
     if (!start && !(flags & GWS_SLOT_FOREIGN)) return ESRCH;
     uint64_t now_ns = gws_now_ns();
@@ -546,7 +565,7 @@ int gws_attach(gws_state *state, int32_t pid, uint32_t device, uint64_t bytes, d
     if (bytes > had && bytes - had > free_bytes(state, device)) {
         error = ENOMEM;
     } else {
-        if (slot) free_slot(state, slot, now_ns);
+        if (slot) gws_free_slot(state, slot, now_ns);
         slot = new_slot(state);
         if (!slot && sweep(state, -1, now_ns, true)) slot = new_slot(state);
         if (slot) {
@@ -557,6 +576,7 @@ int gws_attach(gws_state *state, int32_t pid, uint32_t device, uint64_t bytes, d
             slot->bytes = bytes;
             slot->sm_share = clamp_share(sm_share);
             slot->memory_share = clamp_share(memory_share);
+            slot->mig = mig < 0 ? 0 : (uint32_t)mig + 1;
             slot->entered_ns = slot->checked_ns = now_ns;
             atomic_store(&slot->pid, pid);
         } else {
@@ -575,7 +595,7 @@ int gws_detach(gws_state *state, int32_t pid, int32_t device) {
         gws_process *slot = &state->process[i];
         if (slot->pid != pid || pid == 0 || !(slot->flags & GWS_SLOT_ATTACHED)) continue;
         if (device >= 0 && slot->device != device) continue;
-        free_slot(state, slot, now_ns);
+        gws_free_slot(state, slot, now_ns);
         count++;
     }
     unlock(state);
@@ -587,120 +607,6 @@ int gws_sweep(gws_state *state) {
     int freed = sweep(state, -1, gws_now_ns(), true);
     unlock(state);
     return freed;
-}
-
-/* --- values set by hand ----------------------------------------------------------------------------- */
-
-bool gws_override(const gws_state *state, uint32_t device, gws_override_key key, int64_t *value) {
-    if (!atomic_load_explicit(&state->device[device].override_set[key], memory_order_acquire)) return false;
-    *value = atomic_load_explicit(&state->device[device].override_value[key], memory_order_relaxed);
-    return true;
-}
-
-int64_t gws_overridden(const gws_state *state, uint32_t device, gws_override_key key, int64_t otherwise) {
-    int64_t value;
-    return gws_override(state, device, key, &value) ? value : otherwise;
-}
-
-int gws_cuda_version(const gws_state *state) {
-    return state ? (int)gws_overridden(state, 0, GWS_SET_CUDA_VERSION, GWS_CUDA_VERSION) : GWS_CUDA_VERSION;
-}
-
-int gws_capability(const gws_state *state, const gws_device *card) {
-    return (int)gws_overridden(state, (uint32_t)(card - state->device), GWS_SET_COMPUTE_CAPABILITY,
-                               card->cc_major * 10 + card->cc_minor);
-}
-
-int gws_multiprocessors(const gws_state *state, const gws_device *card) {
-    return (int)gws_overridden(state, (uint32_t)(card - state->device), GWS_SET_MULTIPROCESSORS, card->sm_count);
-}
-
-int gws_set_override(gws_state *state, uint32_t device, const char *key, int64_t value, int is_set) {
-    if (device >= state->device_count) return EINVAL;
-    for (int i = 0; i < GWS_SET_COUNT; i++) {
-        if (strcmp(gws_override_names[i], key) != 0) continue;
-        atomic_store(&state->device[device].override_value[i], value);
-        atomic_store_explicit(&state->device[device].override_set[i], is_set != 0, memory_order_release);
-        return 0;
-    }
-    return ENOENT;
-}
-
-/* --- faults ----------------------------------------------------------------------------------------- */
-
-/* "nvmlDeviceGetMemoryInfo" stands for itself and its _v2; "cu*" for a family; "*" for all of NVML (the
- * CUDA driver's codes mean other things, so it must be named). */
-static bool fault_matches(const char *pattern, const char *function) {
-    if (strcmp(pattern, "*") == 0) return strncmp(function, "nvml", 4) == 0;
-    size_t length = strlen(pattern);
-    if (length && pattern[length - 1] == '*') return strncmp(pattern, function, length - 1) == 0;
-    if (strncmp(pattern, function, length) != 0) return false;
-    const char *rest = function + length;
-    if (*rest == 0 || strcmp(rest, "WithFlags") == 0) return true;
-    return rest[0] == '_' && rest[1] == 'v' && rest[2] >= '0' && rest[2] <= '9';
-}
-
-int gws_fault_slow(gws_state *state, const char *function, int32_t device) {
-    int code = 0;
-    uint32_t delay_ms = 0, generation = 0;
-    gws_fault *found = NULL;
-    lock(state);
-    for (int i = 0; i < GWS_MAX_FAULTS && !found; i++) {
-        gws_fault *fault = &state->fault[i];
-        if (!fault->active || (fault->device >= 0 && fault->device != device)) continue;
-        if (!fault_matches(fault->function, function)) continue;
-        found = fault;
-        code = fault->code;
-        delay_ms = fault->delay_ms;
-        generation = fault->generation;
-        if (fault->remaining > 0 && --fault->remaining == 0) {
-            fault->active = 0;
-            atomic_fetch_sub(&state->fault_count, 1);
-        }
-    }
-    unlock(state);
-    while (delay_ms > 0) {
-        uint32_t slice = delay_ms < 20 ? delay_ms : 20;
-        sleep_ms(slice);
-        delay_ms -= slice;
-        if (found->generation != generation) break; /* cleared meanwhile: a hung call comes back */
-    }
-    return code;
-}
-
-int gws_inject(gws_state *state, const char *function, int32_t device, int32_t code, uint32_t delay_ms,
-               int32_t count) {
-    if (!*function || strlen(function) >= GWS_FUNCTION_BYTES || count == 0 ||
-        device >= (int32_t)state->device_count)
-        return EINVAL;
-    int error = ENOSPC;
-    lock(state);
-    for (int i = 0; i < GWS_MAX_FAULTS; i++) {
-        gws_fault *fault = &state->fault[i];
-        if (fault->active) continue;
-        strcpy(fault->function, function);
-        fault->device = device;
-        fault->code = code;
-        fault->delay_ms = delay_ms;
-        fault->remaining = count;
-        fault->generation = ++state->fault_generation;
-        fault->active = 1;
-        atomic_fetch_add(&state->fault_count, 1);
-        error = 0;
-        break;
-    }
-    unlock(state);
-    return error;
-}
-
-void gws_clear_faults(gws_state *state) {
-    lock(state);
-    for (int i = 0; i < GWS_MAX_FAULTS; i++) {
-        state->fault[i].active = 0;
-        state->fault[i].generation = ++state->fault_generation;
-    }
-    atomic_store(&state->fault_count, 0);
-    unlock(state);
 }
 
 /* --- making and opening ----------------------------------------------------------------------------- */
@@ -789,6 +695,26 @@ int gws_create(const char *path, uint32_t device_count, uint64_t memory_bytes, c
     return 0;
 }
 
+/* The files behind the mappings stay open with a shared lock: so others see that the machine is in use. */
+static struct {
+    gws_state *state;
+    int fd;
+} mapped[GWS_MAPPED];
+static pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void keep_open(gws_state *state, int fd) {
+    pthread_mutex_lock(&mapped_lock);
+    for (int i = 0; i < GWS_MAPPED && fd >= 0; i++) {
+        if (mapped[i].state) continue;
+        flock(fd, LOCK_SH | LOCK_NB);
+        mapped[i].state = state;
+        mapped[i].fd = fd;
+        fd = -1;
+    }
+    pthread_mutex_unlock(&mapped_lock);
+    if (fd >= 0) close(fd); /* no room: it is in use all the same, and nobody sees it */
+}
+
 static gws_state *map(const char *path) {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return NULL;
@@ -801,7 +727,6 @@ static gws_state *map(const char *path) {
         error = ESTALE;
     else if ((state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
         error = errno;
-    close(fd);
     if (!error) {
         char boot_id[40];
         read_boot_id(boot_id);
@@ -811,18 +736,32 @@ static gws_state *map(const char *path) {
             error = ESTALE;
         }
     }
+    if (error)
+        close(fd);
+    else
+        keep_open(state, fd);
     errno = error;
     return error ? NULL : state;
 }
 
 gws_state *gws_open(const char *path) { return map(path); }
-void gws_close(gws_state *state) { munmap(state, sizeof *state); }
+
+void gws_close(gws_state *state) {
+    pthread_mutex_lock(&mapped_lock);
+    for (int i = 0; i < GWS_MAPPED; i++) {
+        if (mapped[i].state != state) continue;
+        close(mapped[i].fd);
+        mapped[i].state = NULL;
+    }
+    pthread_mutex_unlock(&mapped_lock);
+    munmap(state, sizeof *state);
+}
 
 int gws_check(const char *path, uint32_t device_count, uint64_t memory_bytes) {
     gws_state *state = map(path);
     if (!state) return errno;
     bool fits = state->device_count == device_count && state->device[0].total_bytes == memory_bytes;
-    munmap(state, sizeof *state);
+    gws_close(state);
     return fits ? 0 : ESTALE;
 }
 

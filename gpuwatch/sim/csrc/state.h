@@ -29,6 +29,9 @@ enum {
     GWS_UUID_TEXT_BYTES = 48,
     GWS_PCI_TEXT_BYTES = 24,
     GWS_FUNCTION_BYTES = 64,
+    GWS_LABEL_BYTES = 24,
+    GWS_MAX_MIG = 8, /* one more than any card has: seven slices and a gap */
+    GWS_POLICIES = 3,
 };
 
 #define GWS_CELL_NS 100000000ull    /* one cell of a ring */
@@ -59,8 +62,44 @@ typedef enum {
     GWS_SET_CUDA_VERSION,       /* of the whole driver, told by device 0: 11040 */
     GWS_SET_COMPUTE_CAPABILITY, /* 52 is 5.2 */
     GWS_SET_MULTIPROCESSORS,
+    GWS_SET_JPEG_PERCENT,
+    GWS_SET_OFA_PERCENT,
+    GWS_SET_POWER_LIMIT_MW,
+    GWS_SET_SLOWDOWN_CELSIUS,
+    GWS_SET_SHUTDOWN_CELSIUS,
+    GWS_SET_OPERATING_MAX_CELSIUS,
+    GWS_SET_MEMORY_MAX_CELSIUS,
+    GWS_SET_REMAPPED_CORRECTABLE,
+    GWS_SET_REMAPPED_UNCORRECTABLE,
+    GWS_SET_REMAPPED_PENDING,
+    GWS_SET_REMAPPED_FAILURE,
+    GWS_SET_RETIRED_SINGLE_BIT,
+    GWS_SET_RETIRED_DOUBLE_BIT,
+    GWS_SET_RETIRED_PENDING,
+    GWS_SET_RECOVERY_ACTION,
+    GWS_SET_PCIE_REPLAYS,
+    GWS_SET_PCIE_SWITCH,
+    GWS_SET_NUMA_NODE,
+    GWS_SET_BAR1_USED_BYTES,
+    GWS_SET_NVLINK_LINKS,
+    GWS_SET_NVLINK_LINKS_DOWN,
+    GWS_SET_NVLINK_SWITCH,
+    GWS_SET_NVLINK_TX_BYTES_PER_SECOND,
+    GWS_SET_NVLINK_RX_BYTES_PER_SECOND,
+    GWS_SET_NVLINK_CRC_ERRORS,
+    GWS_SET_NVLINK_REPLAYS,
+    GWS_SET_NVLINK_RECOVERIES,
+    GWS_SET_GPM,
+    GWS_SET_TENSOR_PERCENT,
     GWS_SET_COUNT,
 } gws_override_key;
+
+/* One MIG instance. Compute instances of one GPU instance have its memory in common. */
+typedef struct {
+    uint32_t present, gpu_instance, compute_instance, gpu_slices, compute_slices, multiprocessors;
+    uint64_t memory_bytes;
+    char uuid[GWS_UUID_TEXT_BYTES]; /* MIG-... */
+} gws_mig;
 
 typedef struct {
     char name[GWS_NAME_BYTES];
@@ -82,6 +121,12 @@ typedef struct {
     pthread_mutex_t kernel_lock;        /* robust: one kernel at a time, as two programs share a real card */
     _Atomic uint32_t override_set[GWS_SET_COUNT];
     _Atomic int64_t override_value[GWS_SET_COUNT];
+    _Atomic uint64_t override_at_ns[GWS_SET_COUNT]; /* when it was set: what grows begins then */
+    uint64_t policy_ns[GWS_POLICIES]; /* how long the set event reasons slowed it down: power, heat, sync boost */
+    _Atomic uint32_t hidden;          /* taken out of the machine: NVML and new CUDA programs do not list it */
+    _Atomic uint32_t mig_capable, mig_on;
+    uint32_t mig_serial; /* instances that were ever made: each has a UUID of its own */
+    gws_mig mig[GWS_MAX_MIG];
 } gws_device;
 
 enum {
@@ -103,10 +148,12 @@ typedef struct {
     uint64_t exec_id;    /* changes with execve, which keeps pid and start time but drops the contexts */
     uint64_t bytes;
     uint64_t entered_ns, checked_ns;
+    uint64_t checked_cpu_ns; /* its CPU clock at that moment: who has not run since is still there */
     _Atomic uint64_t last_busy_ns;
     _Atomic uint64_t running_since_ns; /* a kernel runs now, since then; 0: none */
     gws_ring busy, memory_busy;
     double sm_share, memory_share; /* attached processes only */
+    uint32_t mig;                  /* index of its MIG instance plus one; 0: the first there is */
 } gws_process;
 
 typedef struct {
@@ -117,7 +164,18 @@ typedef struct {
     int32_t remaining; /* -1: for ever */
     uint32_t active;
     uint32_t generation; /* ends the delay of a call when the fault is cleared */
+    uint64_t until_ns;   /* then it is over; 0: never */
+    char label[GWS_LABEL_BYTES]; /* what it belongs to, for a list and for clearing it alone */
 } gws_fault;
+
+/* A fault as a list of them shows it. */
+typedef struct {
+    char function[GWS_FUNCTION_BYTES], label[GWS_LABEL_BYTES];
+    int32_t device, code;
+    uint32_t delay_ms;
+    int32_t remaining;
+    int64_t left_ms; /* -1: for ever */
+} gws_fault_view;
 
 typedef struct {
     uint64_t magic;
@@ -143,6 +201,7 @@ typedef struct {
     uint64_t bytes;
     double sm_share, memory_share; /* of the last second */
     uint64_t last_busy_ns;         /* 0: never */
+    int32_t mig;                   /* index of its MIG instance; -1: MIG is off, or there is none */
 } gws_process_view;
 
 typedef struct {
@@ -177,6 +236,21 @@ bool gws_device_in_use(gws_state *state, uint32_t device);
 bool gws_override(const gws_state *state, uint32_t device, gws_override_key key, int64_t *value);
 int64_t gws_overridden(const gws_state *state, uint32_t device, gws_override_key key, int64_t otherwise);
 int gws_set_override(gws_state *state, uint32_t device, const char *key, int64_t value, int is_set);
+const char *gws_override_name(uint32_t key); /* NULL beyond the last */
+int gws_get_override(const gws_state *state, uint32_t device, uint32_t key, int64_t *value);
+uint64_t gws_grown(const gws_state *state, uint32_t device, gws_override_key rate); /* a set rate, since then */
+uint64_t gws_policy_ns(gws_state *state, uint32_t device, uint32_t policy);
+bool gws_policies_known(const gws_state *state, uint32_t device);
+int gws_set_hidden(gws_state *state, uint32_t device, int hidden);
+int gws_is_hidden(const gws_state *state, uint32_t device);
+uint32_t gws_shown_count(const gws_state *state);
+int gws_shown_at(const gws_state *state, uint32_t position); /* the device there, or -1 */
+
+/* --- MIG: five numbers an instance: index, GPU instance, compute instance, slices of both -------------- */
+int gws_set_mig(gws_state *state, uint32_t device, int on, uint32_t count, const uint32_t *numbers);
+int gws_mig_is_on(const gws_state *state, uint32_t device);
+int gws_get_mig(const gws_state *state, uint32_t device, uint32_t index, gws_mig *out);
+uint64_t gws_mig_used_bytes(gws_state *state, uint32_t device, uint32_t index);
 int gws_cuda_version(const gws_state *state); /* the highest that the driver runs: 12080 */
 int gws_capability(const gws_state *state, const gws_device *card); /* 86 is 8.6 */
 int gws_multiprocessors(const gws_state *state, const gws_device *card);
@@ -185,7 +259,8 @@ int gws_multiprocessors(const gws_state *state, const gws_device *card);
 uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, gws_process_view *out,
                             uint32_t capacity); /* how many there are, which may be more than capacity */
 int gws_attach(gws_state *state, int32_t pid, uint32_t device, uint64_t bytes, double sm_share,
-               double memory_share, uint32_t kind, uint32_t flags); /* 0, ENOMEM, ESRCH, ENOSPC, EINVAL */
+               double memory_share, uint32_t kind, uint32_t flags,
+               int32_t mig); /* 0, ENOMEM, ESRCH, ENOSPC, EINVAL; mig: index of an instance, or -1 */
 int gws_detach(gws_state *state, int32_t pid, int32_t device);      /* device -1: all; how many went */
 int gws_sweep(gws_state *state);                                    /* how many dead slots were freed */
 
@@ -205,7 +280,12 @@ void gws_copied(gws_state *state, uint32_t device, uint64_t began_ns, uint64_t b
 /* --- faults ----------------------------------------------------------------------------------------- */
 int gws_inject(gws_state *state, const char *function, int32_t device, int32_t code, uint32_t delay_ms,
                int32_t count);
+int gws_inject_labelled(gws_state *state, const char *function, int32_t device, int32_t code, uint32_t delay_ms,
+                        int32_t count, uint32_t lasting_ms, const char *label); /* lasting 0: until cleared */
 void gws_clear_faults(gws_state *state);
+int gws_clear_labelled(gws_state *state, const char *label, int32_t device); /* device -1: any; how many */
+int gws_fault_at(gws_state *state, uint32_t index, gws_fault_view *out);     /* 0, or ENOENT for a free one */
+void gws_heal(gws_state *state); /* no faults, nothing set by hand, no MIG, no foreign processes, nothing hidden */
 int gws_fault_slow(gws_state *state, const char *function, int32_t device);
 
 /* The check that every simulated function passes first: 0, or the code that it must return. */

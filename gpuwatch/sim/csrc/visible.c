@@ -1,8 +1,9 @@
 /* See visible.h. */
 #include "visible.h"
 
+#include "state_internal.h"
+
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -17,6 +18,7 @@ static int find_visible(const gws_state *state, const char *entry, bool *is_inde
         *is_index = false;
         int found = -1;
         for (uint32_t i = 0; i < state->device_count; i++) {
+            if (gws_is_hidden(state, i)) continue;
             if (strncasecmp(state->device[i].uuid, entry, strlen(entry)) != 0) continue;
             if (found >= 0) return -1; /* it could be either */
             found = (int)i;
@@ -26,15 +28,17 @@ static int find_visible(const gws_state *state, const char *entry, bool *is_inde
     *is_index = true;
     if (!isdigit((unsigned char)entry[*entry == '+'])) return -1; /* -1, MIG-..., nonsense, nothing */
     long index = strtol(entry, NULL, 10);
-    return index < (long)state->device_count ? (int)index : -1;
+    return index < GWS_MAX_DEVICES ? gws_shown_at(state, (uint32_t)index) : -1;
 }
 
 /* As CUDA reads it: in the order given, up to the first invalid entry; entries of the other kind (index,
  * UUID) than the first are invalid; a device named twice makes the whole list invalid. */
 int gws_visible_devices(const gws_state *state, const char *list, uint32_t *out) {
     if (!list) {
-        for (uint32_t i = 0; i < state->device_count; i++) out[i] = i;
-        return (int)state->device_count;
+        int shown = 0;
+        for (uint32_t i = 0; i < state->device_count; i++)
+            if (!gws_is_hidden(state, i)) out[shown++] = i;
+        return shown;
     }
     int count = 0;
     bool first_is_index = true;
@@ -61,10 +65,6 @@ int gws_visible_devices(const gws_state *state, const char *list, uint32_t *out)
     }
 }
 
-static void lock(gws_state *state) {
-    if (pthread_mutex_lock(&state->lock) == EOWNERDEAD) pthread_mutex_consistent(&state->lock);
-}
-
 void gws_note_ordinal(gws_state *state, uint32_t device, int ordinal) {
     int32_t pid = getpid();
     lock(state);
@@ -74,7 +74,7 @@ void gws_note_ordinal(gws_state *state, uint32_t device, int ordinal) {
         slot->flags &= ~(ORDINAL_MASK << ORDINAL_SHIFT);
         slot->flags |= ((uint32_t)ordinal + 1) << ORDINAL_SHIFT;
     }
-    pthread_mutex_unlock(&state->lock);
+    unlock(state);
 }
 
 int gws_process_ordinals(gws_state *state, int32_t pid, int32_t *out) {
@@ -90,6 +90,6 @@ int gws_process_ordinals(gws_state *state, int32_t pid, int32_t *out) {
         out[ordinal] = slot->device;
         if (ordinal >= count) count = ordinal + 1;
     }
-    pthread_mutex_unlock(&state->lock);
+    unlock(state);
     return count;
 }

@@ -1,0 +1,96 @@
+"""MIG layouts of simulated GPUs, as text: ``1g,-,2g,3g``.
+
+Each part is an instance by the number of its slices of compute (1, 2, 3, 4 or 7), ``-`` leaves its index
+empty, as it is after an instance was destroyed, and ``1c.2g`` is a compute instance of one slice in a GPU
+instance of two. ``on`` is MIG without an instance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from gpuwatch.errors import UsageError
+
+MAX_INSTANCES: Final = 8
+_EXAMPLE: Final = "for example 1g,1g,-,2g,3g; - leaves an index empty, on is MIG without instances, off ends it"
+_PART: Final = re.compile(r"(?:([1-7])c\.)?([12347])g")
+_COMPUTE_SLICES: Final = 7
+_MEMORY_SLICES: Final = 8
+# The first GPU instance id of each profile, as on real cards.
+_FIRST_ID: Final = {7: 0, 4: 1, 3: 1, 2: 3, 1: 7}
+_EIGHTHS: Final = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
+
+
+@dataclass(frozen=True, slots=True)
+class SimInstance:
+    """One MIG instance."""
+
+    index: int
+    gpu_instance: int
+    compute_instance: int
+    gpu_slices: int
+    compute_slices: int
+
+    def __str__(self) -> str:
+        compute = "" if self.compute_slices == self.gpu_slices else f"{self.compute_slices}c."
+        return f"{compute}{self.gpu_slices}g"
+
+
+def parse_layout(text: str) -> tuple[SimInstance, ...] | None:
+    """The instances of a layout; None for ``off``, which is a GPU that is not divided.
+
+    Raises:
+        UsageError: it is no layout, or does not fit on a GPU.
+    """
+    text = text.strip().lower()
+    if text == "off":
+        return None
+    parts = [] if text == "on" else [part.strip() for part in text.split(",")]
+    if len(parts) > MAX_INSTANCES:
+        raise _wrong(text, f"more than {MAX_INSTANCES} places")
+    found: list[SimInstance] = []
+    room: dict[int, int] = {}  # GPU instances with compute slices to spare
+    compute = memory = 0
+    for index, part in enumerate(parts):
+        if part == "-":
+            continue
+        match = _PART.fullmatch(part)
+        if not match:
+            raise _wrong(text, f"{part!r} is no profile (1g, 2g, 3g, 4g, 7g, 1c.2g)")
+        slices = int(match[2])
+        wanted = int(match[1] or slices)
+        if wanted > slices:
+            raise _wrong(text, f"{part} has more compute slices than its GPU instance")
+        roomy = [i for i in found if i.gpu_slices == slices and room[i.gpu_instance] >= wanted]
+        if match[1] and roomy:
+            instance = roomy[-1].gpu_instance
+        else:
+            instance = _free_id(slices, room)
+            room[instance] = slices
+            compute, memory = compute + slices, memory + _EIGHTHS[slices]
+        number = sum(i.gpu_instance == instance for i in found)
+        room[instance] -= wanted
+        found.append(SimInstance(index, instance, number, slices, wanted))
+    if compute > _COMPUTE_SLICES or memory > _MEMORY_SLICES:
+        raise _wrong(text, "a GPU has 7 slices of compute and 8 of memory (3g takes 4 of them, 7g all)")
+    return tuple(found)
+
+
+def layout_text(instances: Iterable[SimInstance]) -> str:
+    """The layout as text that :func:`parse_layout` reads back."""
+    by_index = {instance.index: str(instance) for instance in instances}
+    return ",".join(by_index.get(i, "-") for i in range(max(by_index, default=-1) + 1)) or "on"
+
+
+def _free_id(slices: int, taken: dict[int, int]) -> int:
+    number = _FIRST_ID[slices]
+    while number in taken:
+        number += 1
+    return number
+
+
+def _wrong(text: str, why: str) -> UsageError:
+    return UsageError(f"not a MIG layout: {text!r}: {why}", hint=_EXAMPLE)
