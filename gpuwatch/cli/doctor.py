@@ -12,6 +12,7 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import enter_simulation, progress_wanted, sim_option
+from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.diagnosis.doctor.facts import Facts, relevant
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK
 from gpuwatch.model.doctor import Doctor, FrameworkLook
@@ -33,27 +34,21 @@ _SAMPLE_SECONDS = 0.25
     type=click.Choice(["tensorflow", "torch"]),
     help="Which framework to look at (default: TensorFlow, else PyTorch).",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; the suffix gives the format.")
+@output_option
+@redact_option
 @sim_option
 @click.pass_context
-def doctor(ctx: click.Context, as_json: bool, python: str | None, framework: str | None, output: Path | None) -> None:
+def doctor(
+    ctx: click.Context, as_json: bool, python: str | None, framework: str | None, output: Path | None, redact: bool
+) -> None:
     """Check driver, devices, environment and framework, and name the one cause that keeps GPUs away.
 
     The framework is imported in a process of its own and runs one small op on each GPU.
     """
-    from gpuwatch.reports.registry import check_output, render, write
-
-    if output is not None:
-        check_output(output)
+    check_output(output)
     enter_simulation(ctx)
     document = examined(python, framework)
-    if output is not None:
-        write(document, output)
-        click.echo(f"written: {output}", err=True)
-    if as_json:
-        click.echo(render(document, "json"), nl=False)
-    elif output is None:
-        click.echo(render(document, "text"), nl=False)
+    publish(document, output, as_json=as_json, redact=redact)
     bad = any(found.severity == "error" for found in document.findings)
     ctx.exit(EXIT_FINDING if bad else EXIT_OK)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.options import progress_wanted
+from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, UsageError
 
 _CHUNK = 1 << 18
@@ -31,19 +32,18 @@ _BOMS = (
 @click.command()
 @click.argument("log", type=click.Path(path_type=Path, allow_dash=True), metavar="LOG|-")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.explanation/1).")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; the suffix gives the format.")
+@output_option
+@redact_option
 @click.pass_context
-def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None) -> None:
+def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, redact: bool) -> None:
     """Read a TensorFlow or PyTorch log: what happened, why, and what to do.
 
     With - the log is read from stdin for as long as the program in front writes; Ctrl+C ends the reading,
     not the explanation.
     """
     from gpuwatch.diagnosis.explain import explain as explained
-    from gpuwatch.reports.registry import check_output, render, write
 
-    if output is not None:
-        check_output(output)
+    check_output(output)
     piped = str(log) == "-"
     descriptor = sys.stdin.fileno() if piped else _open(log)
     try:
@@ -51,13 +51,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None) -
     finally:
         if not piped:
             os.close(descriptor)
-    if output is not None:
-        write(document, output)
-        click.echo(f"written: {output}", err=True)
-    if as_json:
-        click.echo(render(document, "json"), nl=False)
-    elif output is None:
-        click.echo(render(document, "text"), nl=False)
+    publish(document, output, as_json=as_json, redact=redact)
     bad = any(found.severity == "error" for found in document.findings)
     ctx.exit(EXIT_FINDING if bad else EXIT_OK)
 

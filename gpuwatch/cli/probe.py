@@ -13,6 +13,7 @@ import msgspec
 from gpuwatch.cli.completion import files, named
 from gpuwatch.cli.keeping import keep, no_save_option
 from gpuwatch.cli.options import FiniteRange, enter_simulation, progress_wanted, sim_option
+from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.events import Event
@@ -68,7 +69,8 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 )
 @click.option("--fresh", is_flag=True, help="Start every probe from nothing (default: the framework is imported once).")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout: a run, or a comparison of several.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file; the suffix gives the format.")
+@output_option
+@redact_option
 @no_save_option
 @click.option("--sim-tier", type=click.Choice(["driver", "plugin"]), help="How simulated GPUs reach TensorFlow.")
 @sim_option
@@ -94,6 +96,7 @@ def probe(
     fresh: bool,
     as_json: bool,
     output: Path | None,
+    redact: bool,
     no_save: bool,
     sim_tier: Tier | None,
 ) -> None:
@@ -120,8 +123,7 @@ def probe(
         else:
             click.echo("\n\n".join(recipes.values()), nl=False)
         return
-    if output is not None:
-        check_output(output)
+    check_output(output)
     enter_simulation(ctx)
     try:
         interpreters = _interpreters(scripts, python)
@@ -144,9 +146,9 @@ def probe(
     except KeyboardInterrupt:
         click.echo(f"gpuwatch: interrupted after {len(runs)} of {len(scripts)}", err=True)
         if runs:
-            _publish(runs, as_json, output)
+            _publish(runs, as_json, output, redact=redact)
         raise
-    _publish(runs, as_json, output)
+    _publish(runs, as_json, output, redact=redact)
     ctx.exit(_exit_code(runs))
 
 
@@ -203,18 +205,6 @@ def _chosen(
             "nothing to run", hint="name a configuration: --config growth, --group memory, --all or --list"
         )
     return list(chosen.values())
-
-
-def check_output(path: Path, *, any_suffix: bool = False) -> None:
-    """A wrong file name is said before the work, not after it."""
-    from gpuwatch.reports.registry import format_for
-
-    if not any_suffix:
-        format_for(path)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UsageError(
-            f"cannot write {path}: " + ("it is a folder" if path.is_dir() else "its folder does not exist")
-        )
 
 
 def _run_all(
@@ -315,18 +305,11 @@ def _doing(event: Event) -> str:
     return ""
 
 
-def _publish(runs: list[Run], as_json: bool, output: Path | None) -> None:
+def _publish(runs: list[Run], as_json: bool, output: Path | None, *, redact: bool) -> None:
     from gpuwatch.reports.compare import compare
-    from gpuwatch.reports.registry import render, write
 
     document = runs[0] if len(runs) == 1 else compare(runs)
-    if output is not None:
-        write(document, output)
-        click.echo(f"written: {output}", err=True)
-    if as_json:
-        click.echo(render(document, "json"), nl=False)
-    elif output is None:
-        click.echo(render(document, "text"), nl=False)
+    publish(document, output, as_json=as_json, redact=redact)
 
 
 def _not_run(script: ProbeScript, error: FrameworkMissing) -> Run:

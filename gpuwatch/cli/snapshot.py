@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 
 import click
 import msgspec
 
 from gpuwatch.cli.dashboard import findings
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option
+from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.model.snapshot import Problem, Snapshot
 from gpuwatch.monitor.collector import Collector
@@ -57,18 +59,21 @@ def take(deadline: float) -> tuple[Snapshot, bool]:
     show_default=True,
     help="Seconds to wait for the driver.",
 )
+@output_option
+@redact_option
 @sim_option
 @click.pass_context
-def snapshot(ctx: click.Context, as_json: bool, as_csv: bool, deadline: float) -> None:
+def snapshot(
+    ctx: click.Context, as_json: bool, as_csv: bool, deadline: float, output: Path | None, redact: bool
+) -> None:
     """Show the GPUs and their processes once."""
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
+    check_output(output)
     enter_simulation(ctx)
     taken, answered = take(deadline)
     taken = msgspec.structs.replace(taken, findings=findings(taken))
-    from gpuwatch.reports.registry import render
-
-    click.echo(render(taken, "json" if as_json else "csv" if as_csv else "text"), nl=False)
+    publish(taken, output, as_json=as_json, format_name="csv" if as_csv else None, redact=redact)
     if as_csv:
         for problem in taken.problems:
             click.echo(f"gpuwatch: {problem.detail} ({problem.hint})", err=True)

@@ -59,15 +59,6 @@ def format_for(path: Path) -> str:
     raise UsageError(f"{path.name}: no report format ends in {suffix or 'nothing'}", hint=f"use one of {known}")
 
 
-def check_output(path: Path) -> None:
-    """A file name that cannot work is said before the work, not after it."""
-    format_for(path)
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a folder")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"cannot write {path}: its folder does not exist")
-
-
 def write(document: Document, path: Path, *, format_name: str | None = None, redact: bool = False) -> None:
     """Writes a report, format by suffix where none is named. The file is either whole or as it was before."""
     entry = BY_NAME[format_name or format_for(path)]
