@@ -18,6 +18,7 @@ _HEADS = {
     "probes": "In the probes",
     "found": "In the findings",
     "happened": "In the events",
+    "timeline": "While paused",
 }
 _SIGNS = (
     ("–", "could not be read; i says why"),
