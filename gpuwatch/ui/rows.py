@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, duration, gib, short_size
 from gpuwatch.model.snapshot import Device, Mapped, Process, Snapshot
@@ -126,11 +127,16 @@ def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int)
     return text if len(text) <= width else f"{len(ordered)} of them ≠"[:width]
 
 
+@lru_cache(maxsize=4096)
+def _harmless(command: str) -> str:
+    return mask_text(printable(command))
+
+
 def command_text(process: Process) -> str:
-    """The command line, made harmless; the name or the reason where it cannot be read."""
+    """The command line, harmless and without secrets; the name or the reason where it cannot be read."""
     text = process.command or process.name
     if text:
-        return printable(text)
+        return _harmless(text)
     return f"({printable(process.note)})" if process.note else UNKNOWN
 
 

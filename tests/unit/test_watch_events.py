@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import pytest
 
 from gpuwatch.history.events import FeedSeen, Happened, Watcher, ago
@@ -32,12 +35,35 @@ def test_the_first_look_is_no_event() -> None:
 
 def test_processes_come_and_go_with_what_they_freed() -> None:
     row = machines.process(0, readings={"gpu_memory_bytes": 4 * GIB})
-    _, came, same, went = watched(((device(),), ()), ((device(),), (row,)), ((device(),), (row,)), ((device(),), ()))
+    most = machines.process(0, readings={"gpu_memory_bytes": 9 * GIB})
+    _, came, same, _, went = watched(*(((device(),), rows) for rows in ((), (row,), (most,), (row,), ())))
     assert kinds(came) == ["process.came"]
     assert came[0].text == "GPU 0: 2210 came: alice's python train.py --bs 64 --model resnet50"
     assert same == []
-    assert went[0].text.startswith("GPU 0: 2210 went, 4.0 GiB freed: alice's python")
+    assert went[0].text.startswith("GPU 0: 2210 went after 14 min, 4.0 GiB freed, peak 9.0 GiB: alice's python")
     assert (went[0].certainty, went[0].pid) == ("fact", 2210)
+
+
+def test_what_cannot_be_read_of_one_that_went_is_not_made_up() -> None:
+    row = machines.denied_process()
+    untold = machines.process(0, pid=7, missing=dict.fromkeys(("gpu_memory_bytes", "run_seconds"), machines.DENIED))
+    found = watched(*(((device(),), rows) for rows in ((), (row, untold), (row, untold), ())))[3]
+    assert found[0].text == "GPU 0: 1999 went after 1 s here, 614 MiB freed, peak 614 MiB: Xorg"
+    assert found[1].text.startswith("GPU 0: 7 went after 1 s here: alice's python")
+
+
+def test_secrets_of_commands_are_masked() -> None:
+    row = machines.process(0, command="python train.py --api-key sk-verysecretverysecret123 --lr 0.1")
+    for some in watched(((device(),), ()), ((device(),), (row,)), ((device(),), ())):
+        assert not any("verysecret" in one.text for one in some)
+
+
+def test_one_that_ends_while_its_device_is_away_is_told_when_it_is_back() -> None:
+    row, other = machines.process(0), machines.process(3)
+    lost = device(state="lost")
+    shots = (((device(),), (row, other)), ((lost,), ()), ((lost,), ()), ((device(),), (other,)))
+    found = watched(*shots)
+    assert [kinds(one) for one in found] == [[], ["device.lost"], [], ["device.back", "process.went"]]
 
 
 def test_a_pid_that_is_used_again_is_another_process() -> None:
@@ -57,15 +83,50 @@ def test_throttling_has_an_onset_and_an_end_with_its_length() -> None:
     hot = device(readings={"clocks.event_reasons": "sw-thermal+sw-power-cap"})
     hotter = device(readings={"clocks.event_reasons": "hw-thermal"})
     blind = device(missing={"clocks.event_reasons": machines.NOT_SUPPORTED})
-    found = watched(*(((one,), ()) for one in (device(), hot, hotter, blind, hotter, device())))
-    assert [kinds(one) for one in found] == [[], ["throttle.began"], [], [], [], ["throttle.ended"]]
+    cool = device()
+    found = watched(*(((one,), ()) for one in (cool, hot, hotter, blind, hotter, cool, cool, cool)))
+    assert [kinds(one) for one in found] == [[], ["throttle.began"], [], [], [], [], [], ["throttle.ended"]]
     assert found[1][0].text == "GPU 0 is slowed by heat"
-    assert found[5][0].text == "GPU 0 is slowed no more; heat (hardware), heat lasted 4 s"
+    assert found[7][0].text == "GPU 0 is slowed no more; heat (hardware), heat lasted 3 s"
 
 
-def test_a_power_cap_and_idling_are_everyday() -> None:
-    capped = device(readings={"clocks.event_reasons": "sw-power-cap"})
-    assert watched(((device(),), ()), ((capped,), ()))[1] == []
+def test_a_reason_that_flickers_is_one_throttle() -> None:
+    hot, cool = device(readings={"clocks.event_reasons": "sw-thermal"}), device()
+    found = watched(*(((hot if tick % 2 else cool,), ()) for tick in range(20)))
+    assert [one.kind for some in found for one in some] == ["throttle.began"]
+
+
+def test_a_power_cap_is_told_when_it_lasts_and_a_touch_of_it_is_not() -> None:
+    capped, free = device(readings={"clocks.event_reasons": "sw-power-cap"}), device()
+    touches = watched(*(((capped if tick % 20 < 3 else free,), ()) for tick in range(1, 60)))
+    assert [one for some in touches for one in some] == []
+    lasting = watched(*(((capped if 5 <= tick < 100 and tick % 7 else free,), ()) for tick in range(130)))
+    told = [one for some in lasting for one in some]
+    assert kinds(told) == ["power-cap.began", "power-cap.ended"]
+    assert [one.severity for one in told] == ["info", "info"]
+    assert told[0].text == "GPU 0 has been held at its power limit for 10 s"
+    assert told[1].text == "GPU 0 is below its power limit again, after 94 s at it"
+
+
+def test_reasons_have_episodes_that_can_be_looked_up_as_of_then() -> None:
+    watcher = Watcher()
+    start = machines.NOON.timestamp()
+    for tick in range(60):
+        reasons = "sw-power-cap+sw-thermal" if 10 <= tick < 30 else "sw-power-cap" if tick < 50 else "none"
+        one = device(readings={"clocks.event_reasons": reasons})
+        watcher.look(machines.snapshot((one,), (), tick=tick))
+    uuid = machines.uuid(0)
+    now = {one.reason: one for one in watcher.throttling.of(uuid, start + 58)}
+    assert now["sw-thermal"].began == start + 10
+    assert now["sw-thermal"].last == start + 29
+    assert now["sw-thermal"].ended is not None
+    assert now["sw-power-cap"].at_start
+    assert now["sw-power-cap"].ended is None, "ten seconds must have passed"
+    then = watcher.throttling.of(uuid, start + 20)
+    assert {one.reason: one.ended for one in then} == {"sw-thermal": None, "sw-power-cap": None}
+    assert {one.last for one in then} == {start + 20}
+    assert [one.reason for one in watcher.throttling.of(uuid, start + 5)] == ["sw-power-cap"]
+    assert watcher.throttling.of(machines.uuid(1), start + 60) == []
 
 
 @pytest.mark.parametrize("gone", [(), (device(state="lost", state_detail="XID 79"),)])
@@ -98,7 +159,57 @@ def test_growing_memory_says_when_it_would_be_full() -> None:
     told = [one for some in found for one in some]
     assert kinds(told) == ["memory.filling"]
     assert told[0].certainty == "likely"
-    assert "would be full in 42 s" in told[0].text
+    assert "memory grows by 60.0 GiB a minute and would be full in 40 s: 100 GiB of 140 GiB" in told[0].text
+
+
+def test_a_leak_beside_ups_and_downs_is_seen_and_noise_alone_is_not() -> None:
+    def said(values: list[float]) -> list[str]:
+        found = watched(*(((device(used=value),), ()) for value in values))
+        return [one.kind for some in found for one in some if one.kind != "memory.freed"]
+
+    noise = random.Random(4)
+    assert said([100 + noise.gauss(0, 2) for _ in range(400)]) == []
+    assert said([100 + 3 * math.sin(tick / 5) for tick in range(400)]) == []
+    assert said([100 + 0.4 * (tick % 7) for tick in range(400)]) == []
+    leak = said([90 + 0.1 * tick + noise.gauss(0, 0.3) for tick in range(120)])
+    assert leak == ["memory.filling"]
+    assert said([20 + 0.1 * tick for tick in range(120)]) == [], "far from full, and it may well stop"
+
+
+def test_memory_that_a_program_gives_back_is_told_once_a_minute() -> None:
+    found = watched(*(((device(used=60 if tick % 10 < 5 else 30),), ()) for tick in range(100)))
+    told = [one for some in found for one in some]
+    assert kinds(told) == ["memory.freed", "memory.freed"]
+    assert "30.0 GiB given back by programs that go on, 30.0 GiB of 140 GiB used" in told[0].text
+    row = machines.process(0, readings={"gpu_memory_bytes": 30 * GIB})
+    gone = watched(((device(used=60),), (row,)), ((device(used=30),), ()))[1]
+    assert kinds(gone) == ["process.went"], "what went with a process is told with it"
+
+
+def test_counters_of_errors_that_grow() -> None:
+    def at(corrected: int | None, uncorrected: int = 0, pending: str = "no") -> Device:
+        readings = {"ecc.uncorrected": uncorrected, "remapped_rows.pending": pending}
+        if corrected is not None:
+            readings["ecc.corrected"] = corrected
+        return device(readings=readings)
+
+    found = watched(
+        *(((one,), ()) for one in (at(5), at(5), at(9), at(12), at(None), at(12, 1, "yes"), at(0, 1), at(1, 1)))
+    )
+    assert [[one.text for one in some] for some in found] == [
+        [],
+        [],
+        ["GPU 0 has 4 more corrected ECC errors, 9 in all"],
+        [],
+        [],
+        [
+            "GPU 0 has 1 more uncorrected ECC errors, 1 in all",
+            "GPU 0 rows that wait to be remapped at the next reset: yes, before no",
+        ],
+        ["GPU 0 rows that wait to be remapped at the next reset: no, before yes"],
+        ["GPU 0 has 1 more corrected ECC errors, 1 in all"],
+    ]
+    assert [one.severity for one in found[5]] == ["error", "warning"]
 
 
 def test_one_step_of_growth_is_no_trend() -> None:

@@ -1,0 +1,82 @@
+"""Who came to a device and who went from it, with what they held at most and how long they ran."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuwatch.formatting.units import size
+from gpuwatch.history.happened import Happened, of_process, span, who
+from gpuwatch.model.snapshot import Device, Process, Snapshot
+
+_BAD = frozenset({"lost", "reset-required", "failed"})
+_Key = tuple[str | None, int, float | None]
+
+
+class _Tenant(msgspec.Struct):
+    row: Process
+    since: float
+    """When it was first seen here."""
+    last: float
+    peak: float | None
+
+
+class Tenants:
+    """Processes by device. A device that does not answer keeps its own until it does."""
+
+    def __init__(self) -> None:
+        self._here: dict[str, dict[_Key, _Tenant]] = {}
+
+    def look(self, snapshot: Snapshot, at: float) -> tuple[list[Happened], dict[str, float]]:
+        """What happened, and the bytes that left each device (by UUID) with those who went."""
+        found: list[Happened] = []
+        left: dict[str, float] = {}
+        rows: dict[str, list[Process]] = {device.uuid: [] for device in snapshot.devices}
+        for row in snapshot.processes:
+            if row.device_uuid in rows:
+                rows[row.device_uuid].append(row)
+        came: list[Happened] = []
+        for device in snapshot.devices:
+            if not tells(device):
+                continue
+            now = {row.key: row for row in rows[device.uuid]}
+            known = self._here.get(device.uuid)
+            here = self._here[device.uuid] = {}
+            for key, gone in (known or {}).items():
+                if key not in now:
+                    held = gone.row.number("gpu_memory_bytes") or 0.0
+                    left[device.uuid] = left.get(device.uuid, 0.0) + held
+                    found.append(_went(gone, at))
+            for key, row in now.items():
+                held_now = row.number("gpu_memory_bytes")
+                tenant = known.get(key) if known is not None else None
+                if tenant is None:
+                    tenant = _Tenant(row, at, at, held_now)
+                    if known is not None:
+                        came.append(of_process(row, at, "process.came", f"came: {who(row)}"))
+                tenant.row, tenant.last = row, at
+                if held_now is not None:
+                    tenant.peak = max(tenant.peak or 0.0, held_now)
+                here[key] = tenant
+        return found + came, left
+
+
+def _went(tenant: _Tenant, at: float) -> Happened:
+    row = tenant.row
+    ran = row.number("run_seconds")
+    parts = []
+    if ran is not None:
+        parts.append(f"after {span(ran)}")
+    elif tenant.last > tenant.since:
+        parts.append(f"after {span(tenant.last - tenant.since)} here")
+    held = row.number("gpu_memory_bytes")
+    if held:
+        parts.append(f"{size(held)} freed")
+    if tenant.peak:
+        parts.append(f"peak {size(tenant.peak)}")
+    return of_process(row, at, "process.went", f"went {', '.join(parts)}".rstrip() + f": {who(row)}")
+
+
+def tells(device: Device) -> bool:
+    """Whether its list of processes was read: a list that failed is empty, and nobody went."""
+    unread = device.missing.get("memory.unexplained_bytes")
+    return device.state not in _BAD and (unread is None or "list of processes" not in unread.detail)
