@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import os
-import shutil
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.run import Run
 from gpuwatch.monitor.collector import Collector
-from gpuwatch.probing.watch import watch
+
+if TYPE_CHECKING:
+    from gpuwatch.probing.observe import Observed
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--placement", is_flag=True, help="Switch TensorFlow's placement logging on.")
-@click.option("--interval", type=FiniteRange(0.1, 60), default=0.5, show_default=True, help="Seconds between looks.")
+@click.option("--placement", is_flag=True, help="Switch TensorFlow's placement logging on: which op ran where.")
+@click.option(
+    "--live/--no-live",
+    default=None,
+    help="A status line, and causes when they are recognised, on stderr.  [default: on a terminal]",
+)
+@click.option("--no-log", is_flag=True, help="Leave stderr to the program alone: for programs that draw the screen.")
+@click.option("--interval", type=FiniteRange(0.1, 60), default=1.0, show_default=True, help="Seconds between looks.")
 @click.option("--json", "as_json", is_flag=True, help="With -o: JSON, whatever the suffix.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write the run to a file; the suffix gives the format."
 )
+@click.option("--no-save", is_flag=True, help="Do not keep the run for `gpuwatch report`.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary on stderr at the end.")
 @sim_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=files)
@@ -31,42 +41,106 @@ from gpuwatch.probing.watch import watch
 def run(
     ctx: click.Context,
     placement: bool,
+    live: bool | None,
+    no_log: bool,
     interval: float,
     as_json: bool,
     output: Path | None,
+    no_save: bool,
     quiet: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND unchanged and say what it did on the GPUs: devices, memory, fallbacks, failures.
 
-    Its stdin, stdout and exit code are its own; the summary comes on stderr at the end.
+    Its output, its exit code and its end by a signal are its own; the summary comes on stderr. Every Python
+    that it starts is watched, for TensorFlow, Keras and PyTorch; killing gpuwatch ends the program and all that
+    it started. The run is kept, as far as it came, while the program runs.
     """
     if not command:
         raise UsageError("no command to run", hint="for example: gpuwatch run -- python train.py")
     if as_json and output is None:
         raise UsageError("--json needs -o FILE", hint="stdout belongs to the program")
-    if shutil.which(command[0]) is None:
-        raise UsageError(f"{command[0]}: there is no such program")
     if output is not None:
-        from gpuwatch.cli.probe import check_output
+        from gpuwatch.cli.output import check_output
 
         check_output(output, any_suffix=as_json)
     enter_simulation(ctx, "auto")
-    from gpuwatch.diagnosis.complete import complete
-
     collector = Collector(interval)
+    collector.launch()
+    from gpuwatch.probing.watch import Options, watch
+
+    keeper = _Keeper(output, as_json, keep=not no_save)
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    options = Options(
+        placement=placement,
+        log=not no_log,
+        line=terminal and live is not False,
+        speak=terminal if live is None else live,
+        simulation=_tier(),
+    )
     collector.start()
     try:
         before = collector.fresh(5.0)
-        observed = watch(command, source=collector, before=before, placement=placement, simulation=_tier())
+        finished = watch(command, keeper.judge, options, source=collector, before=before)
     finally:
         collector.stop()
-    finished = complete(observed.run, observed.log, observed.before)
-    _publish(finished, as_json, output, quiet)
+    keeper.end(finished, quiet=quiet)
     outcome = finished.outcome
     if outcome.signal is not None:
         _die_by(outcome.signal)
     ctx.exit(outcome.exit_code or 0)
+
+
+class _Keeper:
+    """Finishes runs and writes them, where they were asked for and to the user's folder."""
+
+    def __init__(self, output: Path | None, as_json: bool, *, keep: bool) -> None:
+        from gpuwatch.diagnosis.complete import complete
+        from gpuwatch.history.runs import RunStore
+
+        self._complete = complete
+        self._store = RunStore() if keep else None
+        self._output = output
+        self._as_json = as_json
+        self._problem = ""
+
+    def judge(self, observed: Observed) -> Run:
+        """The finished run; what cannot be written is said at the end, the program goes on."""
+        finished = self._complete(observed.run, observed.log, observed.before)
+        self._problem = ""
+        if self._store is not None:
+            try:
+                self._store.save(finished)
+            except OSError as error:
+                self._problem = f"the run is not kept: {self._store.folder}: {error.strerror or error}"
+        if self._output is not None:
+            try:
+                self._write(finished, self._output)
+            except GpuwatchError as error:
+                self._problem = error.message
+        return finished
+
+    def _write(self, finished: Run, output: Path) -> None:
+        from gpuwatch.reports.registry import write, write_text
+
+        if self._as_json:
+            from gpuwatch.reports.masking import masked
+
+            write_text(to_json(masked(finished)), output)
+        else:
+            write(finished, output)
+
+    def end(self, finished: Run, *, quiet: bool) -> None:
+        """The last word, on stderr."""
+        if self._problem:
+            click.echo(f"gpuwatch: {self._problem}", err=True)
+        if quiet:
+            return
+        from gpuwatch.reports.registry import render
+
+        click.echo("\n" + render(finished, "text"), nl=False, err=True)
+        if self._output is not None and not self._problem:
+            click.echo(f"written: {self._output}", err=True)
 
 
 def _tier() -> str | None:
@@ -75,25 +149,16 @@ def _tier() -> str | None:
     return "plugin" if os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH") else "driver"
 
 
-def _publish(finished: Run, as_json: bool, output: Path | None, quiet: bool) -> None:
-    from gpuwatch.reports.registry import render, write, write_text
-
-    if output is not None:
-        if as_json:
-            from gpuwatch.reports.masking import masked
-
-            write_text(to_json(masked(finished)), output)
-        else:
-            write(finished, output)
-    if not quiet:
-        click.echo("\n" + render(finished, "text"), nl=False, err=True)
-        if output is not None:
-            click.echo(f"written: {output}", err=True)
-
-
 def _die_by(number: int) -> None:
     """Ends as the program did, so that a shell or scheduler sees the same."""
+    import resource
     import signal
 
-    signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else None
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    # The program has left its core already; ours would only lie on top of it.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -9,7 +9,8 @@ import msgspec
 
 from gpuwatch.model.findings import Finding
 
-Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped"]
+Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "interrupted"]
+"""``interrupted``: it did not come to its end, and that was somebody's wish, or gpuwatch's own end."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +181,8 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     p10_step_seconds: float
     p90_step_seconds: float
     steps_per_second: float
+    counted: str = ""
+    """What a step is, where somebody else's program was counted: ``batches of Keras`` for example."""
     examples_per_second: float | None = None
     flops_per_second: float | None = None
     bytes_per_second: float | None = None
@@ -228,6 +231,28 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     ended: bool = False
     """Whether the last event arrived."""
+    oom_killed: bool = False
+    """Killed by the kernel for want of host memory, as the counters of the kernel tell."""
+    left: int = 0
+    """Processes that it left behind."""
+
+
+class RunProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of a watched program: one that loaded a framework, held GPU memory or ran out of it."""
+
+    pid: int
+    command: str = ""
+    framework: Framework | None = None
+    devices: Devices = Devices()
+    device_map: tuple[DeviceMapping, ...] = ()
+    allocators: dict[str, int] = {}
+    """Logical device to its allocator's peak in use, in bytes."""
+    held_bytes: dict[str, int] = {}
+    """UUID to the most that NVML showed of this process."""
+    ooms: int = 0
+    """How often it ran out of device memory."""
+    throughput: Throughput | None = None
+    errors: tuple[RunError, ...] = ()
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.run/1"):
@@ -260,6 +285,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     throughput: Throughput | None = None
     phases: Phases = Phases()
     workers: tuple[Worker, ...] = ()
+    processes: tuple[RunProcess, ...] = ()
+    """Those of a watched program; numbers of the run itself are of all of them, or of the busiest."""
     results: dict[str, Any] = {}
     """What this configuration is after, by name: ``largest_batch`` for example."""
     errors: tuple[RunError, ...] = ()

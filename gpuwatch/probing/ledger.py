@@ -6,6 +6,8 @@ derived by adding what different sources say; what NVML's own numbers leave open
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from gpuwatch.model.run import DeviceMemory
@@ -21,16 +23,17 @@ class Ledger:
         self._before = before
         self._devices: dict[str, DeviceMemory] = {}
 
-    def take(self, snapshot: Snapshot, pid: int | None) -> None:
-        """One sample."""
-        mine: dict[str | None, float | None] = {
-            process.device_uuid: process.number("gpu_memory_bytes")
-            for process in snapshot.processes
-            if process.pid == pid and process.device_uuid
-        }
+    def take(self, snapshot: Snapshot, pids: Collection[int]) -> None:
+        """One sample; ``pids`` are the processes of the run."""
+        mine: dict[str, float | None] = {}
+        for process in snapshot.processes:
+            if process.pid in pids and process.device_uuid:
+                held = process.number("gpu_memory_bytes")
+                before = mine.get(process.device_uuid, 0.0)
+                mine[process.device_uuid] = None if held is None or before is None else before + held
         for device in snapshot.devices:
             known = self._devices.get(device.uuid)
-            others = _others(snapshot, device, pid)
+            others = _others(snapshot, device, pids)
             if known is not None and others is not None:
                 peak = max(others, known.others_peak_bytes or 0)
                 known = self._devices[device.uuid] = msgspec.structs.replace(known, others_peak_bytes=peak)
@@ -53,7 +56,7 @@ class Ledger:
             others_bytes=others,
             unexplained_bytes=_bytes(device, "memory.unexplained_bytes"),
             driver_reserved_bytes=_bytes(device, "memory.reserved_bytes"),
-            others_before_bytes=None if self._before is None else _others(self._before, device, None),
+            others_before_bytes=None if self._before is None else _others(self._before, device, ()),
         )
 
     def result(self, *, context: bool) -> tuple[DeviceMemory, ...]:
@@ -69,12 +72,12 @@ class Ledger:
         return tuple(entries)
 
 
-def _others(snapshot: Snapshot, device: Device, pid: int | None) -> int | None:
+def _others(snapshot: Snapshot, device: Device, pids: Collection[int]) -> int | None:
     """The sum of what NVML says of other processes; None when it keeps one of them to itself."""
     held = [
         process.number("gpu_memory_bytes")
         for process in snapshot.processes
-        if process.device_uuid == device.uuid and process.pid != pid
+        if process.device_uuid == device.uuid and process.pid not in pids
     ]
     known = [amount for amount in held if amount is not None]
     return int(sum(known)) if len(known) == len(held) else None

@@ -1,117 +1,449 @@
 """Watches a program of the user's own: unchanged, its output its own, a Run at the end.
 
-stdin and stdout are inherited and never touched. stderr goes through us, byte for byte, because the
-frameworks write their log there; where ours is a terminal, the program gets a terminal too. The
-program stays in our process group, so that Ctrl+C reaches it as it would without us.
+The program stays in our process group, so that Ctrl+C, Ctrl+Z and hang-ups reach it as they would without
+us; a signal that was sent to us alone is passed on. Its parent is a guard (:mod:`gpuwatch.probing.guard`),
+which ends it, and whatever it started, when we are killed.
 """
 
 from __future__ import annotations
 
 import datetime
-import fcntl
+import errno
 import os
-import pty
-import selectors
+import shutil
 import signal
-import struct
+import socket
 import subprocess
 import sys
-import termios
 import time
-import tty
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
 
 import msgspec
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.run import Outcome, Run
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.probing import guard
+from gpuwatch.probing.channel import Channel
+from gpuwatch.probing.family import Family
+from gpuwatch.probing.live import Live
 from gpuwatch.probing.locate import ProbeScript, probe_folder
 from gpuwatch.probing.observe import Observation, Observed
-from gpuwatch.probing.streams import Lines
 from gpuwatch.probing.runner import SnapshotSource, kept_environment
+from gpuwatch.probing.streams import Lines, Streams
+from gpuwatch.sources.lineage import OomKills, oom_kills
 
-_CHUNK = 1 << 16
+_TICK = 0.5
 _GRACE = 2.0
-_TICK = 0.2
+"""Seconds for output of a program that has ended, where somebody may still write."""
+_QUIET = 0.2
+_WITNESS = 0.1
+"""Seconds after which a signal that the guard did not get too was meant for us alone."""
+_FIRST = 3.0
+_SHARE = 0.005
+"""Share of a core that judging and keeping an unfinished run may cost."""
 
-# Between us and the program: asks the kernel to end it when we are killed (prctl PR_SET_PDEATHSIG, which
-# survives exec), then becomes it. A fork of ours could not, because we have threads.
-_LAUNCH = (
-    "import ctypes, os, signal, sys\n"
-    "ctypes.CDLL(None).prctl(1, signal.SIGTERM)\n"
-    "os.getppid() == int(sys.argv[1]) or sys.exit(143)\n"
-    "os.execvp(sys.argv[2], sys.argv[2:])\n"
-)
+
+class NotStarted(GpuwatchError):
+    """The program could not be executed; the exit code is the one that a shell gives (127 or 126)."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to watch."""
+
+    placement: bool = False
+    """Switch TensorFlow's placement logging on, which makes its log longer."""
+    log: bool = True
+    """Read the program's stderr on its way; False leaves it the program's own."""
+    line: bool = False
+    """Draw a status line on the terminal."""
+    speak: bool = False
+    """Say causes when they are recognised."""
+    simulation: str | None = None
+
+
+Judge = Callable[[Observed], Run]
+"""Makes a finished run of what was observed, and keeps it."""
 
 
 def watch(
     command: Sequence[str],
+    judge: Judge,
+    options: Options,
     *,
     source: SnapshotSource | None = None,
     before: Snapshot | None = None,
-    placement: bool = False,
-    environment: dict[str, str] | None = None,
-    simulation: str | None = None,
-) -> Observed:
-    """Runs ``command`` to its end and returns what was observed.
+    environment: Mapping[str, str] | None = None,
+) -> Run:
+    """Runs ``command`` to its end and returns the run, which ``judge`` finishes.
 
-    ``placement`` switches TensorFlow's placement logging on, which makes its log longer. The
-    program's exit code or signal is in the run's outcome. KeyboardInterrupt is the program's to
-    handle: it is ignored here while the program lives.
+    ``judge`` is called now and then while the program runs too, so that a run which breaks off is kept as
+    far as it came. The program's exit code or signal is in the run's outcome. Raises :class:`NotStarted`.
     """
-    wanted = dict(os.environ if environment is None else environment)
-    events_read, events_write = os.pipe()
-    os.set_inheritable(events_write, True)
-    wanted["GPUWATCH_WATCH_FD"] = str(events_write)
-    if placement:
-        wanted["GPUWATCH_WATCH_PLACEMENT"] = "1"
-    hook = str(probe_folder() / "_gpuwatch_watch")
-    wanted["PYTHONPATH"] = os.pathsep.join([hook, *filter(None, [wanted.get("PYTHONPATH")])])
-    started_at = datetime.datetime.now(datetime.UTC)
-    started = time.monotonic()
-    err_read, err_write = _stderr_channel()
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-S", "-E", "-c", _LAUNCH, str(os.getpid()), *command],
-            stderr=err_write,
-            env=wanted,
-            pass_fds=(events_write,),
+    with _Watch(command, judge, options, source, before, environment) as watching:
+        return watching.run()
+
+
+class _Watch:
+    """One program, from its start to its end. A context manager: nothing that it started stays behind."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        judge: Judge,
+        options: Options,
+        source: SnapshotSource | None,
+        before: Snapshot | None,
+        environment: Mapping[str, str] | None,
+    ) -> None:
+        self._command = list(command)
+        self._judge = judge
+        self._options = options
+        self._source = source
+        self._streams = Streams()
+        self._family = Family(self._streams)
+        self._environment = self._watched(dict(os.environ if environment is None else environment))
+        self._channel = Channel(wanted=options.log)
+        self._live = Live(self._channel, " ".join(command), line=options.line, speak=options.speak)
+        self._lines = Lines(self._log_line)
+        self._signals = _Signals(self._streams, self._take_signal)
+        self._control, self._theirs = socket.socketpair()
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._program: int | None = None
+        self._failed: int | None = None
+        self._status: int | None = None
+        self._left = 0
+        self._guard_gone = False
+        self._everybody_gone = False
+        self._passed_on: list[int] = []
+        self._asked: list[int] = []
+        self._kills = oom_kills()
+        self._started_at = datetime.datetime.now(datetime.UTC)
+        self._started = time.monotonic()
+        self._observation = Observation(self._started, before, self._family.belongs)
+        self._latest = before
+        self._keep_at = self._started + _FIRST
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.end()
+        # To the guard, our end closing means that we are dead: whatever still runs is ended.
+        self._control.close()
+        self._theirs.close()
+        if kind is not None and self._guard is not None:
+            self._guard.wait()
+        self._family.close()
+        self._signals.close()
+        self._streams.close()
+        self._channel.close()
+
+    def _watched(self, environment: dict[str, str]) -> dict[str, str]:
+        environment["GPUWATCH_WATCH"] = self._family.address
+        if self._options.placement:
+            environment["GPUWATCH_WATCH_PLACEMENT"] = "1"
+            environment["TF_CPP_MIN_LOG_LEVEL"] = "0"  # placements are logged at the lowest level
+        hook = str(probe_folder() / "_gpuwatch_watch")
+        environment["PYTHONPATH"] = os.pathsep.join([hook, *filter(None, [environment.get("PYTHONPATH")])])
+        return environment
+
+    # From start to end
+
+    def run(self) -> Run:
+        self._live.begin()
+        self._start()
+        self._signals.ready = True
+        while self._status is None and self._failed is None and not self._guard_gone:
+            self._streams.drain(self._signals.patience(_TICK))
+            self._signals.judge()
+            self._look()
+            self._live.tick()
+            if time.monotonic() >= self._keep_at:
+                self._keep()
+        if self._failed is not None:
+            self._live.end()
+            raise _not_started(self._command[0], self._failed)
+        if self._program is None:
+            raise KeyboardInterrupt  # the guard was ended before it could start anything
+        self._finish()
+        self._look()
+        self._live.end()
+        self._live.speak()
+        return self._judge(self._observed(self._outcome()))
+
+    def _start(self) -> None:
+        channel = self._channel
+        try:
+            self._guard = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", guard.__file__),
+                    *map(str, (self._theirs.fileno(), channel.read, channel.write, int(channel.merged))),
+                    *self._command,
+                ],
+                env=self._environment,
+                pass_fds=[fd for fd in (self._theirs.fileno(), channel.read, channel.write) if fd >= 0],
+            )
+        except OSError as error:
+            raise GpuwatchError(f"{sys.executable} cannot be started: {error.strerror}") from error
+        self._family.ancestor = self._guard.pid
+        self._theirs.close()
+        channel.given()
+        if channel.open:
+            self._streams.add(channel.read, self._take_output, self._lines.close)
+        self._streams.add(self._control.fileno(), Lines(self._take_report).feed, self._guard_ended)
+        self._tell_guard()
+
+    def _finish(self) -> None:
+        """What is still on its way, and what the program left behind."""
+        until = time.monotonic() + _GRACE
+        heard = time.monotonic()
+        while self._channel.open and self._streams.reads(self._channel.read) and time.monotonic() < until:
+            if self._streams.drain(0.02):
+                heard = time.monotonic()
+            elif self._left and time.monotonic() - heard > _QUIET:
+                break  # somebody holds it open and is silent
+        self._family.listen_only()
+        while self._streams.drain(0):
+            pass
+        self._lines.close()
+        if self._left and self._killed:
+            # What a killed program leaves behind nobody looks after: workers that hold GPUs, above all.
+            self._say("end")
+            until = time.monotonic() + 2 * _GRACE
+            while not self._everybody_gone and not self._guard_gone and time.monotonic() < until:
+                self._streams.drain(0.05)
+        self._say("leave")
+
+    @property
+    def _killed(self) -> bool:
+        return self._status is not None and os.WIFSIGNALED(self._status)
+
+    # What comes in
+
+    def _take_output(self, chunk: bytes) -> None:
+        self._channel.pass_on(chunk)
+        self._lines.feed(chunk)
+        if self._channel.broken:
+            self._streams.remove(self._channel.read)
+            self._channel.close()
+            self._say("drop")
+
+    def _log_line(self, line: bytes) -> None:
+        self._observation.log_line(line)
+        self._family.log_line(line)
+
+    def _take_report(self, line: bytes) -> None:
+        word, _, rest = line.partition(b" ")
+        if word == b"started":
+            self._program = int(rest)
+        elif word == b"failed":
+            self._failed = int(rest)
+        elif word == b"ended":
+            status, left = rest.split()
+            self._status, self._left = int(status), int(left)
+        elif word == b"gone":
+            self._everybody_gone = True
+        elif word == b"signal":
+            self._signals.witnessed(int(rest))
+
+    def _guard_ended(self) -> None:
+        self._guard_gone = True
+
+    def _take_signal(self, number: int, everybody: bool) -> None:
+        """A signal to us, or to our whole process group (``everybody``)."""
+        if number == signal.SIGWINCH:
+            self._live.resized()
+            self._tell_guard()
+            # The program was told before its terminal had the new size.
+            for pid in guard.descendants(self._guard.pid) if self._guard is not None else ():
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGWINCH)
+        elif number == signal.SIGTSTP:
+            self._pause()
+        elif self._program is not None:
+            self._asked.append(number)
+            if not everybody:
+                self._passed_on.append(number)
+                with suppress(OSError):
+                    os.kill(self._program, number)
+
+    def _pause(self) -> None:
+        """Ctrl+Z: the terminal is the shell's until we are continued."""
+        self._live.end()
+        self._tell_guard()
+        self._signals.stop_here()
+        self._live.begin()
+        self._tell_guard()
+
+    def _tell_guard(self) -> None:
+        if self._options.line:
+            self._say(f"restore {self._live.undo.hex()}")
+
+    def _say(self, line: str) -> None:
+        with suppress(OSError):
+            self._control.sendall(line.encode() + b"\n")
+
+    # What goes out
+
+    def _look(self) -> None:
+        observation = self._observation
+        if self._program is not None:
+            observation.told = self._family.leading(self._program)
+            observation.pid = observation.told.pid or self._program
+        if self._source is None:
+            return
+        for snapshot in self._source.drain():
+            observation.snapshot(snapshot, time.monotonic())
+            self._latest = snapshot
+        used: dict[str, int] = {}
+        for process in self._latest.processes if self._latest is not None else ():
+            held = process.number("gpu_memory_bytes")
+            if held is not None and process.device_uuid and self._family.belongs(process.pid):
+                used[process.device_uuid] = used.get(process.device_uuid, 0) + int(held)
+        self._live.update(self._latest, used, observation.told.throughput)
+
+    def _keep(self) -> None:
+        """The run as far as it came; often at first, later at most every minute."""
+        began = time.process_time()
+        if self._program is not None:
+            run = self._judge(self._observed(Outcome()))
+            self._live.findings(run.findings if run.framework is not None else ())
+        cost = time.process_time() - began
+        now = time.monotonic()
+        self._keep_at = now + max(min(60.0, max(5.0, (now - self._started) / 100)), cost / _SHARE)
+
+    def _outcome(self) -> Outcome:
+        if self._status is None:
+            return Outcome(signal=signal.SIGKILL, left=self._left)
+        killed = os.WTERMSIG(self._status) if os.WIFSIGNALED(self._status) else None
+        return Outcome(
+            exit_code=None if killed is not None else os.WEXITSTATUS(self._status),
+            signal=killed,
+            left=self._left,
+            oom_killed=killed == signal.SIGKILL and _oom_killed(self._kills, oom_kills()),
         )
-    except OSError as error:
-        os.close(err_read)
-        os.close(events_read)
-        raise GpuwatchError(f"{command[0]} cannot be started: {error.strerror}") from error
-    finally:
-        os.close(err_write)
-        os.close(events_write)
-    observation = Observation(started, before)
-    observation.pid = process.pid
-    outcome = _Pump(process, err_read, events_read, observation, source).run()
-    observation.ended = outcome.exit_code is not None
-    observed = observation.finish(
-        _as_script(command),
-        outcome,
-        started_at=started_at,
-        total_seconds=time.monotonic() - started,
-        fresh=True,
-        environment=kept_environment(wanted),
-        simulation=simulation,
-    )
-    return msgspec.structs.replace(observed, run=_judged(observed))
+
+    def _observed(self, outcome: Outcome) -> Observed:
+        observed = self._observation.finish(
+            _as_script(self._command),
+            outcome,
+            started_at=self._started_at,
+            total_seconds=time.monotonic() - self._started,
+            fresh=True,
+            environment=kept_environment(self._environment),
+            simulation=self._options.simulation,
+            processes=self._family.processes(self._observation.held),
+        )
+        return msgspec.structs.replace(observed, run=self._judged(observed.run, outcome))
+
+    def _judged(self, run: Run, outcome: Outcome) -> Run:
+        """The program's own end decides, whatever its log says."""
+        took = _duration(run.phases.total_seconds)
+        asked = [number for number in self._asked if number in (outcome.signal, (outcome.exit_code or 0) - 128)]
+        ended = bool(outcome.exit_code) or outcome.signal is not None
+        if outcome.exit_code is None and outcome.signal is None:
+            verdict, reason = "interrupted", f"It was still running when this was written, after {took}."
+        elif signal.SIGINT in (outcome.signal, (outcome.exit_code or 0) - 128) or (
+            ended and any(error.type == "KeyboardInterrupt" for error in run.errors)
+        ):
+            verdict, reason = "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {took}."
+        elif asked:
+            verdict, reason = "interrupted", f"It was ended by {_name(asked[-1])} after {took}, as gpuwatch was asked."
+        elif ended and run.ooms:
+            verdict, reason = "oom", "it ran out of memory"
+        elif outcome.oom_killed:
+            limit = self._kills.limit_bytes
+            whose = "of the host" if limit is None else f"that its control group may use ({limit >> 20} MiB)"
+            verdict, reason = "error", f"The kernel killed it (SIGKILL) because the memory {whose} was used up."
+        elif outcome.signal is not None:
+            verdict, reason = "error", f"It was killed by {_name(outcome.signal)} after {took}."
+        elif outcome.exit_code:
+            verdict, reason = "error", f"It ended with exit code {outcome.exit_code}{_exception(run)}."
+        else:
+            verdict, reason = "ok", ""
+        problems = run.problems
+        if outcome.left:
+            word = "was ended too" if outcome.signal is not None else "still runs"
+            problems = (*problems, f"processes that the program left behind: {outcome.left}; what was left {word}")
+        if not self._options.log:
+            problems = (*problems, "the log was not read (--no-log)")
+        outcome = msgspec.structs.replace(outcome, ended=outcome.exit_code is not None)
+        return msgspec.structs.replace(run, verdict=verdict, verdict_reason=reason, problems=problems, outcome=outcome)
 
 
-def _judged(observed: Observed) -> Run:
-    """The program's own end: an exit code other than 0 is its failure, whatever the log says."""
-    run = observed.run
-    code = run.outcome.exit_code
-    if run.verdict == "ok" and code:
-        if run.ooms:
-            return msgspec.structs.replace(run, verdict="oom", verdict_reason="it ran out of memory")
-        return msgspec.structs.replace(run, verdict="error", verdict_reason=f"it ended with exit code {code}")
-    return run
+class _Signals:
+    """Signals as bytes among the other streams, each with the answer to whom it was sent."""
+
+    def __init__(self, streams: Streams, take: Callable[[int, bool], None]) -> None:
+        self._streams = streams
+        self._take = take
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        self._kept: dict[int, object] = {}
+        self.ready = False
+        self._mine: list[tuple[int, float]] = []
+        self._witnessed: list[tuple[int, float]] = []
+        self._fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in (*guard.WATCHED, signal.SIGWINCH, signal.SIGTSTP):
+            handler = signal.getsignal(number)
+            if handler is not signal.SIG_IGN and handler is not None:
+                self._kept[number] = handler
+                signal.signal(number, _nothing)
+        streams.add(self._read, self._arrived)
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(self._fd)
+        for number, handler in self._kept.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from getsignal
+        self._streams.remove(self._read)
+        os.close(self._read)
+        os.close(self._write)
+
+    def patience(self, most: float) -> float:
+        """How long one may wait for anything."""
+        return min(most, _WITNESS / 4) if self._mine else most
+
+    def witnessed(self, number: int) -> None:
+        """The guard got it too."""
+        self._witnessed.append((number, time.monotonic()))
+
+    def judge(self) -> None:
+        """Hands out what is decided."""
+        now = time.monotonic()
+        self._witnessed = [entry for entry in self._witnessed if now - entry[1] < 5 * _WITNESS]
+        for entry in list(self._mine):
+            number, came = entry
+            other = next((seen for seen in self._witnessed if seen[0] == number), None)
+            if other is not None:
+                self._witnessed.remove(other)
+            elif now - came < _WITNESS:
+                continue
+            self._mine.remove(entry)
+            self._take(number, other is not None)
+
+    def stop_here(self) -> None:
+        """Stops this process as the signal would have; returns when it is continued."""
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, _nothing)
+
+    def _arrived(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number in (signal.SIGWINCH, signal.SIGTSTP):
+                self._take(number, True)
+            elif number in self._kept:
+                self._mine.append((number, time.monotonic()))
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """The wake-up descriptor has it already."""
 
 
 def _as_script(command: Sequence[str]) -> ProbeScript:
@@ -128,105 +460,49 @@ def _as_script(command: Sequence[str]) -> ProbeScript:
     )
 
 
-def _stderr_channel() -> tuple[int, int]:
-    """Our end and the program's: a terminal where ours is one, a pipe elsewhere."""
-    if not os.isatty(2):
-        return os.pipe()
-    ours, theirs = pty.openpty()
-    tty.setraw(theirs)  # our terminal does the rest: nothing may be translated twice
-    with suppress(OSError):
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, fcntl.ioctl(2, termios.TIOCGWINSZ, struct.pack("HHHH", 0, 0, 0, 0)))
-    return ours, theirs
+def _not_started(name: str, code: int) -> NotStarted:
+    path = name if "/" in name else shutil.which(name, mode=os.F_OK)
+    if path is not None and Path(path).is_dir():
+        return NotStarted(f"{name} is a folder, not a program", exit_code=126)
+    if code == errno.ENOENT and path is not None and Path(path).exists():
+        why = "the interpreter that its first line names does not exist"
+        return NotStarted(f"{name} cannot be started: {why}", exit_code=127)
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        hint = f"not in PATH; the one in this folder is ./{name}" if "/" not in name and Path(name).exists() else ""
+        return NotStarted(f"{name}: there is no such program", hint=hint, exit_code=127)
+    if code == errno.EACCES and path is not None and Path(path).is_file() and not os.access(path, os.X_OK):
+        hint = f"python {name}" if name.endswith(".py") else f"chmod +x {name}"
+        return NotStarted(f"{name} is not executable", hint=hint, exit_code=126)
+    return NotStarted(f"{name} cannot be started: {os.strerror(code)}", exit_code=126)
 
 
-class _Pump:
-    """Moves the program's stderr and events until it has ended."""
+def _oom_killed(before: OomKills, after: OomKills) -> bool:
+    """Somebody near was killed meanwhile: our control group's counter is the better witness."""
+    if before.cgroup is not None and after.cgroup is not None:
+        return after.cgroup > before.cgroup
+    return before.machine is not None and after.machine is not None and after.machine > before.machine
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        err: int,
-        events: int,
-        observation: Observation,
-        source: SnapshotSource | None,
-    ) -> None:
-        self._process = process
-        self._err = err
-        self._events = events
-        self._observation = observation
-        self._source = source
-        self._selector = selectors.DefaultSelector()
-        self._handlers: dict[int, tuple[Callable[[bytes], None], Lines]] = {
-            err: (self._pass_on, Lines(observation.log_line)),
-            events: (lambda chunk: None, Lines(self._take_event)),
-        }
-        for descriptor in self._handlers:
-            os.set_blocking(descriptor, False)
-            self._selector.register(descriptor, selectors.EVENT_READ)
 
-    def run(self) -> Outcome:
-        kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda number, _: self._process.send_signal(number))
-        signal.signal(signal.SIGHUP, lambda number, _: self._process.send_signal(number))
-        try:
-            while self._process.poll() is None:
-                self._drain(_TICK)
-                self._look()
-            until = time.monotonic() + _GRACE
-            # A child that the program left behind may hold the pipe open: it is not waited for.
-            while self._selector.get_map() and time.monotonic() < until and self._drain(0.05):
-                pass
-            self._look()
-            for _, lines in self._handlers.values():
-                lines.close()
-        finally:
-            if self._process.poll() is None:
-                self._process.kill()
-                self._process.wait()
-            self._selector.close()
-            os.close(self._err)
-            os.close(self._events)
-            for number, handler in kept.items():
-                signal.signal(number, handler)
-        code = self._process.returncode
-        return Outcome(exit_code=code if code >= 0 else None, signal=-code if code < 0 else None)
+def _exception(run: Run) -> str:
+    error = next((error for error in reversed(run.errors) if not error.expected), None)
+    if error is None:
+        return ""
+    lines = error.message.strip().splitlines()
+    return f", in {error.type}" + (f": {lines[0][:200].rstrip('.')}" if lines else "")
 
-    def _drain(self, timeout: float) -> bool:
-        got = False
-        if not self._selector.get_map():
-            time.sleep(min(timeout, 0.02))
-            return False
-        for key, _ in self._selector.select(timeout):
-            try:
-                chunk = os.read(key.fd, _CHUNK)
-            except BlockingIOError:
-                continue
-            except OSError:
-                chunk = b""  # a terminal whose other end is closed answers EIO
-            got = True
-            handle, lines = self._handlers[key.fd]
-            if not chunk:
-                self._selector.unregister(key.fd)
-                continue
-            handle(chunk)
-            lines.feed(chunk)
-        return got
 
-    def _pass_on(self, chunk: bytes) -> None:
-        view = memoryview(chunk)
-        while view:
-            try:
-                view = view[os.write(2, view) :]
-            except BlockingIOError:
-                time.sleep(0.005)
-            except OSError:
-                return  # whoever read our stderr is gone; the program goes on
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time signal
 
-    def _take_event(self, line: bytes) -> None:
-        self._observation.event_line(line)
 
-    def _look(self) -> None:
-        if self._source is not None:
-            for snapshot in self._source.drain():
-                self._observation.snapshot(snapshot, time.monotonic())
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "an unknown time"
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

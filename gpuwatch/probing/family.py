@@ -1,0 +1,197 @@
+"""The processes of a watched program: who belongs to it, and what each Python among them says of itself.
+
+Every Python that the program starts, at whatever depth, connects to a socket in the abstract namespace
+(``unix(7)``), which leaves no file behind, and the kernel tells who is at its other end. Lines of
+TensorFlow's log carry the number of the thread that wrote them, so that they too find their process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import struct
+import time
+
+from gpuwatch.logs import devices
+from gpuwatch.model.run import DeviceMapping, Framework, RunProcess
+from gpuwatch.probing.streams import Lines, Streams
+from gpuwatch.probing.told import Told
+from gpuwatch.sources.lineage import descends, leader_of
+
+_MOST = 256
+_FRESH = 10.0
+"""Seconds for which an answer about a process holds: its number may be used again."""
+_WROTE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +(\d+) [\w./-]+:\d+\] (.*)")
+_TELLING = (b"Created ", b"out of memory trying")
+
+
+class _Member:
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.told = Told()
+        self.map: list[DeviceMapping] = []
+        self.ooms = 0
+
+    @property
+    def framework(self) -> Framework | None:
+        return self.told.framework
+
+    @property
+    def worth_telling(self) -> bool:
+        told = self.told
+        return bool(self.map or self.ooms or told.ooms or told.allocators or told.throughput or told.errors)
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, int]:
+        """How likely it is the one that the work is in."""
+        told = self.told
+        gpu = any("GPU" in name or "cuda" in name for name in told.devices.logical)
+        return (bool(told.throughput), gpu, bool(told.framework), max(told.allocators.values(), default=0))
+
+
+class Family:
+    """Listens for the program's processes, and tells them from others."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._members: dict[int, _Member] = {}
+        self._answers: dict[int, tuple[bool, float]] = {}
+        self._connections: dict[int, tuple[socket.socket, Lines]] = {}
+        self.ancestor: int | None = None
+        """The guard, to whom every descendant of the program leads."""
+        self.changed = False
+        """Somebody said something new since this was last set to False."""
+        self.address = f"gpuwatch-{os.getpid()}-{secrets.token_hex(4)}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind("\0" + self.address)
+        self._socket.listen(64)
+        self._socket.setblocking(False)
+        streams.on_ready(self._socket.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Nobody can say anything more."""
+        for connection, lines in list(self._connections.values()):
+            self._streams.remove(connection.fileno())
+            lines.close()
+            connection.close()
+        self._connections.clear()
+        self._streams.remove(self._socket.fileno())
+        self._socket.close()
+
+    def listen_only(self) -> None:
+        """Takes what was said already, and no new connection."""
+        self._streams.remove(self._socket.fileno())
+
+    def belongs(self, pid: int) -> bool:
+        """Whether a process is of the program."""
+        now = time.monotonic()
+        known = self._answers.get(pid)
+        if known is not None and now - known[1] < _FRESH:
+            return known[0]
+        answer = self.ancestor is not None and descends(pid, self.ancestor)
+        if len(self._answers) > 4 * _MOST:
+            self._answers.clear()
+        self._answers[pid] = (answer, now)
+        return answer
+
+    def log_line(self, raw: bytes) -> None:
+        """Maps and refusals of memory belong to the process whose thread said so."""
+        if not any(text in raw for text in _TELLING):
+            return
+        found = _WROTE.search(raw)
+        if found is None:
+            return
+        message = found[2].decode("utf-8", "replace")
+        mapping = devices.mapping(message)
+        refused = "out of memory trying" in message and "is not a failure" not in message
+        if mapping is None and not refused:
+            return
+        thread = int(found[1])
+        pid = thread if thread in self._members else leader_of(thread)
+        if pid is None:
+            return
+        member = self._member(pid)
+        if member is None:
+            return
+        if refused:
+            member.ooms += 1
+        elif mapping is not None and all(mapping.framework_device != known.framework_device for known in member.map):
+            member.map.append(mapping)
+        self.changed = True
+
+    def leading(self, pid: int) -> Told:
+        """What the process in which the work is says; ``pid`` is the program's own."""
+        best = max(self._members.values(), key=lambda member: member.rank, default=None)
+        if best is None:
+            told = Told()
+            told.pid = pid
+            return told
+        return best.told
+
+    def processes(self, held: dict[int, dict[str, int]]) -> tuple[RunProcess, ...]:
+        """Those with something to tell. ``held``: what NVML showed, by process and UUID, in bytes."""
+        pids = [pid for pid, member in self._members.items() if member.worth_telling or pid in held]
+        pids = pids or [pid for pid, member in self._members.items() if member.framework is not None]
+        pids += [pid for pid in held if pid not in self._members]
+        return tuple(self._described(pid, held.get(pid, {})) for pid in pids[:_MOST])
+
+    def _described(self, pid: int, held: dict[str, int]) -> RunProcess:
+        member = self._members.get(pid)
+        if member is None:
+            return RunProcess(pid=pid, held_bytes=held)
+        told = member.told
+        names = {mapping.framework_device for mapping in member.map}
+        return RunProcess(
+            pid=pid,
+            command=told.command,
+            framework=told.framework,
+            devices=told.devices,
+            device_map=(*member.map, *(one for name, one in told.mappings.items() if name not in names)),
+            allocators=dict(told.allocators),
+            held_bytes=held,
+            ooms=max(member.ooms, told.ooms),
+            throughput=told.throughput,
+            errors=tuple(told.errors),
+        )
+
+    def _member(self, pid: int) -> _Member | None:
+        member = self._members.get(pid)
+        if member is None:
+            if len(self._members) >= _MOST:
+                return None
+            member = self._members[pid] = _Member(pid)
+        return member
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._socket.accept()
+        except OSError:
+            return  # it has given up already
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, user, _ = struct.unpack("3i", credentials)
+        member = self._member(pid) if user in (os.getuid(), 0) else None
+        if member is None:
+            connection.close()
+            return
+        told = member.told
+        if told.ended:
+            told = member.told = Told()  # the number of a process that is gone
+
+        def take(line: bytes) -> None:
+            told.line(line)
+            self.changed = True
+
+        lines = Lines(take)
+        descriptor = connection.fileno()
+        self._connections[descriptor] = (connection, lines)
+        self._streams.add(descriptor, lines.feed, lambda: self._gone(descriptor, member))
+
+    def _gone(self, descriptor: int, member: _Member) -> None:
+        connection, lines = self._connections.pop(descriptor)
+        lines.close()
+        connection.close()
+        # A pool of workers that comes and goes for days must not fill the list.
+        if not member.worth_telling and len(self._members) > 8:
+            self._members.pop(member.pid, None)

@@ -1,0 +1,239 @@
+"""Stands between ``gpuwatch run`` and the program: starts it, and ends all of it when gpuwatch is killed.
+
+Runs as a process of its own, by path and with the standard library only, so that it is small and starts at
+once. It is the program's parent and the reaper of what the program leaves behind
+(prctl PR_SET_CHILD_SUBREAPER), which is why it knows every descendant, and it is a second member of our
+process group, which is why it can tell a signal that went to the whole group from one that was meant for
+gpuwatch alone. Lines on a socket, both ways::
+
+    started PID · failed ERRNO · signal NUMBER · ended WAIT-STATUS LEFT · gone
+    restore HEX (bytes that undo what was drawn on the terminal) · drop (the channel) · end (everything) · leave
+
+The socket's end of file means that gpuwatch is dead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+
+TYPE_CHECKING = False  # importing typing would be a third of the start
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_GRACE = 2.0
+_CHUNK = 1 << 16
+WATCHED = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+"""Signals that are the program's to handle."""
+
+
+class Guard:
+    """The only object of this process."""
+
+    def __init__(self, control: int, channel: int, *, merged: bool) -> None:
+        self._control = control
+        self._channel = channel
+        self._merged = merged
+        self._restore = b""
+        self._program = 0
+        self._ended: int | None = None
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._wake, self._wake_write = os.pipe()
+        for descriptor in (self._wake, self._wake_write):
+            os.set_blocking(descriptor, False)
+
+    def run(self, command: list[str], write_end: int) -> None:
+        """Starts ``command`` with ``write_end`` (or -1) as its stderr, and guards it to its end."""
+        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _nothing)
+        ours = [number for number in WATCHED if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in ours:
+            signal.signal(number, _nothing)
+        problem, problem_write = os.pipe()
+        self._program = os.fork()
+        if self._program == 0:
+            os.close(problem)
+            self._become(command, write_end, problem_write, ours)
+        os.close(problem_write)
+        if write_end >= 0:
+            os.close(write_end)
+        answer = b""
+        with suppress(OSError):
+            answer = os.read(problem, 16)
+        os.close(problem)
+        if answer:
+            os.waitpid(self._program, 0)
+            self._say(f"failed {answer.decode()}")
+            return
+        self._say(f"started {self._program}")
+        self._guard()
+
+    def _become(self, command: list[str], write_end: int, problem: int, ours: list[signal.Signals]) -> NoReturn:
+        """In the fork: the program, with the signals as we found them."""
+        try:
+            parent = os.getppid()
+            self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(143)
+            signal.set_wakeup_fd(-1)
+            # Python ignores two of these for itself.
+            for number in (*ours, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)
+            if write_end >= 0:
+                os.dup2(write_end, 2)
+                if self._merged:
+                    os.dup2(write_end, 1)
+            try:
+                os.execvp(command[0], command)
+            except OSError as error:
+                if error.errno != errno.ENOEXEC:
+                    raise
+                # A script without a first line is the shell's, as execvp(3) has it.
+                os.execv("/bin/sh", ["/bin/sh", _found(command[0]), *command[1:]])
+        except OSError as error:
+            os.write(problem, str(error.errno).encode())
+        finally:
+            os._exit(127)
+
+    def _guard(self) -> None:
+        pending = b""
+        while True:
+            ready, _, _ = select.select([self._control, self._wake], [], [])
+            if self._wake in ready:
+                self._signals()
+            if self._control in ready:
+                data = os.read(self._control, 4096)
+                if not data:
+                    self._abandoned()
+                    return
+                *lines, pending = (pending + data).split(b"\n")
+                for line in lines:
+                    word, _, rest = line.partition(b" ")
+                    if word == b"restore":
+                        self._restore = bytes.fromhex(rest.decode())
+                    elif word == b"drop":
+                        # Nobody reads our stderr any more: the program's writes shall fail, as without us.
+                        os.close(self._channel)
+                        self._channel = -1
+                    elif word == b"end":
+                        self._end_all()
+                        self._say("gone")
+                    elif word == b"leave":
+                        self._leave()
+                        return
+
+    def _signals(self) -> None:
+        for number in os.read(self._wake, 512):
+            if number != signal.SIGCHLD:
+                self._say(f"signal {number}")
+        self._reap()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._program:
+                self._ended = status
+                self._say(f"ended {status} {len(descendants(os.getpid()))}")
+
+    def _say(self, line: str) -> None:
+        with suppress(OSError):  # gpuwatch is dead: its end of the socket says so too
+            os.write(self._control, line.encode() + b"\n")
+
+    def _abandoned(self) -> None:
+        """gpuwatch was killed: nothing that it started stays, and the terminal is as it was."""
+        if self._restore:
+            with suppress(OSError):
+                os.write(2, self._restore)
+        self._end_all()
+
+    def _end_all(self) -> None:
+        """SIGTERM, some time, then SIGKILL until nobody is left."""
+        _signal_all(signal.SIGTERM)
+        until = time.monotonic() + _GRACE
+        while descendants(os.getpid()):
+            if time.monotonic() > until:
+                _signal_all(signal.SIGKILL)
+            select.select([], [], [], 0.02)
+            self._reap()
+
+    def _leave(self) -> None:
+        """The program has ended; what it left behind goes on, and may go on writing."""
+        if self._channel < 0 or not descendants(os.getpid()):
+            return
+        os.set_blocking(self._channel, True)
+        with suppress(OSError):
+            while chunk := os.read(self._channel, _CHUNK):
+                os.write(2, chunk)
+
+
+def descendants(ancestor: int) -> list[int]:
+    """Living processes below ``ancestor``."""
+    parents: dict[int, int] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", "rb") as file:  # noqa: PTH123  (no pathlib: it costs the start)
+                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+            except OSError:
+                continue
+            if state != b"Z":
+                parents[int(entry)] = int(parent)
+    found: list[int] = []
+    for pid in parents:
+        above = parents[pid]
+        while above in parents and above != ancestor:
+            above = parents[above]
+        if above == ancestor:
+            found.append(pid)
+    return found
+
+
+def _signal_all(number: signal.Signals) -> None:
+    for pid in descendants(os.getpid()):
+        with suppress(OSError):
+            os.kill(pid, number)
+
+
+def _found(name: str) -> str:
+    if "/" in name:
+        return name
+    folders = os.get_exec_path()
+    return next((path for folder in folders if os.access(path := f"{folder}/{name}", os.X_OK)), name)
+
+
+def _nothing(number: int, frame: object) -> None:
+    """The wake-up descriptor has it already."""
+
+
+def main() -> None:
+    """Arguments: control socket, channel's read end and write end (-1: none), merged or not, the command."""
+    control, channel, write_end = (int(text) for text in sys.argv[1:4])
+    for descriptor in (control, channel, write_end):
+        if descriptor >= 0:
+            os.set_inheritable(descriptor, False)
+    Guard(control, channel, merged=sys.argv[4] == "1").run(sys.argv[5:], write_end)
+
+
+if __name__ == "__main__":
+    main()

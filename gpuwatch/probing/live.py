@@ -1,0 +1,184 @@
+"""What a watched program does, while it does it: one line at the bottom of the terminal.
+
+The program's output scrolls in all rows but the last, which the terminal keeps out of the scrolling
+(DECSTBM, as package managers show their progress), and the program is told that its terminal is one row
+shorter; so its lines, bars and colours are what they are without us. Nothing is drawn between the bytes
+of one of its escape sequences or characters, nor where output reaches the terminal past us.
+
+Causes are said once, in a line of their own, as soon as one is recognised and the program's output is at
+the start of a line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import duration, per_second, percent, short_size
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.run import Throughput
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.probing.channel import Channel
+
+_EVERY = 1.0
+_LEAST_ROWS = 8
+_LEAST_COLUMNS = 40
+_SAID_AT_ONCE = 3
+
+
+class Live:
+    """Draws on the terminal behind a channel; does nothing where that is not possible."""
+
+    def __init__(self, channel: Channel, title: str, *, line: bool, speak: bool) -> None:
+        """``line``: draw the status line, where the terminal can; ``speak``: say causes when they are recognised."""
+        self._channel = channel
+        self._title = printable(title)
+        self._line = line and channel.drawable and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        self._speak = speak and channel.open
+        self._rows = 0
+        self._columns = 0
+        self._drawn = 0.0
+        self._said: set[tuple[str, str]] = set()
+        self._waiting: list[str] = []
+        self._warning = ""
+        self._started = time.monotonic()
+        self._snapshot: Snapshot | None = None
+        self._used: dict[str, int] = {}
+        self._speed: Throughput | None = None
+        utf8 = "utf" in (os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "").lower()
+        self._bar = " │ " if utf8 else " | "
+
+    @property
+    def drawing(self) -> bool:
+        """Whether a row of the terminal is ours at this moment."""
+        return self._rows > 0
+
+    @property
+    def undo(self) -> bytes:
+        """The bytes that give the terminal back as it was."""
+        if not self._rows:
+            return b""
+        return f"\x1b7\x1b[r\x1b[{self._rows};1H\x1b[2K\x1b8".encode()
+
+    def begin(self) -> None:
+        """Takes the last row, where there is room and the terminal is ours."""
+        if not self._line or self._rows or not self._foreground():
+            return
+        rows, columns = self._channel.size()
+        if rows < _LEAST_ROWS or columns < _LEAST_COLUMNS:
+            return
+        self._rows, self._columns = rows, columns
+        # A line feed makes room where the cursor is in the last row; setting the region moves it, so it is kept.
+        self._channel.put(f"\n\x1b7\x1b[1;{rows - 1}r\x1b8\x1b[A".encode())
+        self._channel.resize(kept=1)
+        self.draw()
+
+    def end(self) -> None:
+        """Gives the row back."""
+        if not self._rows:
+            return
+        self._channel.put(self.undo)
+        self._rows = 0
+        self._channel.resize()
+
+    def resized(self) -> None:
+        """The terminal has another size."""
+        if not self._rows:
+            self._channel.resize()
+            return
+        before = self._rows
+        rows, columns = self._channel.size()
+        if rows < _LEAST_ROWS or columns < _LEAST_COLUMNS:
+            self.end()
+            return
+        clear = f"\x1b[{before};1H\x1b[2K" if before < rows else ""
+        self._rows, self._columns = rows, columns
+        self._channel.put(f"\x1b7\x1b[r{clear}\x1b[1;{rows - 1}r\x1b8".encode())
+        self._channel.resize(kept=1)
+
+    def update(self, snapshot: Snapshot | None, used: dict[str, int], speed: Throughput | None) -> None:
+        """The newest of everything; ``used`` is what the program holds on each device, in bytes."""
+        self._snapshot = snapshot or self._snapshot
+        self._used = used
+        self._speed = speed
+
+    def findings(self, findings: Sequence[Finding]) -> None:
+        """Says those that are new, in the order in which they matter."""
+        telling = [found for found in findings if found.severity in ("error", "warning")]
+        self._warning = telling[0].title if telling else ""
+        for found in telling[:_SAID_AT_ONCE]:
+            key = (found.id, found.device_uuid or "")
+            if key in self._said:
+                continue
+            self._said.add(key)
+            action = f" → {found.action}" if found.action else ""
+            likely = "" if found.certainty == "fact" else "likely: "
+            self._waiting.append(printable(f"gpuwatch: {likely}{found.title}.{action}"))
+
+    def tick(self) -> None:
+        """Once in a while, while the program is silent."""
+        if self._speak and self._waiting and self._channel.at_line_start and self._channel.between:
+            self.speak()
+        if self._line and time.monotonic() - self._drawn >= _EVERY and self._foreground():
+            if self._rows:
+                self.draw()
+            elif self._channel.at_line_start:
+                self.begin()
+
+    def speak(self) -> None:
+        """Whatever is waiting, now."""
+        if self._speak:
+            for line in self._waiting:
+                self._channel.put(line.encode("utf-8", "replace") + b"\n")
+        self._waiting.clear()
+
+    def draw(self) -> None:
+        """The line as it is now, if it is another one, or time to repair it."""
+        if not self._rows or not self._channel.between:
+            return
+        self._drawn = time.monotonic()
+        text = set_cell_size(self.text(), self._columns - 1)
+        region = f"\x1b[1;{self._rows - 1}r"
+        self._channel.put(
+            f"\x1b7{region}\x1b[{self._rows};1H\x1b[0;7m{text}\x1b[0m\x1b[K\x1b8".encode("utf-8", "replace")
+        )
+
+    def text(self) -> str:
+        """``gpuwatch 00:12 │ GPU 0 87 % 12.1G of 24G, 11G by this │ 512 steps/s │ ▲ …``."""
+        parts = [f" gpuwatch {duration(time.monotonic() - self._started)}", *self._devices()]
+        if self._speed is not None:
+            parts.append(f"{per_second(self._speed.steps_per_second)} steps/s")
+        if self._warning:
+            parts.append(f"{'▲ ' if '│' in self._bar else '! '}{printable(self._warning)}")
+        else:
+            parts.append(self._title)
+        room = self._columns - 1
+        while len(parts) > 2 and cell_len(self._bar.join(parts[:-1])) > room:
+            del parts[-2]
+        return self._bar.join(parts)
+
+    def _devices(self) -> list[str]:
+        if self._snapshot is None:
+            return []
+        shown = [device for device in self._snapshot.devices if device.uuid in self._used]
+        if not self._snapshot.devices:
+            return ["no GPU"]
+        if not shown:
+            return ["on no GPU yet"]
+        return [
+            f"GPU {device.index} {percent(device.number('utilization.gpu_percent'))} "
+            f"{short_size(device.number('memory.used_bytes'))}/{short_size(device.number('memory.total_bytes'))}"
+            f" ({short_size(self._used[device.uuid])} by this)"
+            for device in shown
+        ]
+
+    def _foreground(self) -> bool:
+        """In the background the terminal belongs to somebody else."""
+        try:
+            return os.tcgetpgrp(2) == os.getpgrp()
+        except OSError:
+            return True  # not our controlling terminal: there is no job control on it

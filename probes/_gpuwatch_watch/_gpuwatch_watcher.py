@@ -1,0 +1,477 @@
+"""Looks at TensorFlow, Keras and PyTorch inside a program that ``gpuwatch run`` watches; changes none of them.
+
+Everything is read by a thread of its own: what the allocators hold, which devices there are, how often each
+tf.function was called (TensorFlow counts that itself). Keras's batches are counted by a method that its
+History callback does not have, PyTorch's steps by the hook that it offers for them: neither stands in
+front of anybody's code, so that tracebacks and timings stay the program's own. Nothing here imports a
+framework, starts a device or changes a setting (``--placement`` throws TensorFlow's own switch). Standard
+library only, Python 3.7 or newer.
+"""
+
+import _thread
+import atexit
+import collections
+import json
+import os
+import socket
+import sys
+import time
+
+_SOON = 0.05
+"""Seconds between looks while a framework is being imported, so that no early step is missed."""
+_EARLY = 30.0
+_EVERY = 0.5
+_TELL_EVERY = 2.0
+_WARM_UP = 5
+_LATEST = 4000
+_WINDOWS = 240
+_MOST_FUNCTIONS = 200
+_HISTORY = (
+    "keras.src.callbacks.history",
+    "keras.src.callbacks",
+    "tf_keras.src.callbacks",
+    "keras.callbacks",
+    "tensorflow.python.keras.callbacks",
+)
+_FUNCTIONS = (
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function",
+    "tensorflow.python.eager.def_function",
+)
+
+
+class Steps:
+    """Counts steps and keeps the gaps between the latest ones."""
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.count = 0
+        self.last = 0.0
+        self.gaps = collections.deque(maxlen=_LATEST)
+
+    def step(self, steps=1):
+        now = time.perf_counter()
+        if self.count >= _WARM_UP and steps > 0:
+            self.gaps.append((now - self.last) / steps)
+        self.last = now
+        self.count += steps
+
+    def speed(self):
+        return _speed(self.count, _WARM_UP, sorted(self.gaps)) if len(self.gaps) >= 10 else None
+
+
+class Calls:
+    """How often each tf.function was called, from TensorFlow's own counters, in windows of time."""
+
+    def __init__(self):
+        self.known = {}
+
+    def look(self, detectors, now, last=False):
+        for reference, detector in detectors.items():
+            code, count = reference(), detector._call_count
+            if code is None:
+                continue
+            entry = self.known.get(code)
+            if entry is None:
+                if len(self.known) < _MOST_FUNCTIONS:
+                    self.known[code] = [count, now, count, collections.deque(maxlen=_WINDOWS), 0]
+                continue
+            before, since, total, windows, warm_up = entry
+            more = count - before
+            if more <= 0:
+                # TensorFlow forgets old calls when a function is traced again.
+                entry[0] = count
+                if windows and now - since > 10 + 10 * max(windows):
+                    entry[1] = now  # it pauses: that is no slow step
+                continue
+            if now - since < (_EVERY if len(windows) > 20 else 2 * _SOON):
+                if last:
+                    entry[2] = total + more  # too short a window for a speed
+                continue
+            if total + more <= 2 or not warm_up:
+                entry[4] = total + more  # tracing and the first calls are in this window
+            else:
+                windows.append((now - since) / more)
+            entry[0], entry[1], entry[2] = count, now, total + more
+
+    def busiest(self):
+        """Name and speed of the function that was called most, else None."""
+        code = max(self.known, key=lambda one: self.known[one][2], default=None)
+        if code is None or len(self.known[code][3]) < 2:
+            return None
+        entry = self.known[code]
+        name = getattr(code, "co_name", "a function")
+        place = "%s:%s" % (os.path.basename(getattr(code, "co_filename", "?")), getattr(code, "co_firstlineno", "?"))
+        return "calls of the tf.function %s (%s)" % (name, place), _speed(entry[2], entry[4], sorted(entry[3]))
+
+
+def _speed(steps, warm_up, times):
+    median = times[len(times) // 2]
+    return {
+        "steps": steps,
+        "warmup_steps": warm_up,
+        "median_step_seconds": median,
+        "p10_step_seconds": times[len(times) // 10],
+        "p90_step_seconds": times[len(times) * 9 // 10],
+        "steps_per_second": 1.0 / median if median else 0.0,
+    }
+
+
+class Watcher:
+    def __init__(self, address):
+        self.address = address
+        self.batches = Steps()
+        self.optimizer = Steps()
+        self.calls = Calls()
+        self.hooked = set()
+        self.reset(forked=False)
+
+    def reset(self, forked):
+        """Starts over; in a fork of multiprocessing, which is a program of its own."""
+        self.pid = os.getpid()
+        self.forked = forked
+        self.started_before_fork = forked and self.context() is not None
+        self.socket = None
+        self.broken = False
+        self.sequence = 0
+        self.lock = _thread.allocate_lock()
+        self.said = set()
+        self.told = {}
+        self.told_at = 0.0
+        self.batches.reset()
+        self.optimizer.reset()
+        self.calls = Calls()
+
+    # What is said
+
+    def connect(self):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(1.0)
+        self.socket.connect("\0" + self.address)
+        self.write("start", config="run", pid=self.pid, options={}, command=" ".join(getattr(sys, "argv", ()))[:400])
+
+    def write(self, kind, **data):
+        line = {"v": 1, "seq": self.sequence, "t": time.monotonic(), "kind": kind, "data": data}
+        self.sequence += 1
+        # Without SIGPIPE: a program may have given it back its deadly meaning.
+        self.socket.sendall((json.dumps(line, default=str) + "\n").encode(), socket.MSG_NOSIGNAL)
+
+    def emit(self, kind, **data):
+        if self.broken or os.getpid() != self.pid:
+            return  # a plain fork has our memory, but is not the program
+        with self.lock:
+            try:
+                if self.socket is None:
+                    self.connect()
+                self.write(kind, **data)
+            except OSError:
+                self.broken = True  # gpuwatch is gone, or does not read
+
+    def once(self, key, kind, **data):
+        if key not in self.said:
+            self.said.add(key)
+            self.emit(kind, **data)
+
+    def changed(self, key, kind, **data):
+        """Says it if it is not what was said last."""
+        if self.told.get(key) != data:
+            self.told[key] = data
+            self.emit(kind, **data)
+
+    # When
+
+    def loop(self):
+        pid = self.pid
+        until = time.monotonic() + _EARLY
+        try:
+            while not self.broken and os.getpid() == pid:
+                for look in (self.tensorflow, self.torch, self.hooks, self.functions, self.speed):
+                    try:
+                        look()
+                    except Exception as error:
+                        self.trouble(look, error)
+                time.sleep(_SOON if time.monotonic() < until else _EVERY)
+        except BaseException:
+            self.broken = True  # the interpreter is going down
+
+    def trouble(self, look, error):
+        text = "%s: %s: %s" % (look.__name__, type(error).__name__, error)
+        self.once(text, "note", text=text)
+
+    def last_words(self):
+        """At the end of the program: what it held at last, its speed, and what ended it."""
+        if self.broken or os.getpid() != self.pid:
+            return
+        for look in (self.tensorflow, self.torch, self.last_functions, self.last_speed, self.exception):
+            try:
+                look()
+            except Exception as error:
+                self.trouble(look, error)
+        if self.socket is not None:
+            self.emit("end", ok=True)
+
+    def exception(self):
+        """The exception that Python has just printed."""
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is not None:
+            self.emit("error", type=type(error).__name__, message=str(error)[:2000])
+
+    # What is looked at
+
+    def context(self):
+        """TensorFlow's eager context once it has started; asking one that has not would start it."""
+        context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+        return context if context is not None and getattr(context, "_initialized", False) else None
+
+    def tensorflow(self):
+        module = sys.modules.get("tensorflow")
+        if module is None or not hasattr(module, "config") or self.started_before_fork:
+            return  # not imported, or not yet to its end
+        context = self.context()
+        if self.forked and context is None:
+            return
+        self.once(
+            "tensorflow",
+            "framework",
+            name="tensorflow",
+            version=module.__version__,
+            gpu_build=bool(module.test.is_built_with_cuda()),
+            interpreter=sys.executable,
+            python_version=sys.version.split()[0],
+        )
+        if context is None:
+            return
+        logical = [device.name for device in context.list_logical_devices()]
+        if "devices" not in self.said:
+            self.once(
+                "devices",
+                "devices",
+                physical=[device.name for device in context.list_physical_devices()],
+                visible=[device.name for device in context.get_visible_devices()],
+                virtual=[],
+                logical=logical,
+            )
+            self.mapping(context)
+        for name in logical:
+            if ":GPU:" in name:
+                info = context.get_memory_info(name.replace("/device:", ""))
+                self.changed(name, "memory", device=name, current=info["current"], peak=info["peak"])
+
+    def mapping(self, context):
+        """Logical GPUs in order, each on a visible one; what the log says too, unless it was turned off."""
+        amounts = self.amounts(context)
+        number = 0
+        for device in context.get_visible_devices("GPU"):
+            ordinal = int(device.name.rpartition(":")[2])
+            details = context.get_device_details(device) or {}
+            capability = details.get("compute_capability")
+            parts = context.get_logical_device_configuration(device) or [None]
+            for _ in parts:
+                name = "/device:GPU:%d" % number
+                number += 1
+                self.emit(
+                    "mapping",
+                    framework_device=name,
+                    cuda_ordinal=ordinal,
+                    name=details.get("device_name"),
+                    compute_capability=".".join(map(str, capability)) if capability else None,
+                    granted_bytes=amounts.get(name),
+                )
+
+    def amounts(self, context):
+        """Each device's memory limit, as TensorFlow's own list of devices has it."""
+        execution = sys.modules.get("tensorflow.python.pywrap_tfe")
+        session = sys.modules.get("tensorflow.python.client.pywrap_tf_session")
+        found = {}
+        try:
+            devices = execution.TFE_ContextListDevices(context._handle)
+            for number in range(session.TF_DeviceListCount(devices)):
+                name = session.TF_DeviceListName(devices, number)
+                found["/device:" + name.rpartition("/device:")[2]] = session.TF_DeviceListMemoryBytes(devices, number)
+            session.TF_DeleteDeviceList(devices)
+        except (AttributeError, TypeError):
+            return {}  # another version of TensorFlow: the log may tell
+        return found
+
+    def torch(self):
+        module = sys.modules.get("torch")
+        cuda = getattr(module, "cuda", None)
+        if cuda is None or not hasattr(module, "__version__") or not hasattr(cuda, "is_initialized"):
+            return
+        started = cuda.is_initialized()  # False in a fork whose parent has started CUDA
+        if self.forked and not started:
+            return
+        self.once(
+            "torch",
+            "framework",
+            name="torch",
+            version=str(module.__version__),
+            gpu_build=getattr(getattr(module, "version", None), "cuda", None) is not None,
+            interpreter=sys.executable,
+            python_version=sys.version.split()[0],
+        )
+        if not started:
+            return
+        count = cuda.device_count()
+        self.once(
+            "cuda",
+            "devices",
+            physical=["cuda:%d" % number for number in range(count)],
+            visible=["cuda:%d" % number for number in range(count)],
+            virtual=[],
+            logical=["cuda:%d" % number for number in range(count)],
+        )
+        for number in range(count):
+            held, peak = cuda.memory_allocated(number), cuda.max_memory_allocated(number)
+            if not held and not peak:
+                continue
+            name = "cuda:%d" % number
+            if name not in self.said:
+                self.once(name, "result", name=name, value=self.properties(cuda, number))
+            stats = cuda.memory_stats(number)
+            self.changed(
+                name + " holds", "memory", device=name, current=held, peak=peak, ooms=int(stats.get("num_ooms", 0))
+            )
+
+    def properties(self, cuda, number):
+        """As ``torch-map`` says it."""
+        found = cuda.get_device_properties(number)
+        value = {"name": found.name}
+        if hasattr(found, "uuid"):
+            value["uuid"] = "GPU-%s" % found.uuid
+        if hasattr(found, "pci_bus_id"):
+            value["pci_bus_id"] = "%04x:%02x:%02x.0" % (found.pci_domain_id, found.pci_bus_id, found.pci_device_id)
+        return value
+
+    def hooks(self):
+        """Puts the counters where the frameworks offer a place, as soon as they are imported."""
+        for name in _HISTORY:  # TensorFlow brings an old Keras along, beside the one that is used
+            if name not in self.hooked:
+                history = getattr(sys.modules.get(name), "History", None)
+                if history is not None:
+                    self.hooked.add(name)
+                    _count_batches(history, self.batches)
+        if "torch" not in self.hooked:
+            offered = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
+            if offered is not None:
+                self.hooked.add("torch")
+                steps = self.optimizer
+                offered(lambda optimizer, args, keywords: steps.step())
+
+    def functions(self, last=False):
+        for name in _FUNCTIONS:
+            manager = getattr(sys.modules.get(name), "_frequent_tracing_detector_manager", None)
+            if manager is not None:
+                # A copy in one stroke, without TensorFlow's lock: a fork might catch us holding it.
+                self.calls.look(manager._detectors.data.copy(), time.perf_counter(), last)
+                return
+
+    def last_functions(self):
+        self.functions(last=True)
+
+    def speed(self):
+        if time.monotonic() - self.told_at >= _TELL_EVERY:
+            self.told_at = time.monotonic()
+            self.last_speed()
+
+    def last_speed(self):
+        counted = [("batches of Keras", self.batches.speed()), ("steps of the optimizer", self.optimizer.speed())]
+        found = [(name, speed) for name, speed in counted if speed is not None]
+        if not found:
+            busiest = self.calls.busiest()
+            found = [busiest] if busiest is not None else []
+        for name, speed in found[:1]:
+            self.changed("speed", "throughput", counted=name, **speed)
+
+
+def _count_batches(history, steps):
+    """Keras tells every callback of every batch; the History of each training has no use for it yet."""
+    if "on_train_batch_end" in vars(history):
+        return
+
+    def on_train_batch_end(self, batch, logs=None):
+        # With steps_per_execution the number of the batch moves by more than one.
+        last = self.__dict__.get("_gpuwatch_last")
+        self.__dict__["_gpuwatch_last"] = batch
+        steps.step(batch - last if last is not None and batch > last else 1)
+
+    history.on_train_batch_end = on_train_batch_end
+
+
+def _placement(watcher):
+    """``--placement``: TensorFlow's own switches, thrown when the program has imported it."""
+    import importlib.abc
+    import importlib.util
+
+    class Finder(importlib.abc.MetaPathFinder):
+        done = False
+
+        def find_spec(self, name, path, target=None):
+            if name != "tensorflow" or self.done:
+                return None
+            self.done = True
+            spec = importlib.util.find_spec(name)
+            if spec is None or spec.loader is None:
+                return spec
+            load = spec.loader.exec_module
+
+            def exec_module(module):
+                load(module)
+                module.debugging.set_log_device_placement(True)
+                _sessions()
+                watcher.emit("setting", name="placement logging", asked=True, effective=True)
+
+            spec.loader.exec_module = exec_module
+            return spec
+
+    return Finder()
+
+
+def _sessions():
+    """Sessions of TensorFlow 1 have a switch of their own, in the configuration that each is given."""
+    session = sys.modules.get("tensorflow.python.client.session")
+    if session is None:
+        return
+    original = session.BaseSession.__init__
+
+    def __init__(self, target="", graph=None, config=None):  # noqa: N807
+        wanted = session.config_pb2.ConfigProto()
+        if config is not None:
+            wanted.CopyFrom(config)
+        wanted.log_device_placement = True
+        original(self, target, graph, wanted)
+
+    session.BaseSession.__init__ = __init__
+
+
+def _follow_forks(watcher):
+    """Processes that multiprocessing forks are watched like others; a plain fork is left alone."""
+
+    def before():
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and "forks" not in watcher.hooked:
+            watcher.hooked.add("forks")
+            util.register_after_fork(watcher, after)
+
+    def after(this):
+        this.reset(forked=True)
+        # Such a process ends without atexit.
+        sys.modules["multiprocessing.util"].Finalize(None, this.last_words, exitpriority=0)
+        _thread.start_new_thread(this.loop, ())
+
+    os.register_at_fork(before=before)
+
+
+def begin(address):
+    """Starts to look; with ``--placement`` returns who shall find TensorFlow."""
+    watcher = Watcher(address)
+    finder = _placement(watcher) if os.environ.get("GPUWATCH_WATCH_PLACEMENT") else None
+    _follow_forks(watcher)
+    _thread.start_new_thread(watcher.loop, ())
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        sys.modules["multiprocessing.util"].Finalize(None, watcher.last_words, exitpriority=0)
+    else:
+        atexit.register(watcher.last_words)
+    return finder
