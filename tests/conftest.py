@@ -22,8 +22,9 @@ for _name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_G
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs that tests make are kept here, never among the developer's own."""
+    """Runs and settings that tests make are kept here, never among the developer's own."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUWATCH_CONFIG_FILE", str(tmp_path_factory.mktemp("settings") / "settings.toml"))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 

@@ -237,10 +237,14 @@ def _syntax(message: str) -> str:
     """``line 3: …`` out of what tomllib says."""
     match = re.search(r"^(.*) \(at line (\d+), column \d+\)$", message, re.DOTALL)
     where, said = (f"line {match[2]}", match[1]) if match else ("at its end", message.partition(" (at end")[0])
+    if said == r"Illegal character '\n'":
+        said = "a text is not closed with its quote"
     return f"{where}: {printable(said)}"
 
 
 _HEADER = re.compile(r"^\s*\[\[?[\w.\-\"' ]+\]\]?\s*(#.*)?$")
+_MOST_LINES = 50
+"""Lines of one statement, of a file that is broken anyway."""
 _STATEMENT = re.compile(r"^\s*[\w\"'][\w.\-\"' ]*=")
 
 
@@ -250,10 +254,12 @@ def _readable(text: str, loads: Callable[[str], dict[str, Any]]) -> Iterator[dic
     pending: list[str] = []
     for line in [*text.splitlines(), "[]"]:
         begins = bool(_HEADER.match(line) or _STATEMENT.match(line) or line == "[]")
-        if pending and begins:
-            with suppress(ValueError, RecursionError):
-                yield loads("\n".join([header, *pending]))
         if begins:
+            # The longest beginning that can be read: what is left over belongs to nothing.
+            for end in range(min(len(pending), _MOST_LINES), 0, -1):
+                with suppress(ValueError, RecursionError):
+                    yield loads("\n".join([header, *pending[:end]]))
+                    break
             pending = []
         if _HEADER.match(line):
             header = line

@@ -1,0 +1,269 @@
+"""The settings file: what it may say, what is said of what it may not, and that nothing of it is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.ui import preferences
+from gpuwatch.ui.gpu_fields import FIELDS
+from gpuwatch.ui.preferences import SETTINGS, Broken, Loaded, Preferences, load, save, understood
+from gpuwatch.ui.rows import BY_ID
+from gpuwatch.ui.tabs import TABS
+from gpuwatch.ui.theme import PALETTES
+
+EVERYTHING = """\
+# mine
+theme = "gpuwatch-light"   # for the projector
+ascii = true
+interval = 2
+read-only = true
+tab = "events"
+
+[processes]
+# what I look at
+columns = ["pid", "memory",   "command"]
+sort = "cpu"
+descending = false
+filter = "user:alice mem>2GiB"
+
+[gpus]
+fields = ["temperature", "power"]
+"""
+
+
+def test_every_preference_has_its_key() -> None:
+    assert {setting.field for setting in SETTINGS} == {field.name for field in dataclasses.fields(Preferences)}
+    assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
+
+
+def test_everything_is_read() -> None:
+    found, problems = understood(EVERYTHING)
+    assert problems == ()
+    assert found == Preferences(
+        theme="gpuwatch-light",
+        ascii=True,
+        interval=2.0,
+        read_only=True,
+        tab="events",
+        columns=("pid", "memory", "command"),
+        sort="cpu",
+        descending=False,
+        filter="user:alice mem>2GiB",
+        gpu_fields=("temperature", "power"),
+    )
+
+
+def test_no_file_says_nothing(tmp_path: Path) -> None:
+    assert load(tmp_path / "none.toml") == Loaded(tmp_path / "none.toml")
+    assert load(tmp_path / "none" / "settings.toml").notice == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('theme = "gpuwach-light"', "theme is “gpuwach-light”, which is no theme; did you mean gpuwatch-light?"),
+        ("theme = 3", "theme is 3, not text in quotes"),
+        ('ascii = "yes"', "ascii is “yes”, not true or false"),
+        ("interval = 0.01", "interval is 0.01, not a number from 0.25 to 60"),
+        ("interval = nan", "interval is nan, not a number"),
+        ("interval = true", "interval is True, not a number"),
+        ('tab = "procces"', "tab is “procces”, which is no tab; did you mean process?"),
+        ("colums = []", "unknown key colums"),
+        ("[proceses]\nsort = 1", "unknown key proceses; did you mean processes?"),
+        ('[processes]\ncolums = ["pid"]', "unknown key processes.colums; did you mean columns?"),
+        (
+            '[processes]\ncolumns = ["pid", "memroy"]',
+            "has the column “memroy”, which there is not; did you mean memory?",
+        ),
+        ('[processes]\ncolumns = ["pid", "pid"]', "names a column twice"),
+        ("[processes]\ncolumns = []", "is empty"),
+        ('[processes]\ncolumns = "pid"', "not a list of names in quotes"),
+        ('[processes]\nsort = "mem"', "is “mem”, which is no column; did you mean memory?"),
+        ('[processes]\nfilter = "mem>lots"', "processes.filter means nothing: mem is compared with a number"),
+        ("processes = 3", "processes is a table: write [processes]"),
+        ('[gpus]\nfields = ["tempratur"]', "has the field “tempratur”, which there is not; did you mean temperature?"),
+        ('theme = "gpuwatch', "line 2: a text is not closed with its quote"),
+        ("a = 1\na = 2", "line 3: Cannot overwrite a value"),
+        ("theme = \x00", "line 2: Invalid value"),
+        ("theme", "line 2: "),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line_and_the_rest_is_used(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("read-only = true\n" + text + "\n")
+    loaded = load(path)
+    assert loaded.notice.startswith("settings.toml: ")
+    assert said in loaded.notice
+    assert "\n" not in loaded.notice
+    assert loaded.notice.isprintable()
+    assert loaded.preferences.read_only
+    before = path.read_bytes()
+    with pytest.raises(Broken) as refused:
+        save(Preferences(), path)
+    assert "not saved: settings.toml: " in refused.value.message
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["settings.toml"], "nothing is left beside it"
+
+
+def test_good_columns_of_a_list_with_a_bad_one_are_used() -> None:
+    found, problems = understood('[processes]\ncolumns = ["pid", "memroy", "command"]')
+    assert len(problems) == 1
+    assert found.columns == ("pid", "command")
+
+
+def test_the_rest_of_a_file_that_is_no_toml_is_used() -> None:
+    broken = EVERYTHING.replace('"memory",   "command"]', '"memory"').replace("interval = 2", "interval = = 2")
+    found, problems = understood(broken)
+    assert len(problems) == 1
+    assert problems[0].startswith("line 4: ")
+    assert found == dataclasses.replace(
+        understood(EVERYTHING)[0], interval=Preferences().interval, columns=Preferences().columns
+    )
+
+
+def test_several_problems_are_one_line() -> None:
+    loaded = Loaded(Path("/x/settings.toml"), *understood("a = 1\nb = 2\nc = 3"))
+    assert loaded.notice == "settings.toml: unknown key a (and 2 more)"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"theme = '\xe9'"])
+def test_what_is_not_utf8_is_said(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_bytes(content)
+    assert "is not UTF-8" in load(path).notice
+    with pytest.raises(Broken):
+        save(Preferences(), path)
+
+
+def test_a_folder_in_its_place_is_said(tmp_path: Path) -> None:
+    assert "cannot be read" in load(tmp_path).notice
+    with pytest.raises(Broken):
+        save(Preferences(), tmp_path)
+
+
+def test_a_new_file_holds_only_what_differs(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "settings.toml"
+    save(Preferences(theme="gpuwatch-light", columns=("pid", "command")), path)
+    assert tomllib.loads(path.read_text()) == {
+        "theme": "gpuwatch-light",
+        "processes": {"columns": ["pid", "command"]},
+    }
+    assert path.read_text().startswith("# ")
+    assert load(path).preferences == Preferences(theme="gpuwatch-light", columns=("pid", "command"))
+
+
+def test_comments_order_and_layout_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(EVERYTHING)
+    was = load(path).preferences
+    save(was, path)
+    assert path.read_text() == EVERYTHING, "nothing changed, so not a byte does"
+    save(dataclasses.replace(was, theme="gpuwatch", sort="sm", descending=None), path)
+    expected = EVERYTHING.replace('"gpuwatch-light"', '"gpuwatch"').replace('sort = "cpu"', 'sort = "sm"')
+    assert path.read_text() == expected.replace("descending = false\n", "")
+
+
+def test_a_link_stays_a_link_and_permissions_stay(tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "settings.toml"
+    real.parent.mkdir()
+    real.write_text("interval = 5\n")
+    real.chmod(0o640)
+    link = tmp_path / "settings.toml"
+    link.symlink_to(real)
+    save(Preferences(interval=2), link)
+    assert link.is_symlink()
+    assert real.read_text() == "interval = 2\n"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+def test_a_place_that_cannot_be_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(GpuwatchError, match=r"cannot save to .*: (Not a directory|File exists)"):
+        save(Preferences(theme="gpuwatch-light"), tmp_path / "file" / "settings.toml")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(GpuwatchError, match="Permission denied"):
+        save(Preferences(theme="gpuwatch-light"), tmp_path / "settings.toml")
+
+
+def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("interval = 5\n")
+
+    def full(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(preferences.os, "fsync", full)
+    with pytest.raises(GpuwatchError, match="No space left"):
+        save(Preferences(interval=2), path)
+    assert path.read_text() == "interval = 5\n"
+    assert [one.name for one in tmp_path.iterdir()] == ["settings.toml"]
+
+
+def test_the_other_path_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    (tmp_path / "settings-1.toml").touch()
+    assert preferences.beside(path) == tmp_path / "settings-2.toml"
+
+
+_some = st.builds(
+    Preferences,
+    theme=st.sampled_from([palette.name for palette in PALETTES]),
+    ascii=st.sampled_from([None, True, False]),
+    interval=st.sampled_from([0.25, 1.0, 2.5, 60.0]),
+    read_only=st.booleans(),
+    tab=st.sampled_from([tab.id for tab in TABS]),
+    columns=st.lists(st.sampled_from(sorted(BY_ID)), min_size=1, unique=True).map(tuple),
+    sort=st.one_of(st.none(), st.sampled_from(sorted(BY_ID))),
+    descending=st.sampled_from([None, True, False]),
+    filter=st.sampled_from(["", "user:alice", "-xorg “quoted” é", 'a"b\\c']),
+    gpu_fields=st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, unique=True).map(tuple),
+)
+_before = st.sampled_from(
+    ["", EVERYTHING, "# only this\n", "[gpus]\n", "interval = 3 # x", "[processes]\r\nsort = 'pid'\r\n"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_some, _before)
+def test_what_is_saved_is_what_is_read(
+    tmp_path_factory: pytest.TempPathFactory, some: Preferences, before: str
+) -> None:
+    path = tmp_path_factory.mktemp("some") / "settings.toml"
+    path.write_text(before, newline="")
+    save(some, path)
+    assert load(path) == Loaded(path, some)
+    for line in before.splitlines():
+        if line.startswith("#"):
+            assert line in path.read_text()
+
+
+@given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
+@settings(deadline=None)
+def test_any_text_is_understood_or_explained(text: str) -> None:
+    found, problems = understood(text)
+    assert all(problem.isprintable() for problem in problems)
+    assert isinstance(found, Preferences)
+
+
+@given(st.sampled_from(EVERYTHING.splitlines()), st.text(alphabet='[]="#,\n ab1', max_size=12), st.integers(0, 400))
+@settings(deadline=None)
+def test_a_spoilt_file_never_fails(line: str, spoiler: str, place: int) -> None:
+    text = EVERYTHING[:place] + spoiler + EVERYTHING[place:]
+    _, problems = understood(text)
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        assert problems
