@@ -27,6 +27,8 @@ class Surroundings:
     """Whether the user set a limit or fraction."""
     refusals: int = 0
     """Allocations that the driver refused."""
+    from_name: bool = False
+    """Whether the total is not told but follows from the card's name: then it proves nothing of one huge request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Judgement:
     action: str = ""
 
 
+_MIB = 1 << 20
+_ROUND_MIB = (256, 1000)
 _SMALL_SHARE = 0.8
 """An allocator's default limit below this share of the device means that others held memory."""
 
@@ -75,11 +79,18 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the driver had no more to give")
         return _driver_had_no_more(lines, around)
     need = asked + (used or 0)
-    if around.total_bytes is not None and need <= around.total_bytes:
+    guessed = around.from_name and asked > limit
+    if around.total_bytes is not None and need <= around.total_bytes and not guessed:
         if around.limited:
             lines.append(f"{size(need)} needed > limit of {size(limit)}, on a device of {size(around.total_bytes)}")
             return Judgement("memory.limit-too-small", tuple(lines), certain=True)
         if limit < _SMALL_SHARE * around.total_bytes and need <= _SMALL_SHARE * around.total_bytes:
+            if around.others_bytes is None and _is_round(limit):
+                lines.append(
+                    f"{size(need)} needed > limit of {size(limit)}: a round number, as people set one, on a device of"
+                    f" about {size(around.total_bytes)}"
+                )
+                return Judgement("memory.limit-too-small", tuple(lines), certain=False)
             if around.held_by_others is False:
                 lines.append(
                     f"{size(need)} needed > limit of {size(limit)}, though nobody else held memory"
@@ -96,6 +107,11 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
         return Judgement("memory.request-too-large", tuple(lines), certain=True)
     lines.append(f"{size(asked)} > {size(limit)} limit − {size(used)} in use = {size(free)} free")
     return Judgement("memory.model-too-large", tuple(lines), certain=True)
+
+
+def _is_round(limit: int) -> bool:
+    """What TensorFlow takes by itself is what was free less a reserve, and hardly ever a round number of MiB."""
+    return limit % _MIB == 0 and any(limit // _MIB % step == 0 for step in _ROUND_MIB)
 
 
 def _driver_had_no_more(lines: list[str], around: Surroundings) -> Judgement:

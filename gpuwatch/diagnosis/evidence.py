@@ -71,7 +71,9 @@ class Evidence:
         asked = self.asked("CUDA_VISIBLE_DEVICES")
         if isinstance(asked, str):
             return asked
-        return self.variable("CUDA_VISIBLE_DEVICES")
+        value = self.variable("CUDA_VISIBLE_DEVICES")
+        # TensorFlow prints it when cuInit fails.
+        return value if value is not None or self.log is None else self.log.visible_devices
 
     @property
     def visibility_on_purpose(self) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.logs.clean import pci_address
-from gpuwatch.logs.facts import CuInitError, IgnoredGpu
+from gpuwatch.logs.clean import pci_address, size_bytes
+from gpuwatch.logs.facts import CuInitError, IgnoredGpu, SeenCard
 from gpuwatch.model.run import DeviceMapping
 
 _MIB = 1024**2
@@ -27,6 +27,12 @@ _CUINIT = re.compile(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d+)\))?(?::\s*(.*)
 _LIBRARY = re.compile(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
 _DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
 _HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.*?) - this hides all GPUs")
+_ENVIRONMENT = re.compile(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
+_KERNEL = re.compile(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
+_NAME = re.compile(r"\bname: (.+?)(?: (?:major|computeCapability): |$)")
+_BUS = re.compile(r"\bpciBusID:? ?([0-9a-fA-F:.]+)")
+_TOTAL = re.compile(r"(?:[Tt]otal ?[Mm]emory|deviceMemorySize): ?([\d.]+[KMGT]iB)")
+_FREE = re.compile(r"[Ff]ree ?[Mm]emory: ?([\d.]+[KMGT]iB)")
 _NUMA_PCI = re.compile(r"/sys/bus/pci/devices/([0-9a-fA-F:.]+)/numa_node")
 _MISSING_FILE = re.compile(r"(?:libdevice not found at|Can't find) \.?/?(libdevice[\w.]*bc)")
 
@@ -119,6 +125,34 @@ def hidden(message: str) -> str | None:
     """The value of CUDA_VISIBLE_DEVICES that TensorFlow itself blames."""
     match = _HIDDEN.search(message)
     return match[1].strip("\"'") if match else None
+
+
+def environment(message: str) -> str | None:
+    """CUDA_VISIBLE_DEVICES, which 2.19 and later print when cuInit fails."""
+    match = _ENVIRONMENT.search(message)
+    return match[1] if match else None
+
+
+def kernel_driver(message: str) -> str | None:
+    """The version of the kernel module, where TensorFlow could read one."""
+    match = _KERNEL.search(message)
+    return match[1] if match else None
+
+
+def describes_card(message: str) -> bool:
+    """Whether this is one of the lines with which versions before 2.6 describe a GPU."""
+    return "emory" in message or "pciBusID" in message or "name: " in message
+
+
+def described(message: str, so_far: SeenCard) -> SeenCard:
+    """``so_far`` with what a line tells: its name, its bus address, or its memory."""
+    name, bus, total, free = (found.search(message) for found in (_NAME, _BUS, _TOTAL, _FREE))
+    return SeenCard(
+        name=name[1].strip() if name else so_far.name,
+        pci_bus_id=pci_address(bus[1]) if bus else so_far.pci_bus_id,
+        total_bytes=size_bytes(total[1]) if total else so_far.total_bytes,
+        free_bytes=size_bytes(free[1]) if free else so_far.free_bytes,
+    )
 
 
 def numa_pci(message: str) -> str | None:

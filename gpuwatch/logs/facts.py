@@ -25,6 +25,16 @@ class IgnoredGpu(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class SeenCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU as the framework described it, with its memory where it told it (before 2.6)."""
+
+    name: str | None = None
+    pci_bus_id: str | None = None
+    total_bytes: int | None = None
+    free_bytes: int | None = None
+    """At the start of the framework: what is lacking, somebody else holds."""
+
+
 class CuInitError(msgspec.Struct, frozen=True, kw_only=True):
     """What ``cuInit`` answered. ``code`` is CUDA's CUresult, None where the name is unknown to us."""
 
@@ -86,6 +96,14 @@ class LogFacts(msgspec.Struct, kw_only=True):
     driver_messages: list[str] = []
     hidden_by_environment: str | None = None
     """The value of CUDA_VISIBLE_DEVICES that TensorFlow itself blames (2.19 and later)."""
+    visible_devices: str | None = None
+    """CUDA_VISIBLE_DEVICES as TensorFlow prints it when cuInit fails (2.19 and later)."""
+    kernel_driver: str | None = None
+    """Version of the kernel module that TensorFlow read: the driver is loaded, whatever else fails."""
+    cards: list[SeenCard] = []
+    """GPUs with their memory, of versions that print it."""
+    last_error_line: int | None = None
+    """The line with the last exception; at the end of the log it is what ended the program."""
     found_device_lines: int = 0
     seen_pci: list[str] = []
     """Devices that driver code named without a mapping: proof that cuInit and PCI enumeration worked."""

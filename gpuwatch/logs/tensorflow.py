@@ -12,7 +12,7 @@ import re
 
 from gpuwatch.logs import bfc, devices, pytorch, topics
 from gpuwatch.logs.clean import source_message, undecorated
-from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.facts import LogFacts, SeenCard
 from gpuwatch.logs.placement import ColocationReader, PlacementCounter
 from gpuwatch.model.run import DeviceMapping, Oom, RunError
 
@@ -22,6 +22,7 @@ _MAX_LINE = 20_000
 _MEMO_SIZE = 4096
 _MEMO_CHARS = 600
 _FOLDED_LINES = 4
+_CARD_LINES = 6
 _DIGITS = b"0123456789"
 _NOTHING, _REFUSAL = 1, 2
 
@@ -50,6 +51,9 @@ class LogParser:
         self._colocation: ColocationReader | None = None
         self._placement_failed = False
         self._folded: list[str] = []
+        self._card: SeenCard | None = None
+        """The GPU whose description is being read, line by line."""
+        self._card_lines = 0
 
     @property
     def facts(self) -> LogFacts:
@@ -90,7 +94,7 @@ class LogParser:
                         return
                 self._source_line(line, message)
                 return
-        if self._colocation is None and not self._folded and not self._ooms.in_dump():
+        if self._colocation is None and not self._folded and self._card is None and not self._ooms.in_dump():
             if "): /" in line and self._placements.node(line):
                 return
             for hint in topics.HINTS:
@@ -134,6 +138,7 @@ class LogParser:
         """The log is over: what was open is closed."""
         self._end_colocation()
         self._end_folded()
+        self._end_card()
 
     # C++ lines
 
@@ -151,6 +156,8 @@ class LogParser:
             self._framework("tensorflow")
         if self._colocation is not None:
             self._end_colocation()
+        if self._card is not None:
+            self._end_card()
         self._end_folded()
         action: tuple[str, str] | int | None = None
         if source == "bfc_allocator":
@@ -166,7 +173,7 @@ class LogParser:
             self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
         else:
             known = self._meaning(source, line, message)
-            if self._colocation is not None or self._folded:
+            if self._colocation is not None or self._folded or self._card is not None:
                 return
             if not known and len(tail) <= _MEMO_CHARS:
                 self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _NOTHING)
@@ -202,6 +209,8 @@ class LogParser:
             self._end_colocation()
         if self._folded and self._continue_folded(line):
             return True
+        if self._card is not None:
+            self._continue_card(line)
         if self._ooms.in_dump():
             self._ooms.dump_line(line)
         if not line:
@@ -268,6 +277,8 @@ class LogParser:
             facts.hidden_by_environment = value
             facts.note("visibility.hidden", line)
             known = True
+        elif source == "cuda_diagnostics":
+            known |= self._diagnostics(line, message)
         if source in _GPU_SOURCES and not known and not _QUIET.search(message):
             self._keep(facts.unrecognised, line[:400])
         return known
@@ -294,12 +305,25 @@ class LogParser:
         if "Found device" in message and "with properties" in message:
             facts.found_device_lines += 1
             facts.note("device.found", line)
+            self._card, self._card_lines = devices.described(message, SeenCard()), 0
             return True
         if (pci := devices.numa_pci(message)) is not None:
             self._keep(facts.seen_pci, pci)
             return True
         if "Colocation Debug Info" in message:
             self._colocation = ColocationReader(failed=self._placement_failed)
+            return True
+        return False
+
+    def _diagnostics(self, line: str, message: str) -> bool:
+        facts = self._facts
+        if (value := devices.environment(message)) is not None:
+            facts.visible_devices = value
+            facts.note("environment.visible-devices", line)
+            return True
+        if (version := devices.kernel_driver(message)) is not None:
+            facts.kernel_driver = version
+            facts.note("driver.loaded", line)
             return True
         return False
 
@@ -335,6 +359,7 @@ class LogParser:
         if error in errors:
             errors.remove(error)
         errors.append(error)
+        self._facts.last_error_line = self._facts.lines
         del errors[:-MAX_ERRORS]
         return True
 
@@ -365,6 +390,19 @@ class LogParser:
 
     def _end_folded(self) -> None:
         self._folded.clear()
+
+    def _continue_card(self, line: str) -> None:
+        self._card_lines += 1
+        if self._card_lines > _CARD_LINES:
+            self._end_card()
+        elif self._card is not None and devices.describes_card(line):
+            self._card = devices.described(line, self._card)
+
+    def _end_card(self) -> None:
+        card, self._card = self._card, None
+        cards = self._facts.cards
+        if card is not None and card != SeenCard() and card not in cards and len(cards) < MAX_LIST:
+            cards.append(card)
 
     @staticmethod
     def _keep(where: list[str], text: str) -> None:

@@ -66,6 +66,9 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("Found no NVIDIA driver on your system", "driver.not-running"),
     ("Failed to initialize NVML: Unknown Error", "container.lost-devices"),
     ("CUDA unknown error - this may be due to", "driver.bad-state"),
+    # Creating a context, before 2.18 and since
+    ("CtxRetain: CUDA_ERROR_UNKNOWN", "driver.bad-state"),
+    ("CUDA error: : CUDA_ERROR_UNKNOWN", "driver.bad-state"),
     ("Torch not compiled with CUDA enabled", "build.cpu-only"),
     ("is not compatible with the current PyTorch installation", "build.gpu-unsupported"),
     ("Skipping registering GPU devices", "cuda.libraries-skipped"),

@@ -60,11 +60,17 @@ _KEPT_PREFIXES = (
         )
     ),
 )
+_EMPTY_MEANS = frozenset({"CUDA_VISIBLE_DEVICES"})
+"""Variables of which the empty value means something: no GPU at all."""
 
 
 def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that bear on GPUs and frameworks; the others stay out of a run."""
-    return {name: value for name, value in sorted(environment.items()) if name.startswith(_KEPT_PREFIXES) and value}
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if name.startswith(_KEPT_PREFIXES) and (value or name in _EMPTY_MEANS)
+    }
 
 
 class SnapshotSource(Protocol):

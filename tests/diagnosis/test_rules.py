@@ -68,7 +68,13 @@ def test_could_not_find_cuda_drivers_does_not_mean_that_the_driver_is_missing() 
 
 
 def test_a_driver_that_answers_is_never_missing() -> None:
-    assert "driver.missing" not in causes(Evidence(log=log("lab_tf221_import_no_gpu"), snapshot=machine()))
+    assert "driver.missing" not in causes(Evidence(log=log("lab_tf215_import_no_gpu"), snapshot=machine()))
+
+
+def test_nvml_without_libcuda_is_half_a_driver() -> None:
+    evidence = Evidence(log=log("lab_tf221_import_no_gpu"), snapshot=machine())
+    (found,) = [found for found in diagnose(evidence) if found.id == "driver.missing"]
+    assert "libcuda.so.1 is missing" in found.title
 
 
 def test_no_driver_is_a_fact_when_nvml_says_so_without_any_log() -> None:
@@ -184,7 +190,12 @@ def test_edit_distance_is_symmetric_and_small_only_for_near_words(one: str, othe
         (64, 256, 110, 28, Surroundings(), "memory.fragmented"),
         (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB, limited=True), "memory.limit-too-small"),
         (400, 256, 0, 256, Surroundings(total_bytes=300 * MIB, limited=True), "memory.request-too-large"),
-        (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB), "memory.other-process"),
+        (400, 313, 0, 313, Surroundings(total_bytes=24 * GIB), "memory.other-process"),
+        (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB), "memory.limit-too-small"),
+        (64, 256, 230, 26, Surroundings(total_bytes=22 * GIB, from_name=True), "memory.limit-too-small"),
+        (64, 313, 300, 13, Surroundings(total_bytes=22 * GIB, from_name=True), "memory.other-process"),
+        (400, 313, 0, 313, Surroundings(total_bytes=22 * GIB, from_name=True), "memory.request-too-large"),
+        (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB, others_bytes=20 * GIB), "memory.other-process"),
         (25 * 1024, 22 * 1024, 0, 22 * 1024, Surroundings(total_bytes=24 * GIB), "memory.request-too-large"),
         (5 * 1024, 22 * 1024, 20 * 1024, 100, Surroundings(total_bytes=24 * GIB), "memory.model-too-large"),
         (64, 256, 110, None, Surroundings(), "memory.other-process"),

@@ -166,8 +166,8 @@ ROWS: list[Row] = [
         "error",
     ),
     (
-        draft("growth", verdict="error", placements=(), errors=(RunError(type="InternalError", message="strange"),)),
-        NO_GPU_LOG,
+        on_gpus("growth", verdict="error", placements=(), errors=(RunError(type="InternalError", message="strange"),)),
+        TWO_GPUS_LOG,
         EVERY_GPU,
         "error",
         "unknown",

@@ -14,12 +14,15 @@ from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.diagnosis.engine import NO_GPU, diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import Rule, finding
+from gpuwatch.diagnosis.rules.driver import HALF_ACTION
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding, Severity
 
 Cause = Callable[[Facts], Iterator[Finding]]
 _TIGHT_BYTES = 500 << 20
 """With less free memory than this a CUDA context may not fit."""
+_MOSTLY = 0.5
+"""The share of a GPU that others must hold to be told of."""
 _MISMATCH = (803, 804)
 _NO_DEVICE = (100, 303)
 
@@ -99,7 +102,6 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
     answer = facts.driver
     if answer is None or answer.libcuda is None or answer.nvml is None:
         return
-    action = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
     if answer.libcuda.error is None and answer.cuinit_code == 0 and answer.nvml.error is not None:
         yield finding(
             "driver.missing",
@@ -107,7 +109,7 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
             "fact",
             title="CUDA starts and NVML is missing: TensorFlow from 2.21 on then has no GPU and says nothing",
             evidence=[answer.nvml.error],
-            action=action,
+            action=HALF_ACTION,
         )
     elif answer.libcuda.error is not None and answer.nvml_code == 0:
         yield finding(
@@ -116,7 +118,7 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
             "fact",
             title="NVML answers and libcuda.so.1 is missing: no program can use CUDA",
             evidence=[answer.libcuda.error],
-            action=action,
+            action=HALF_ACTION,
         )
 
 
@@ -233,17 +235,21 @@ def pytorch(facts: Facts) -> Iterator[Finding]:
 
 
 def full(facts: Facts) -> Iterator[Finding]:
-    """A GPU on which not even a context may fit."""
+    """A GPU that others hold, mostly or so far that not even a context may fit."""
     for device in facts.gpus:
-        free = device.number("memory.free_bytes")
-        if free is None or free >= _TIGHT_BYTES or facts.snapshot is None:
+        free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
+        if free is None or facts.snapshot is None:
             continue
+        tight = free < _TIGHT_BYTES
         rows = [process for process in facts.snapshot.processes if process.device_uuid == device.uuid]
+        if not tight and (total is None or not rows or free >= _MOSTLY * total):
+            continue
+        what = "a program may not even start there" if tight else "others hold the rest, and a program gets no more"
         yield finding(
             "memory.other-process",
             "warning",
             "likely",
-            title=f"GPU {device.index} has {size(int(free))} free: a program may not even start there",
+            title=f"GPU {device.index} has {size(int(free))} free: {what}",
             evidence=[
                 f"pid {process.pid} {process.name or ''} of {process.user or 'another user'}: "
                 f"{size(int(process.number('gpu_memory_bytes') or 0))}"

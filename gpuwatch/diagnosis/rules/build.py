@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from gpuwatch.diagnosis.capability import capability
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.model.findings import Finding, Severity
 
+_OTHER_BUILD = "Use a build that was made for this GPU's compute capability, or another GPU."
+_NOT_FOR = re.compile(r"compatible with compute capability (\d+\.\d+)")
+_COUNT = re.compile(r"count: (\d+)")
+_PTX = (8, 0)
+"""The oldest GPU that can compile what TensorFlow's own wheels bring for that (2.10: compute_80, 2.16: compute_90)."""
 _INSTALL = 'Install them into the same environment: pip install "tensorflow[and-cuda]".'
 
 
@@ -102,7 +109,19 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
             "warning" if evidence.gpu_usable and old else "error",
             "fact",
             evidence=lines,
-            action="Use a build that was made for this GPU's compute capability, or another GPU.",
+            action=_OTHER_BUILD,
+        )
+        return
+    versions = {match[1] for line in log.lines_of("build.gpu-jit") if (match := _NOT_FOR.search(line))}
+    too_old = sorted(version for version in versions if (capability(version) or _PTX) < _PTX)
+    if too_old:
+        yield finding(
+            "build.gpu-unsupported",
+            "warning" if evidence.gpu_usable else "error",
+            "likely",
+            title=f"This build has no code for a GPU of compute capability {too_old[0]}: its kernels will fail",
+            evidence=[*lines, "TensorFlow's own builds bring PTX for 8.0 or 9.0, which only newer GPUs can compile"],
+            action=_OTHER_BUILD,
         )
     elif "build.gpu-jit" in log.topics:
         yield finding(
@@ -113,3 +132,22 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
             evidence=lines,
             action="Use a newer build; until then raise CUDA_CACHE_MAXSIZE so that it compiles only once.",
         )
+
+
+@rule("build.gpu-unsupported")
+def left_out(evidence: Evidence) -> Iterator[Finding]:
+    """Beside a larger card TensorFlow leaves out one with few multiprocessors."""
+    log = evidence.log
+    weak = [gpu for gpu in log.ignored_gpus if gpu.reason == "core-count"] if log is not None else []
+    if log is None or not weak:
+        return
+    names = ", ".join(dict.fromkeys(f"{gpu.name or 'a GPU'} ({gpu.pci_bus_id or 'no address'})" for gpu in weak))
+    counts = [int(match[1]) for gpu in weak if (match := _COUNT.search(gpu.detail))]
+    yield finding(
+        "build.gpu-unsupported",
+        "warning",
+        "fact",
+        title=f"TensorFlow left out {names}: it has too few multiprocessors",
+        evidence=log.lines_of("device.ignored"),
+        action=f"Set TF_MIN_GPU_MULTIPROCESSOR_COUNT={min(counts, default=1)} to use it too, or leave it to others.",
+    )

@@ -18,6 +18,8 @@ _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)
 _REFUSALS = ("container.lost-devices", "driver.bad-state")
 """What NVML's own failure may mean where it could be loaded (gpuwatch.sources.nvml)."""
+HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
+"""For a driver of which one library is there and the other is not."""
 _OTHER_ADVICE = {
     34: "The libcuda.so.1 that was loaded is the stub of the CUDA toolkit: take its folder out of LD_LIBRARY_PATH.",
     802: "Start the fabric manager (nvidia-fabricmanager), whose version must be the driver's.",
@@ -58,7 +60,16 @@ def hidden(evidence: Evidence) -> bool:
     if evidence.log is not None and evidence.log.hidden_by_environment is not None:
         return True
     value = evidence.visible_devices
-    return value is not None and read_visible(value, None).hides_all
+    devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
+    return value is not None and read_visible(value, devices).hides_all
+
+
+def blames_visibility(evidence: Evidence) -> bool:
+    """Whether CUDA found no device, the kernel module is loaded, and CUDA_VISIBLE_DEVICES was set."""
+    log = evidence.log
+    if log is None or log.cuinit_error is None or log.cuinit_error.code != 100 or log.kernel_driver is None:
+        return False
+    return evidence.driver_answers is None and evidence.visible_devices is not None
 
 
 @rule("driver.missing", "container.lost-devices", "driver.bad-state")
@@ -74,7 +85,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             return
         code = log.cuinit_error.code if log.cuinit_error is not None else None
         if code in _MISSING_CODES:
-            if code == 100 and hidden(evidence):
+            if code == 100 and (hidden(evidence) or log.kernel_driver is not None):
                 return
             certainty = "fact" if code == 303 else "likely"
         elif code is not None:
@@ -109,6 +120,39 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+@rule("driver.missing")
+def half_a_driver(evidence: Evidence) -> Iterator[Finding]:
+    """One of the driver's two libraries is there and the other is not: a container that was given half of them."""
+    log = evidence.log
+    if log is None or evidence.gpu_usable or evidence.driver_answers is False:
+        return
+    error = log.cuinit_error
+    if evidence.driver_answers and error is not None and error.code == 303:
+        yield finding(
+            "driver.missing",
+            "error",
+            "fact",
+            title="NVML answers and libcuda.so.1 is missing: no program can use CUDA",
+            evidence=[*_log_lines(evidence), *log.lines_of("cuda.missing-library")],
+            action=HALF_ACTION,
+        )
+    elif error is None and not log.libraries_skipped and _only_nvml_missing(log.missing_libraries):
+        yield finding(
+            "driver.missing",
+            "error",
+            "likely",
+            title="NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow from 2.21 on then has no GPU and says nothing",
+            evidence=log.lines_of("cuda.missing-library"),
+            action=HALF_ACTION,
+        )
+
+
+def _only_nvml_missing(names: list[str]) -> bool:
+    return any(name.startswith("libnvidia-ml.so") for name in names) and not any(
+        name.startswith("libcuda.so") for name in names
+    )
+
+
 @rule("driver.mismatch")
 def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
     """User library and kernel module differ: an upgrade without a reboot, or a cuda-compat library."""
@@ -136,13 +180,18 @@ def driver_bad_state(evidence: Evidence) -> Iterator[Finding]:
     if error.code in _MISMATCH_CODES or says_mismatch(evidence):
         return
     if error.code in _MISSING_CODES:
-        if error.code == 100 and evidence.driver_answers and not hidden(evidence):
+        loaded = evidence.driver_answers is None and log.kernel_driver is not None
+        if error.code == 100 and (evidence.driver_answers or loaded) and not hidden(evidence):
+            if blames_visibility(evidence):
+                return
             yield finding(
                 "container.lost-devices",
                 "error",
                 "likely",
-                title="NVML answers, but CUDA finds no device",
-                evidence=_log_lines(evidence),
+                title="The kernel module is loaded, but CUDA finds no device"
+                if loaded
+                else "NVML answers, but CUDA finds no device",
+                evidence=[*_log_lines(evidence), *log.lines_of("driver.loaded")],
                 action="Check that /dev/nvidia* is there and accessible for this user; recreate the container.",
             )
         return

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpuwatch.diagnosis.arithmetic import Judgement, Surroundings, judge
+from gpuwatch.diagnosis.cards import memory_in_log
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.formatting.secrets import mask_text
@@ -52,6 +53,9 @@ def surroundings(evidence: Evidence, oom: Oom) -> Surroundings:
     if run is not None:
         total = total if total is not None else run.memory.device_total_bytes
         others = others if others is not None else run.memory.nvml_before_bytes
+    told = True
+    if total is None and evidence.log is not None:
+        total, told = memory_in_log(evidence.log, oom.device)
     return Surroundings(
         total_bytes=int(total) if total is not None else None,
         others_bytes=int(others) if others is not None else None,
@@ -62,6 +66,7 @@ def surroundings(evidence: Evidence, oom: Oom) -> Surroundings:
         ),
         limited=run is not None and any(_LIMITING.search(name) for name in run.settings),
         refusals=evidence.log.refusals.count if evidence.log is not None else 0,
+        from_name=not told,
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rules.driver import blames_visibility
+from gpuwatch.diagnosis.rules.placement import error_lines
 from gpuwatch.diagnosis.visible import read_visible
 from gpuwatch.model.findings import Finding, Severity
 
@@ -61,12 +63,21 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
     seen = read_visible(value, devices)
     if not seen.hides_all and seen.ended_at is None:
+        if blames_visibility(evidence) and evidence.log is not None:
+            yield finding(
+                "visibility.bad-ordinal",
+                "error",
+                "likely",
+                title=f"CUDA_VISIBLE_DEVICES={value} names no GPU of this machine",
+                evidence=evidence.log.lines_of("environment.visible-devices", "driver.cuinit", "driver.loaded"),
+                action="List GPUs that exist (nvidia-smi -L shows them), or unset the variable.",
+            )
         return
     if seen.hides_all and evidence.gpu_usable:
         return  # it was set too late to have an effect: the GPUs are there
     lines = [f"CUDA_VISIBLE_DEVICES={value}"]
     if evidence.log is not None:
-        lines += evidence.log.lines_of("visibility.hidden")
+        lines += evidence.log.lines_of("visibility.hidden", "environment.visible-devices")
         if not evidence.gpu_usable and evidence.log.cuinit_error is not None:
             lines += evidence.log.lines_of("driver.cuinit")
     severity: Severity = "error"
@@ -102,13 +113,11 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
 @rule("visibility.bad-ordinal")
 def framework_says_ordinal(evidence: Evidence) -> Iterator[Finding]:
     """The framework itself complained of a device number."""
-    if evidence.log is None:
-        return
-    lines = evidence.log.lines_of("visibility.bad-ordinal")
+    lines, expected = error_lines(evidence, "visibility.bad-ordinal")
     if lines:
         yield finding(
             "visibility.bad-ordinal",
-            "error",
+            "info" if expected else "error",
             "fact",
             title="A GPU number was used that this process does not have",
             evidence=lines,

@@ -64,10 +64,10 @@ static cudaError_t keep(cudaError_t code) {
 }
 
 static cudaError_t start(void) {
-    if (gws_cuda_state()) return 0;
     int driver;
-    if (cuDriverGetVersion(&driver) == 0 && driver / 1000 < RUNTIME_VERSION / 1000) return cudaErrorInsufficientDriver;
-    return cuInit(0);
+    if (cuDriverGetVersion(&driver) == 0 && driver / 1000 < RUNTIME_VERSION / 1000)
+        return cudaErrorInsufficientDriver;
+    return gws_cuda_state() ? 0 : cuInit(0);
 }
 
 static int device_now(void) {
