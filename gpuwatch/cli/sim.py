@@ -1,4 +1,4 @@
-"""``gpuwatch sim``: run any command on simulated GPUs."""
+"""``gpuwatch sim``: run any command on simulated GPUs; ``gpuwatch sim fault``: let them have faults."""
 
 from __future__ import annotations
 
@@ -8,11 +8,57 @@ import shutil
 import click
 
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.fault import fault
 from gpuwatch.cli.options import asked_shape, sim_option, simulated_environment
 from gpuwatch.errors import GpuwatchError, UsageError
 
+_BEHIND_DASHES = "gpuwatch.sim.behind-dashes"
 
-@click.command(context_settings={"allow_interspersed_args": False})
+
+class _Sim(click.Group):
+    """Any command, and ``fault``; a program of that name is run as ``-- fault``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        # What is behind the options and the dashes stands at the end, as it was.
+        command = [*getattr(ctx, "_protected_args", ()), *ctx.args]
+        ctx.meta[_BEHIND_DASHES] = len(given) > len(command) and given[-len(command) - 1] == "--"
+        return rest
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in self.commands and not ctx.meta.get(_BEHIND_DASHES):
+            return super().resolve_command(ctx, args)
+        return "program", _program, args
+
+
+@click.command(hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
+@click.pass_context
+def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
+    """Runs a program on the GPUs that the options before it ask for."""
+    from gpuwatch.sim.shape import SimShape
+
+    options = ctx.obj
+    shape = asked_shape(ctx) or SimShape.parse(f"{options['gpus']}x{options['memory']}")
+    program = shutil.which(command[0])
+    if program is None:
+        raise UsageError(f"{command[0]}: there is no such program")
+    environment = simulated_environment(shape, options["tier"])
+    try:
+        os.execve(program, list(command), environment)
+    except OSError as error:
+        raise GpuwatchError(f"{command[0]} cannot be started: {error.strerror}") from error
+
+
+@click.group(
+    cls=_Sim,
+    invoke_without_command=True,
+    subcommand_metavar="-- COMMAND... | fault FAULT...",
+    context_settings={"allow_interspersed_args": False},
+)
 @click.option("--gpus", type=click.IntRange(1, 16), default=2, show_default=True, help="How many GPUs.")
 @click.option("--memory", metavar="SIZE", default="24GiB", show_default=True, help="Memory of each.")
 @click.option(
@@ -23,25 +69,17 @@ from gpuwatch.errors import GpuwatchError, UsageError
     help="plugin computes; driver has CUDA's own log lines and computes matrix products alone.",
 )
 @sim_option
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=files)
 @click.pass_context
-def sim(ctx: click.Context, gpus: int, memory: str, tier: str, command: tuple[str, ...]) -> None:
+def sim(ctx: click.Context, gpus: int, memory: str, tier: str) -> None:
     """Run COMMAND on simulated GPUs.
 
     It gets libraries that simulate NVIDIA's, so that TensorFlow, nvitop, gpustat and gpuwatch itself
     find GPUs on a machine that has none. Commands that run under the same --gpus and --memory see
     the same devices. On GPUs that compute (plugin) Keras needs jit_compile=False: XLA knows none.
     """
-    from gpuwatch.sim.shape import SimShape
-
-    if not command:
+    if ctx.invoked_subcommand is None and not ctx.args:
         raise UsageError("no command to run", hint="for example: gpuwatch sim -- python train.py")
-    shape = asked_shape(ctx) or SimShape.parse(f"{gpus}x{memory}")
-    program = shutil.which(command[0])
-    if program is None:
-        raise UsageError(f"{command[0]}: there is no such program")
-    environment = simulated_environment(shape, tier)
-    try:
-        os.execve(program, list(command), environment)
-    except OSError as error:
-        raise GpuwatchError(f"{command[0]} cannot be started: {error.strerror}") from error
+    ctx.obj = {"gpus": gpus, "memory": memory, "tier": tier}
+
+
+sim.add_command(fault)

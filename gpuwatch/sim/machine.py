@@ -28,12 +28,14 @@ from typing import Final, Self, get_args
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.sim import build, sysfs
-from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, parse_layout
+from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
 from gpuwatch.sim.shape import SimShape
 from gpuwatch.sim.sysfs import ENV_STATE
 
 ENV_SHAPE: Final = "GPUWATCH_SIM"
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
+SHARED: Final = "shared"
+"""In the name of the state file of the machine that all who ask for a shape share."""
 ANY_DEVICE: Final = -1
 FOR_EVER: Final = -1
 ENV_PLUGIN: Final = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
@@ -44,6 +46,7 @@ _KINDS: Final = {"C": 1, "G": 2, "C+G": 3, "M": 4, "M+C": 5}
 _VARYING: Final = 2
 _FOREIGN: Final = 4
 _MAX_FAULTS: Final = 64
+_MAX_PROCESSES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,20 @@ class _MigView(ctypes.Structure):
     )
 
 
+class _ProcessView(ctypes.Structure):
+    """gws_process_view of state.h."""
+
+    _fields_ = (
+        ("pid", ctypes.c_int32),
+        ("kind", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint64),
+        ("sm_share", ctypes.c_double),
+        ("memory_share", ctypes.c_double),
+        ("last_busy_ns", ctypes.c_uint64),
+        ("mig", ctypes.c_int32),
+    )
+
+
 class SimMachine:
     """The simulated GPUs of one shape, shared by all processes of this user that ask for it."""
 
@@ -144,8 +161,8 @@ class SimMachine:
         library_dir = build.ensure_built()
         if tier == "plugin":
             build.ensure_built(tier)  # what is wrong shows now
-        folder = _state_folder()
-        machine = cls(shape, library_dir, folder / f"{name or 'shared'}-{shape}.state")
+        folder = state_folder()
+        machine = cls(shape, library_dir, folder / f"{name or SHARED}-{shape}.state")
         machine.tier = tier
         with _locked(folder):
             machine._create_if_needed()
@@ -426,6 +443,20 @@ class SimMachine:
                 )
         return tuple(found)
 
+    def mig_text(self, device: int) -> str | None:
+        """The layout of a GPU as text; None while MIG is off."""
+        instances = self.mig(device)
+        return None if instances is None else layout_text(instances)
+
+    def pids(self) -> frozenset[int]:
+        """The processes that are on any of the GPUs."""
+        views = (_ProcessView * _MAX_PROCESSES)()
+        found: set[int] = set()
+        for device in range(self.shape.count):
+            count = self._control.gws_list_processes(self._open_handle(), device, 7, views, _MAX_PROCESSES)
+            found.update(view.pid for view in views[:count])
+        return frozenset(found)
+
     def show_device(self, device: int, shown: bool = True) -> None:
         """Take a GPU out of the machine, or put it back: NVML and new CUDA programs list those that are shown."""
         self._check_device(device)
@@ -549,7 +580,7 @@ def _partial_folder(whole: Path, without: Collection[str]) -> Path:
     return folder
 
 
-def _state_folder() -> Path:
+def state_folder() -> Path:
     """The folder of this user's machines, in memory where the system has such a place."""
     bases = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()]
     for base in bases:
@@ -597,6 +628,7 @@ def _load_control(library_dir: Path) -> ctypes.CDLL:
         "gws_process_ordinals": (int32, [state, int32, ctypes.POINTER(int32)]),
         "gws_used_bytes": (size, [state, uint]),
         "gws_attach": (int32, [state, int32, uint, size, real, real, uint, uint, int32]),
+        "gws_list_processes": (uint, [state, uint, uint, ctypes.POINTER(_ProcessView), uint]),
         "gws_detach": (int32, [state, int32, int32]),
         "gws_inject_labelled": (int32, [state, text, int32, int32, uint, int32, uint, text]),
         "gws_clear_labelled": (int32, [state, text, int32]),

@@ -80,5 +80,17 @@ class SimShape:
         return f"{self.count}x{self.memory_label}"
 
 
+def parse_size(text: str) -> int:
+    """Bytes of a size with its unit: "2GiB", "1.5 GB", "512MiB".
+
+    Raises:
+        UsageError: it is no size.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*", text)
+    if not found or found[2].lower() not in _UNIT_BYTES:
+        raise UsageError(f"{text.strip()!r} is no size of memory", hint="for example 2GiB or 512MiB")
+    return round(float(found[1]) * _UNIT_BYTES[found[2].lower()])
+
+
 def _wrong(text: str, why: str) -> UsageError:
     return UsageError(f"cannot simulate {text.strip()!r}: {why}; {_EXAMPLE}")

@@ -981,11 +981,12 @@ typedef struct {
 #define BAR1_BYTES (256ull << 20)
 
 API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *out) {
-    ENTER_DEVICE(device);
+    ENTER_PART(device);
     REQUIRE(out);
-    int64_t used;
-    if (!gws_override(state, index, GWS_SET_BAR1_USED_BYTES, &used)) return NVML_ERROR_NOT_SUPPORTED;
-    *out = (nvmlBAR1Memory_t){BAR1_BYTES, BAR1_BYTES - (unsigned long long)used, (unsigned long long)used};
+    int64_t used = 0; /* every MIG instance has a window of its own, of which nothing is mapped here */
+    if (mig < 0 && !gws_override(state, index, GWS_SET_BAR1_USED_BYTES, &used)) return NVML_ERROR_NOT_SUPPORTED;
+    unsigned long long total = mig < 0 ? BAR1_BYTES : BAR1_BYTES / 8 * card->mig[mig].gpu_slices;
+    *out = (nvmlBAR1Memory_t){total, total - (unsigned long long)used, (unsigned long long)used};
     return NVML_SUCCESS;
 }
 

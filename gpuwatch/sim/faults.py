@@ -1,0 +1,164 @@
+"""Faults by name: what a driver, a GPU or a kernel does wrong, put upon a running simulated machine."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import Final
+
+from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.sim.machine import NVML_LIBRARY, SimMachine
+
+# nvmlReturn_t of nvml.h
+CODES: Final = {
+    "UNINITIALIZED": 1,
+    "INVALID_ARGUMENT": 2,
+    "NOT_SUPPORTED": 3,
+    "NO_PERMISSION": 4,
+    "ALREADY_INITIALIZED": 5,
+    "NOT_FOUND": 6,
+    "INSUFFICIENT_SIZE": 7,
+    "INSUFFICIENT_POWER": 8,
+    "DRIVER_NOT_LOADED": 9,
+    "TIMEOUT": 10,
+    "IRQ_ISSUE": 11,
+    "LIBRARY_NOT_FOUND": 12,
+    "FUNCTION_NOT_FOUND": 13,
+    "CORRUPTED_INFOROM": 14,
+    "GPU_IS_LOST": 15,
+    "RESET_REQUIRED": 16,
+    "OPERATING_SYSTEM": 17,
+    "LIB_RM_VERSION_MISMATCH": 18,
+    "IN_USE": 19,
+    "MEMORY": 20,
+    "NO_DATA": 21,
+    "VGPU_ECC_NOT_SUPPORTED": 22,
+    "INSUFFICIENT_RESOURCES": 23,
+    "FREQ_NOT_SUPPORTED": 24,
+    "ARGUMENT_VERSION_MISMATCH": 25,
+    "DEPRECATED": 26,
+    "NOT_READY": 27,
+    "GPU_NOT_FOUND": 28,
+    "INVALID_STATE": 29,
+    "RESET_TYPE_NOT_SUPPORTED": 30,
+    "UNKNOWN": 999,
+}
+MISMATCH: Final = CODES["LIB_RM_VERSION_MISMATCH"]
+LOST: Final = CODES["GPU_IS_LOST"]
+
+HANG, SLOW, GONE, FAIL, INIT = "hang", "slow", "lost", "fail", "init"
+"""Labels of faults, which are the commands that make them."""
+
+# Longer than anybody waits: a call that hangs comes back when its fault is over.
+_FOREVER_MS: Final = 0xFFFFFFFF
+_FIRST_FOREIGN_PID: Final = 4_100_000
+
+
+def code_of(text: str) -> int:
+    """NVML's number of a code: ``GPU_IS_LOST``, ``NVML_ERROR_GPU_IS_LOST`` or ``15``."""
+    name = text.strip().upper().replace("-", "_").removeprefix("NVML_").removeprefix("ERROR_")
+    if name in CODES:
+        return CODES[name]
+    if name.isdecimal() and int(name) in CODES.values():
+        return int(name)
+    raise UsageError(f"{text!r} is no error code of NVML", hint=", ".join(f"{k} {v}" for k, v in CODES.items()))
+
+
+def gpu_of(machine: SimMachine, text: str) -> int:
+    """The number of a GPU by its number, or by its UUID or the beginning of it."""
+    devices = machine.devices()
+    if text.isdecimal() and int(text) < len(devices):
+        return int(text)
+    found = [device.index for device in devices if len(text) >= 4 and device.uuid.lower().startswith(text.lower())]
+    if len(found) == 1:
+        return found[0]
+    raise UsageError(
+        f"{machine.shape} has no GPU {text!r}", hint=f"0 to {len(devices) - 1}, as they are without any removed"
+    )
+
+
+def function_of(machine: SimMachine, text: str) -> str:
+    """A function of NVML or of the CUDA driver that faults can be put into; ``nvml*`` and ``*`` too."""
+    if text == "*" or (text.endswith("*") and text.startswith(("nvml", "cu"))):
+        return text
+    libraries = ((NVML_LIBRARY, "nvml"), ("libcuda.so.1", "cu"))
+    for library, prefix in libraries:
+        if text.startswith(prefix):
+            served = ctypes.CDLL(str(machine.library_dir / library))
+            if any(hasattr(served, text + suffix) for suffix in ("", "_v2", "_v3")):
+                return text
+    raise UsageError(
+        f"the simulated driver has no function {text!r}",
+        hint="for example nvmlDeviceGetTemperature, nvmlDeviceGet*, cuInit, or * for all of NVML",
+    )
+
+
+def hang(machine: SimMachine, seconds: float | None) -> None:
+    """Every call of NVML hangs until the fault is over."""
+    machine.inject("*", delay_ms=_FOREVER_MS, seconds=seconds, label=HANG)
+
+
+def slow(machine: SimMachine, delay_seconds: float, seconds: float | None) -> None:
+    """Every call of NVML takes this long."""
+    machine.inject("*", delay_ms=round(delay_seconds * 1000), seconds=seconds, label=SLOW)
+
+
+def lose(machine: SimMachine, device: int) -> None:
+    """Every call about the GPU says that it is lost, as after it fell off the bus."""
+    machine.inject("*", code=LOST, device=device, label=GONE)
+
+
+def bring_back(machine: SimMachine, device: int) -> int:
+    """Ends all faults of this GPU alone; how many."""
+    return sum(machine.clear_faults(label, device) for label in {fault.label for fault in machine.faults()})
+
+
+def fail_init(machine: SimMachine, code: int, seconds: float | None) -> None:
+    """NVML does not start, and sessions that are open end: what they ask is answered "uninitialized"."""
+    machine.inject("nvmlInit*", code=code, seconds=seconds, label=INIT)
+    machine.inject("*", code=CODES["UNINITIALIZED"], seconds=seconds, label=INIT)
+
+
+def foreign_process(machine: SimMachine, device: int, memory_bytes: int, sm_percent: float, mig: int | None) -> int:
+    """A process of another PID namespace: the driver lists it, and /proc does not know it. Its pid."""
+    taken = machine.pids()
+    pid = next(pid for pid in itertools.count(_FIRST_FOREIGN_PID) if pid not in taken)
+    try:
+        machine.attach(pid, device, memory_bytes, sm_percent=sm_percent, foreign=True, mig=mig)
+    except GpuwatchError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    return pid
+
+
+def describe(machine: SimMachine) -> list[str]:
+    """What is wrong with the machine, a line each; nothing when it is well."""
+    lines = []
+    for fault in machine.faults():
+        what = [fault.label or "inject", fault.function]
+        if fault.device is not None:
+            what.append(f"GPU {fault.device}")
+        if fault.code:
+            what.append(f"fails with {_name(fault.code)}")
+        if fault.delay_seconds:
+            endless = fault.delay_seconds * 1000 >= _FOREVER_MS
+            what.append("hangs" if endless else f"takes {fault.delay_seconds:g} s")
+        if fault.calls_left is not None:
+            what.append(f"{fault.calls_left} more calls")
+        if fault.seconds_left is not None:
+            what.append(f"{fault.seconds_left:.1f} s left")
+        lines.append("  ".join(what))
+    for device in machine.devices():
+        where = f"GPU {device.index}"
+        if not machine.is_shown(device.index):
+            lines.append(f"remove  {where}")
+        if machine.is_asleep(device.index):
+            lines.append(f"asleep  {where}")
+        layout = machine.mig_text(device.index)
+        if layout is not None:
+            lines.append(f"mig  {where}  {layout}")
+        lines += [f"set  {where}  {name} {value}" for name, value in machine.overrides(device.index).items()]
+    return lines
+
+
+def _name(code: int) -> str:
+    return next((name for name, number in CODES.items() if number == code), str(code))

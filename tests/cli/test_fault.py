@@ -1,0 +1,191 @@
+"""``gpuwatch sim fault``: from one terminal upon the machine that another one watches."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.shape import SimShape
+from tests.conftest import Result, gpuwatch
+
+
+@pytest.fixture
+def machine() -> Iterator[SimMachine]:
+    """A private machine in use: this process has it open."""
+    opened = SimMachine.open(SimShape.parse("2x8GiB"), name=f"fault-{uuid.uuid4().hex[:8]}")
+    yield opened
+    opened.clear_faults()
+    opened.remove()
+
+
+def name_of(machine: SimMachine) -> str:
+    return machine.state_path.name.removesuffix(f"-{machine.shape}.state")
+
+
+@pytest.fixture
+def fault(machine: SimMachine) -> Callable[..., Result]:
+    def put(*arguments: str) -> Result:
+        return gpuwatch("sim", "fault", arguments[0], "--name", name_of(machine), *arguments[1:])
+
+    return put
+
+
+def seen(machine: SimMachine) -> dict[str, Any]:
+    done = gpuwatch("snapshot", "--json", environment=machine.environment(os.environ))
+    document: dict[str, Any] = json.loads(done.out)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "Missing command"),
+        (["hagn", "30"], "did you mean hang?"),
+        (["hang", "soon"], "not a valid float"),
+        (["slow"], "DELAY"),
+        (["lost", "2"], "no GPU '2'"),
+        (["lost", "GPU-ffffffff"], "no GPU"),
+        (["fail", "nvmlNoSuch", "3"], "no function 'nvmlNoSuch'"),
+        (["fail", "nvmlDeviceGetName", "77"], "no error code"),
+        (["fail", "cuInit", "UNKNOWN"], "no error code of the CUDA driver"),
+        (["init", "HOT"], "no error code"),
+        (["throttle", "0", "sw-termal"], "did you mean sw-thermal?"),
+        (["ecc", "0", "-1"], "-1"),
+        (["set", "0", "temperatur_celsius", "4"], "did you mean temperature_celsius?"),
+        (["set", "0", "temperature_celsius", "warm"], "no whole number"),
+        (["mig", "0", "9g"], "not a MIG layout"),
+        (["foreign-process", "0", "2"], "no size of memory"),
+        (["foreign-process", "0", "9GiB"], "do not fit"),
+        (["foreign-process", "0", "1GiB", "--mig", "3"], "no MIG instance 3"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    fault: Callable[..., Result], machine: SimMachine, arguments: list[str], told: str
+) -> None:
+    done = fault(*arguments) if arguments else gpuwatch("sim", "fault")
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("gpuwatch: ")
+    assert told in done.err
+    assert machine.faults() == ()
+
+
+def test_an_unknown_machine_is_one_line() -> None:
+    done = gpuwatch("sim", "fault", "hang", "--name", "no-such")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert "there is no simulated machine 'no-such'" in done.err
+
+
+def test_of_several_machines_one_must_be_named(machine: SimMachine) -> None:
+    other = SimMachine.open(SimShape.parse("1x8GiB"), name=f"fault-{uuid.uuid4().hex[:8]}")
+    try:
+        done = gpuwatch("sim", "fault", "list")
+        assert done.code == 2
+        assert name_of(machine) in done.err
+        assert name_of(other) in done.err
+        assert "--name" in done.err
+    finally:
+        other.remove()
+
+
+def test_a_shape_that_nobody_uses_yet_awaits_its_user(tmp_path: Any) -> None:
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = gpuwatch("--sim", "3x4GiB", "sim", "fault", "mig", "1", "1g,2g", environment=environment)
+    assert done.code == 0
+    assert "nobody uses it yet: gpuwatch --sim 3x4GiB" in done.err
+    told = json.loads(gpuwatch("snapshot", "--sim", "3x4GiB", "--json", environment=environment).out)
+    assert [len(device["mig_instances"]) for device in told["devices"]] == [0, 2, 0]
+    nobody = gpuwatch("sim", "fault", "list", environment=environment)
+    assert nobody.code == 2
+    assert "nobody uses a simulated machine" in nobody.err
+
+
+def test_what_was_put_is_listed_and_cleared(fault: Callable[..., Result], machine: SimMachine) -> None:
+    put = (
+        ("hang", "600"),
+        ("slow", "0.5"),
+        ("lost", "1"),
+        ("fail", "nvmlDeviceGetName", "NO_PERMISSION", "--gpu", "0", "--count", "3"),
+        ("mismatch", "600"),
+        ("throttle", "0", "sw-power-cap,hw-thermal"),
+        ("ecc", "0", "3"),
+        ("mig", "0", "1g,-,2g"),
+        ("remove", "1"),
+        ("asleep", "1"),
+    )
+    for arguments in put:
+        done = fault(*arguments)
+        assert (done.code, done.out) == (0, ""), done.err
+        assert done.err.count("\n") == 1
+    listed = fault("list").out.splitlines()
+    found = {tuple(line.split("  ")[:2]) for line in listed}
+    assert found >= {("hang", "*"), ("slow", "*"), ("lost", "*"), ("fail", "nvmlDeviceGetName"), ("init", "nvmlInit*")}
+    assert found >= {("remove", "GPU 1"), ("asleep", "GPU 1"), ("mig", "GPU 0"), ("set", "GPU 0")}
+    assert "set  GPU 0  clock_event_reasons 68" in listed
+    assert any("LIB_RM_VERSION_MISMATCH" in line and "s left" in line for line in listed)
+    assert fault("back", "1").code == 0
+    assert {f.device for f in machine.faults() if f.label == "lost"} == set()
+    assert fault("clear").code == 0
+    assert fault("list").out == ""
+
+
+def test_faults_show_in_a_snapshot(fault: Callable[..., Result], machine: SimMachine) -> None:
+    fault("lost", "1")
+    fault("throttle", "0", "sw-power-cap")
+    fault("foreign-process", "0", "2GiB")
+    fault("set", "0", "remapped_pending", "1")
+    first, second = (device for device in seen(machine)["devices"])
+    assert second["state"] == "lost"
+    assert first["readings"]["clocks.event_reasons"] == "sw-power-cap"
+    assert first["readings"]["remapped_rows.pending"] == "yes"
+    assert first["readings"]["events.power_seconds"] > 0
+    (process,) = seen(machine)["processes"]
+    assert process["readings"]["gpu_memory_bytes"] == 2 << 30
+    assert process["create_time"] is None
+    fault("clear")
+    assert [device["state"] for device in seen(machine)["devices"]] == ["ok", "ok"]
+
+
+def test_a_mismatch_is_named_and_ends(fault: Callable[..., Result], machine: SimMachine) -> None:
+    fault("mismatch", "20")
+    told = seen(machine)
+    assert told["devices"] == []
+    assert told["problems"][0]["reason"] == "driver.mismatch"
+    fault("clear")
+    assert len(seen(machine)["devices"]) == 2
+
+
+def test_a_program_called_fault_is_behind_dashes(machine: SimMachine, tmp_path: Any) -> None:
+    program = tmp_path / "fault"
+    program.write_text("#!/bin/sh\necho ran $1 $GPUWATCH_SIM\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = gpuwatch("sim", "--gpus", "1", "--tier", "driver", "--", "fault", "--x", environment=environment)
+    assert done.out == "ran --x 1x24GiB\n"
+
+
+def test_a_machine_is_in_use_as_long_as_a_process_of_it_lives(machine: SimMachine, tmp_path: Any) -> None:
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    code = (
+        "import time; from gpuwatch.sim.machine import SimMachine; from gpuwatch.sim.shape import SimShape; "
+        "m = SimMachine.open(SimShape.parse('2x4GiB')); print('up', flush=True); time.sleep(60)"
+    )
+    user = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+    assert user.stdout is not None
+    assert user.stdout.readline() == "up\n"
+    assert gpuwatch("sim", "fault", "list", environment=environment).code == 0
+    user.kill()
+    user.wait()
+    time.sleep(0.05)
+    assert gpuwatch("sim", "fault", "list", environment=environment).code == 2
