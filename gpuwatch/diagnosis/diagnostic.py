@@ -74,7 +74,8 @@ def diagnostic(looks: Looks) -> Diagnostic:
 
 def source_of(run: Run) -> str:
     """``probe growth``, ``run of train.py``."""
-    return f"run of {run.config}" if run.group == "run" else f"probe {run.config}"
+    # A program that was watched has its command line for a title.
+    return f"run of {run.title or run.config}" if run.group == "run" else f"probe {run.config}"
 
 
 def on_purpose(run: Run, found: Finding) -> bool:

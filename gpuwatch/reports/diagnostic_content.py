@@ -7,10 +7,11 @@ fast it was, and the raw lines.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import UNKNOWN, duration, percent, size
 from gpuwatch.model.diagnostic import Diagnostic, Told
 from gpuwatch.model.doctor import STATE_ORDER, Check, Doctor
@@ -48,6 +49,8 @@ _WATCH = "If a program of yours fails or is slow all the same: gpuwatch run -- p
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 _EVIDENCE = 6
 _RAW = 60
+_LOGS = 8
+_NAME = 60
 
 
 def diagnostic_content(document: Diagnostic) -> Content:
@@ -59,7 +62,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         _compatibility(doctor) if doctor is not None else None,
         _passed(doctor) if doctor is not None else None,
         _variables(document),
-        libraries_table(doctor) if doctor is not None else None,
+        libraries_table(doctor) if doctor is not None and doctor.libraries else None,
         _distributions(doctor) if doctor is not None else None,
         _people(snapshot) if snapshot is not None else None,
         _programs(document.programs, document.taken_at),
@@ -76,14 +79,21 @@ def diagnostic_content(document: Diagnostic) -> Content:
         reason=_reason(document, main),
         simulated=SIMULATED_MACHINE if document.simulated else "",
         facts=tuple(_facts(document, main)),
-        tables=tuple(table for table in tables if table is not None and (table.rows or table.charts)),
+        tables=tuple(table for table in tables if table is not None and _shown(table)),
         action=_action(document, main),
         evidence=tuple(clean(line) for line in main.evidence[:_EVIDENCE]) if main is not None else (),
         findings=tuple(clean_finding(found) for found in document.findings if found is not main),
         raw=tuple(_raw(document)),
         footer=_footer(document),
-        parts=tuple(run_content.run_content(run) for run in document.programs),
+        parts=tuple(
+            dataclasses.replace(run_content.run_content(run), title=_name(run), subtitle="")
+            for run in document.programs
+        ),
     )
+
+
+def _shown(table: Table) -> bool:
+    return bool(table.rows or table.charts or table.note)
 
 
 def _subtitle(document: Diagnostic) -> Iterator[str]:
@@ -136,7 +146,7 @@ def _facts(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]
         yield "doctor", ", ".join(f"{counts[state]} {state}" for state in ("fail", "warn", "skip", "pass"))
     if document.programs:
         run = document.programs[0]
-        yield "last program", f"{clean(run.config)}, {_age(run, document.taken_at)}: {_ended(run)}"
+        yield "last program", f"{_name(run)}, {_age(run, document.taken_at)}: {_ended(run)}"
     if document.probes is not None and document.probes.runs:
         yield "probes", _probes(document.probes, document.taken_at)
 
@@ -293,8 +303,10 @@ def _distributions(doctor: Doctor) -> Table:
     return Table("Installed distributions", ("Name", "Version"), rows, folded=True)
 
 
-def _people(snapshot: Snapshot) -> Table:
+def _people(snapshot: Snapshot) -> Table | None:
     """Who is on the GPUs, the largest first."""
+    if not snapshot.devices:
+        return None
     shown = sorted(
         (p for p in snapshot.processes if p.device_uuid is not None),
         key=lambda p: (p.device_index or 0, -(p.number("gpu_memory_bytes") or 0)),
@@ -330,7 +342,7 @@ def _programs(programs: Sequence[Run], now: datetime.datetime) -> Table:
     rows = tuple(
         (
             _age(run, now),
-            clean(run.config),
+            _name(run),
             _ended(run),
             run_content.device_map(run),
             size(run.memory.nvml_peak_bytes),
@@ -347,7 +359,7 @@ def _ooms(document: Diagnostic) -> Table:
     heads = ("Run", "Device", "Requested", "Limit", "In use", "Largest free", "Cause", "Meant")
     rows = [
         (
-            clean(run.config),
+            _name(run),
             clean(oom.device),
             size(oom.requested_bytes),
             size(oom.limit_bytes),
@@ -367,7 +379,7 @@ def _fallbacks(document: Diagnostic) -> Table:
     heads = ("Run", "Op", "Type", "Asked", "Ran on", "Count", "Why")
     rows = [
         (
-            clean(run.config),
+            _name(run),
             clean(entry.op),
             clean(entry.dtype),
             clean(entry.requested),
@@ -379,6 +391,11 @@ def _fallbacks(document: Diagnostic) -> Table:
         for entry in run.fallbacks[:5]
     ]
     return Table("Ops that fell back", heads, cut(rows, len(heads)), frozenset({5}))
+
+
+def _name(run: Run) -> str:
+    """A program by its command line, a probe by its configuration."""
+    return shorten(clean(run.title), _NAME) if run.group == "run" and run.title else clean(run.config)
 
 
 def _runs(document: Diagnostic) -> tuple[Run, ...]:
@@ -396,10 +413,12 @@ def _comparison(probes: Comparison) -> Table | None:
 def _raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
     if document.doctor is not None and document.doctor.log_tail:
         yield "Log of the doctor's run", tuple(printable(line) for line in document.doctor.log_tail[-_RAW:])
+    count = 0
     for run in _runs(document):
         bad = run.verdict in ("error", "timeout") or (run.verdict == "oom" and not all(o.expected for o in run.ooms))
-        if run.log_tail and (run.group == "run" or bad):
-            yield f"Log of {clean(run.config)}", tuple(printable(line) for line in run.log_tail[-_RAW:])
+        if run.log_tail and (run.group == "run" or bad) and count < _LOGS:
+            count += 1
+            yield f"Log of {_name(run)}", tuple(printable(line) for line in run.log_tail[-_RAW:])
 
 
 def _footer(document: Diagnostic) -> str:

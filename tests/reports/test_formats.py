@@ -22,6 +22,7 @@ from gpuwatch.reports.compare import compare
 from gpuwatch.reports.explanation_content import explanation_content
 from gpuwatch.reports.formats import text as text_format
 from gpuwatch.reports.registry import FORMATS, render
+from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,
     bare_run,
@@ -39,6 +40,10 @@ DOCUMENTS: dict[str, Document] = {
     "bare snapshot": bare_snapshot(),
     "comparison": compare([full_run(), bare_run(), hostile_run()]),
     "empty comparison": compare([]),
+    "diagnostic": diagnostics.died(),
+    "diagnostic without a driver": diagnostics.without_driver(),
+    "diagnostic of nothing": diagnostics.nothing(),
+    "hostile diagnostic": diagnostics.hostile(),
 }
 NAMES = [entry.name for entry in FORMATS]
 # Everything that moves a cursor or hides text; newlines are the format's own.
@@ -59,7 +64,7 @@ def test_every_format_draws_every_document_without_control_characters(name: str,
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("document", [full_run(), full_snapshot(), compare([full_run()])])
+@pytest.mark.parametrize("document", [full_run(), full_snapshot(), compare([full_run()]), diagnostics.hostile()])
 def test_no_secret_leaves_in_any_format(name: str, document: Document) -> None:
     drawn = render(document, name)
     for secret in ("hf_verysecret", "abcd1234secret", "hunter2", "sk-verysecret"):

@@ -27,7 +27,7 @@ _LONGEST_WORD = 28
 def render(document: Document, width: int = WIDTH, *, details: bool = True) -> str:
     """The document as text. Without ``details`` a run is its story, what went wrong and the findings."""
     content = content_of(document)
-    lines = list(_head(content))
+    lines = list(_head(content, width))
     findings = _findings(content.findings, width)
     told: frozenset[str] = _TOLD if isinstance(document, Run) and not details else frozenset()
     if isinstance(document, Snapshot):
@@ -50,12 +50,13 @@ def render(document: Document, width: int = WIDTH, *, details: bool = True) -> s
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _head(content: Content) -> Iterator[str]:
+def _head(content: Content, width: int) -> Iterator[str]:
     if content.simulated:
         yield f"[{SIMULATED}] {content.simulated}"
     yield f"{content.title}   {content.subtitle}" if content.subtitle else content.title
     glyph = GLYPHS.get(content.verdict) or GLYPHS.get(content.state, "●")
-    yield f"{glyph} {content.verdict}" + (f": {content.reason}" if content.reason else "")
+    verdict = f"{glyph} {content.verdict}" + (f": {content.reason}" if content.reason else "")
+    yield from textwrap.wrap(verdict, max(width, 40), subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _action(content: Content, width: int) -> Iterator[str]:

@@ -1,0 +1,263 @@
+"""The diagnostic report: the cause and what to do come first, in every format; gaps are told."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from gpuwatch.diagnosis.diagnostic import DOCTOR, MACHINE, RECENT, diagnostic, newest, of_this_machine, source_of
+from gpuwatch.model.codec import from_json
+from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.reports.compare import compare
+from gpuwatch.reports.diagnostic_content import diagnostic_content
+from gpuwatch.reports.formats import markdown
+from gpuwatch.reports.registry import BY_NAME, render
+from tests.doctor import machines
+from tests.reports.diagnostics import (
+    NOW,
+    died,
+    healthy,
+    hostile,
+    judged,
+    looks,
+    nothing,
+    probe,
+    program,
+    without_driver,
+)
+from tests.reports.documents import full_run
+
+KINDS: dict[str, Callable[[], Diagnostic]] = {
+    "healthy": healthy,
+    "died": died,
+    "without driver": without_driver,
+    "nothing": nothing,
+    "hostile": hostile,
+}
+FIRST_SCREEN = 60
+replace = msgspec.structs.replace
+
+
+def whole(document: Diagnostic, name: str) -> str:
+    return BY_NAME[name].render(document)
+
+
+def told(severity: str, cause: str, **fields: object) -> Finding:
+    return msgspec.convert(
+        {"id": cause, "severity": severity, "certainty": "fact", "title": CAUSES[cause], **fields}, Finding
+    )
+
+
+# -- whose finding comes first ---------------------------------------------------------------------
+
+
+def test_the_program_that_died_comes_before_the_machine() -> None:
+    doctor = machines.examined(machines.bare())
+    document = diagnostic(looks(programs=(program(),), doctor=doctor))
+    assert document.primary == "memory.other-process"
+    assert document.findings[0].sources == ("run of python train.py",)
+    assert "driver.missing" in [found.id for found in document.findings[1:]], "what else is wrong is told too"
+
+
+def test_a_program_of_another_day_comes_behind_the_machine_of_today() -> None:
+    old = program(started_at=NOW - RECENT - datetime.timedelta(minutes=1))
+    doctor = machines.examined(machines.bare())
+    assert diagnostic(looks(programs=(old,), doctor=doctor)).primary == "driver.missing"
+    assert diagnostic(looks(programs=(old,))).primary == "memory.other-process", "nothing else is wrong"
+
+
+def test_only_the_latest_program_says_what_is_wrong_now() -> None:
+    good = program(verdict="ok", findings=(), primary="healthy", ooms=())
+    doctor = machines.examined(machines.bare())
+    assert diagnostic(looks(programs=(good, program()), doctor=doctor)).primary == "driver.missing"
+
+
+def test_what_several_parts_say_is_told_once_with_all_of_them() -> None:
+    (found,) = [entry for entry in without_driver().findings if entry.id == "driver.missing"]
+    assert found.sources == (DOCTOR, MACHINE)
+
+
+def test_what_a_probe_provoked_says_nothing_about_the_machine() -> None:
+    misspelt = probe("misspelt-env", 400, findings=(told("warning", "visibility.misspelt"),))
+    expected = full_run(config="contention", findings=(told("info", "memory.other-process"),))
+    document = diagnostic(looks(probes=compare([misspelt, expected])))
+    assert document.primary == "healthy"
+    assert [found.id for found in document.findings] == ["healthy"]
+
+
+def test_what_a_probe_met_does() -> None:
+    broken = full_run(config="growth", verdict="oom", findings=(told("error", "memory.other-process"),))
+    document = diagnostic(looks(probes=compare([broken])))
+    assert document.primary == "memory.other-process"
+    assert document.findings[0].sources == ("probe growth",)
+
+
+def test_healthy_is_said_only_by_somebody_who_looked_at_the_machine() -> None:
+    assert healthy().primary == "healthy"
+    assert nothing().primary is None
+    assert diagnostic(looks(doctor=None)).primary == "healthy"
+
+
+def test_errors_come_before_warnings_and_warnings_before_remarks() -> None:
+    snapshot = judged(machines.snapshot(machines.gpu(0)))
+    found = (told("info", "idle.memory-held"), told("warning", "throttle.thermal"), told("error", "hardware.fault"))
+    document = diagnostic(looks(snapshot=replace(snapshot, findings=found)))
+    assert [entry.severity for entry in document.findings] == ["error", "warning", "info"]
+    assert document.primary == "hardware.fault"
+
+
+def test_the_latest_of_each_probe_and_the_latest_programs() -> None:
+    runs = [
+        program(pid=3),
+        probe("growth", 1.0),
+        program(pid=2),
+        probe("growth", 2.0),
+        probe("limit", 3.0),
+        program(pid=1),
+    ]
+    programs, probes = newest(runs, 2)
+    assert [run.pid for run in programs] == [3, 2]
+    assert [(run.config, run.throughput.steps_per_second) for run in probes if run.throughput] == [
+        ("growth", 1.0),
+        ("limit", 3.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of", "host", "simulated", "ours"),
+    [
+        ("a", "a", False, True),
+        ("b", "a", False, False),
+        (None, "a", False, True),
+        ("a", None, False, True),
+        ("a", "a", True, False),
+    ],
+)
+def test_runs_of_other_machines_are_left_out(of: str | None, host: str | None, simulated: bool, ours: bool) -> None:
+    run = full_run(host=of, simulated=False)
+    assert of_this_machine(run, host, simulated=simulated) is ours
+
+
+def test_sources_are_named() -> None:
+    assert source_of(probe("growth", 1.0)) == "probe growth"
+    assert source_of(program()) == "run of python train.py"
+
+
+# -- variables ------------------------------------------------------------------------------------
+
+
+def test_variables_are_told_with_their_effect() -> None:
+    environment = {
+        "CUDA_VISIBLE_DEVICES": "1",
+        "CUDA_VISIBLE_DIVICES": "0",
+        "TF_FORCE_GPU_ALLOW_GROWTH": "yes",
+        "XLA_FLAGS": "--xla_dump_to=/x",
+    }
+    doctor = machines.examined(machines.machine(environment=environment))
+    late = program(findings=(told("error", "config.too-late", evidence=("XLA_FLAGS was set after the start",)),))
+    by_name = {entry.name: entry for entry in diagnostic(looks(doctor=doctor, programs=(late,))).variables}
+    assert by_name["CUDA_VISIBLE_DEVICES"].effect == "effect"
+    assert by_name["CUDA_VISIBLE_DIVICES"].effect == "misspelt"
+    assert "CUDA_VISIBLE_DEVICES" in by_name["CUDA_VISIBLE_DIVICES"].note
+    assert by_name["TF_FORCE_GPU_ALLOW_GROWTH"].effect == "warning"
+    assert by_name["XLA_FLAGS"].effect == "too-late"
+    shown = whole(diagnostic(looks(doctor=doctor)), "text")
+    assert shown.index("✖ misspelt") < shown.index("● has effect"), "what is wrong comes first"
+
+
+# -- what is drawn --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["markdown", "text"])
+def test_cause_and_action_are_in_the_first_lines(name: str) -> None:
+    for document, cause, action in (
+        (died(), "memory.other-process", "CUDA_VISIBLE_DEVICES=1"),
+        (without_driver(), "driver.missing", "NVIDIA"),
+        (healthy(), "healthy", "gpuwatch run -- python train.py"),
+    ):
+        first = "\n".join(whole(document, name).splitlines()[:12]).replace("\\", "")
+        assert cause in first
+        assert action in first.replace("\n  ", " ")
+
+
+def test_html_has_cause_and_action_before_everything_else() -> None:
+    drawn = whole(died(), "html")
+    body = drawn[drawn.index("<main") :]
+    assert body.index("memory.other-process") < body.index("Ask alice") < body.index("<table")
+    assert 'class="copy"' in body[: body.index("<table")]
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "text"])
+def test_the_order_is_that_of_a_helper(name: str) -> None:
+    drawn = whole(died(), name)
+    drawn = drawn[drawn.index("</nav>") :] if name == "html" else drawn
+    order = [
+        "Which device is which GPU",
+        "Driver, build and cards against each other",
+        "Environment variables",
+        "Libraries",
+        "Out of memory",
+        "Probes compared",
+    ]
+    places = [drawn.index(title) for title in order]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "text"])
+def test_gaps_are_told_with_their_reason(name: str) -> None:
+    drawn = whole(nothing(), name)
+    assert "Not gathered" in drawn
+    assert "the driver did not answer within 10 s" in drawn
+    assert "healthy" not in drawn
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_json_is_the_document_itself(kind: str) -> None:
+    document = KINDS[kind]()
+    assert from_json(render(document, "json").encode()) is not None
+    assert from_json(BY_NAME["json"].render(document).encode()) == document
+
+
+@pytest.mark.parametrize("kind", ["healthy", "died", "without driver", "nothing"])
+def test_text_fits_a_hundred_columns(kind: str) -> None:
+    assert [line for line in whole(KINDS[kind](), "text").splitlines() if len(line) > 100] == []
+
+
+def test_charts_tell_their_numbers_to_those_who_cannot_see_them() -> None:
+    drawn = whole(healthy(), "html")
+    labels = re.findall(r'role="img" aria-label="([^"]+)"', drawn)
+    assert any("default: 400" in label for label in labels)
+    assert any(label.startswith("Driver: ") for label in labels)
+    assert any(label.startswith("GPU 0: ") for label in labels)
+
+
+def test_markdown_fits_into_an_issue_and_says_what_it_left_out() -> None:
+    lines = tuple(f"line {number} " + "x" * 90 for number in range(200))
+    runs = [probe(f"config-{number}", 100.0 + number, log_tail=lines, verdict="error") for number in range(80)]
+    document = diagnostic(looks(probes=compare(runs), programs=tuple(program(log_tail=lines) for _ in range(5))))
+    drawn = whole(document, "markdown")
+    assert 10_000 < len(drawn) <= markdown.MOST < 65_536
+    assert "Left out to fit into an issue" in drawn
+    assert drawn.count("<details>") == drawn.count("</details>")
+    assert "Left out" not in whole(healthy(), "markdown")
+
+
+def test_markdown_of_one_endless_line_is_cut_with_its_blocks_closed() -> None:
+    document = diagnostic(looks(programs=(program(title="x" * 200_000),)))
+    drawn = whole(document, "markdown")
+    assert len(drawn) <= 65_536
+    assert drawn.count("<details>") == drawn.count("</details>")
+
+
+def test_a_machine_without_processes_says_so() -> None:
+    snapshot = judged(machines.snapshot(machines.gpu(0), processes=()))
+    content = diagnostic_content(diagnostic(looks(snapshot=snapshot)))
+    (people,) = [table for table in content.tables if table.title == "Who is on the GPUs"]
+    assert people.note == "No process is on a GPU."
+    for name in ("html", "markdown", "text"):
+        assert "No process is on a GPU." in whole(diagnostic(looks(snapshot=snapshot)), name)
