@@ -26,7 +26,7 @@ _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _URL = re.compile(r"([A-Za-z][\w+.-]*://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
 _IPV4 = re.compile(r"(\w+[ =:v]+)?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
-_PATH = re.compile(r"(?<![\w.%/~-])(~?)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\]+)(?=(:?))")
+_PATH = re.compile(r"(?<![\w.%/~-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\]+)(?=(:?))")
 _DRIVE = re.compile(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
 # What TensorFlow prints of the machine that it runs on.
 _SAID_HOST = re.compile(r"\bthis host \(([\w.-]+)\)|\bhost(?:name)?: ([\w.-]+)")
@@ -155,7 +155,7 @@ class Redactor:
             return self._field(key, value)
         if isinstance(value, dict):
             return {name: self.replaced(item, _key(value, str(name))) for name, item in value.items()}
-        if isinstance(value, list):
+        if isinstance(value, (list, tuple)):
             return [self.replaced(item, key) for item in value]
         return value
 
@@ -295,6 +295,6 @@ def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict):
         for name, item in value.items():
             yield from _texts(item, _key(value, str(name)))
-    elif isinstance(value, list):
+    elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _texts(item, key)

@@ -1,0 +1,169 @@
+"""With --redact nobody and no place is named, the same one always in the same way, and the rest stays readable."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.formatting.redaction import Redactor, redacted
+from gpuwatch.model.explanation import Explanation
+from gpuwatch.model.run import Run
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.reports.registry import BY_NAME, render
+from tests.reports.diagnostics import died
+from tests.reports.documents import UUID, full_run, full_snapshot
+
+replace = msgspec.structs.replace
+
+
+def shown(*texts: str, **fields: str) -> str:
+    """What becomes of lines of a log."""
+    redactor = Redactor()
+    plain = {"log_tail": list(texts), **fields}
+    redactor.learn(plain)
+    return "\n".join(redactor.replaced(plain)["log_tail"])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("/home/alice/exp/train.py", "/home/user-1/dir-1/file-1.py"),
+        ("/Users/Alice Smith/x", "/Users/user-1 Smith/x"),
+        ("open ~/secret-project/run.sh", "open ~/dir-1/file-1.sh"),
+        ("/mnt/nfs/home/bob/d", "/mnt/dir-1/home/user-1/dir-2"),
+        ("LD_LIBRARY_PATH=/opt/acme/lib64:/usr/lib/x", "LD_LIBRARY_PATH=/opt/dir-1/lib64:/usr/lib/x"),
+        (
+            "/home/alice/miniconda3/envs/paper/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9",
+            "/home/user-1/miniconda3/envs/dir-1/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9",
+        ),
+        ("worker at 10.1.2.3:2222 and 10.1.2.3", "worker at ip-1:2222 and ip-1"),
+        ("listening on 127.0.0.1:80 and ::1 and 0.0.0.0", "listening on 127.0.0.1:80 and ::1 and 0.0.0.0"),
+        ("from fe80::1ff:fe23:4567:890a", "from ip-1"),
+        ("grpc://node17.cluster.example:2222/x", "grpc://host-1:2222/…"),
+        ("see https://www.tensorflow.org/install/gpu", "see https://www.tensorflow.org/install/gpu"),
+        ("mail alice@example.org", "mail mail-1"),
+        (f"on {UUID} and {UUID[:12]}", "on GPU-…-1 and GPU-…-1"),
+        ("pod 0123456789abcdef0123456789abcdef", "pod id-1"),
+        ("does not appear to be running on this host (node17)", "does not appear to be running on this host (host-1)"),
+        ("hostname: node17\nlater on node17: x", "hostname: host-1\nlater on host-1: x"),
+    ],
+)
+def test_what_becomes_of_a_line(text: str, told: str) -> None:
+    assert shown(text) == told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Created device /job:localhost/replica:0/task:0/device:GPU:0 with 13762 MB memory:  -> device: 0,"
+        " name: Tesla T4, pci bus id: 0000:00:04.0, compute capability: 7.5",
+        "asked for /GPU:7 and /device:GPU:1",
+        "external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:152] failed call to cuInit",
+        "Loaded cuDNN version 9.1.0.70, driver version 570.86.10.1",
+        "no /dev/nvidia0, /proc/driver/nvidia/version and /usr/lib/x86_64-linux-gnu/libcuda.so.1",
+        "412 steps/s, and/or 2.5 GiB/s",
+        "2026-11-20 09:12:52.660606: I tensorflow/core/x.cc:1]",
+        "I0000 00:00:1755594043.834784      19 gpu_device.cc:2022] x",
+        "/usr/local/cuda-12.4/lib64/libcudart.so.12",
+    ],
+)
+def test_what_a_helper_needs_stays(text: str) -> None:
+    assert shown(text) == text
+
+
+def test_a_user_is_the_same_in_fields_paths_and_lines() -> None:
+    told = shown("run by alice in /home/alice/x", "bob and alice2", user="alice")
+    assert told == "run by user-1 in /home/user-1/dir-1\nbob and alice2"
+
+
+def test_names_that_are_words_are_replaced_where_they_are_names_alone() -> None:
+    told = shown("the model is on the gpu", "/home/model/x", user="gpu", host="model")
+    assert told == "the model is on the gpu\n/home/user-1/dir-1"
+
+
+def test_root_is_nobody_in_particular() -> None:
+    assert shown("by root", user="root") == "by root"
+
+
+PRIVATE = ("alice", "node07", "thesis", "patients", "10.20.30.40", UUID, "8f3a9c0d1e2f", "wmg-lab")
+
+
+def private_snapshot() -> Snapshot:
+    snapshot = full_snapshot()
+    process = replace(
+        snapshot.processes[0],
+        command="/home/alice/thesis/.venv/bin/python thesis/train.py --data=/mnt/wmg-lab/patients --server 10.20.30.40",
+        container="container 8f3a9c0d1e2f",
+    )
+    return replace(snapshot, processes=(process, *snapshot.processes[1:]))
+
+
+def private_run() -> Run:
+    return full_run(
+        group="run",
+        config="run",
+        title="python /home/alice/thesis/train.py --data /mnt/wmg-lab/patients",
+        log_tail=(
+            "kernel driver does not appear to be running on this host (node07)",
+            'File "/home/alice/thesis/train.py", line 3, in <module>',
+            f"device {UUID} at 10.20.30.40",
+        ),
+        environment={"CUDA_VISIBLE_DEVICES": UUID, "LD_LIBRARY_PATH": "/home/alice/thesis/lib"},
+        problems=("cannot read /mnt/wmg-lab/patients",),
+    )
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize(
+    "document",
+    [
+        private_snapshot(),
+        private_run(),
+        replace(died(), snapshot=private_snapshot(), programs=(private_run(),), host="node07"),
+        Explanation(source="/home/alice/thesis/run.log", lines=3, unrecognised=("host: node07", "/mnt/wmg-lab/x")),
+    ],
+    ids=["snapshot", "run", "diagnostic", "explanation"],
+)
+def test_nothing_private_is_in_any_format(name: str, document: Snapshot) -> None:
+    plain = render(document, name)
+    if name in ("json", "text", "html"):
+        assert any(word in plain for word in PRIVATE), "there is something to replace"
+    drawn = render(document, name, redact=True)
+    for word in PRIVATE:
+        assert word not in drawn
+
+
+def test_what_was_equal_is_equal_and_the_original_is_as_it_was() -> None:
+    document = private_snapshot()
+    told = redacted(document)
+    assert told.processes[0].device_uuid == told.devices[0].uuid == told.processes[0].device_map[0].uuid
+    assert told.device(told.processes[0].device_uuid) is not None
+    assert document.processes[0].user == "alice"
+    assert told.devices[0].readings == document.devices[0].readings
+
+
+def test_the_report_says_that_it_was_redacted() -> None:
+    assert redacted(died()).redacted
+    assert "users, hosts and paths are replaced" in render(died(), "text", redact=True) or "replaced" in render(
+        died(), "markdown", redact=True
+    )
+    assert not died().redacted
+
+
+@given(st.text(max_size=120))
+def test_any_text_can_be_redacted_and_says_the_same_twice(text: str) -> None:
+    assert isinstance(shown(text), str)
+    assert shown(text) == shown(text)
+
+
+_names = st.from_regex(r"\A[a-z]{4}[a-z0-9]{1,8}\Z").filter(lambda name: name not in ("users", "admin", "train"))
+
+
+@given(user=_names, project=_names)
+def test_users_and_their_projects_are_never_told(user: str, project: str) -> None:
+    line = f"Traceback: /home/{user}/{project}/a{project}.py and {user}@x and ~{user}"
+    told = shown(line, user=user)
+    assert user not in told.replace("Traceback", "")
+    assert f"/{project}/" not in told
