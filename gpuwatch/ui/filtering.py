@@ -48,6 +48,9 @@ Test = Callable[[Process], bool]
 class FilterError(ValueError):
     """A word that cannot be meant; the message says why, in one line."""
 
+    rest: Filter | None = None
+    """The filter without that word, None where nothing is left."""
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -142,4 +145,14 @@ def _word(word: str) -> Test:
 def parse(text: str) -> Filter | None:
     """The filter that ``text`` means, None for an empty one; :class:`FilterError` for one that means nothing."""
     words = text.split()
-    return Filter(text.strip(), tuple(_word(word) for word in words)) if words else None
+    tests, kept, wrong = [], [], None
+    for word in words:
+        try:
+            tests.append(_word(word))
+            kept.append(word)
+        except FilterError as error:
+            wrong = wrong or error
+    if wrong is not None:
+        wrong.rest = Filter(" ".join(kept), tuple(tests)) if kept else None
+        raise wrong
+    return Filter(text.strip(), tuple(tests)) if words else None

@@ -17,12 +17,15 @@ SIGNS: dict[str, str] = {
     # Frames, scroll bars, trees.
     **dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼┏┓┗┛┣┫", "+"),
     **dict.fromkeys("─━═╌┄╴╶▔▁", "-"),
-    **dict.fromkeys("│┃║╎┆▏▕▐▌▍▎", "|"),
+    **dict.fromkeys("│┃║╎┆▏▕▎", "|"),
     # Bars: whole cells, and the parts of one.
     "█": "#",
     "▉": "=",
     "▊": "=",
     "▋": "=",
+    "▌": "=",
+    "▍": "-",
+    "▐": "#",
     "▇": "#",
     "▆": "#",
     "▅": "=",

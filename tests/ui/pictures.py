@@ -86,12 +86,14 @@ def lab_with_runs(folder: Path, *, live: bool = False) -> Lab:
     return lab
 
 
-def app_with(machine: str, ticks: int = HISTORY, lab: Lab | None = None) -> tuple[GpuwatchApp, FakeFeed]:
+def app_with(
+    machine: str, ticks: int = HISTORY, lab: Lab | None = None, **options: Any
+) -> tuple[GpuwatchApp, FakeFeed]:
     """An app whose feed already holds ``ticks`` seconds of a machine."""
     make = MACHINES[machine]
     feed = FakeFeed()
     clock = machines.NOON.timestamp() + ticks - 1
-    app = GpuwatchApp(feed, clock=lambda: clock, lab=lab, read_process=details_of)
+    app = GpuwatchApp(feed, clock=lambda: clock, lab=lab, read_process=details_of, **options)
     feed._pending = [make(tick) for tick in range(ticks)]
     return app, feed
 

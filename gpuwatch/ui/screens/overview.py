@@ -156,12 +156,13 @@ class OverviewScreen(ProcessRowsScreen):
         self.filter_bar.say(self.processes.counts)
 
     def filter_typed(self, text: str) -> None:
-        """Live, with every key; what means nothing is said, and the filter before it stays."""
+        """Live, with every key; a word that means nothing is said, and the others are used."""
         wrong = ""
         try:
             self._set_filter(parse(text))
         except FilterError as error:
             wrong = str(error)
+            self._set_filter(error.rest)
         if self.filter_bar is not None:
             self.filter_bar.say(self.processes.counts, wrong)
 

@@ -47,7 +47,7 @@ class FilterBar(Widget):
         if event.key == "escape":
             await self._overview.filter_done(keep=False)
         elif event.key == "enter":
-            await self._overview.filter_done(keep=True)
+            await self._kept()
         elif event.key == "backspace":
             self._input.action_delete_left()
         elif event.is_printable and event.character:

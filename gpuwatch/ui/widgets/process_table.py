@@ -383,20 +383,27 @@ class ProcessTable(Painted, can_focus=True):
         pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), ink)
 
     def _unexplained(self, pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> None:
-        """GPU, the word and the amount in their columns; the reason behind them, whatever columns are there."""
+        """GPU, the word and the amount in their columns; the reason where there is most room between them."""
         told = [placed for placed in columns if placed.column.id in ("gpu", "pid", "memory")]
-        for number, placed in enumerate(told):
-            pen.to(placed.start)
-            room = told[number + 1].start - placed.start - 1 if number + 1 < len(told) else pen.left
+        cells: list[tuple[int, str, str]] = []
+        ends = []
+        starts = [placed.start for placed in told] + [pen.limit]
+        for placed, following in zip(told, starts[1:], strict=True):
             match placed.column.id:
                 case "gpu":
-                    pen.add(left(str(row.device.index), placed.width), "strong")
+                    text, ink = left(str(row.device.index), placed.width), "strong"
                 case "pid":
-                    pen.add(cut("unexplained", room), "warning")
+                    text, ink = cut("unexplained", following - placed.start - 1), "warning"
                 case _:
                     text = f"{gib(row.amount)} GiB" if placed.width >= 9 else f"{gib(row.amount)}G"
-                    pen.add(right(text, placed.width), "strong")
-        pen.add("  ").add(row.reason, "dim")
+                    text, ink = right(text, placed.width), "strong"
+            cells.append((placed.start, text, ink))
+            ends.append((following - placed.start - len(text), placed.start + len(text)))
+        ends.append((starts[0] - pen.x, pen.x - 2))
+        room, start = max(ends)
+        cells.append((start + 2, cut(row.reason, room - 3), "dim"))
+        for x, text, ink in sorted(cells):
+            pen.to(x).add(text, ink)
 
     def _frame(self, lines: list[Line], width: int, height: int) -> list[Line]:
         title: list[Span] = [("Processes", "title")]

@@ -1,0 +1,154 @@
+"""ASCII mode: no cell of any screen holds anything else, and nothing moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.pilot import Pilot
+
+from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.glyphs import SIGNS, needs_ascii, spelled, to_ascii
+from gpuwatch.ui.preferences import Loaded, Preferences, default_path
+from gpuwatch.ui.tabs import TABS
+from tests.ui.labs import Bench
+from tests.ui.pictures import app_with, arrived, lab_with_runs
+
+
+def lines_of(pilot: Pilot[Any]) -> list[str]:
+    """What is written to the terminal, line by line."""
+    strips = pilot.app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in strip) for strip in strips]
+
+
+def widths(lines: list[str]) -> list[int]:
+    return [width_of(line) for line in lines]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize("machine", ["pair", "hostile", "no_driver", "broken", "sixteen"])
+async def test_every_tab_is_ascii(machine: str, size: tuple[int, int], tmp_path: Any) -> None:
+    settings = Loaded(default_path(), Preferences(ascii=True))
+    app, feed = app_with(machine, lab=lab_with_runs(tmp_path), settings=settings)
+    async with app.run_test(size=size) as pilot:
+        feed.push()
+        for number in range(1, len(TABS) + 1):
+            await pilot.press(str(number))
+            await arrived(pilot)
+            lines = lines_of(pilot)
+            assert len(lines) == size[1]
+            for line in lines:
+                assert line.isascii(), line
+                assert len(line) == size[0]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("question_mark",),
+        ("c",),
+        ("s",),
+        ("i",),
+        ("f",),
+        ("k",),
+        ("ctrl+p",),
+        ("slash", *"user:é"),
+        ("slash", *"mem>lots"),
+        ("P",),
+        ("shift+tab", "c"),
+        ("4", "enter"),
+        ("4", "p"),
+        ("4", "e"),
+    ],
+    ids="-".join,
+)
+async def test_every_sheet_is_ascii(keys: tuple[str, ...], tmp_path: Any) -> None:
+    app, feed = app_with("pair", lab=lab_with_runs(tmp_path), settings=Loaded(default_path(), Preferences(ascii=True)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        feed.push()
+        await arrived(pilot)
+        for key in keys:
+            await pilot.press(key)
+            await arrived(pilot)
+        text = "\n".join(lines_of(pilot))
+        assert text.isascii(), [char for char in text if not char.isascii()]
+
+
+async def test_switched_in_the_app_and_back_every_cell_stays_in_its_place(tmp_path: Any) -> None:
+    app, feed = app_with("pair", lab=Bench(tmp_path).lab)
+    async with app.run_test(size=(120, 40)) as pilot:
+        feed.push()
+        await arrived(pilot)
+        before = lines_of(pilot)
+        assert not "".join(before).isascii()
+        app.action_toggle_ascii()
+        await arrived(pilot)
+        after = lines_of(pilot)
+        assert "".join(after).isascii()
+        # The footer names keys in words; every other line is the same, sign by sign.
+        assert [to_ascii(line) for line in before[:-1]] == after[:-1]
+        assert app.gathered().ascii is True
+        app.action_toggle_ascii()
+        await arrived(pilot)
+        assert lines_of(pilot) == before
+
+
+async def test_a_terminal_that_needs_it_gets_it_and_it_is_not_saved(tmp_path: Any) -> None:
+    app, feed = app_with("pair", lab=Bench(tmp_path).lab, ascii_only=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        feed.push()
+        await arrived(pilot)
+        assert "".join(lines_of(pilot)).isascii()
+        assert app.gathered().ascii is None
+
+
+def test_a_sign_has_the_width_of_what_stands_for_it() -> None:
+    for sign, plain in SIGNS.items():
+        assert plain.isascii()
+        assert width_of(sign) == len(plain), sign
+
+
+def test_bars_graphs_and_numbers_can_be_read() -> None:
+    assert to_ascii("GPU ▕███████▌  ▏ 97 %") == "GPU |#######=  | 97 %"
+    assert to_ascii("⣀⣤⣶⣿ ⢀⡀") == ".:+# .."
+    assert to_ascii("╭─ 0 · H200 ─╮") == "+- 0 - H200 -+"
+    assert to_ascii("▲ 1 warning ✖ lost – 0→1 …") == "! 1 warning x lost - 0>1 ~"
+    assert to_ascii("café 漢字") == "caf? ????"
+
+
+def test_keys_are_spelled() -> None:
+    assert [spelled(key) for key in ("↵", "⇧Tab", "↑ k", "space", "← →")] == [
+        "Enter",
+        "S-Tab",
+        "Up k",
+        "space",
+        "Left Right",
+    ]
+
+
+@given(st.text())
+def test_any_text_becomes_ascii_of_its_width(text: str) -> None:
+    plain = to_ascii(text)
+    assert plain.isascii()
+    if text.isprintable():
+        assert len(plain) == width_of(text)
+
+
+@pytest.mark.parametrize(
+    ("term", "encoding", "needed"),
+    [
+        ("xterm-256color", "utf-8", False),
+        ("xterm-256color", "UTF-8", False),
+        ("tmux-256color", "utf-8", False),
+        ("linux", "utf-8", True),
+        ("vt220", "utf-8", True),
+        ("xterm-256color", "iso8859-1", True),
+        ("xterm-256color", "ascii", True),
+        ("xterm-256color", "no-such-codec", True),
+        ("", "utf-8", False),
+    ],
+)
+def test_when_it_is_chosen_by_itself(term: str, encoding: str, needed: bool) -> None:
+    assert bool(needs_ascii({"TERM": term}, encoding)) is needed

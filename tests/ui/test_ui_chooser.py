@@ -1,0 +1,306 @@
+"""The column chooser, by keys and by mouse; and saving what was chosen, from the app."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.reading import Missing
+from gpuwatch.ui.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, in_card, in_line
+from gpuwatch.ui.preferences import Loaded, Preferences, default_path, load
+from gpuwatch.ui.rows import BY_ID, COLUMNS, DEFAULT_COLUMNS, place, unavailable
+from gpuwatch.ui.screens.chooser import Chooser
+from gpuwatch.ui.screens.settings_sheet import BrokenFile
+from gpuwatch.ui.widgets.gpu_line import columns_for
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+
+async def settle(pilot: Pilot[Any]) -> None:
+    await pilot.pause()
+    await pilot.pause()
+
+
+def head(stage: Stage) -> list[str]:
+    table = stage.app.overview.processes
+    line = table.plain.splitlines()[1 if table._framed else 0]
+    return line.replace("│", " ").replace("↓", " ").replace("↑", " ").split()
+
+
+def test_every_column_says_what_it_is() -> None:
+    for column in COLUMNS:
+        assert column.help, column.id
+        assert column.title.strip() == column.title
+    for field in ALL:
+        assert field.help
+        assert field.width == 0 or len(field.title) < field.width or field.id == "memory-clock", field.id
+
+
+async def test_columns_are_switched_moved_and_reset_and_seen_at_once(stage: Stage) -> None:
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        stage.past(machines.pair, 10)
+        await settle(pilot)
+        before = head(stage)
+        assert before[:4] == ["GPU", "PID", "USER", "TYPE"]
+        await pilot.press("c")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, Chooser)
+        await pilot.press("down", "down", "space")  # USER off
+        assert "USER" not in head(stage)
+        assert stage.app.preferences.columns == tuple(c for c in DEFAULT_COLUMNS if c != "user")
+        await pilot.press("space")  # and on again, now last
+        assert stage.app.preferences.columns[-1] == "user"
+        await pilot.press("K", "shift+up", "left_square_bracket")
+        assert stage.app.preferences.columns[-4] == "user"
+        await pilot.press("J")
+        assert stage.app.preferences.columns[-3] == "user"
+        assert head(stage) != before
+        await pilot.press("d")
+        assert head(stage) == before
+        await pilot.press("escape")
+        assert stage.app.screen is stage.app.overview
+
+
+async def test_the_last_column_stays(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 3)
+        await settle(pilot)
+        stage.app.prefer(columns=("pid",))
+        await pilot.press("c", "space")
+        assert stage.app.preferences.columns == ("pid",)
+        assert "PID" in head(stage)
+
+
+async def test_a_click_switches_and_one_beside_closes(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 3)
+        await settle(pilot)
+        await pilot.press("c")
+        await settle(pilot)
+        sheet = stage.app.screen.query_one("#sheet")
+        await pilot.click("#sheet", offset=(8, 3))  # the border is in it: the third line
+        assert "user" not in stage.app.preferences.columns
+        assert sheet is not None
+        await pilot.click(offset=(1, 1))
+        assert not isinstance(stage.app.screen, Chooser)
+
+
+async def test_what_nobody_can_supply_is_hidden_by_itself_and_listed_with_its_reason(stage: Stage) -> None:
+    why = Missing("not_supported", code=3, detail="nvmlDeviceGetProcessUtilization: Not Supported")
+    rows = tuple(machines.process(n, missing={"sm_percent": why, "memory_percent": why}, readings={}) for n in range(3))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot((machines.device(0),), rows))
+        await settle(pilot)
+        assert "SM%" not in head(stage)
+        assert "MBW%" not in head(stage)
+        assert "GPU-MEM" in head(stage)
+        await pilot.press("c", *["down"] * list(DEFAULT_COLUMNS).index("sm"))
+        await settle(pilot)
+        text = stage.app.screen.query_one("#sheet").plain
+        assert "SM%: not supported here: nvmlDeviceGetProcessUtilization: Not Supported" in text
+        assert "hidden" in text
+        await pilot.press("escape")
+        # Once a process has a value the column is there, and stays.
+        stage.push(machines.snapshot((machines.device(0),), (*rows, machines.process(7)), tick=1))
+        await settle(pilot)
+        assert "SM%" in head(stage)
+        stage.push(machines.snapshot((machines.device(0),), rows, tick=2))
+        await settle(pilot)
+        assert "SM%" in head(stage)
+
+
+def test_reasons() -> None:
+    one = machines.snapshot((machines.device(0),), (machines.process(0),))
+    assert unavailable(BY_ID["mig"], one) == "no process runs in a MIG instance"
+    assert unavailable(BY_ID["sm"], one) == ""
+    inside = machines.snapshot((machines.device(0),), (machines.process(0, mig_instance="1g.10gb"),))
+    assert unavailable(BY_ID["mig"], inside) == ""
+    assert unavailable(BY_ID["memory"], machines.snapshot()) == "there is no GPU here"
+    waiting = Missing("no_sample", detail="needs two samples")
+    soon = machines.snapshot((machines.device(0),), (machines.process(0, missing={"sm_percent": waiting}),))
+    assert unavailable(BY_ID["sm"], soon) == "", "it may come"
+
+
+@pytest.mark.parametrize("width", [60, 80, 117, 118, 200])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        ("command", "pid"),
+        ("pid", "memory"),
+        ("command",),
+        ("memory", "command", "cpu", "user"),
+        tuple(BY_ID),
+        tuple(reversed(BY_ID)),
+        ("no-such",),
+    ],
+)
+def test_any_choice_of_columns_fits(width: int, chosen: tuple[str, ...]) -> None:
+    placed = place(width, chosen)
+    end = 2
+    for one in placed:
+        assert one.start >= end
+        assert one.width >= 1
+        end = one.start + one.width + 1
+    assert end - 1 <= width
+    assert [p.column.id for p in placed] == [c for c in chosen if c in {p.column.id for p in placed}] or placed
+    if "command" in chosen:
+        assert end - 1 == width
+
+
+async def test_unexplained_memory_says_its_reason_with_any_columns(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 3)
+        await settle(pilot)
+        for columns in (("pid", "memory"), ("command", "memory", "gpu"), ("memory", "pid", "gpu"), ("cpu",)):
+            stage.app.prefer(columns=columns)
+            line = next(line for line in stage.app.overview.processes.plain.splitlines() if "no process" in line)
+            if "memory" in columns:
+                assert "0.2 GiB" in line
+
+
+async def test_facts_of_gpus_are_chosen_too(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 10)
+        await settle(pilot)
+        gpus = stage.app.overview.gpus
+        assert "SM 1980 MHz" in gpus.plain
+        gpus.focus()
+        await settle(pilot)
+        await pilot.press("c")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, Chooser)
+        at = DEFAULT_FIELDS.index("clock")
+        await pilot.press(*["down"] * at, "space")
+        assert "SM 1980 MHz" not in gpus.plain
+        assert "TEMP" in gpus.plain
+        await pilot.press("d")
+        assert "SM 1980 MHz" in gpus.plain
+
+
+def test_a_field_that_no_gpu_has_is_not_drawn() -> None:
+    device = machines.device(0)
+    for field in ALL:
+        if field.width:
+            spans = in_line(field, device)
+            assert sum(len(text) for text, _ in spans) == field.width, field.id
+        told = in_card(field, device)
+        assert told is None or len(told) == 4
+
+
+@pytest.mark.parametrize("width", range(40, 260, 7))
+def test_lines_of_gpus_fit_with_any_fields(width: int) -> None:
+    devices = tuple(machines.device(n) for n in range(16))
+    for chosen in (DEFAULT_FIELDS, tuple(FIELDS), ("fan",), ("trend",), ()):
+        at = columns_for(width, devices, chosen)
+        fixed = 2 + at.index + 1 + 2 + 6 + 2 + 6 + 2
+        used = fixed + at.name + at.gpu_bar + at.memory_bar + at.total + sum(f.width for f in at.fields)
+        assert used + (at.trend + 1 if at.trend else 0) <= width
+
+
+# Saving
+
+
+async def test_w_saves_what_is_on_screen_and_the_next_start_shows_it(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage()
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 5)
+        await settle(pilot)
+        stage.app.theme = "gpuwatch-contrast"
+        stage.app.prefer(columns=("pid", "cpu", "command"))
+        stage.app.overview.processes.sort_by("pid")
+        await pilot.press("slash", *"torch", "enter", "minus", "w")
+        await settle(pilot)
+        assert "saved to" in stage.app.overview.keys.plain
+    assert tomllib.loads(default_path().read_text()) == {
+        "theme": "gpuwatch-contrast",
+        "interval": 2.0,
+        "processes": {"columns": ["pid", "cpu", "command"], "sort": "pid", "filter": "torch"},
+    }
+    again = make_stage(settings=load(default_path()))
+    async with again.app.run_test(size=(120, 40)) as pilot:
+        again.past(machines.pair, 5)
+        await settle(pilot)
+        assert again.app.theme == "gpuwatch-contrast"
+        assert head(again) == ["PID", "CPU%", "COMMAND"]
+        table = again.app.overview.processes
+        assert (table.sort_column, table.sort_reverse) == ("pid", True)
+        assert table.counts[0] == 1
+
+
+async def test_the_saved_tab_is_the_first_that_is_seen(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(settings=Loaded(default_path(), Preferences(tab="events", read_only=True)))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 5)
+        await settle(pilot)
+        assert stage.app.tab.TAB == "events"
+        assert stage.app.read_only
+        await pilot.press("w")
+        await settle(pilot)
+    assert tomllib.loads(default_path().read_text()) == {"tab": "events", "read-only": True}
+
+
+async def test_a_broken_file_is_said_and_never_written(make_stage: Callable[..., Stage]) -> None:
+    path = default_path()
+    path.write_text('theme = "gpuwatch-light"\ncolums = 3\n')
+    stage = make_stage(settings=load(path))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 5)
+        await settle(pilot)
+        assert "settings.toml: unknown key colums" in stage.app.overview.keys.plain
+        assert stage.app.theme == "gpuwatch-light", "the rest works"
+        await pilot.press("w")
+        await settle(pilot)
+        sheet = stage.app.screen
+        assert isinstance(sheet, BrokenFile)
+        assert "unknown key colums" in sheet.sheet.plain
+        await pilot.press("escape", "w")
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert path.read_text() == 'theme = "gpuwatch-light"\ncolums = 3\n'
+        other = path.with_name("settings-1.toml")
+        assert tomllib.loads(other.read_text()) == {"theme": "gpuwatch-light"}
+        # Once it is put right, w saves to it, without a restart.
+        path.write_text("# fine\n")
+        await pilot.press("w")
+        await settle(pilot)
+    assert tomllib.loads(path.read_text()) == {"theme": "gpuwatch-light"}
+
+
+async def test_a_place_that_cannot_be_written_is_said(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    stage = make_stage(settings=Loaded(tmp_path / "file" / "settings.toml", Preferences(interval=5)))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 5)
+        await settle(pilot)
+        await pilot.press("w")
+        await settle(pilot)
+        assert "cannot save to" in stage.app.overview.keys.plain
+
+
+async def test_a_filter_that_means_nothing_is_said_and_nothing_is_lost(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 5)
+        await settle(pilot)
+        await pilot.press("slash", *"torch")
+        table = stage.app.overview.processes
+        assert table.counts[0] == 1
+        await pilot.press("space", *"mem>l")
+        await settle(pilot)
+        bar = stage.app.overview.filter_bar
+        assert bar is not None
+        assert "✖ mem is compared with a number such as 2GiB, not “l”" in bar._note.plain
+        assert table.counts[0] == 1, "the other words are used"
+        await pilot.press("enter")
+        assert stage.app.overview.filter_bar is bar, "Enter does not keep what means nothing"
+        await pilot.press("backspace", *"1GiB")
+        assert "of" in bar._note.plain
+        await pilot.press("enter")
+        assert stage.app.overview.filter_bar is None
+        assert table.filter is not None
+        assert table.filter.text == "torch mem>1GiB"
