@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -36,6 +37,8 @@ _CHUNK = 60
 _PER_SAMPLE = 400
 """Bytes that Python itself takes for one sample."""
 _SINCE = "run_seconds"
+_WORKERS = "workers:"
+"""A number of a process that is no reading of it."""
 _PRECISE = ("_seconds", "_joules")
 """Ends of the ids of counters that seven digits would cut."""
 
@@ -135,6 +138,10 @@ class _Layout:
         return found
 
 
+def _counts(layout: _Layout) -> tuple[int, int]:
+    return layout.devices, layout.processes
+
+
 class _Sample:
     __slots__ = ("at", "findings", "layout", "own", "packed")
 
@@ -203,6 +210,11 @@ def _difference(a: bytes, b: bytes) -> bytes:
     return (int.from_bytes(a, "little") ^ int.from_bytes(b, "little")).to_bytes(len(a), "little")
 
 
+@lru_cache(maxsize=8)
+def _no_difference(size: int) -> bytes:
+    return zlib.compress(bytes(size), 1)
+
+
 class _Chunk:
     """Some samples one after another. Each is packed as what differs from the one before, the first whole."""
 
@@ -216,9 +228,12 @@ class _Chunk:
     def add(self, at: float, own: bytes, layout: _Layout, findings: bytes, raw: bytes) -> None:
         """``raw`` are the numbers of the sample, in the order of its layout."""
         before = self.samples[-1].layout if self.samples else None
-        change = _difference(raw, self._last) if before is layout else raw
-        wholes, _, doubles = layout.starts[-1]
-        packed = zlib.compress(_spread(change, 8 * (wholes + doubles)), 1)
+        if before is layout and raw == self._last:
+            packed = _no_difference(len(raw))
+        else:
+            change = _difference(raw, self._last) if before is layout else raw
+            wholes, _, doubles = layout.starts[-1]
+            packed = zlib.compress(_spread(change, 8 * (wholes + doubles)), 1)
         self.samples.append(_Sample(at, own, layout, findings, packed))
         self.size += len(packed) + len(own) + _PER_SAMPLE
         self._last = raw
@@ -255,6 +270,12 @@ def _device(plain: bytes, readings: dict[str, Value]) -> Device:
     return msgspec.structs.replace(device, readings=own, mig_instances=instances)
 
 
+def _process(plain: bytes, readings: dict[str, Value]) -> Process:
+    workers = readings.pop(_WORKERS, None)
+    percent = float(workers) if isinstance(workers, (int, float)) else None
+    return msgspec.structs.replace(_of_process(plain), readings=readings, workers_cpu_percent=percent)
+
+
 class Timeline:
     """Snapshots of the last hour. One thread writes and reads it."""
 
@@ -262,36 +283,46 @@ class Timeline:
         self._levels: tuple[deque[_Chunk], ...] = tuple(deque() for _ in LEVELS)
         self._shapes: WeakValueDictionary[tuple[bytes, tuple[str, ...], str], _Shape] = WeakValueDictionary()
         self._layout: _Layout | None = None
+        self._raw = b""
+        """The numbers of the last sample."""
         self._findings = _encode(())
         self._names: dict[str, int] = {}
         self._words: list[str] = []
 
     # Keeping
 
-    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...] | None = None) -> None:
-        """One more sample, later than all before; ``findings`` None: those of the sample before still hold."""
+    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...] | None = None, *, same: bool = False) -> None:
+        """One more sample, later than all before; ``findings`` None: those of the sample before still hold.
+
+        ``same``: but for its moment, run times and the host it is the sample before.
+        """
         at = snapshot.taken_at.timestamp()
         if findings is not None:
             encoded = _bytes_of(findings)
             if encoded != self._findings:
                 self._findings = encoded
-        rows: tuple[Device | Process, ...] = (*snapshot.devices, *snapshot.processes)
+        if not same or self._layout is None:
+            self._take(snapshot, at)
+        assert self._layout is not None
+        own = _encode(_Own(at, snapshot.took_seconds, snapshot.host))
+        self._put(0, at, own, self._layout, self._findings, self._raw)
+        self._thin(at)
+
+    def _take(self, snapshot: Snapshot, at: float) -> None:
+        rows: tuple[Device | Process, ...] = (*snapshot.devices, *snapshot.processes, *snapshot.bystanders)
         frame = _bytes_of(
             msgspec.structs.replace(
-                snapshot, devices=(), processes=(), host=_NO_HOST, took_seconds=0.0, taken_at=_NO_TIME
+                snapshot, devices=(), processes=(), bystanders=(), host=_NO_HOST, took_seconds=0.0, taken_at=_NO_TIME
             )
         )
         wholes: array[int] = array("q")
         singles: array[float] = array("f")
         doubles: array[float] = array("d")
         shapes = tuple([self._shape(row, at, wholes, singles, doubles) for row in rows])
-        layout, devices = self._layout, len(snapshot.devices)
-        if layout is None or layout.shapes != shapes or layout.frame != frame or layout.devices != devices:
-            layout = self._layout = _Layout(frame, shapes, devices, len(snapshot.processes))
-        raw = wholes.tobytes() + doubles.tobytes() + singles.tobytes()
-        own = _encode(_Own(at, snapshot.took_seconds, snapshot.host))
-        self._put(0, at, own, layout, self._findings, raw)
-        self._thin(at)
+        layout, counts = self._layout, (len(snapshot.devices), len(snapshot.processes))
+        if layout is None or layout.shapes != shapes or layout.frame != frame or _counts(layout) != counts:
+            self._layout = _Layout(frame, shapes, *counts)
+        self._raw = wholes.tobytes() + doubles.tobytes() + singles.tobytes()
 
     def _shape(
         self, row: Device | Process, at: float, wholes: array[int], singles: array[float], doubles: array[float]
@@ -303,6 +334,9 @@ class Timeline:
         changes: dict[str, object] = {"readings": {}}
         if isinstance(row, Process):
             began, who = row.create_time, (row.pid, row.create_time)
+            if row.workers_cpu_percent is not None:
+                readings = {**readings, _WORKERS: row.workers_cpu_percent}
+                changes["workers_cpu_percent"] = None
         else:
             who = row.uuid
             if row.mig_instances:
@@ -410,10 +444,10 @@ class Timeline:
             _device(shape.plain, readings)
             for shape, readings in zip(layout.shapes[: layout.devices], rows, strict=False)
         )
-        processes = tuple(
-            msgspec.structs.replace(_of_process(shape.plain), readings=readings)
+        processes = [
+            _process(shape.plain, readings)
             for shape, readings in zip(layout.shapes[layout.devices :], rows[layout.devices :], strict=True)
-        )
+        ]
         frame = _of_snapshot(layout.frame)
         snapshot = msgspec.structs.replace(
             frame,
@@ -421,7 +455,8 @@ class Timeline:
             took_seconds=own.took,
             host=own.host,
             devices=devices,
-            processes=processes,
+            processes=tuple(processes[: layout.processes]),
+            bystanders=tuple(processes[layout.processes :]),
         )
         return Kept(sample.at, snapshot, _of_findings(sample.findings))
 
@@ -460,11 +495,12 @@ class Timeline:
         for sample, raw in self._between(begin, end):
             if sample.layout is not layout:
                 layout = sample.layout
-                places = [(place, shape) for place, shape in enumerate(layout.shapes) if shape.who == who]
+                listed = layout.shapes[: layout.devices + layout.processes]
+                places = [(place, shape) for place, shape in enumerate(listed) if shape.who == who]
             numbers = _Numbers(sample.layout, raw) if places else None
             rows = []
             for place, shape in places:
                 assert numbers is not None
                 readings = numbers.row(place, self._words, shape.since(sample.at))
-                rows.append(msgspec.structs.replace(_of_process(shape.plain), readings=readings))
+                rows.append(_process(shape.plain, readings))
             yield sample.at, tuple(rows)

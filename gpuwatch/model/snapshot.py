@@ -170,6 +170,18 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
         return number(self.get(reading_id))
 
 
+class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of the host that is on no GPU, and that started one that is, or an ancestor of it."""
+
+    pid: int
+    create_time: float
+    """Seconds since the epoch."""
+    user: str | None
+    command: str | None
+    """Command line as the process set it: control characters are still in it."""
+    name: str
+
+
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where one GPU sits in the machine; None where NVML refused, with the reason in ``missing``."""
 
@@ -258,6 +270,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", ta
     """None where it has not been read."""
     bystanders: tuple[Process, ...] = ()
     """Programs of this host that have a GPU framework loaded, keep a core busy, and are on none of its GPUs."""
+    parents: dict[int, int] = {}
+    """Parent by pid, of the processes and of their ancestors, up to the first process of the machine."""
+    ancestors: tuple[Ancestor, ...] = ()
+    """Those that started the processes and are not among them."""
 
     def device(self, uuid: str | None) -> Device | None:
         """The device with this UUID, or None."""

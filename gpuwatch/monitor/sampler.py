@@ -15,6 +15,7 @@ from gpuwatch.model.snapshot import Device, Driver, Host, MigInstance, Problem, 
 from gpuwatch.monitor.beside import Beside
 from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows
 from gpuwatch.monitor.wire import aged
+from gpuwatch.sources.ancestry import Ancestry
 from gpuwatch.sources.answers import NvmlUnavailable
 from gpuwatch.sources.host import HostReader, ProcessTable
 from gpuwatch.sources.nvml import Nvml, NvmlDevice
@@ -36,6 +37,7 @@ class Sampler:
         self._nvml = Nvml()
         self._table = ProcessTable()
         self._beside = Beside(self._table)
+        self._ancestry = Ancestry(self._table)
         self._host = HostReader()
         self._slow_at = float("-inf")
         self._slow_reads = 0
@@ -82,7 +84,9 @@ class Sampler:
         bystanders: tuple[Process, ...] = ()
         if devices:
             bystanders = self._beside.look(began, taken_at.timestamp(), processes)
-        self._table.forget_except({process.pid for process in processes} | self._beside.pids)
+        shown = {process.pid for process in processes}
+        self._ancestry.look(began, shown)
+        self._table.forget_except(shown | self._beside.pids | self._ancestry.pids)
         return Snapshot(
             taken_at=taken_at,
             took_seconds=time.monotonic() - began,
@@ -93,6 +97,8 @@ class Sampler:
             host=host,
             problems=(*problems, *host_problems),
             bystanders=bystanders,
+            parents=self._ancestry.parents,
+            ancestors=self._ancestry.ancestors,
         )
 
     def close(self) -> None:

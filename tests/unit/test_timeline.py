@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.history.ring import History
 from gpuwatch.history.timeline import LEVELS, MOST_BYTES, Timeline
 from gpuwatch.model.snapshot import Host, MigInstance, Snapshot
+from gpuwatch.monitor.wire import Quiet, Receiver, Sender
 from tests.ui import machines
 
 METRICS = frozenset({"utilization.gpu_percent", "memory.used_bytes"})
@@ -99,6 +100,39 @@ def test_instances_of_mig_come_back_without_a_row_of_their_own() -> None:
     assert kept is not None
     assert kept.snapshot.devices[0].mig_instances == parts
     alike(kept.snapshot, shot)
+
+
+def test_bystanders_and_the_work_of_workers_come_back() -> None:
+    aside = machines.process(5, gpu=None, type="H", cuda_loaded=False)
+    timeline = Timeline()
+    for tick in range(3):
+        row = machines.process(0, workers_cpu_percent=123.5 + tick)
+        timeline.add(machines.snapshot((machines.device(0),), (row,), tick=tick, bystanders=(aside,)))
+    kept = timeline.at(timeline.times[1])
+    assert kept is not None
+    assert kept.snapshot.processes[0].workers_cpu_percent == 124.5
+    assert [(one.pid, one.cuda_loaded) for one in kept.snapshot.bystanders] == [(aside.pid, False)]
+    assert len(kept.snapshot.processes) == 1
+    assert len({id(chunk.samples[n].layout) for chunk in timeline._chunks() for n in range(3)}) == 1
+
+
+def test_a_sample_that_is_the_same_but_for_its_moment() -> None:
+    timeline, shot = Timeline(), machines.many(8, 50)
+    run = shot.processes[3].readings["run_seconds"]
+    began = shot.taken_at.timestamp() - float(run)
+    row = msgspec.structs.replace(shot.processes[3], create_time=began)
+    shot = msgspec.structs.replace(shot, processes=(row,))
+    sender, receiver = Sender(), Receiver()
+    for seconds in range(5):
+        later = msgspec.structs.replace(shot, taken_at=shot.taken_at + datetime.timedelta(seconds=seconds))
+        frame = sender.frame(later)
+        got = receiver.receive(frame[4:5], frame[5:])
+        assert isinstance(got, Quiet) == (seconds > 0)
+        timeline.add(got, same=isinstance(got, Quiet))
+        kept = timeline.at(timeline.times[-1])
+        assert kept is not None
+        alike(kept.snapshot, Snapshot(**{name: getattr(got, name) for name in Snapshot.__struct_fields__}))
+        assert kept.snapshot.processes[0].readings["run_seconds"] == pytest.approx(float(run) + seconds, abs=0.06)
 
 
 def test_findings_of_then_stay_until_others_come() -> None:
