@@ -6,9 +6,10 @@ import msgspec
 
 from gpuwatch.diagnosis.engine import diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence, device_behind
-from gpuwatch.diagnosis.fallbacks import fallbacks, hidden_on_purpose
+from gpuwatch.diagnosis.fallbacks import fallbacks, hidden_on_purpose, moved_by_placer
 from gpuwatch.diagnosis.predict import asked_of, predict
 from gpuwatch.diagnosis.rules.memory import judged
+from gpuwatch.diagnosis.watched import is_watched, reason_of, relevant, verdict_of
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.placement import op_name
 from gpuwatch.logs.tensorflow import parse
@@ -30,12 +31,16 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     """
     run = replace(
         run,
-        device_map=_joined(run, run.device_map or tuple(log.device_map), before),
+        device_map=_joined(run.device_map or tuple(log.device_map), before, Evidence(run=run)),
         placements=tuple(
             replace(placement, op=op_name(placement.op)) for placement in run.placements or log.placements
         ),
         ooms=run.ooms or tuple(log.ooms) or _ooms_of_errors(run),
         missing_libraries=run.missing_libraries or tuple(log.missing_libraries),
+        processes=tuple(
+            replace(process, device_map=_joined(process.device_map, before, Evidence(environment=process.environment)))
+            for process in run.processes
+        ),
     )
     run = replace(run, predicted=_predicted(run, before))
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
@@ -43,8 +48,13 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     evidence = Evidence(snapshot=before, run=run, log=log, environment=run.environment)
     first = diagnose(evidence)
     run = replace(run, fallbacks=fallbacks(run, evidence, first))
+    if is_watched(run) and not run.fallbacks:
+        run = replace(run, fallbacks=moved_by_placer(log, evidence, first))
     findings = diagnose(Evidence(snapshot=before, run=run, log=log, environment=run.environment))
     verdict = _verdict(run)
+    if is_watched(run):
+        findings = relevant(run, log, findings)
+        verdict = verdict_of(run, verdict, evidence, primary(findings))
     if verdict == "skipped":
         # What never ran was not found healthy.
         findings = tuple(found for found in findings if found.id != "healthy")
@@ -54,7 +64,8 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     reason = run.verdict_reason
     if not reason or verdict != run.verdict or verdict == "oom":
         # What the runner saw of an OOM ("it ran out of memory") says less than its numbers do.
-        reason = _reason(run, verdict, findings, main, hidden_on_purpose(evidence, findings))
+        own = reason_of(run, verdict, findings, main) if is_watched(run) else ""
+        reason = own or _reason(run, verdict, findings, main, hidden_on_purpose(evidence, findings))
     return replace(
         run,
         verdict=verdict,
@@ -65,8 +76,17 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
 
 
 def _predicted(run: Run, before: Snapshot | None) -> tuple[PredictedMapping, ...] | None:
-    """Nothing is expected of several processes at once, nor where a probe never got to its devices."""
-    if before is None or run.workers or run.verdict in ("skipped", "timeout") or run.framework is None:
+    """Nothing is expected of several processes at once, nor where a probe never got to its devices.
+
+    Nor of somebody else's program: what it asks for is its own affair.
+    """
+    if (
+        before is None
+        or is_watched(run)
+        or run.workers
+        or run.verdict in ("skipped", "timeout")
+        or run.framework is None
+    ):
         return None
     contexts = {}
     if run.simulation == "driver":
@@ -88,13 +108,16 @@ def _expected(run: Run) -> tuple[Oom, ...]:
     return tuple(replace(oom, expected=True) for oom in run.ooms)
 
 
-def _joined(run: Run, mappings: tuple[DeviceMapping, ...], before: Snapshot | None) -> tuple[DeviceMapping, ...]:
-    """The map with physical GPUs: by bus address; where the framework prints none, by CUDA's own numbering."""
+def _joined(mappings: tuple[DeviceMapping, ...], before: Snapshot | None, saw: Evidence) -> tuple[DeviceMapping, ...]:
+    """The map with physical GPUs: by bus address; where the framework prints none, by CUDA's own numbering.
+
+    ``saw`` is the environment of the process that the map is of.
+    """
     if before is None:
         return mappings
-    value = Evidence(run=run).visible_devices
-    order = run.environment.get("CUDA_DEVICE_ORDER")
-    ordinals = {entry.ordinal: entry.uuid for entry in visible_devices(value, order, before.devices).map}
+    order = saw.variable("CUDA_DEVICE_ORDER")
+    seen = visible_devices(saw.visible_devices, order, before.devices)
+    ordinals = {entry.ordinal: entry.uuid for entry in seen.map}
     joined = []
     for mapping in mappings:
         device = device_behind(mapping, before)
@@ -115,7 +138,7 @@ def _joined(run: Run, mappings: tuple[DeviceMapping, ...], before: Snapshot | No
 
 def _verdict(run: Run) -> Verdict:
     """What the runner saw, refined: a crash that was an OOM is an OOM, work on the CPU is a fallback."""
-    if run.verdict in ("skipped", "timeout", "oom"):
+    if run.verdict in ("skipped", "timeout", "oom", "interrupted"):
         return run.verdict
     unexpected_oom = any(not oom.expected for oom in run.ooms)
     if unexpected_oom:

@@ -9,6 +9,7 @@ import msgspec
 from gpuwatch.diagnosis.engine import NO_GPU
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.logs.clean import device as device_name
+from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Fallback, Placement, Run
 
@@ -44,6 +45,28 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
     return tuple(merged.values())
 
 
+def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
+    """Ops whose request a log does tell: members of a colocation group that the placer moved."""
+    ran_on = {placement.op: placement.actual for placement in facts.placements}
+    counts: dict[tuple[str, str, str], int] = {}
+    for report in facts.colocations:
+        if report.failed:
+            continue
+        for member in report.members:
+            actual = ran_on.get(member.op, "CPU:0" if report.supported == ("CPU",) else "")
+            if member.requested.startswith("GPU") and actual.startswith("CPU"):
+                key = (member.op, member.requested, actual)
+                counts[key] = counts.get(key, 0) + 1
+    if evidence.gpu_usable:
+        reason, detail = "placement.no-kernel", "an op of its colocation group has no GPU kernel"
+    else:
+        reason, detail = no_gpu_cause(findings)
+    return tuple(
+        Fallback(op=op, requested=requested, actual=actual, reason=reason, detail=detail, count=count)
+        for (op, requested, actual), count in counts.items()
+    )
+
+
 def from_log(placement: Placement) -> bool:
     """Whether a placement was read from the log, which tells neither the type nor what was asked."""
     return placement.dtype is None and placement.requested is None
@@ -51,7 +74,7 @@ def from_log(placement: Placement) -> bool:
 
 def _is_probe(run: Run) -> bool:
     """A probe says by events which ops are its work; what else its log shows is preparation."""
-    return run.framework is not None or run.outcome.ended or bool(run.settings)
+    return run.group != "run" and (run.framework is not None or run.outcome.ended or bool(run.settings))
 
 
 def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:

@@ -242,6 +242,8 @@ class RunProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     command: str = ""
+    environment: dict[str, str] = {}
+    """Variables that bear on GPUs, as this process had them."""
     framework: Framework | None = None
     devices: Devices = Devices()
     device_map: tuple[DeviceMapping, ...] = ()

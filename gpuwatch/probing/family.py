@@ -16,6 +16,7 @@ import time
 
 from gpuwatch.logs import devices
 from gpuwatch.model.run import DeviceMapping, Framework, RunProcess
+from gpuwatch.probing.runner import kept_environment
 from gpuwatch.probing.streams import Lines, Streams
 from gpuwatch.probing.told import Told
 from gpuwatch.sources.lineage import descends, leader_of
@@ -123,12 +124,22 @@ class Family:
 
     def leading(self, pid: int) -> Told:
         """What the process in which the work is says; ``pid`` is the program's own."""
-        best = max(self._members.values(), key=lambda member: member.rank, default=None)
+        best = self._leader()
         if best is None:
             told = Told()
             told.pid = pid
             return told
         return best.told
+
+    def map_of_leading(self) -> tuple[DeviceMapping, ...] | None:
+        """Where several processes have maps, the log's is a mixture of them: this is one process's own."""
+        best = self._leader()
+        if best is None or sum(bool(member.map or member.told.mappings) for member in self._members.values()) < 2:
+            return None
+        return self._described(best.pid, {}).device_map
+
+    def _leader(self) -> _Member | None:
+        return max(self._members.values(), key=lambda member: member.rank, default=None)
 
     def processes(self, held: dict[int, dict[str, int]]) -> tuple[RunProcess, ...]:
         """Those with something to tell. ``held``: what NVML showed, by process and UUID, in bytes."""
@@ -146,6 +157,7 @@ class Family:
         return RunProcess(
             pid=pid,
             command=told.command,
+            environment=kept_environment(told.environment or {}),
             framework=told.framework,
             devices=told.devices,
             device_map=(*member.map, *(one for name, one in told.mappings.items() if name not in names)),

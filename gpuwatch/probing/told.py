@@ -22,6 +22,8 @@ class Told:
         self.ended = False
         self.skipped: str | None = None
         self.options: dict[str, Any] = {}
+        self.environment: dict[str, str] | None = None
+        """Its variables that bear on GPUs, at the time when it started its devices, or imported the framework."""
         self.framework: Framework | None = None
         self.devices = Devices()
         self.settings: dict[str, Setting] = {}
@@ -64,6 +66,8 @@ class Told:
                 self.pid = int(data["pid"])
                 self.options = dict(data["options"])
                 self.command = str(data.get("command", ""))
+            case "environment":
+                self.environment = msgspec.convert(data["variables"], dict[str, str])
             case "framework":
                 self.framework = msgspec.convert(data, Framework)
             case "phase":

@@ -331,17 +331,22 @@ class _Watch:
         )
 
     def _observed(self, outcome: Outcome) -> Observed:
+        own = self._observation.told.environment
         observed = self._observation.finish(
             _as_script(self._command),
             outcome,
             started_at=self._started_at,
             total_seconds=time.monotonic() - self._started,
             fresh=True,
-            environment=kept_environment(self._environment),
+            environment=kept_environment(self._environment if own is None else own),
             simulation=self._options.simulation,
             processes=self._family.processes(self._observation.held),
         )
-        return msgspec.structs.replace(observed, run=self._judged(observed.run, outcome))
+        run = self._judged(observed.run, outcome)
+        own_map = self._family.map_of_leading()
+        if own_map is not None:
+            run = msgspec.structs.replace(run, device_map=own_map)
+        return msgspec.structs.replace(observed, run=run)
 
     def _judged(self, run: Run, outcome: Outcome) -> Run:
         """The program's own end decides, whatever its log says."""

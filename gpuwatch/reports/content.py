@@ -28,6 +28,7 @@ GLYPHS = {
     "oom": "✖",
     "timeout": "✖",
     "skipped": "○",
+    "interrupted": "○",
     "unknown": "○",
 }
 """State by shape, so that it never hangs on colour alone."""
@@ -50,6 +51,8 @@ class Table:
     """Columns that a narrow terminal leaves out, the first one first; other formats have them."""
     lines: int = 0
     """Lines that a row may have on a terminal; 0: as many as it needs."""
+    below: int | None = None
+    """A column of sentences: where it would be squeezed, a terminal puts it under its row."""
     charts: tuple[Chart, ...] = ()
     """Drawn above the rows, by formats that draw."""
     folded: bool = False

@@ -19,14 +19,16 @@ from gpuwatch.reports.tables import (
     placement_table,
     short_device,
 )
+from gpuwatch.reports.watched_processes import watched_processes
 
-_STATES = {"ok": "ok", "fallback": "warning", "skipped": "skipped"}
+_STATES = {"ok": "ok", "fallback": "warning", "skipped": "skipped", "interrupted": "warning"}
 
 
 def run_content(run: Run) -> Content:
     """Everything that a report of one run shows."""
     tables = (
         device_map_table(run.device_map, run),
+        watched_processes(run),
         _settings(run),
         workers_table(run),
         results_table(run),
@@ -45,7 +47,7 @@ def run_content(run: Run) -> Content:
     title = clean(run.title) if run.title else ""
     return Content(
         title=clean(run.config),
-        subtitle=" · ".join(part for part in (title, f"group {clean(run.group)}", clean(run.workload)) if part),
+        subtitle=" · ".join(part for part in (title, *_kind(run)) if part),
         state=_STATES.get(run.verdict, "error"),
         verdict=run.verdict,
         reason=clean(run.verdict_reason) if run.verdict_reason else "",
@@ -56,6 +58,11 @@ def run_content(run: Run) -> Content:
         log_tail=tuple(printable(line) for line in run.log_tail),
         footer=f"gpuwatch · {started}",
     )
+
+
+def _kind(run: Run) -> tuple[str, ...]:
+    """Of a watched program the command line says it all."""
+    return () if run.group == "run" else (f"group {clean(run.group)}", clean(run.workload))
 
 
 def asked(run: Run) -> str:

@@ -26,6 +26,7 @@ _WARM_UP = 5
 _LATEST = 4000
 _WINDOWS = 240
 _MOST_FUNCTIONS = 200
+_ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
 _HISTORY = (
     "keras.src.callbacks.history",
     "keras.src.callbacks",
@@ -150,6 +151,11 @@ class Watcher:
         self.socket.settimeout(1.0)
         self.socket.connect("\0" + self.address)
         self.write("start", config="run", pid=self.pid, options={}, command=" ".join(getattr(sys, "argv", ()))[:400])
+        self.write("environment", variables=self.environment())
+
+    def environment(self):
+        """The variables that bear on GPUs, as the program has set them by now."""
+        return {name: value[:2000] for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
 
     def write(self, kind, **data):
         line = {"v": 1, "seq": self.sequence, "t": time.monotonic(), "kind": kind, "data": data}
@@ -253,6 +259,7 @@ class Watcher:
                 logical=logical,
             )
             self.mapping(context)
+            self.emit("environment", variables=self.environment())
         for name in logical:
             if ":GPU:" in name:
                 info = context.get_memory_info(name.replace("/device:", ""))

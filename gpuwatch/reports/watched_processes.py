@@ -1,0 +1,45 @@
+"""The processes of a watched program: which had which devices, held what, ran out of memory, how fast."""
+
+from __future__ import annotations
+
+from gpuwatch.formatting.units import UNKNOWN, size
+from gpuwatch.logs.clean import device as device_name
+from gpuwatch.model.run import Run, RunProcess
+from gpuwatch.reports.content import Table, clean
+from gpuwatch.reports.speed import speed
+
+_HEADS = ("Process", "Command", "Framework", "Devices", "Allocator peak", "Held, NVML", "OOMs", "Steps/s", "Ended in")
+
+
+def watched_processes(run: Run) -> Table:
+    """Nothing where one process did all the work: the run itself is its."""
+    rows = tuple(_row(process, run) for process in run.processes) if len(run.processes) > 1 else ()
+    note = "A process without a command is known from NVML alone." if any(not row[1] for row in rows) else ""
+    return Table("Processes", _HEADS, rows, frozenset({4, 5, 6, 7}), note=note, optional=(8, 2, 4))
+
+
+def _row(process: RunProcess, run: Run) -> tuple[str, ...]:
+    framework = process.framework
+    peaks = " + ".join(size(peak) for peak in process.allocators.values() if peak)
+    held = " + ".join(size(amount) for amount in process.held_bytes.values())
+    return (
+        str(process.pid),
+        clean(process.command) if process.command else "",
+        f"{clean(framework.name)} {clean(framework.version)}" if framework is not None else UNKNOWN,
+        _devices(process),
+        peaks or UNKNOWN,
+        held or UNKNOWN,
+        str(process.ooms),
+        speed(process.throughput) if process.throughput is not None else UNKNOWN,
+        ", ".join(clean(error.type) for error in process.errors) or UNKNOWN,
+    )
+
+
+def _devices(process: RunProcess) -> str:
+    if not process.device_map:
+        return "no GPU" if process.devices.logical else UNKNOWN
+    return ", ".join(
+        f"{device_name(clean(mapping.framework_device))}→"
+        f"{'?' if mapping.physical_index is None else mapping.physical_index}"
+        for mapping in process.device_map
+    )
