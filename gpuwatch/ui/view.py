@@ -83,7 +83,7 @@ class View:
 
 
 def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Errors and warnings by severity, then by the fixed order of causes; ``info`` left out."""
-    wrong = [finding for finding in findings if finding.severity != "info"]
+    """Errors and warnings by severity, then by the fixed order of causes; ``info`` and the past left out."""
+    wrong = [finding for finding in findings if finding.severity != "info" and finding.until is None]
     wrong.sort(key=lambda f: (SEVERITY_ORDER[f.severity], _CAUSE_ORDER.get(f.id, len(_CAUSE_ORDER))))
     return tuple(wrong)

@@ -72,6 +72,8 @@ class Watch:
         self._broken: dict[str, Finding] = {}
         self._sound: Finding | None = None
         self._said = float("-inf")
+        self._well: float | None = None
+        """Since when nothing is wrong."""
 
     def look(self, snapshot: Snapshot) -> tuple[Finding, ...]:
         """One more snapshot; the findings after it. One that is not newer than the last changes nothing."""
@@ -94,9 +96,12 @@ class Watch:
             self.past.popleft()
         now = [entry.finding for entry in self._entries.values() if entry.stretch.told and entry.finding is not None]
         now += self._broken.values()
-        if not any(one.severity != "info" for one in now):
+        if any(one.severity != "info" for one in now):
+            self._well, self._sound = None, None
+        else:
+            self._well = at if self._well is None else self._well
             if self._sound is None or at - self._said >= AGAIN:
-                self._said, self._sound = at, self._healthy(snapshot)
+                self._said, self._sound = at, self._healthy(snapshot, self._well)
             now.append(self._sound)
         found = tuple(in_order(now))
         if found != self.findings:
@@ -184,14 +189,15 @@ class Watch:
 
     # -- nothing wrong --------------------------------------------------------------------------
 
-    def _healthy(self, snapshot: Snapshot) -> Finding:
-        return finding(
+    def _healthy(self, snapshot: Snapshot, since: float) -> Finding:
+        sound = finding(
             "healthy",
             "info",
             "likely",
             title="Nothing wrong was found",
             evidence=self.looked_at(snapshot),
         )
+        return msgspec.structs.replace(sound, since=_time(since))
 
     def looked_at(self, snapshot: Snapshot) -> tuple[str, ...]:
         """What was looked at and for how long, what was looked for, and what could not be judged."""

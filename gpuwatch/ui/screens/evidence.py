@@ -16,14 +16,36 @@ MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("•
 """Glyph and ink of a severity."""
 
 
+HEALTHY = ("●", "ok")
+PAST = ("○", "dim")
+
+
+def mark(finding: Finding) -> tuple[str, str]:
+    """Glyph and ink: of what is past and of what is well, their own."""
+    if finding.until is not None:
+        return PAST
+    return HEALTHY if finding.id == "healthy" else MARKS[finding.severity]
+
+
+def when(finding: Finding) -> str:
+    """``since 10:02:31``, or from when to when it was; empty where nobody watched."""
+    if finding.since is None:
+        return ""
+    begun = finding.since.astimezone().strftime("%H:%M:%S")
+    if finding.until is None:
+        return f"since {begun}"
+    return f"past: {begun} to {finding.until.astimezone():%H:%M:%S}"
+
+
 def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
     """One finding with its evidence and what to do."""
-    glyph, ink = MARKS[finding.severity]
+    glyph, ink = mark(finding)
     lines: Lines = [[(f"{glyph} ", ink), (printable(finding.title), "strong")]]
     device = snapshot.device(finding.device_uuid) if snapshot is not None else None
     where = f"GPU {device.index} · " if device is not None else ""
     process = f"process {finding.pid} · " if finding.pid is not None else ""
-    lines.append([(f"  {where}{process}{finding.id} · {finding.certainty}", "dim")])
+    moment = f" · {when(finding)}" if finding.since is not None else ""
+    lines.append([(f"  {where}{process}{finding.id} · {finding.certainty}{moment}", "dim")])
     for line in finding.evidence:
         lines.append([("  · ", "dim"), (printable(line), "text")])
     if finding.action:
@@ -49,8 +71,15 @@ def evidence(view: View) -> tuple[str, Lines]:
     for problem in snapshot.problems if snapshot is not None else ():
         lines += [*lines_of_problem(problem), []]
     if not lines:
+        healthy = next((one for one in view.findings if one.id == "healthy" and one.until is None), None)
         lines = [[("● ", "ok"), ("Nothing wrong was found.", "text")]]
+        lines += [[("  · ", "dim"), (line, "text")] for line in (healthy.evidence if healthy is not None else ())]
     return "Findings", lines
+
+
+def first_cause(view: View) -> str:
+    """Cause id of the most important finding; empty where nothing is wrong."""
+    return view.wrong[0].id if view.wrong else ""
 
 
 def first_action(view: View) -> str:
@@ -59,15 +88,26 @@ def first_action(view: View) -> str:
 
 
 class EvidenceModal(LinesModal[None]):
-    """The findings; ``c`` copies what to do."""
+    """The findings; ``c`` copies what to do, ``p`` opens the page about the cause."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "copy", "copy", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "copy", "copy", show=False),
+        Binding("p", "page", "page", show=False),
+    ]
 
-    def __init__(self, title: str, lines: Lines, *, action: str) -> None:
+    def __init__(self, title: str, lines: Lines, *, action: str, cause: str = "") -> None:
         super().__init__(title, lines)
         self._action = action
-        if action:
-            self.sheet.ending = "c copies the action  Esc closes"
+        self._cause = cause
+        keys = [*(["c copies the action"] if action else []), *(["p opens the page"] if cause else [])]
+        self.sheet.ending = "  ".join([*keys, "Esc closes"])
+
+    def action_page(self) -> None:
+        """All that gpuwatch knows about the cause."""
+        if self._cause:
+            from gpuwatch.ui.screens.cause_sheet import CauseSheet
+
+            self.app.push_screen(CauseSheet(self._cause))
 
     def action_copy(self) -> None:
         """To the terminal's clipboard."""

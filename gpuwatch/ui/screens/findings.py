@@ -13,7 +13,7 @@ from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.snapshot import Problem
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import cut
-from gpuwatch.ui.screens.evidence import MARKS, EvidenceModal, lines_of, lines_of_problem
+from gpuwatch.ui.screens.evidence import EvidenceModal, lines_of, lines_of_problem, mark, when
 from gpuwatch.ui.screens.lines_modal import Lines, wrapped
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.view import View
@@ -26,10 +26,13 @@ Entry = Finding | Problem
 
 
 def entries_of(view: View) -> list[Entry]:
-    """What is wrong, what could not be read, then what is only worth knowing."""
-    rest = [finding for finding in view.findings if finding.severity == "info"]
+    """That all is well, or what is wrong; what could not be read; what is only worth knowing; what is past."""
+    now = [finding for finding in view.findings if finding.until is None]
+    well = [finding for finding in now if finding.id == "healthy"]
+    rest = [finding for finding in now if finding.severity == "info" and finding.id != "healthy"]
     problems = view.snapshot.problems if view.snapshot is not None else ()
-    return [*view.wrong, *problems, *rest]
+    past = [finding for finding in view.findings if finding.until is not None]
+    return [*well, *view.wrong, *problems, *rest, *past]
 
 
 def action_of(entry: Entry) -> str:
@@ -78,13 +81,20 @@ class FindingList(Listed):
         pen = Pen(self.inner)
         if isinstance(entry, Problem):
             return pen.add("  ").add("▲ ", "warning").add(printable(entry.detail)).line()
-        glyph, ink = MARKS[entry.severity]
+        glyph, ink = mark(entry)
         device = view.snapshot.device(entry.device_uuid) if view.snapshot is not None else None
+        past = entry.until is not None
         pen.add("  ").add(f"{glyph} ", ink)
-        pen.add(f"GPU {device.index}  " if device is not None else "", "strong")
-        cause = f"  {entry.id} · {entry.certainty} "
+        named = f"GPU {device.index}" if device is not None else ""
+        pen.add(f"{named}  " if named and named not in entry.title else "", "dim" if past else "strong")
+        told = [when(entry), entry.id] if past else [when(entry), entry.id, entry.certainty]
+        cause = f"  {' · '.join(word for word in told if word)} "
+        if entry.id == "healthy":
+            cause = f"  {entry.evidence[0]} " if entry.evidence else ""
+        if pen.left <= len(cause) + 30:
+            cause = f"  {entry.id} · {entry.certainty} " if entry.id != "healthy" else ""
         room = pen.left - len(cause) if pen.left > len(cause) + 30 else pen.left
-        pen.add(cut(printable(entry.title), room), "text")
+        pen.add(cut(printable(entry.title), room), "dim" if past else "text")
         if pen.left >= len(cause):
             pen.to(pen.limit - len(cause)).add(cause, "dim")
         return pen.line()
@@ -99,7 +109,7 @@ class FindingList(Listed):
 
 def _key(entry: Entry) -> tuple[object, ...]:
     if isinstance(entry, Finding):
-        return (entry.id, entry.device_uuid, entry.pid)
+        return (entry.id, entry.device_uuid, entry.pid, entry.since, entry.until is None)
     return (entry.source, entry.reason)
 
 
@@ -146,7 +156,8 @@ class FindingsScreen(TabScreen):
             self.evidence.title = [("What was looked for", "title")]
             lines = _looked_for(view)
         else:
-            self.evidence.title = [("Evidence, and what to do", "title")]
+            well = isinstance(entry, Finding) and entry.id == "healthy"
+            self.evidence.title = [("What was looked at" if well else "Evidence, and what to do", "title")]
             lines = lines_of(entry, view.snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
         room = max(self.app.size.width - 4, 10)
         folded = [part for line in lines for part in wrapped(line, room)]
@@ -166,7 +177,16 @@ class FindingsScreen(TabScreen):
         entry, view = self.found.chosen, self._view
         if entry is not None and view is not None:
             lines = lines_of(entry, view.snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
-            self.app.push_screen(EvidenceModal("Finding", lines, action=action_of(entry)))
+            cause = entry.id if isinstance(entry, Finding) else ""
+            self.app.push_screen(EvidenceModal("Finding", lines, action=action_of(entry), cause=cause))
+
+    def action_open_page(self) -> None:
+        """All that gpuwatch knows about the cause of the chosen finding."""
+        entry = self.found.chosen
+        if isinstance(entry, Finding):
+            from gpuwatch.ui.screens.cause_sheet import CauseSheet
+
+            self.app.push_screen(CauseSheet(entry.id))
 
     def action_copy_action(self) -> None:
         """To the terminal's clipboard."""

@@ -80,7 +80,10 @@ def verdict(view: View) -> Span:
         return "– no GPU", "dim"
     if view.status.state == "not-answering":
         return "", "dim"  # what is known is old, and the line says so
-    return "● all well", "ok"
+    well = next((one.since for one in view.findings if one.id == "healthy" and one.until is None), None)
+    lasted = snapshot.taken_at.timestamp() - well.timestamp() if well is not None else 0.0
+    span = ago(lasted).removesuffix(" ago")
+    return f"● all well for {span}" if lasted >= 60 else "● all well", "ok"
 
 
 def condition(view: View, *, short: bool = False) -> Span:

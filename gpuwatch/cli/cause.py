@@ -1,0 +1,65 @@
+"""``gpuwatch cause``: what a cause id means, how it is recognised, and what to do."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from gpuwatch.diagnosis.pages import grouped, near, page
+from gpuwatch.errors import UsageError
+from gpuwatch.model.findings import CAUSES
+
+_WIDEST = 100
+
+
+@click.command()
+@click.argument("cause_id", required=False, metavar="[ID]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document: id, title and page, or all ids.")
+def cause(cause_id: str | None, as_json: bool) -> None:
+    """Explain a cause id, or list them all.
+
+    On a terminal the page is set as rich text; in a pipe it is Markdown.
+    """
+    if cause_id is None:
+        click.echo(_json_list() if as_json else _list(), nl=False)
+        return
+    if cause_id not in CAUSES:
+        meant = near(cause_id)
+        hint = f"did you mean {' or '.join(meant)}?" if meant else "gpuwatch cause lists them all"
+        raise UsageError(f"there is no cause {cause_id!r}", hint=hint)
+    text = page(cause_id)
+    if as_json:
+        click.echo(_json({"schema": "gpuwatch.cause/1", "id": cause_id, "title": CAUSES[cause_id], "markdown": text}))
+    elif sys.stdout.isatty():
+        _set(text)
+    else:
+        click.echo(text, nl=False)
+
+
+def _list() -> str:
+    width = max(map(len, CAUSES))
+    blocks = [
+        "\n".join([f"{title}:", *(f"  {cause:<{width}}  {CAUSES[cause]}" for cause in causes)])
+        for title, causes in grouped()
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _json_list() -> str:
+    causes = [{"id": one, "title": title} for one, title in CAUSES.items()]
+    return _json({"schema": "gpuwatch.causes/1", "causes": causes}) + "\n"
+
+
+def _json(document: dict[str, object]) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _set(text: str) -> None:
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    console.print(Markdown(text, hyperlinks=False), width=min(console.width, _WIDEST))

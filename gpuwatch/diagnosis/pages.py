@@ -1,0 +1,73 @@
+"""The pages about causes, as Markdown: ``gpuwatch/docs/causes/<id>.md``, one for each cause id."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from importlib.resources import files
+
+from gpuwatch.model.findings import CAUSES
+
+FOLDER = "docs/causes"
+_MOST = 3
+_SHORTEST = 3
+"""Letters below which a word stands on every page."""
+
+GROUPS = (
+    ("Memory", "memory."),
+    ("Placement, settings and code", ("placement.", "config.", "api.", "distribution.")),
+    ("Which GPUs a program sees", "visibility."),
+    ("Driver, libraries and build", ("driver.", "cuda.", "build.")),
+    ("Shared machines", ("mode.", "mig.", "container.")),
+    ("Hardware, and why it is slow", ("hardware.", "throttle.", "pcie.", "idle.", "input.")),
+    ("No cause", ("healthy", "unknown")),
+)
+"""Headings of the list of causes, with what the ids below them begin with."""
+
+
+def grouped() -> list[tuple[str, list[str]]]:
+    """Every cause id below its heading, in the order of :data:`CAUSES`."""
+    return [(title, [cause for cause in CAUSES if cause.startswith(begins)]) for title, begins in GROUPS]
+
+
+def page(cause: str) -> str:
+    """The page of a cause id, as Markdown; KeyError for an id that there is not."""
+    if cause not in CAUSES:
+        raise KeyError(cause)
+    return (files("gpuwatch") / FOLDER / f"{cause}.md").read_text(encoding="utf-8")
+
+
+def near(word: str) -> list[str]:
+    """Cause ids that ``word`` may have meant, the likeliest first."""
+    asked = word.strip().lower().replace("_", "-").replace(" ", "-")
+    known = list(CAUSES)
+    found = get_close_matches(asked, known, n=3, cutoff=0.6)
+    tails = {cause.partition(".")[2] or cause: cause for cause in known}
+    found += [
+        tails[tail] for tail in get_close_matches(asked.partition(".")[2] or asked, list(tails), n=2, cutoff=0.75)
+    ]
+    found += [cause for cause in known if asked and asked in cause]
+    return list(dict.fromkeys(found))[:_MOST] or _telling_of(word)
+
+
+def _telling_of(word: str) -> list[str]:
+    """The causes whose pages use the word most: ``oom``, ``xid``, ``nvlink``."""
+    if len(word.strip()) < _SHORTEST:
+        return []
+    pattern = re.compile(rf"\b{re.escape(word.strip())}\b", re.IGNORECASE)
+    counts = {cause: len(pattern.findall(page(cause))) for cause in CAUSES}
+    return [cause for cause in sorted(counts, key=lambda one: -counts[one]) if counts[cause]][:_MOST]
+
+
+def index() -> str:
+    """The list of all pages, as Markdown (``README.md`` beside them)."""
+    lines = [
+        "# Causes",
+        "",
+        "What gpuwatch can name, one page each: `gpuwatch cause ID` prints it, and `p` on the Findings tab opens it.",
+        "Of equally grave findings the first is what ended the work, then why no GPU was usable, then the rest.",
+    ]
+    for title, causes in grouped():
+        lines += ["", f"## {title}", "", "| id | in one line |", "|---|---|"]
+        lines += [f"| [`{cause}`]({cause}.md) | {CAUSES[cause]} |" for cause in causes]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,111 @@
+"""The pages about causes: one for each, whole, and naming only what exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.cli.main import cli
+from gpuwatch.diagnosis import pages
+from gpuwatch.model.findings import CAUSES
+from gpuwatch.probing.locate import find_probes
+
+FOLDER = Path(pages.__file__).parents[1] / pages.FOLDER
+SECTIONS = ["What it is", "How it is recognised", "Often mistaken", "What to do", "How to see it", "Sources"]
+PROBES = set(find_probes())
+
+
+def test_there_is_one_page_for_each_cause_and_no_other() -> None:
+    assert {path.stem for path in FOLDER.glob("*.md")} == {*CAUSES, "README"}
+
+
+def test_the_index_is_the_one_that_the_table_of_causes_gives() -> None:
+    assert (FOLDER / "README.md").read_text(encoding="utf-8") == pages.index()
+
+
+def test_every_cause_stands_below_one_heading() -> None:
+    listed = [cause for _, causes in pages.grouped() for cause in causes]
+    assert sorted(listed) == sorted(CAUSES)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_page_is_whole(cause: str) -> None:
+    text = pages.page(cause)
+    lines = text.splitlines()
+    assert lines[0] == f"# {cause}"
+    assert lines[2] == f"{CAUSES[cause]}."
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
+    for body in re.split(r"^## .*$", text, flags=re.MULTILINE)[1:]:
+        assert body.strip(), "an empty section"
+    assert 30 <= len(lines) <= 65
+    assert text.count("```") % 2 == 0
+    assert "fact" in text.lower() or "likely" in text.lower()
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_page_names_only_what_exists(cause: str) -> None:
+    text = pages.page(cause)
+    named = set(re.findall(r"--config ([a-z0-9-]+)", text))
+    assert named <= PROBES
+    commands = {word for word in re.findall(r"gpuwatch ([a-z]+)\b(?! ?—)", text) if f"`gpuwatch {word}" in text}
+    commands |= set(re.findall(r"^gpuwatch ([a-z]+)", text, re.MULTILINE))
+    assert commands <= set(cli.list_commands(None)), commands  # type: ignore[arg-type]
+    assert named or "gpuwatch doctor" in text or "gpuwatch snapshot" in text
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        assert (FOLDER / target).is_file(), target
+    for option in re.findall(r"gpuwatch probe --config \S+ (--[a-z-]+)", text):
+        assert option in {parameter for entry in _probe_options() for parameter in entry}, option
+
+
+def _probe_options() -> list[list[str]]:
+    from gpuwatch.cli.probe import probe
+
+    return [list(parameter.opts) for parameter in probe.params]
+
+
+def test_every_probe_that_stands_for_a_cause_is_on_its_page() -> None:
+    """The verdicts that probes end in, expected ones included, are shown by the pages."""
+    shown = {
+        "visibility.misspelt": "misspelt-env",
+        "config.too-late": "late-config",
+        "config.inconsistent": "mixed-growth",
+        "placement.device-missing": "hard-missing",
+        "placement.no-kernel": "no-kernel-hard",
+        "visibility.bad-ordinal": "visible-invalid-first",
+        "visibility.hidden": "cpu-only",
+        "memory.other-process": "contention",
+        "memory.context-failed": "occupied",
+        "memory.fragmented": "fragmentation",
+        "memory.model-too-large": "largest-batch",
+    }
+    for cause, config in shown.items():
+        assert f"--config {config}" in pages.page(cause)
+
+
+def test_an_unknown_id_has_no_page() -> None:
+    with pytest.raises(KeyError):
+        pages.page("../../errors")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("memory.fragmentd", "memory.fragmented"),
+        ("fragmented", "memory.fragmented"),
+        ("Memory.Other_Process", "memory.other-process"),
+        ("no kernel", "placement.no-kernel"),
+        ("throttle", "throttle.thermal"),
+        ("visibility.misspelled", "visibility.misspelt"),
+        ("xid", "hardware.fault"),
+    ],
+)
+def test_a_misspelt_id_is_understood(word: str, meant: str) -> None:
+    assert meant in pages.near(word)
+
+
+@pytest.mark.parametrize("word", ["", "zzzzqqq", "\x1b[31m", "e"])
+def test_nothing_is_made_up_for_other_words(word: str) -> None:
+    assert set(pages.near(word)) <= set(CAUSES)
+    assert not pages.near("zzzzqqq")
