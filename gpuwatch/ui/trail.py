@@ -7,6 +7,7 @@ from collections import deque
 from gpuwatch.history.timeline import Identity as Identity
 from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.ui.tree import host_row
 
 READINGS = ("gpu_memory_bytes", "sm_percent", "cpu_percent", "host_memory_bytes")
 _OF_DEVICES = frozenset({"gpu_memory_bytes", "sm_percent"})
@@ -22,8 +23,12 @@ def identity(process: Process) -> Identity:
 
 
 def entries(snapshot: Snapshot | None, who: Identity) -> tuple[Process, ...]:
-    """The rows of a process, one per device."""
-    return tuple(one for one in snapshot.processes if identity(one) == who) if snapshot is not None else ()
+    """The rows of a process, one per device; of one that is on none, but started some that are, a row of the host."""
+    if snapshot is None:
+        return ()
+    found = tuple(one for one in snapshot.processes if identity(one) == who)
+    at = snapshot.taken_at.timestamp()
+    return found or tuple(host_row(one, at) for one in snapshot.ancestors if (one.pid, one.create_time) == who)
 
 
 def total(rows: tuple[Process, ...], reading: str) -> float | None:

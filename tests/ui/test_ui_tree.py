@@ -1,0 +1,200 @@
+"""Processes as a tree, on screen and as a pure function."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import Ancestor, Process, Snapshot
+from gpuwatch.ui.filtering import parse
+from gpuwatch.ui.rows import BY_ID, in_order, matching, rows_of
+from gpuwatch.ui.screens.process import ProcessScreen
+from gpuwatch.ui.screens.signal_sheet import SignalSheet
+from gpuwatch.ui.tree import branches
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+GIB = machines.GIB
+
+
+def ancestor(pid: int, command: str, user: str = "alice") -> Ancestor:
+    return Ancestor(pid=pid, create_time=1_778_000_000.0 + pid, user=user, command=command, name=command.split()[0])
+
+
+def row(pid: int, held: float, gpu: int = 0, command: str = "python worker.py", **changes: object) -> Process:
+    readings = {"gpu_memory_bytes": int(held * GIB)}
+    return machines.process(1, gpu=gpu, pid=pid, create_time=float(pid), command=command, readings=readings, **changes)
+
+
+def family(tick: int = 0) -> Snapshot:
+    """bash 10 > torchrun 20 > workers 31 and 32 (on both GPUs) > 40; jupyter 60 alone; an orphan 50."""
+    rows = (
+        row(31, 1.0),
+        row(32, 30.0),
+        row(32, 20.0, gpu=1),
+        row(40, 2.0, command="nvcc"),
+        row(60, 10.0, command="python kernel.py", user="carol"),
+        row(50, 5.0, command="orphan"),
+    )
+    return machines.snapshot(
+        (machines.device(0), machines.device(1, readings={"memory.unexplained_bytes": 3 * GIB})),
+        rows,
+        tick=tick,
+        parents={31: 20, 32: 20, 20: 10, 10: 5, 40: 32, 60: 55, 55: 5},
+        ancestors=(
+            ancestor(5, "tmux"),
+            ancestor(10, "bash -l"),
+            ancestor(20, "torchrun train.py --token verysecret"),
+            ancestor(55, "jupyter-lab", "carol"),
+        ),
+    )
+
+
+def drawn(snapshot: Snapshot, column: str = "memory", wanted: str = "", *, reverse: bool = True) -> list[str]:
+    rows = in_order(matching(rows_of(snapshot), parse(wanted)), BY_ID[column], reverse=reverse)
+    return [
+        f"{branch.lead}{branch.row.pid if isinstance(branch.row, Process) else 'unexplained'}"
+        + ("" if branch.asked else " (joins)")
+        for branch in branches(rows, snapshot)
+    ]
+
+
+def test_children_stand_below_those_who_started_them() -> None:
+    assert drawn(family()) == [
+        "5 (joins)",
+        "├─ 20 (joins)",
+        "│  ├─ 32",
+        "│  │  │  32",
+        "│  │  └─ 40",
+        "│  └─ 31",
+        "└─ 55 (joins)",
+        "   └─ 60",
+        "50",
+        "unexplained",
+    ]
+
+
+def test_the_order_is_that_of_the_column_within_each_branch() -> None:
+    assert drawn(family(), "pid", reverse=False) == [
+        "5 (joins)",
+        "├─ 20 (joins)",
+        "│  ├─ 31",
+        "│  └─ 32",
+        "│     │  32",
+        "│     └─ 40",
+        "└─ 55 (joins)",
+        "   └─ 60",
+        "50",
+        "unexplained",
+    ]
+
+
+def test_a_filter_leaves_what_joins_those_that_match() -> None:
+    assert drawn(family(), wanted="cmd:nvcc") == ["32 (joins)", "└─ 40"]
+    assert drawn(family(), wanted="user:carol") == ["55 (joins)", "└─ 60"]
+    assert drawn(family(), wanted="pid:31") == ["20 (joins)", "└─ 31"]
+
+
+def test_without_parents_it_is_a_list() -> None:
+    shot = machines.many(2, 6)
+    assert drawn(shot) == [str(one.pid) for one in in_order(rows_of(shot), BY_ID["memory"], reverse=True)]  # type: ignore[union-attr]
+
+
+@given(st.dictionaries(st.integers(2, 30), st.integers(2, 30)), st.sets(st.integers(2, 30), max_size=12))
+def test_every_row_once_whatever_the_parents(parents: dict[int, int], pids: set[int]) -> None:
+    """Circles among them, parents of which nothing is known, gaps."""
+    rows = tuple(row(pid, 1.0) for pid in sorted(pids))
+    known = tuple(ancestor(pid, "sh") for pid in range(2, 20) if pid not in pids)
+    shot = machines.snapshot((machines.device(0),), rows, parents=parents, ancestors=known)
+    made = branches(rows, shot)
+    asked = [branch.row.key for branch in made if branch.asked]
+    circular = {pid for pid in pids if _in_circle(pid, parents)}
+    assert sorted(key[1] for key in asked if key[1] not in circular) == sorted(pids - circular)
+    assert len(asked) == len(set(asked))
+
+
+def _in_circle(pid: int, parents: dict[int, int]) -> bool:
+    seen: set[int] = set()
+    at: int | None = pid
+    while at is not None and at not in seen:
+        seen.add(at)
+        at = parents.get(at)
+    return at is not None
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_the_table_draws_it_with_sort_filter_and_cursor(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(family())
+        await settle(pilot)
+        table = stage.app.overview.processes
+        await pilot.press("down", "down", "down")
+        chosen = table.selected
+        await pilot.press("t")
+        await settle(pilot)
+        assert "├─ " in table.plain
+        assert "└─ " in table.plain
+        assert table.selected is chosen, "the cursor stays with its process"
+        assert table.counts == (7, 7)
+        assert "verysecret" not in table.plain
+        lines = [line for line in table.plain.splitlines() if "torchrun" in line]
+        assert len(lines) == 1
+        assert " – " in lines[0]
+        stage.push(family(1))
+        await settle(pilot)
+        assert "├─ " in table.plain
+        await pilot.press("slash", *"nvcc", "enter")
+        await settle(pilot)
+        assert table.counts == (1, 7)
+        assert [one.pid for one in table._rows if isinstance(one, Process)] == [32, 40]
+        await pilot.press("escape", "t")
+        await settle(pilot)
+        assert "├─ " not in table.plain
+
+
+async def test_a_launcher_can_be_looked_at_tagged_and_signalled(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(family())
+        await settle(pilot)
+        await pilot.press("t", "home", "down")
+        table = stage.app.overview.processes
+        assert isinstance(table.selected, Process)
+        assert table.selected.pid == 20
+        await pilot.press("space")
+        stage.push(family(1))
+        await settle(pilot)
+        assert [one.pid for one in table.tagged] == [20], "a new sample keeps the tag"
+        await pilot.press("k")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, SignalSheet)
+        assert "torchrun train.py --token •••" in stage.app.screen.sheet.plain
+        await pilot.press("escape", "up", "enter")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, ProcessScreen)
+        assert "20  alice" in screen.who.plain
+        assert "uses no GPU" in screen.facts.plain
+        assert "any more" not in screen.who.plain
+
+
+async def test_hostile_commands_in_a_tree(stage: Stage) -> None:
+    shot = machines.hostile()
+    evil = shot.processes[0].command or ""
+    pids = [one.pid for one in shot.processes]
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        parents = dict.fromkeys(pids, 7)
+        stage.push(machines.snapshot(shot.devices, shot.processes, parents=parents, ancestors=(ancestor(7, evil),)))
+        await settle(pilot)
+        await pilot.press("t")
+        await settle(pilot)
+        text = stage.app.overview.processes.plain
+        assert not set(text) & set("\x1b\x07\t\r\u202e\u202c")
+        assert len(text.splitlines()) == stage.app.overview.processes.size.height
+        assert "\\x1b[2J" in text
