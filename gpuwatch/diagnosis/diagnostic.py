@@ -15,7 +15,7 @@ from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU
 from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
 from gpuwatch.model.diagnostic import Diagnostic, Effect, Gap, Told, Variable
 from gpuwatch.model.doctor import Doctor
-from gpuwatch.model.findings import SEVERITY_ORDER, Finding
+from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 
@@ -50,6 +50,9 @@ class Looks:
 def diagnostic(looks: Looks) -> Diagnostic:
     """The report of all of it."""
     found = tuple(_joined(_told(looks)))
+    main = _main(found, looks)
+    if main == "healthy" and all(entry.id != main for entry in found):
+        found = (_healthy(), *found)
     simulated = bool(
         (looks.snapshot is not None and looks.snapshot.simulated)
         or (looks.doctor is not None and looks.doctor.simulated)
@@ -61,7 +64,7 @@ def diagnostic(looks: Looks) -> Diagnostic:
         gpuwatch_version=looks.version,
         simulated=simulated,
         host=host or (looks.doctor.host if looks.doctor is not None else None),
-        primary=_main(found, looks),
+        primary=main,
         findings=found,
         snapshot=looks.snapshot,
         doctor=looks.doctor,
@@ -141,6 +144,11 @@ def _main(found: Sequence[Told], looks: Looks) -> str | None:
     if found and found[0].severity != "info":
         return found[0].id
     return "healthy" if looks.doctor is not None or looks.snapshot is not None else None
+
+
+def _healthy() -> Told:
+    """What a snapshot does not say by itself."""
+    return Told(id="healthy", severity="info", certainty="likely", title=CAUSES["healthy"], sources=(MACHINE,))
 
 
 def variables(doctor: Doctor, programs: Sequence[Run]) -> tuple[Variable, ...]:

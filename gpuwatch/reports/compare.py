@@ -99,6 +99,13 @@ def labels(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def times(runs: Sequence[Run]) -> tuple[str, ...]:
+    """When each run started, UTC; without the date where that is the same for all."""
+    moments = [run.started_at.astimezone(datetime.UTC) for run in runs]
+    one_day = len({moment.date() for moment in moments}) == 1
+    return tuple(moment.strftime("%H:%M:%S" if one_day else "%Y-%m-%d %H:%M") for moment in moments)
+
+
 def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
     notes = []
     apart = [run for index, run in enumerate(runs) if run.throughput is not None and index not in group]
@@ -153,5 +160,4 @@ def cells(run: Run) -> dict[str, str]:
 
 def all_cells(run: Run) -> dict[str, str]:
     """The same with the columns that only appear where runs differ."""
-    started = run.started_at.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return {**cells(run), "started": started, **{name: value(run) for name, _, value in WHEN_DIFFERENT}}
+    return {**cells(run), **{name: value(run) for name, _, value in WHEN_DIFFERENT}}

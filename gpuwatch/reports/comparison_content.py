@@ -7,14 +7,14 @@ import dataclasses
 from gpuwatch.model.findings import SEVERITY_ORDER
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports import charts
-from gpuwatch.reports.compare import HEADS, RIGHT, all_cells, labels
+from gpuwatch.reports.compare import HEADS, RIGHT, all_cells, labels, times
 from gpuwatch.reports.content import GLYPHS, SIMULATED_NOTE, Content, Table, clean
 from gpuwatch.reports.run_content import run_content
 from gpuwatch.reports.speed import wide
 
 BEST, WORST = "★", "▽"
 SCATTERED, APART = "▲", "°"
-_LESS = ("measured_on", "workload", "driver", "gpus", "fell_back", "device_map", "host", "framework")
+_LESS = ("measured_on", "workload", "driver", "gpus", "fell_back", "device_map", "host", "framework", "started")
 """Columns that give way first where the terminal is narrow."""
 
 
@@ -48,9 +48,9 @@ def comparison_table(document: Comparison, title: str, drawn: tuple[charts.Chart
     """A row for each run; best and worst are marked."""
     known = tuple((name, HEADS[name]) for name in document.columns if name in HEADS)
     rows = []
-    names = labels(document.runs)
+    names, started = labels(document.runs), times(document.runs)
     for index, run in enumerate(document.runs):
-        shown = {**all_cells(run), "config": names[index]}
+        shown = {**all_cells(run), "config": names[index], "started": started[index]}
         rows.append(tuple(_cell(document, index, run, name, shown[name]) for name, _ in known))
     return Table(
         title,
@@ -58,7 +58,7 @@ def comparison_table(document: Comparison, title: str, drawn: tuple[charts.Chart
         tuple(rows),
         frozenset(index for index, (name, _) in enumerate(known) if name in RIGHT),
         note=" ".join(part for part in (_legend(document, rows), *map(clean, document.notes)) if part),
-        keep=frozenset({0}),
+        keep=frozenset(index for index, (name, _) in enumerate(known) if name in ("config", "started")),
         optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
         lines=2,
         charts=drawn,

@@ -319,6 +319,7 @@ def _people(snapshot: Snapshot) -> Table | None:
         heads,
         cut(rows, len(heads)),
         frozenset({0, 1, 4, 5, 6}),
+        below=8,
         note="" if rows else "No process is on a GPU.",
         charts=(chart,) if chart is not None else (),
     )
@@ -390,7 +391,7 @@ def _fallbacks(document: Diagnostic) -> Table:
         for run in _runs(document)
         for entry in run.fallbacks[:5]
     ]
-    return Table("Ops that fell back", heads, cut(rows, len(heads)), frozenset({5}))
+    return Table("Ops that fell back", heads, cut(rows, len(heads)), frozenset({5}), below=6)
 
 
 def _name(run: Run) -> str:

@@ -15,6 +15,7 @@ _NOTE = (
     "A line marked ↳ lies within the one above it that has a mark less. Each size is its own source's;"
     " none is a sum of what different sources say."
 )
+_ALONE = "the time per step that it takes alone"
 _HEADS = ("Whose", "What", "Size", "Says")
 
 Row = tuple[int, str, str, int | None, str]
@@ -103,6 +104,7 @@ def workers_table(run: Run) -> Table:
         frozenset({3, 4, 5, 6, 7}),
         note="Alone and together in steps/s." if any(worker.throughput for worker in run.workers) else "",
         keep=frozenset({1, 2}),
+        below=8,
     )
 
 
@@ -117,7 +119,8 @@ def _worker(worker: Worker) -> tuple[str, ...]:
         _rate(worker.alone),
         _rate(worker.throughput),
         slow_down(worker),
-        clean(worker.detail) if worker.detail else "",
+        # How much slower it was stands in a column of its own.
+        "" if _ALONE in worker.detail else clean(worker.detail) if worker.detail else "",
     )
 
 

@@ -83,7 +83,7 @@ def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
         for f in fallbacks
     ]
     heads = ("Op", "Type", "Requested", "Ran on", "Reason", "Detail", "Count")
-    return Table("Fallbacks", heads, cut(rows, len(heads)), frozenset({6}))
+    return Table("Fallbacks", heads, cut(rows, len(heads)), frozenset({6}), below=5)
 
 
 def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
@@ -121,4 +121,4 @@ def error_table(errors: Sequence[RunError], *, with_expected: bool = True) -> Ta
     """Exceptions of the framework."""
     heads = ("Type", "Message", "Expected")[: 3 if with_expected else 2]
     rows = [(clean(error.type), clean(error.message)[:600], clean(error.expected))[: len(heads)] for error in errors]
-    return Table("Errors", heads, cut(rows, len(heads)))
+    return Table("Errors", heads, cut(rows, len(heads)), below=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import msgspec
@@ -9,9 +10,9 @@ import pytest
 
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Framework, Oom, Placement, PredictedMapping, Run, Setting
-from gpuwatch.reports.compare import COLUMNS, compare
+from gpuwatch.reports.compare import COLUMNS, compare, labels, times
 from gpuwatch.reports.registry import render
-from tests.reports.documents import GIB, MIB, full_run, speed
+from tests.reports.documents import GIB, MIB, STARTED, bare_run, full_run, speed
 
 FLOAT = (Placement(op="MatMul", dtype="float32", actual="/device:GPU:0"),)
 
@@ -177,3 +178,22 @@ def test_a_crash_against_a_success_says_why() -> None:
 def test_what_ended_as_its_configuration_shows_did_not_fail(changes: dict[str, Any], bad: bool) -> None:
     drawn = render(compare([timed("a", **changes)]), "text", width=200)
     assert ("1 of 1 did not end well" in drawn) == bad
+
+
+def test_runs_of_one_configuration_are_told_apart() -> None:
+    later = full_run(started_at=STARTED + datetime.timedelta(seconds=90))
+    document = compare([full_run(), later, bare_run()])
+    assert labels(document.runs) == ("soft-missing #1", "soft-missing #2", "growth")
+    assert "started" in document.columns
+    for name in ("text", "markdown", "html"):
+        drawn = render(document, name, width=140).replace("\\", "").replace("<wbr>", "")
+        for part in ("soft-missing #1", "soft-missing #2", "06:30:00", "06:31:30"):
+            assert part in drawn
+    alone = compare([full_run(), bare_run()])
+    assert "started" not in alone.columns
+    assert labels(alone.runs) == ("soft-missing", "growth")
+
+
+def test_times_of_several_days_have_their_dates() -> None:
+    later = full_run(started_at=STARTED + datetime.timedelta(days=1))
+    assert times([full_run(), later]) == ("2026-11-20 06:30", "2026-11-21 06:30")

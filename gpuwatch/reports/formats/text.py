@@ -22,6 +22,7 @@ _LABEL = 13
 _TOLD = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
 _LEAST_COLUMN = 8
 _LONGEST_WORD = 28
+_LEAST_SENTENCE = 24
 
 
 def render(document: Document, width: int = WIDTH, *, details: bool = True) -> str:
@@ -97,25 +98,51 @@ def _table(table: Table, width: int) -> Iterator[str]:
     if not table.rows:
         yield f"  {table.note}"
         return
-    columns = len(table.heads)
-    widths = [max(cell_len(row[i]) for row in (table.heads, *table.rows)) for i in range(columns)]
-    widths = _fitted(widths, table, width - 2)
-    for row in (table.heads, *table.rows):
-        cells = [
-            [text] if table.one_line else _wrapped(text, size, table.lines)
-            for text, size in zip(row, widths, strict=True)
-        ]
-        for line in range(max(len(cell) for cell in cells)):
-            parts = [
-                _cell(cells[i][line] if line < len(cells[i]) else "", widths[i], right=i in table.right)
-                for i in range(columns)
-            ]
-            yield "  " + _GAP.join(parts)
+    widths = _widths(table, width - 2)
+    under: list[str] = []
+    if table.below is not None and widths[table.below] < _LEAST_SENTENCE:
+        under = [row[table.below] for row in table.rows]
+        table = _without(table, table.below)
+        widths = _widths(table, width - 2)
+    for number, row in enumerate((table.heads, *table.rows)):
+        yield from _row(table, row, widths)
+        if under and number and under[number - 1]:
+            yield from textwrap.wrap(under[number - 1], max(width, 40), initial_indent="    ", subsequent_indent="    ")
     note = table.note
     if left_out:
         note += f" Not shown for want of width: {', '.join(left_out)}; a wider terminal and -o FILE have them."
     if note:
         yield from textwrap.wrap(note.strip(), max(width, 40), initial_indent="  ", subsequent_indent="  ")
+
+
+def _widths(table: Table, room: int) -> list[int]:
+    columns = range(len(table.heads))
+    return _fitted([max(cell_len(row[i]) for row in (table.heads, *table.rows)) for i in columns], table, room)
+
+
+def _row(table: Table, row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
+    cells = [
+        [text] if table.one_line else _wrapped(text, size, table.lines) for text, size in zip(row, widths, strict=True)
+    ]
+    for line in range(max(len(cell) for cell in cells)):
+        parts = [
+            _cell(cell[line] if line < len(cell) else "", widths[i], right=i in table.right)
+            for i, cell in enumerate(cells)
+        ]
+        yield "  " + _GAP.join(parts)
+
+
+def _without(table: Table, *gone: int) -> Table:
+    kept = [i for i in range(len(table.heads)) if i not in gone]
+    return dataclasses.replace(
+        table,
+        heads=tuple(table.heads[i] for i in kept),
+        rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
+        right=frozenset(kept.index(i) for i in table.right if i in kept),
+        keep=frozenset(kept.index(i) for i in table.keep if i in kept),
+        below=kept.index(table.below) if table.below in kept else None,
+        optional=(),
+    )
 
 
 def _narrowed(table: Table, room: int) -> tuple[Table, list[str]]:
@@ -128,16 +155,7 @@ def _narrowed(table: Table, room: int) -> tuple[Table, list[str]]:
         gone.append(column)
     if not gone:
         return table, []
-    kept = [i for i in range(len(table.heads)) if i not in gone]
-    narrower = dataclasses.replace(
-        table,
-        heads=tuple(table.heads[i] for i in kept),
-        rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
-        right=frozenset(kept.index(i) for i in table.right if i in kept),
-        keep=frozenset(kept.index(i) for i in table.keep if i in kept),
-        optional=(),
-    )
-    return narrower, [table.heads[i] for i in sorted(gone)]
+    return _without(table, *gone), [table.heads[i] for i in sorted(gone)]
 
 
 def _comfortable(table: Table, column: int) -> int:

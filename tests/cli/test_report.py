@@ -1,0 +1,264 @@
+"""``gpuwatch report``, ``-o`` and ``--redact`` as a user meets them."""
+
+from __future__ import annotations
+
+import datetime
+import getpass
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.history.runs import RunStore
+from gpuwatch.model.codec import to_json
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.shape import SimShape
+from tests.conftest import gpuwatch
+from tests.reports.documents import bare_run, full_run
+
+SECRETS = {
+    "environment": "Qz7EnvTr0ub4dor",
+    "option": "Qz7OptTr0ub4dor",
+    "assigned": "Qz7AsgTr0ub4dor",
+    "url": "Qz7UrlTr0ub4dor",
+    "json": "Qz7JsnTr0ub4dor",
+    "log": "Qz7LogTr0ub4dor",
+    "header": "Qz7HdrTr0ub4dor",
+}
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, str]:
+    """An environment in which the kept runs are this test's own."""
+    return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+# -- the report of this machine --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md", ".json", ".txt", ".csv"])
+def test_a_report_of_a_simulated_machine_in_every_format(tmp_path: Path, own: dict[str, str], suffix: str) -> None:
+    path = tmp_path / f"diag{suffix}"
+    result = gpuwatch("report", "--sim", "2x8GiB", "--no-doctor", "-o", str(path), environment=own)
+    assert (result.code, result.out) == (0, "")
+    assert result.err == f"written: {path}\n"
+    drawn = path.read_text(encoding="utf-8")
+    assert "healthy" in drawn
+    if suffix != ".csv":
+        assert "left out with --no-doctor" in drawn
+        assert "gpuwatch probe --group memory" in drawn, "what is not there is told with what makes it"
+
+
+def test_kept_runs_of_this_kind_of_machine_are_in_it(own: dict[str, str]) -> None:
+    store = RunStore(Path(own["XDG_STATE_HOME"]) / "gpuwatch" / "runs")
+    host = socket.gethostname()
+    store.save(full_run(config="growth", host=host, simulated=False, started_at=_now()))
+    store.save(full_run(host=host, simulated=True, started_at=_now()))
+    (store.folder / "20260101T000000.0-broken.json").write_text("{")
+    result = gpuwatch("report", "--sim", "1x8GiB", "--no-doctor", "--json", environment=own)
+    document = json.loads(result.out)
+    assert document["schema"] == "gpuwatch.diagnostic/1"
+    assert document["simulated"] is True
+    assert [run["config"] for run in document["probes"]["runs"]] == ["soft-missing"]
+    told = " ".join(gap["why"] for gap in document["missing"])
+    assert "1 of real GPUs left out" in told
+    assert "1 files" in told
+
+
+def test_without_a_driver_the_cause_and_the_action_are_in_the_first_lines(own: dict[str, str]) -> None:
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("this machine has a driver")
+    result = gpuwatch("report", "--no-doctor", environment=own)
+    assert result.code == 0, "a report tells of errors; it is none"
+    first = "\n".join(result.out.splitlines()[:6])
+    assert "driver.missing" in first
+    assert "→" in first
+
+
+def test_format_and_json_choose_what_stdout_gets(own: dict[str, str]) -> None:
+    arguments = ("report", "--sim", "1x8GiB", "--no-doctor")
+    assert gpuwatch(*arguments, "--format", "markdown", environment=own).out.startswith("# GPU diagnostic report")
+    assert gpuwatch(*arguments, "-o", "-", environment=own).out.startswith("[SIMULATED]")
+    assert gpuwatch(*arguments, "-o", "/dev/stdout", "--format", "html", environment=own).out.startswith("<!doctype")
+
+
+def test_the_report_itself_is_a_document(tmp_path: Path, own: dict[str, str]) -> None:
+    path = tmp_path / "diag.json"
+    assert gpuwatch("report", "--sim", "1x8GiB", "--no-doctor", "-o", str(path), environment=own).code == 0
+    again = gpuwatch("report", str(path), "--format", "markdown", environment=own)
+    assert again.code == 0
+    assert again.out.startswith("# GPU diagnostic report")
+
+
+def test_its_schema_is_published() -> None:
+    assert "gpuwatch.diagnostic/1" in gpuwatch("schema", "diagnostic").out
+
+
+@pytest.mark.parametrize("option", [["--python", "/x"], ["--no-doctor"], ["--sim", "1x8GiB"], ["--framework", "torch"]])
+def test_options_of_this_machine_mean_nothing_to_a_saved_document(tmp_path: Path, option: list[str]) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(to_json(bare_run()))
+    result = gpuwatch("report", str(path), *option)
+    assert (result.code, result.out) == (2, "")
+    assert option[0] in result.err
+
+
+# -- where documents go ---------------------------------------------------------------------------
+
+COMMANDS = (
+    ["report"],
+    ["report", "{run}"],
+    ["compare", "{run}"],
+    ["explain", "{run}"],
+    ["doctor"],
+    ["snapshot"],
+    ["probe", "--config", "growth"],
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nowhere/x.html", "its folder does not exist"),
+        ("file.txt/x.html", "its folder does not exist"),
+        (".", "no report format ends in"),
+        ("folder.html", "it is a folder"),
+        ("x.pdf", "no report format ends in .pdf"),
+        ("x", "no report format ends in nothing"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_one_line_before_the_work(
+    tmp_path: Path, command: list[str], name: str, said: str
+) -> None:
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "file.txt").write_text("old")
+    (tmp_path / "run.json").write_text(to_json(bare_run()))
+    before = sorted(tmp_path.rglob("*"))
+    arguments = [part.format(run=tmp_path / "run.json") for part in command]
+    started = time.monotonic()
+    result = gpuwatch(*arguments, "-o", f"{tmp_path}/{name}")
+    assert result.code == 2
+    assert result.out == ""
+    assert said in result.err
+    assert result.err.count("\n") == 1, result.err
+    assert sorted(tmp_path.rglob("*")) == before
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_is_not_ours(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    result = gpuwatch("snapshot", "-o", f"{tmp_path}/x.html")
+    assert result.code == 2
+    assert "not writable" in result.err
+
+
+def test_snapshots_can_be_written_too(tmp_path: Path) -> None:
+    path = tmp_path / "now.md"
+    assert gpuwatch("snapshot", "--sim", "1x8GiB", "-o", str(path)).code == 0
+    assert "Simulated" in path.read_text()
+
+
+# -- secrets through the whole pipeline -------------------------------------------------------------
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A simulated machine with a process that carries secrets in all that others can read of it."""
+    machine = SimMachine.open(SimShape.parse("1x8GiB"), name=f"test-secrets-{os.getpid()}")
+    folder = tmp_path / f"password={SECRETS['assigned']}"
+    folder.mkdir()
+    code = (
+        "import sys, time\n"
+        "from gpuwatch.sim.machine import SimMachine\n"
+        "import os\n"
+        "machine = SimMachine.from_environment(os.environ)\n"
+        "machine.attach(os.getpid(), 0, memory_bytes=1 << 30)\n"
+        "print('up', flush=True)\n"
+        "time.sleep(300)\n"
+    )
+    environment = {
+        **os.environ,
+        **machine.environment(os.environ),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "CUDA_VISIBLE_DEVICES": "0",
+        "HF_TOKEN": SECRETS["environment"],
+        "TF_CONFIG": json.dumps({"api_key": SECRETS["json"]}),
+    }
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "--password",
+        SECRETS["option"],
+        f"--config=https://joe:{SECRETS['url']}@example.org/x",
+        "--header",
+        f"Authorization: Bearer {SECRETS['header']}",
+    ]
+    process = subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    yield {name: value for name, value in environment.items() if name != "CUDA_VISIBLE_DEVICES"}
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    machine.remove()
+
+
+def test_planted_secrets_are_nowhere(planted: dict[str, str], tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(
+        f"I login with --api-key {SECRETS['log']}\n"
+        f"wandb: WANDB_API_KEY={SECRETS['assigned']}\n"
+        "2024-01-01 00:00:00.000000: E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:152] failed call to"
+        f" cuInit: CUDA_ERROR_NO_DEVICE token={SECRETS['log']}\n"
+    )
+    program = f"print('--password {SECRETS['log']}'); raise SystemExit('api_key={SECRETS['assigned']}')"
+    run = tmp_path / "run.json"
+    done = gpuwatch("run", "-q", "-o", str(run), "--", sys.executable, "-c", program, environment=planted)
+    assert done.code == 1
+    outputs: list[str] = [run.read_text()]
+    for arguments in (
+        ["snapshot"],
+        ["snapshot", "--json"],
+        ["explain", str(log)],
+        ["explain", str(log), "--json"],
+        ["report", "--no-doctor", "--json"],
+        ["report", "--no-doctor", "--json", "--redact"],
+        *(["report", "--no-doctor", "--format", name] for name in ("html", "markdown", "text", "csv")),
+        *(["report", str(run), "--format", name] for name in ("html", "markdown", "text", "csv")),
+        ["compare", str(run), str(run), "--json"],
+    ):
+        result = gpuwatch(*arguments, environment=planted)
+        assert result.code in (0, 3), result.err
+        outputs += [result.out, result.err]
+    outputs += [path.read_text() for path in (tmp_path / "state").rglob("*.json")]
+    whole = "\n".join(outputs)
+    assert "--password" in whole, "the process is there, with what it was started with"
+    assert "failed call to cuInit" in whole
+    for name, secret in SECRETS.items():
+        assert secret not in whole, name
+
+
+def test_redacted_nobody_is_named(planted: dict[str, str]) -> None:
+    user, host = getpass.getuser(), socket.gethostname()
+    result = gpuwatch("snapshot", "--json", "--redact", environment=planted)
+    document = json.loads(result.out)
+    assert document["host"]["hostname"] == "host-1"
+    assert document["devices"][0]["uuid"].startswith("GPU-…-")
+    (process,) = document["processes"]
+    assert process["device_uuid"] == document["devices"][0]["uuid"]
+    assert process["user"] in ("user-1", "root", "nobody")
+    for name in (host, *([] if user == "root" else [user])):
+        assert f'"{name}"' not in result.out
