@@ -119,4 +119,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     root = ctx.find_root()
     if kind is None:
         raise UsageError(f"there is no completion for {shell}", hint="there is one for " + ", ".join(SHELLS))
-    click.echo(kind(root.command, {}, "gpuwatch", _VARIABLE).source())
+    source = kind(root.command, {}, "gpuwatch", _VARIABLE).source()
+    if shell == "fish":
+        # click splits answers at every comma, and lists of columns have commas of their own.
+        source = source.replace('string split ","', 'string split -m 1 ","')
+    click.echo(source)
