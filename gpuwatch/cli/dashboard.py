@@ -15,6 +15,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.monitor.collector import Collector
 
 if TYPE_CHECKING:
+    from gpuwatch.diagnosis.overtime.watch import Watch
     from gpuwatch.history.ring import History
     from gpuwatch.model.findings import Finding
     from gpuwatch.model.snapshot import Snapshot
@@ -38,7 +39,7 @@ def run(ctx: click.Context, settings: Loaded) -> int:
         gc.freeze()
         gc.enable()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
-        return run_dashboard(feed, diagnose=findings, settings=settings, ascii_only=ascii_only)
+        return run_dashboard(feed, diagnose=watching(), settings=settings, ascii_only=ascii_only)
     finally:
         feed.stop()
         if settings.notice:
@@ -84,10 +85,28 @@ class EarlyFeed:
         self._collector.stop()
 
 
+def watching() -> Callable[[Snapshot, History], tuple[Finding, ...]]:
+    """What shows over time: findings that hold now, ``healthy`` where none does, then those that are past.
+
+    The rules are imported when they are first asked, which is after the first frame.
+    """
+    watch: Watch | None = None
+
+    def diagnose(snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
+        nonlocal watch
+        if watch is None:
+            from gpuwatch.diagnosis.overtime.watch import Watch
+
+            watch = Watch()
+        return (*watch.look(snapshot), *reversed(watch.past))
+
+    return diagnose
+
+
 def findings(snapshot: Snapshot, history: History | None = None) -> tuple[Finding, ...]:
-    """What is wrong with the machine as this snapshot, and its history, show it."""
+    """What is wrong with the machine as this one snapshot shows it."""
     from gpuwatch.diagnosis.engine import diagnose
     from gpuwatch.diagnosis.evidence import Evidence
 
-    found = diagnose(Evidence(snapshot=snapshot, history=history))
+    found = diagnose(Evidence(snapshot=snapshot))
     return tuple(finding for finding in found if finding.id != "healthy")

@@ -31,6 +31,7 @@ _COMMANDS = {
     "compare": "gpuwatch.cli.report:compare",
     "explain": "gpuwatch.cli.explain:explain",
     "doctor": "gpuwatch.cli.doctor:doctor",
+    "cause": "gpuwatch.cli.cause:cause",
     "report": "gpuwatch.cli.report:report",
     "sim": "gpuwatch.cli.sim:sim",
     "schema": "gpuwatch.cli.report:schema",
