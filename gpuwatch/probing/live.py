@@ -33,10 +33,10 @@ _SAID_AT_ONCE = 3
 class Live:
     """Draws on the terminal behind a channel; does nothing where that is not possible."""
 
-    def __init__(self, channel: Channel, title: str, *, line: bool, speak: bool) -> None:
-        """``line``: draw the status line, where the terminal can; ``speak``: say causes when they are recognised."""
+    def __init__(self, channel: Channel, title: Sequence[str], *, line: bool, speak: bool) -> None:
+        """``title``: the command; ``line``: draw the status line, where the terminal can; ``speak``: say causes."""
         self._channel = channel
-        self._title = printable(title)
+        self._title = printable(" ".join(word.rpartition("/")[2] for word in title))
         self._line = line and channel.drawable and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
         self._speak = speak and channel.open
         self._rows = 0
@@ -148,18 +148,19 @@ class Live:
         )
 
     def text(self) -> str:
-        """``gpuwatch 00:12 │ GPU 0 87 % 12.1G of 24G, 11G by this │ 512 steps/s │ ▲ …``."""
+        """``gpuwatch 0:00:12 │ GPU 0 87 % 12.1G/24.0G (11.0G by this) │ 512 steps/s │ train.py``, as far as it fits.
+
+        What is wrong takes the place of the command, and before it that of everything else.
+        """
         parts = [f" gpuwatch {duration(time.monotonic() - self._started)}", *self._devices()]
         if self._speed is not None:
             parts.append(f"{per_second(self._speed.steps_per_second)} steps/s")
-        if self._warning:
-            parts.append(f"{'▲ ' if '│' in self._bar else '! '}{printable(self._warning)}")
-        else:
-            parts.append(self._title)
+        sign = "▲" if "│" in self._bar else "!"
+        last = f"{sign} {printable(self._warning)}" if self._warning else self._title
         room = self._columns - 1
-        while len(parts) > 2 and cell_len(self._bar.join(parts[:-1])) > room:
-            del parts[-2]
-        return self._bar.join(parts)
+        while len(parts) > 1 and cell_len(self._bar.join([*parts, last] if self._warning else parts)) > room:
+            parts.pop()
+        return self._bar.join([*parts, last])
 
     def _devices(self) -> list[str]:
         if self._snapshot is None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-CHUNK = 1 << 16
+CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 16
 
 Sink = Callable[[bytes], None]

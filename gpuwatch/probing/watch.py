@@ -28,6 +28,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.run import Outcome, Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing import guard
+from gpuwatch.probing.backlog import Backlog
 from gpuwatch.probing.channel import Channel
 from gpuwatch.probing.family import Family
 from gpuwatch.probing.live import Live
@@ -38,6 +39,7 @@ from gpuwatch.probing.streams import Lines, Streams
 from gpuwatch.sources.lineage import OomKills, oom_kills
 
 _TICK = 0.5
+_PACE = 0.02
 _GRACE = 2.0
 """Seconds for output of a program that has ended, where somebody may still write."""
 _QUIET = 0.2
@@ -108,8 +110,8 @@ class _Watch:
         self._family = Family(self._streams)
         self._environment = self._watched(dict(os.environ if environment is None else environment))
         self._channel = Channel(wanted=options.log)
-        self._live = Live(self._channel, " ".join(command), line=options.line, speak=options.speak)
-        self._lines = Lines(self._log_line)
+        self._live = Live(self._channel, command, line=options.line, speak=options.speak)
+        self._backlog = Backlog(self._log_line)
         self._signals = _Signals(self._streams, self._take_signal)
         self._control, self._theirs = socket.socketpair()
         self._guard: subprocess.Popen[bytes] | None = None
@@ -127,6 +129,7 @@ class _Watch:
         self._observation = Observation(self._started, before, self._family.belongs)
         self._latest = before
         self._keep_at = self._started + _FIRST
+        self._next = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -161,12 +164,15 @@ class _Watch:
         self._start()
         self._signals.ready = True
         while self._status is None and self._failed is None and not self._guard_gone:
-            self._streams.drain(self._signals.patience(_TICK))
-            self._signals.judge()
-            self._look()
-            self._live.tick()
-            if time.monotonic() >= self._keep_at:
-                self._keep()
+            if not self._streams.drain(0 if len(self._backlog) else self._signals.patience(_TICK)):
+                self._backlog.work()  # passing on comes first
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + _PACE
+                self._signals.judge()
+                self._look()
+                self._live.tick()
+                if time.monotonic() >= self._keep_at:
+                    self._keep()
         if self._failed is not None:
             self._live.end()
             raise _not_started(self._command[0], self._failed)
@@ -196,7 +202,7 @@ class _Watch:
         self._theirs.close()
         channel.given()
         if channel.open:
-            self._streams.add(channel.read, self._take_output, self._lines.close)
+            self._streams.add(channel.read, self._take_output)
         self._streams.add(self._control.fileno(), Lines(self._take_report).feed, self._guard_ended)
         self._tell_guard()
 
@@ -212,7 +218,7 @@ class _Watch:
         self._family.listen_only()
         while self._streams.drain(0):
             pass
-        self._lines.close()
+        self._backlog.close()
         if self._left and self._killed:
             # What a killed program leaves behind nobody looks after: workers that hold GPUs, above all.
             self._say("end")
@@ -229,7 +235,7 @@ class _Watch:
 
     def _take_output(self, chunk: bytes) -> None:
         self._channel.pass_on(chunk)
-        self._lines.feed(chunk)
+        self._backlog.put(chunk)
         if self._channel.broken:
             self._streams.remove(self._channel.read)
             self._channel.close()
@@ -377,6 +383,8 @@ class _Watch:
         if outcome.left:
             word = "was ended too" if outcome.signal is not None else "still runs"
             problems = (*problems, f"processes that the program left behind: {outcome.left}; what was left {word}")
+        if self._backlog.left_out:
+            problems = (*problems, f"{self._backlog.left_out >> 20} MiB of output came too fast to be read")
         if not self._options.log:
             problems = (*problems, "the log was not read (--no-log)")
         outcome = msgspec.structs.replace(outcome, ended=outcome.exit_code is not None)
@@ -475,7 +483,7 @@ def _not_started(name: str, code: int) -> NotStarted:
     if code in (errno.ENOENT, errno.ENOTDIR):
         hint = f"not in PATH; the one in this folder is ./{name}" if "/" not in name and Path(name).exists() else ""
         return NotStarted(f"{name}: there is no such program", hint=hint, exit_code=127)
-    if code == errno.EACCES and path is not None and Path(path).is_file() and not os.access(path, os.X_OK):
+    if code == errno.EACCES and path is not None and Path(path).is_file() and not Path(path).stat().st_mode & 0o111:
         hint = f"python {name}" if name.endswith(".py") else f"chmod +x {name}"
         return NotStarted(f"{name} is not executable", hint=hint, exit_code=126)
     return NotStarted(f"{name} cannot be started: {os.strerror(code)}", exit_code=126)
