@@ -51,12 +51,21 @@ class Watcher:
         self._stalled: float | None = None
         self._replaced = 0
 
-    def look(self, snapshot: Snapshot) -> list[Happened]:
-        """What happened since the snapshot before; of the first, only what is wrong already."""
+    def look(self, snapshot: Snapshot, *, same: bool = False) -> list[Happened]:
+        """What happened since the snapshot before; of the first, only what is wrong already.
+
+        ``same``: devices and processes are known to be those of the snapshot before.
+        """
         at = snapshot.taken_at.timestamp()
         first, self._looked = not self._looked, True
-        found = self._devices(snapshot, at, first=first)
-        moved, left = self._tenants.look(snapshot, at)
+        found: list[Happened] = []
+        moved: list[Happened] = []
+        left: dict[str, float] = {}
+        if same and not first:
+            self._tenants.stay(snapshot, at)
+        else:
+            found = self._devices(snapshot, at, first=first)
+            moved, left = self._tenants.look(snapshot, at)
         for device in snapshot.devices:
             found += self.throttling.look(device, at, first=first)
             found += self._filling.look(device, at, left=left.get(device.uuid, 0.0))

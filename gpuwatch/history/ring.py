@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from gpuwatch.model.reading import number
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.model.snapshot import Device, Snapshot
 
 
 class History:
@@ -23,15 +23,22 @@ class History:
         self.snapshots = 0
         self._series: dict[tuple[str, str], deque[float | None]] = {}
         self._times: deque[float] = deque(maxlen=capacity)
+        self._devices: tuple[Device, ...] | None = None
+        """Those of the last sample, and what was kept of them: where nothing changes they are the same objects."""
+        self._values: Mapping[tuple[str, str], float] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Appends every numeric reading; devices that are away get a gap."""
+        if snapshot.devices is self._devices:
+            self.put(snapshot.taken_at.timestamp(), self._values)
+            return
         values: dict[tuple[str, str], float] = {}
         for device in snapshot.devices:
             for metric_id, value in device.readings.items():
                 as_number = number(value)
                 if as_number is not None:
                     values[device.uuid, metric_id] = as_number
+        self._devices, self._values = snapshot.devices, values
         self.put(snapshot.taken_at.timestamp(), values)
 
     def put(self, at: float, values: Mapping[tuple[str, str], float]) -> None:

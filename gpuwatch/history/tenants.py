@@ -16,6 +16,8 @@ class _Tenant(msgspec.Struct):
     row: Process
     since: float
     """When it was first seen here."""
+    told: float
+    """When :attr:`row` was read: it is not renewed while nothing but its run time changes."""
     last: float
     peak: float | None
 
@@ -50,19 +52,28 @@ class Tenants:
                 held_now = row.number("gpu_memory_bytes")
                 tenant = known.get(key) if known is not None else None
                 if tenant is None:
-                    tenant = _Tenant(row, at, at, held_now)
+                    tenant = _Tenant(row, at, at, at, held_now)
                     if known is not None:
                         came.append(of_process(row, at, "process.came", f"came: {who(row)}"))
-                tenant.row, tenant.last = row, at
+                tenant.row, tenant.told, tenant.last = row, at, at
                 if held_now is not None:
                     tenant.peak = max(tenant.peak or 0.0, held_now)
                 here[key] = tenant
         return found + came, left
 
+    def stay(self, snapshot: Snapshot, at: float) -> None:
+        """Everybody is where they were, with what they held."""
+        for device in snapshot.devices:
+            if tells(device):
+                for tenant in self._here.get(device.uuid, {}).values():
+                    tenant.last = at
+
 
 def _went(tenant: _Tenant, at: float) -> Happened:
     row = tenant.row
     ran = row.number("run_seconds")
+    if ran is not None:
+        ran += tenant.last - tenant.told
     parts = []
     if ran is not None:
         parts.append(f"after {span(ran)}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
 from gpuwatch.history.events import FeedSeen, Watcher
@@ -24,14 +25,17 @@ from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import Feed
+from gpuwatch.monitor.wire import Quiet
 from gpuwatch.ui.actions import of_tab
 from gpuwatch.ui.choices import ChoosingApp
 from gpuwatch.ui.messages import LabChanged, SnapshotsArrived
 from gpuwatch.ui.preferences import Loaded, Preferences
 from gpuwatch.ui.screens.overview import OverviewScreen
 from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.terminal import TerminalDriver
 from gpuwatch.ui.trail import Identity, Trail, Trails
 from gpuwatch.ui.view import View, ranked
+from gpuwatch.ui.widgets.direct import Direct
 
 if TYPE_CHECKING:
     from gpuwatch.sources.host import Details
@@ -43,6 +47,8 @@ Diagnose = Callable[[Snapshot, History], tuple[Finding, ...]]
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """What + and - step through, in seconds."""
 _TICK = 1.0
+_DIAGNOSE_QUIET = 5.0
+"""Seconds between two looks for causes while nothing changes: only durations grow then."""
 
 
 class GpuwatchApp(ChoosingApp):
@@ -74,6 +80,7 @@ class GpuwatchApp(ChoosingApp):
         self.diagnose = diagnose
         self.history = History()
         self.timeline = Timeline()
+        self._kept: Snapshot | None = None
         self.snapshot: Snapshot | None = None
         self.findings: tuple[Finding, ...] = ()
         self.overview = OverviewScreen()
@@ -93,6 +100,10 @@ class GpuwatchApp(ChoosingApp):
         self._past: Past | None = None
         """What a paused display shows."""
         self._last_data = float("-inf")
+        self._diagnosed_at = float("-inf")
+        self.direct = Direct(self)
+        if self.driver_class is LinuxDriver:
+            self.driver_class = TerminalDriver
         self._feed_running = False
         self.animation_level = "none"
         self.overview.processes.restore(self.preferences)
@@ -192,22 +203,35 @@ class GpuwatchApp(ChoosingApp):
         for snapshot in arrived:
             self.history.add(snapshot)
             self.trails.add(snapshot)
-            self.watcher.look(snapshot)
+            self.watcher.look(snapshot, same=isinstance(snapshot, Quiet))
         self._watch_feed()
         first, self.snapshot = self.snapshot is None, arrived[-1]
-        self.findings = self.snapshot.findings
+        quiet = not first and all(isinstance(one, Quiet) for one in arrived)
         if first:
             # The rules are imported when they are first asked: the first frame does not wait for that.
+            self.findings = self.snapshot.findings
             self.call_after_refresh(self._diagnose_first)
-        elif self.diagnose is not None:
-            self.findings += self.diagnose(self.snapshot, self.history)
-        for snapshot in arrived[:-1]:
-            # A burst is diagnosed once: what was found before it holds for all but its last.
-            self.timeline.add(snapshot, snapshot.findings if self.diagnose is None else None)
-        self.timeline.add(self.snapshot, self.findings)
+        elif not quiet or time.monotonic() - self._diagnosed_at > _DIAGNOSE_QUIET:
+            self._diagnose()
+        self._keep(arrived)
         self._last_data = time.monotonic()
-        self._show()
+        with self.direct:
+            if quiet and self._past is None:
+                self.tab.age(self.view())
+            else:
+                self._show()
         return True
+
+    def _keep(self, arrived: list[Snapshot]) -> None:
+        """Into the hour that can be looked back at."""
+        for snapshot in arrived:
+            # A burst is diagnosed once: what was found before it holds for all but its last.
+            findings = None if self.diagnose is not None else snapshot.findings
+            if snapshot is self.snapshot:
+                findings = self.findings
+            same = isinstance(snapshot, Quiet) and self._kept is not None and snapshot.devices is self._kept.devices
+            self.timeline.add(snapshot, findings, same=same)
+            self._kept = snapshot
 
     def trail(self, who: Identity) -> Trail:
         """The last minutes of a process; of those before the moment that is looked back at, while one is."""
@@ -240,9 +264,16 @@ class GpuwatchApp(ChoosingApp):
         return details(*who)
 
     def _diagnose_first(self) -> None:
-        if self.diagnose is not None and self.snapshot is not None:
-            self.findings = self.snapshot.findings + self.diagnose(self.snapshot, self.history)
+        if self.snapshot is not None:
+            self._diagnose()
             self._show()
+
+    def _diagnose(self) -> None:
+        assert self.snapshot is not None
+        self.findings = self.snapshot.findings
+        if self.diagnose is not None:
+            self.findings += self.diagnose(self.snapshot, self.history)
+        self._diagnosed_at = time.monotonic()
 
     def _show(self) -> None:
         if self._past is None:
@@ -276,14 +307,15 @@ class GpuwatchApp(ChoosingApp):
     def _tick(self) -> None:
         """Once a second: what only the clock changes, and only when no data do it."""
         self._watch_feed()
-        if self._past is not None:
-            self.tab.show_status(self.current())
-        elif time.monotonic() - self._last_data > _TICK * 1.4:
-            view = self.view()
-            if view.stale:
-                self.tab.show(view)
-            else:
-                self.tab.show_status(view)
+        with self.direct:
+            if self._past is not None:
+                self.tab.show_status(self.current())
+            elif time.monotonic() - self._last_data > _TICK * 1.4:
+                view = self.view()
+                if view.stale:
+                    self.tab.show(view)
+                else:
+                    self.tab.show_status(view)
 
     # Preferences
 

@@ -10,13 +10,13 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Process
 from gpuwatch.reports.masking import MASK, mask_text, secret_name
 from gpuwatch.sources.host import Details, Relative
+from gpuwatch.ui.lines import Span
 from gpuwatch.ui.rows import command_text
 from gpuwatch.ui.screens.evidence import lines_of
 from gpuwatch.ui.screens.lines_modal import Lines
 from gpuwatch.ui.settings import number_name, settings_of
 from gpuwatch.ui.trail import Identity
 from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.paint import Span
 
 
 def without_secrets(details: Details) -> Details:

@@ -64,6 +64,10 @@ class TabScreen(Screen[None]):
         self.draw(view)
         self.show_keys()
 
+    def age(self, view: View) -> None:
+        """Draws a sample that differs from the one before in its moment, in run times and in the host alone."""
+        self.show(view)
+
     def show_status(self, view: View) -> None:
         """Draws only what follows the clock."""
         self._view = view

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwatch.ui.cells import width_of
-from gpuwatch.ui.widgets.paint import Line, Span
+from gpuwatch.ui.lines import Line, Span
 from gpuwatch.ui.widgets.pen import Pen
 
 

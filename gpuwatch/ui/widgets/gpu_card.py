@@ -18,10 +18,10 @@ from gpuwatch.ui.facts import (
     whole_number,
 )
 from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS, FIELDS, in_card
+from gpuwatch.ui.lines import Span
 from gpuwatch.ui.trend import braille, buckets, span_for
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.gpu_line import sparkline
-from gpuwatch.ui.widgets.paint import Span
 from gpuwatch.ui.widgets.pen import Pen
 
 _GIB = 1024**3

@@ -18,6 +18,9 @@ from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.pen import Pen
 
+_MOVE_ON = 3.0
+"""Seconds after which graphs are drawn again although nothing else is new: a column of dots is one to four wide."""
+
 
 class GpuPane(Painted, can_focus=True):
     """All GPUs."""
@@ -38,6 +41,7 @@ class GpuPane(Painted, can_focus=True):
         self._view: View | None = None
         self._plan = Plan()
         self.cursor_uuid: str | None = None
+        self._drawn_at = 0.0
         self._told: set[str] = set()
         """Fields that a device has once told: they stay, so that nothing jumps."""
 
@@ -46,6 +50,13 @@ class GpuPane(Painted, can_focus=True):
         self._view, self._plan = view, plan
         self.can_focus = bool(view.devices)
         self._redraw()
+
+    def age(self, view: View) -> None:
+        """As :meth:`show`, of a snapshot in which no device differs: only the graphs move on, now and then."""
+        if abs(view.now - self._drawn_at) >= _MOVE_ON:
+            self.show(view, self._plan)
+        else:
+            self._view = view
 
     def on_resize(self, event: events.Resize) -> None:
         """Widths follow the pane's."""
@@ -112,6 +123,7 @@ class GpuPane(Painted, can_focus=True):
         view, plan, width = self._view, self._plan, self.size.width
         if view is None or not width:
             return
+        self._drawn_at = view.now
         if not view.devices:
             self.paint(no_gpu_lines(view, width, self.size.height))
             return

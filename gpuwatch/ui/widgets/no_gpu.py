@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from gpuwatch.formatting.text import printable
+from gpuwatch.ui.lines import Line, Span
 from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.paint import Line, Span
 from gpuwatch.ui.widgets.pen import Pen
 
 SIMULATE = "gpuwatch --sim 2x24GiB"

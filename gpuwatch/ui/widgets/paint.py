@@ -9,80 +9,22 @@ asks for a line and kept until that line changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.lines import BLANK, INKS, Line, Span, difference
+from gpuwatch.ui.widgets.direct import Direct, sequence_of
 
-Span = tuple[str, str]
-"""Text, and the name of the ink (``ink--…`` component class) that it is drawn with."""
+__all__ = ["BLANK", "INKS", "Line", "Painted", "Span", "difference"]
 
-INKS = (
-    "text",
-    "dim",
-    "faint",
-    "strong",
-    "title",
-    "accent",
-    "ok",
-    "warning",
-    "error",
-    "gpu",
-    "memory",
-    "power",
-    "graph",
-    "track",
-    "border",
-    "focus",
-    "frame",
-    "thumb",
-    "header",
-    "sorted",
-    "key",
-    "badge",
-    "badge-warning",
-    "badge-error",
-    "cursor",
-)
-
-
-class Line(NamedTuple):
-    """One line of a pane; ``wash`` is an ink whose background covers the whole line."""
-
-    spans: tuple[Span, ...]
-    wash: str = ""
-
-
-BLANK = Line(())
 _UNWASHED = frozenset({"border", "frame", "thumb"})
 """A frame stands around its lines, and takes no background of theirs."""
-
-
-def difference(old: Line, new: Line) -> tuple[int, int] | None:
-    """First and one-past-last differing cell of two lines, None where only the full width will do."""
-    if old.wash != new.wash:
-        return None
-    start = 0
-    head = 0
-    for (text, ink), other in zip(old.spans, new.spans, strict=False):
-        if (text, ink) != other:
-            break
-        start += width_of(text)
-        head += 1
-    ends = [sum(width_of(text) for text, _ in line.spans) for line in (old, new)]
-    if ends[0] != ends[1]:
-        return (start, max(ends))
-    end = ends[0]
-    for ours, theirs in zip(reversed(old.spans[head:]), reversed(new.spans[head:]), strict=False):
-        if ours != theirs:
-            break
-        end -= width_of(ours[0])
-    return (start, max(end, start + 1))
 
 
 class Painted(Widget):
@@ -95,6 +37,7 @@ class Painted(Widget):
         self._lines: tuple[Line, ...] = ()
         self._strips: dict[int, Strip] = {}
         self._styles_of_inks: dict[str, Style] = {}
+        self._sequences: dict[tuple[str, str], str | None] = {}
         self._stale = False
         self.lines_painted = 0
         """Strips built since the start; what tests and benchmarks count."""
@@ -121,19 +64,23 @@ class Painted(Widget):
         if old == new:
             return
         self._lines = new
-        width = max(self.size.width, 1)
-        regions = []
+        changes = []
         for y in range(max(len(old), len(new))):
             before = old[y] if y < len(old) else BLANK
             after = new[y] if y < len(new) else BLANK
-            if before == after:
-                continue
-            self._strips.pop(y, None)
+            if before != after:
+                self._strips.pop(y, None)
+                changes.append((y, before, after))
+        direct: Direct | None = getattr(self.app, "direct", None)
+        if direct is not None and direct.write(self, changes):
+            return
+        width = max(self.size.width, 1)
+        regions = []
+        for y, before, after in changes:
             span = difference(before, after)
             start, end = span if span is not None else (0, width)
             regions.append(Region(start, y, max(min(end, width) - start, 1), 1))
-        if regions:
-            self.refresh(*regions)
+        self.refresh(*regions)
 
     def ink(self, name: str) -> Style:
         """The style of an ink on this pane's background."""
@@ -146,10 +93,27 @@ class Painted(Widget):
             self._styles_of_inks[name] = style
         return style
 
+    def _washed(self, name: str, wash: str) -> Style:
+        """The style of an ink on a line with this wash."""
+        style = self.ink(name)
+        if not wash or name in _UNWASHED:
+            return style
+        under = self.ink(wash)
+        return under if under.reverse else style + Style(bgcolor=under.bgcolor)
+
+    def sequence(self, name: str, wash: str, filters: Sequence[LineFilter]) -> str | None:
+        """What sets an ink on the terminal; None where Textual has to do it."""
+        try:
+            return self._sequences[name, wash]
+        except KeyError:
+            found = self._sequences[name, wash] = sequence_of(self, self._washed(name, wash), filters)
+            return found
+
     def forget_strips(self) -> None:
         """After a change of theme, size or staleness every strip has to be built again."""
         self._strips.clear()
         self._styles_of_inks.clear()
+        self._sequences.clear()
 
     def notify_style_update(self) -> None:
         """Textual's word that colours may have changed."""
@@ -164,18 +128,8 @@ class Painted(Widget):
             return strip
         self.lines_painted += 1
         line = self._lines[y] if y < len(self._lines) else BLANK
-        if line.wash and self.ink(line.wash).reverse:
-            base = self.ink(line.wash)
-            segments = [Segment(text, self.ink(ink) if ink in _UNWASHED else base) for text, ink in line.spans]
-        elif line.wash:
-            under = Style(bgcolor=self.ink(line.wash).bgcolor)
-            segments = [
-                Segment(text, self.ink(ink) if ink in _UNWASHED else self.ink(ink) + under) for text, ink in line.spans
-            ]
-            base = self.ink("text") + under
-        else:
-            segments = [Segment(text, self.ink(ink)) for text, ink in line.spans]
-            base = self.ink("text")
+        segments = [Segment(text, self._washed(ink, line.wash)) for text, ink in line.spans]
+        base = self._washed("text", line.wash)
         strip = Strip(segments).adjust_cell_length(width, base)
         self._strips[y] = strip
         return strip

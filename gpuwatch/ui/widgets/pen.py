@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.ui.bars import bar
 from gpuwatch.ui.cells import cut, width_of
-from gpuwatch.ui.widgets.paint import Line, Span
+from gpuwatch.ui.lines import Line, Span
 
 
 class Pen:

@@ -13,8 +13,8 @@ from textual.message import Message
 from gpuwatch.history.events import ago
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.lines import Span
 from gpuwatch.ui.view import Shown, View
-from gpuwatch.ui.widgets.paint import Span
 from gpuwatch.ui.widgets.pen import Pen
 from gpuwatch.ui.widgets.strips import Strip
 

@@ -1,0 +1,129 @@
+"""Lines of a pane as plain data: spans of text, each with the name of its ink. Pure, no Textual."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gpuwatch.ui.cells import width_of
+
+Span = tuple[str, str]
+"""Text, and the name of the ink (``ink--…`` component class) that it is drawn with."""
+
+INKS = (
+    "text",
+    "dim",
+    "faint",
+    "strong",
+    "title",
+    "accent",
+    "ok",
+    "warning",
+    "error",
+    "gpu",
+    "memory",
+    "power",
+    "graph",
+    "track",
+    "border",
+    "focus",
+    "frame",
+    "thumb",
+    "header",
+    "sorted",
+    "key",
+    "badge",
+    "badge-warning",
+    "badge-error",
+    "cursor",
+)
+
+
+class Line(NamedTuple):
+    """One line of a pane; ``wash`` is an ink whose background covers the whole line."""
+
+    spans: tuple[Span, ...]
+    wash: str = ""
+
+
+BLANK = Line(())
+
+
+def difference(old: Line, new: Line) -> tuple[int, int] | None:
+    """First and one-past-last differing cell of two lines, None where only the full width will do."""
+    if old.wash != new.wash:
+        return None
+    start = 0
+    head = 0
+    for (text, ink), other in zip(old.spans, new.spans, strict=False):
+        if (text, ink) != other:
+            break
+        start += width_of(text)
+        head += 1
+    ends = [sum(width_of(text) for text, _ in line.spans) for line in (old, new)]
+    if ends[0] != ends[1]:
+        return (start, max(ends))
+    end = ends[0]
+    for ours, theirs in zip(reversed(old.spans[head:]), reversed(new.spans[head:]), strict=False):
+        if ours != theirs:
+            break
+        end -= width_of(ours[0])
+    return (start, max(end, start + 1))
+
+
+def with_text(line: Line, x: int, text: str) -> Line | None:
+    """The line with another text, as wide, in the span that begins at cell ``x``; None where none does."""
+    at = 0
+    for number, (old, ink) in enumerate(line.spans):
+        if at == x:
+            if old == text:
+                return line
+            if width_of(old) != width_of(text):
+                return None
+            return Line((*line.spans[:number], (text, ink), *line.spans[number + 1 :]), line.wash)
+        at += width_of(old)
+    return None
+
+
+Patch = tuple[int, str, str]
+"""Cell, text and ink of what has to be written over a line."""
+
+
+def patches(old: Line, new: Line, width: int) -> list[Patch]:
+    """What turns ``old`` into ``new`` on a screen that is ``width`` cells wide."""
+    if old.wash == new.wash and len(old.spans) == len(new.spans):
+        found = _in_place(old.spans, new.spans, width)
+        if found is not None:
+            return found
+    found = []
+    x = 0
+    for text, ink in new.spans:
+        found.append((x, text, ink))
+        x += width_of(text)
+    if x > width:
+        return [(0, "", "")]  # what is cut in the middle is left to whoever knows how
+    if x < width:
+        found.append((x, " " * (width - x), ""))
+    return found
+
+
+def _in_place(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[Patch] | None:
+    """The spans that differ, where all of them keep their places; None where they do not."""
+    found: list[Patch] = []
+    x = 0
+    for before, now in zip(old, new, strict=True):
+        text, ink = now
+        size = width_of(text)
+        if before != now:
+            was, its_ink = before
+            if width_of(was) != size:
+                return None
+            start, end = 0, len(text)
+            if ink == its_ink and len(was) == size == end:
+                # One cell a character: only those that differ.
+                while text[start] == was[start]:
+                    start += 1
+                while text[end - 1] == was[end - 1]:
+                    end -= 1
+            found.append((x + start, text[start:end], ink))
+        x += size
+    return found if x <= width else None

@@ -1,0 +1,124 @@
+"""Cells straight to the terminal, for what every sample changes: a clock, run times, numbers.
+
+Textual draws a widget's change by composing all widgets of the screen's lines again. That is right
+after a layout, and most of what a dashboard costs when only a few digits of a pane that nothing covers
+have changed. This writes just these digits, in colours that come out of Textual's own pipeline, and
+tells Textual's caches that the lines are new, so that whatever it draws later is the same. Wherever
+something could lie over the pane, or Textual has a layout to do, nothing is written here and the
+change goes Textual's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.segment import Segment
+from rich.style import Style
+from textual._ansi_sequences import SYNC_END, SYNC_START
+from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter
+from textual.strip import Strip
+
+from gpuwatch.ui.ascii_filter import AsciiFilter
+from gpuwatch.ui.glyphs import to_ascii
+from gpuwatch.ui.lines import Line, patches
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.screen import Screen
+
+    from gpuwatch.ui.widgets.paint import Painted
+
+_PROBE = "x"
+
+
+class Direct:
+    """Collects what the panes of one frame change, and writes it at once. Use it as a context."""
+
+    def __init__(self, app: App[None]) -> None:
+        self._app = app
+        self._open = False
+        self._usable = False
+        self._screen: Screen[object] | None = None
+        self._out: list[str] = []
+        self._ink = ""
+        self.frames = 0
+        """How often something was written; what tests and benchmarks count."""
+
+    def __enter__(self) -> Direct:
+        self._open = True
+        self._usable = self._can_write()
+        self._ink = ""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open = False
+        if not self._out:
+            return
+        app, out = self._app, self._out
+        self._out = []
+        x, y = app.cursor_position
+        out.append(f"\x1b[0m\x1b[{y + 1};{x + 1}H")
+        text = "".join(out)
+        if app._sync_available:
+            text = SYNC_START + text + SYNC_END
+        assert app._driver is not None
+        app._driver.write(text)
+        self.frames += 1
+
+    def _can_write(self) -> bool:
+        app = self._app
+        if not isinstance(app._driver, LinuxDriver) or app._batch_count or app._closing or app._notifications:
+            return False
+        self._screen = screen = app.screen
+        return not (screen._layout_required or screen._repaint_required or screen._scroll_required)
+
+    def write(self, pane: Painted, changes: Iterable[tuple[int, Line, Line]]) -> bool:
+        """Writes changed lines (row, before, now) of a pane; False when it is for Textual to draw them."""
+        if not self._open or not self._usable or pane.screen is not self._screen or pane._layout_required:
+            return False
+        assert self._screen is not None
+        placed = self._screen._compositor.visible_widgets.get(pane)
+        if placed is None or not placed[1].contains_region(placed[0]) or pane._repaint_required:
+            return False
+        region = placed[0]
+        filters = pane.get_line_filters()
+        out: list[str] = []
+        ink = self._ink
+        ascii_only = any(isinstance(one, AsciiFilter) for one in filters)
+        dirty = pane._styles_cache._dirty_lines
+        rows = []
+        for y, before, now in changes:
+            rows.append(y)
+            if y >= region.height:
+                continue
+            for x, text, name in patches(before, now, region.width):
+                if not text:
+                    return False
+                style = pane.sequence(name or "text", now.wash, filters)
+                if style is None:
+                    return False
+                out.append(f"\x1b[{region.y + y + 1};{region.x + x + 1}H")
+                if style != ink:
+                    out.append(style)
+                    ink = style
+                out.append(to_ascii(text) if ascii_only else text)
+        dirty.update(rows)
+        self._out += out
+        self._ink = ink
+        return True
+
+
+def sequence_of(pane: Painted, style: Style, filters: Sequence[LineFilter]) -> str | None:
+    """The escape sequence that sets a style, after Textual's filters; None where it cannot be told apart."""
+    strip = Strip([Segment(_PROBE, style)])
+    background = pane.background_colors[1]
+    for one in filters:
+        strip = strip.apply_filter(one, background)
+    head, found, _ = strip.render(pane.app.console).partition(_PROBE)
+    if not found:
+        return None
+    if not head:
+        return "\x1b[0m"
+    return head.replace("\x1b[", "\x1b[0;", 1) if head.startswith("\x1b[") and head.endswith("m") else None
