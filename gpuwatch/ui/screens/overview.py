@@ -14,6 +14,7 @@ from gpuwatch.ui.layout import Plan, plan
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.gpus import GpuPane
+from gpuwatch.ui.widgets.listed import Listed
 from gpuwatch.ui.widgets.no_gpu import no_gpu_height
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.strips import FindingStrip, HostStrip
@@ -21,6 +22,7 @@ from gpuwatch.ui.widgets.too_small import TooSmall
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
+    from gpuwatch.ui.widgets.user_table import UserTable
 
 _FILTER_KEYS = frozenset(next(action.keys for action in ACTIONS if action.id == "filter").split(","))
 
@@ -31,7 +33,12 @@ class OverviewScreen(ProcessRowsScreen):
     BINDINGS: ClassVar[list[BindingType]] = bindings("overview")
     AUTO_FOCUS = "#processes"
     TAB = "overview"
-    PANES: ClassVar[dict[str, str]] = {"gpus": "gpus", "finding": "finding", "processes": "processes"}
+    PANES: ClassVar[dict[str, str]] = {
+        "gpus": "gpus",
+        "finding": "finding",
+        "processes": "processes",
+        "users": "users",
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,6 +48,8 @@ class OverviewScreen(ProcessRowsScreen):
         self.finding = FindingStrip(id="finding")
         self.processes = ProcessTable(id="processes")
         self.filter_bar: FilterBar | None = None
+        self.users: UserTable | None = None
+        """Totals by user, while they stand in the place of the processes; made when first asked for."""
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -67,8 +76,21 @@ class OverviewScreen(ProcessRowsScreen):
         self.gpus.show(view, self._plan)
         self.finding.show(view)
         self.processes.show(view, framed=self._plan.framed)
+        self._show_users()
         if self.filter_bar is not None:
             self.filter_bar.say(self.processes.counts)
+
+    def age(self, view: View) -> None:
+        """The clock, the host, run times and, now and then, the graphs."""
+        before = self._view
+        if before is None or self._plan is None or (before.stale, before.wrong) != (view.stale, view.wrong):
+            self.show(view)
+            return
+        self._view = view
+        self.top_line.show(view)
+        self.host.show(view)
+        self.gpus.age(view)
+        self.processes.age(view)
 
     def show_status(self, view: View) -> None:
         """Draws only what follows the clock."""
@@ -125,6 +147,8 @@ class OverviewScreen(ProcessRowsScreen):
                 "end": (0, 1000),
             }
             self.gpus.move(*steps[where])
+        elif self.by_user and self.users is not None:
+            self.users.move(where)
         else:
             self.processes.move(where)
 
@@ -175,10 +199,11 @@ class OverviewScreen(ProcessRowsScreen):
             await bar.remove()
         self.keys.display = True
         if focus:
-            self.processes.focus()
+            (self.users if self.users is not None and self.by_user else self.processes).focus()
 
     def _set_filter(self, wanted: Filter | None) -> None:
         self.processes.set_filter(wanted)
+        self._show_users()
         self.show_keys()
 
     def action_clear(self) -> None:
@@ -219,6 +244,43 @@ class OverviewScreen(ProcessRowsScreen):
             )
         )
 
+    @property
+    def by_user(self) -> bool:
+        """Whether totals stand in the place of the processes."""
+        return self.users is not None and not self.users.has_class("-away")
+
+    def _show_users(self) -> None:
+        if self.users is not None and self.by_user and self._view is not None and self._plan is not None:
+            self.users.show(self._view, self.processes.filter, framed=self._plan.framed)
+
+    async def action_users(self) -> None:
+        """Totals by user, or the processes again."""
+        if self.users is None:
+            from gpuwatch.ui.widgets.user_table import UserTable
+
+            self.users = UserTable(id="users")
+            self.users.add_class("-away")
+            await self.mount(self.users, after=self.processes)
+        self.users.toggle_class("-away")
+        self.processes.toggle_class("-away")
+        self._show_users()
+        (self.users if self.by_user else self.processes).focus()
+        self.show_keys()
+
+    async def action_open_user(self) -> None:
+        """The processes of the user under the cursor."""
+        one = self.users.chosen if self.users is not None else None
+        if one is None or one.user is None:
+            self.say("whose these are cannot be read, so they cannot be picked out", "warning")
+            return
+        name = one.user
+        self._set_filter(Filter(f"user:{name}", (lambda process: process.user == name,)))
+        await self.action_users()
+
+    @on(Listed.Chosen)
+    async def _user_chosen(self) -> None:
+        await self.action_open_user()
+
     def action_choose_gpu(self) -> None:
         """Enter in the pane of GPUs."""
         self.gpus.choose()
@@ -247,12 +309,14 @@ class OverviewScreen(ProcessRowsScreen):
 
     def action_findings(self) -> None:
         """All findings with their evidence."""
-        from gpuwatch.ui.screens.evidence import evidence, first_action
+        from gpuwatch.ui.screens.evidence import evidence, first_action, first_cause
 
         if self._view is not None:
             from gpuwatch.ui.screens.evidence import EvidenceModal
 
-            self.app.push_screen(EvidenceModal(*evidence(self._view), action=first_action(self._view)))
+            title, lines = evidence(self._view)
+            action, cause = first_action(self._view), first_cause(self._view)
+            self.app.push_screen(EvidenceModal(title, lines, action=action, cause=cause))
 
     def action_open_findings(self) -> None:
         """Enter on the finding's line."""

@@ -47,7 +47,7 @@ def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[li
         screen.say(*told(outcomes, number))
 
     # A pid of the host may by chance be that of an innocent process in here: start times cannot tell.
-    doubt = any(finding.id == "container.pid-namespace" for finding in screen.gpuwatch.findings)
+    doubt = any(one.id == "container.pid-namespace" and one.until is None for one in screen.gpuwatch.findings)
     screen.app.push_screen(SignalSheet(people, screen.app.size.width, doubt=doubt), answered)
 
 
@@ -119,6 +119,11 @@ class ProcessRowsScreen(TabScreen):
         tab = self.gpuwatch.tab
         if isinstance(tab, ProcessScreen):
             tab.call_after_refresh(tab.action_environment)
+
+    def action_tree(self) -> None:
+        """Each process below the one that started it, or not."""
+        self.processes.toggle_tree()
+        self.show_keys()
 
     def action_tag(self) -> None:
         """Marks the row, and goes on to the next."""

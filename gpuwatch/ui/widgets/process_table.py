@@ -20,6 +20,7 @@ from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import cut, left, right, width_of
 from gpuwatch.ui.choices import preferences_of
 from gpuwatch.ui.filtering import Filter, FilterError, parse
+from gpuwatch.ui.lines import with_text
 from gpuwatch.ui.preferences import Preferences
 from gpuwatch.ui.rows import (
     BY_ID,
@@ -34,6 +35,7 @@ from gpuwatch.ui.rows import (
     rows_of,
     unavailable,
 )
+from gpuwatch.ui.tree import Branch, branches
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.frame import frame, thumb
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
@@ -90,6 +92,11 @@ class ProcessTable(Painted, can_focus=True):
         self.only_device: str | None = None
         """UUID of the only device whose processes are shown."""
         self._sort_chosen = False
+        self.as_tree = False
+        """Whether each process stands below the one that started it."""
+        self._branches: dict[Key, Branch] = {}
+        self._asked = 0
+        """Rows that are shown because they were asked for, not to join others in the tree."""
 
     # What it shows
 
@@ -102,6 +109,28 @@ class ProcessTable(Painted, can_focus=True):
             return
         self._framed, self._state = framed, state
         self._collect()
+
+    def age(self, view: View) -> None:
+        """As :meth:`show`, of a snapshot in which only run times are others: their cells alone are written."""
+        before = self._view.snapshot if self._view is not None else None
+        columns = [placed for placed in self._columns if placed.column.reading == "run_seconds"]
+        if before is None or view.snapshot is None or self.filter is not None or self.as_tree:
+            self.show(view, framed=self._framed)
+            return
+        self._view = view
+        older = {id(old): now for old, now in zip(before.processes, view.snapshot.processes, strict=True)}
+        self._rows = [older.get(id(row), row) for row in self._rows]
+        lines: list[Line] = list(self._lines)
+        for y, row in enumerate(self._rows[self.top : self.top + self._room], self._head_row + 1):
+            if isinstance(row, Process):
+                for placed in columns:
+                    text = placed.column.text(row, placed.width)
+                    line = with_text(lines[y], placed.start + self._inset, right(text, placed.width))
+                    if line is None:  # not where it should be: all of it again
+                        self._redraw()
+                        return
+                    lines[y] = line
+        self.paint(lines, stale=view.stale)
 
     def _usable(self, view: View) -> tuple[str, ...]:
         chosen, snapshot = preferences_of(self).columns, view.snapshot
@@ -168,7 +197,14 @@ class ProcessTable(Painted, can_focus=True):
     @property
     def counts(self) -> tuple[int, int]:
         """Rows shown, rows there are."""
-        return len(self._rows), self._total
+        return self._asked, self._total
+
+    def toggle_tree(self) -> None:
+        """Each process below the one that started it, or not."""
+        self.as_tree = not self.as_tree
+        self._collect()
+        self._bring_into_view()
+        self._redraw()
 
     @property
     def note(self) -> tuple[str, bool]:
@@ -292,10 +328,15 @@ class ProcessTable(Painted, can_focus=True):
         rows = rows_of(view.snapshot)
         if self.only_device is not None:
             rows = [row for row in rows if row.key[0] == self.only_device]
-        if self._tags:
-            self._tags &= {row.key for row in rows}
         self._total = len(rows)
-        self._rows = in_order(matching(rows, self.filter), BY_ID[self.sort_column], reverse=self.sort_reverse)
+        here = {row.key for row in rows} if self._tags else set()
+        rows = in_order(matching(rows, self.filter), BY_ID[self.sort_column], reverse=self.sort_reverse)
+        self._rows, self._asked, self._branches = rows, len(rows), {}
+        if self.as_tree:
+            made = branches(rows, view.snapshot)
+            self._rows = [branch.row for branch in made]
+            self._branches = {branch.row.key: branch for branch in made}
+        self._tags &= here | self._branches.keys()
         if self._cursor_key is not None:
             visible = self.top <= self._cursor < self.top + self._room
             for number, row in enumerate(self._rows):
@@ -369,7 +410,17 @@ class ProcessTable(Painted, can_focus=True):
             # The first step to the right shows the whole path, the next ones what follows.
             text = command_text(process)
             text = "…" + text[self._shift - _STEP + 1 :] if self._shift > _STEP else text
+        branch = self._branches.get(process.key)
+        if branch is not None and column.id == "command":
+            pen.to(placed.start).add(cut(branch.lead, placed.width), "faint")
+            lead = min(width_of(branch.lead), placed.width)
+            pen.add(left(text, placed.width - lead), "text" if branch.asked else "dim")
+            return
         ink = "text"
+        if branch is not None and not branch.asked:
+            pen.to(placed.start)
+            pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), "dim")
+            return
         if text.startswith(("–", "(")) or column.id in ("pid", "type", "time", "sees", "host") or process.type == "G":
             ink = "dim"
         elif column.id in ("gpu", "memory"):
@@ -406,7 +457,7 @@ class ProcessTable(Painted, can_focus=True):
             pen.to(x).add(text, ink)
 
     def _frame(self, lines: list[Line], width: int, height: int) -> list[Line]:
-        title: list[Span] = [("Processes", "title")]
+        title: list[Span] = [("Processes", "title"), (" as a tree", "dim") if self.as_tree else ("", "dim")]
         if self.filter is not None:
             title += [(" ─ ", "border"), ("/ ", "key"), (cut(self.filter.text, width // 3), "strong")]
         shown, total = self.counts

@@ -1,0 +1,162 @@
+"""Totals by user."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.ui.totals import totals
+from gpuwatch.ui.widgets.user_table import UserTable
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+GIB = machines.GIB
+
+
+def row(user: str | None, pid: int, gpu: int, held: float | None, cpu: float | None = 50.0) -> Process:
+    lacks = {"gpu_memory_bytes": held, "cpu_percent": cpu}
+    readings = {name: value for name, value in lacks.items() if value is not None} | {"host_memory_bytes": GIB}
+    if held is not None:
+        readings["gpu_memory_bytes"] = int(held * GIB)
+    missing = {name: machines.DENIED for name, value in lacks.items() if value is None}
+    return machines.process(0, gpu=gpu, pid=pid, create_time=float(pid), user=user, readings=readings, missing=missing)
+
+
+def crowd(tick: int = 0) -> Snapshot:
+    rows = (
+        row("alice", 10, 0, 8.0),
+        row("alice", 10, 1, 4.0),
+        row("alice", 11, 1, 1.0, cpu=25.0),
+        row("bob", 20, 0, 20.0),
+        row("bob", 21, 1, None),
+        row("bobby", 30, 1, 2.0, cpu=None),
+        row(None, 40, 0, 0.5),
+    )
+    lost = machines.device(1, readings={"memory.unexplained_bytes": 3 * GIB})
+    return machines.snapshot((machines.device(0), lost), rows, tick=tick)
+
+
+def test_sums_by_user() -> None:
+    bob, alice, bobby, nobody = totals(crowd().processes)
+    assert [one.user for one in (bob, alice, bobby, nobody)] == ["bob", "alice", "bobby", None]
+    assert (alice.processes, alice.memory.value, alice.cpu.value) == (2, 13 * GIB, 75.0)
+    assert alice.host.value == 2 * GIB, "a process on two GPUs has its memory once"
+    assert {gpu: held.value for gpu, held in alice.by_gpu.items()} == {0: 8 * GIB, 1: 5 * GIB}
+    assert bob.memory.missing
+    assert bob.memory.told(str) == f"≥{20.0 * GIB}"
+    assert bob.by_gpu[1].told(lambda value: "–" if value is None else "?") == "–", "unknown is no zero"
+    assert bobby.cpu.value is None
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+def table(stage: Stage) -> UserTable:
+    users = stage.app.overview.users
+    assert users is not None
+    return users
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_the_table_and_back(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(crowd())
+        await settle(pilot)
+        await pilot.press("u")
+        await settle(pilot)
+        overview = stage.app.overview
+        assert not overview.processes.region.height
+        assert table(stage).region.height
+        lines = {line.strip("│ ▶┃").split()[0]: line for line in table(stage).plain.splitlines() if line.strip("│ ▶┃")}
+        assert "13.0G" in lines["alice"]
+        assert "8.0G" in lines["alice"]
+        assert "5.0G" in lines["alice"]
+        assert "75" in lines["alice"]
+        assert "≥20.0G" in lines["bob"]
+        assert "–" in lines["bobby"]
+        assert "3.0G" in lines["unexplained"]
+        assert all(len(line) <= size[0] for line in table(stage).plain.splitlines())
+        assert "all processes" in overview.keys.plain
+        await pilot.press("down", "enter")
+        await settle(pilot)
+        assert overview.processes.region.height
+        assert not table(stage).region.height
+        assert {one.user for one in overview.processes._rows if isinstance(one, Process)} == {"alice"}
+        await pilot.press("u")
+        await settle(pilot)
+        assert "bob" not in table(stage).plain, "the filter holds for the totals too"
+        await pilot.press("escape")
+        await settle(pilot)
+        assert overview.focused_pane == "processes"
+
+
+async def test_the_cursor_stays_with_its_user_and_names_are_exact(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(crowd())
+        await settle(pilot)
+        await pilot.press("u", "down", "down")
+        chosen = table(stage).chosen
+        assert chosen is not None
+        assert chosen.user == "bobby"
+        more = row("bobby", 31, 0, 60.0)
+        shot = crowd(1)
+        stage.push(machines.snapshot(shot.devices, (*shot.processes, more), tick=1))
+        await settle(pilot)
+        chosen = table(stage).chosen
+        assert chosen is not None
+        assert chosen.user == "bobby"
+        await pilot.press("down", "enter")
+        await settle(pilot)
+        rows = stage.app.overview.processes._rows
+        assert {one.pid for one in rows if isinstance(one, Process)} == {20, 21}, "bob, not bobby"
+
+
+async def test_nobody_cannot_be_picked_and_a_tiny_terminal_hides_it(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(crowd())
+        await settle(pilot)
+        await pilot.press("u", "end", "enter")
+        await settle(pilot)
+        assert "cannot be picked out" in stage.app.overview.keys.plain
+        await pilot.resize_terminal(20, 5)
+        await settle(pilot)
+        assert [w.id for w in stage.app.overview.children if w.display and w.region.height] == ["too-small"]
+
+
+@pytest.mark.parametrize("gpus", [1, 8, 16])
+async def test_every_gpu_of_a_user_is_told_where_columns_do_not_fit(stage: Stage, gpus: int) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        rows = tuple(row("alice", 10 + gpu, gpu, gpu + 1.0) for gpu in range(min(gpus, 4)))
+        stage.push(machines.snapshot(tuple(machines.device(gpu) for gpu in range(gpus)), rows))
+        await settle(pilot)
+        await pilot.press("u")
+        await settle(pilot)
+        for gpu in range(min(gpus, 4)):
+            assert f"{gpu + 1}.0G" in table(stage).plain
+
+
+async def test_without_gpus_there_are_totals_too(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.no_driver())
+        await settle(pilot)
+        await pilot.press("u")
+        await settle(pilot)
+        assert "alice" in table(stage).plain
+        assert "GPU-MEM" not in table(stage).plain
+
+
+async def test_hostile_names_of_users(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.hostile())
+        await settle(pilot)
+        await pilot.press("u")
+        await settle(pilot)
+        text = table(stage).plain
+        assert not set(text) & set("\x1b\x07\t\r\u202e\u202c")
+        assert "[bold red]" in text
+        await pilot.press("enter")
+        await settle(pilot)
+        assert not set(stage.app.overview.processes.plain) & set("\x1b\x07\t\r\u202e\u202c")
