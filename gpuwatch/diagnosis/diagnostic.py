@@ -192,7 +192,8 @@ def _meant(name: str) -> str | None:
 
 
 def newest(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
-    """Of kept runs (newest first): the latest of the user's programs, and the latest of each probe."""
+    """Of kept runs (newest first): the latest of the user's programs, and the latest of each probe in the order of
+    their starts."""
     programs: list[Run] = []
     probes: dict[str, Run] = {}
     for run in runs:
@@ -200,7 +201,7 @@ def newest(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, 
             programs.append(run)
         else:
             probes.setdefault(run.config, run)
-    return tuple(programs[:most]), tuple(probes.values())
+    return tuple(programs[:most]), tuple(sorted(probes.values(), key=lambda run: run.started_at))
 
 
 def of_this_machine(run: Run, host: str | None, *, simulated: bool) -> bool:

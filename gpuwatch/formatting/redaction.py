@@ -96,6 +96,9 @@ class Redactor:
     def learn(self, value: Any) -> None:
         """Finds users, hosts, containers and files by the fields and paths that name them."""
         for key, text in _texts(value):
+            if key == "uuid":
+                self.text(text)  # numbered as the devices are listed, not as logs happen to name them
+        for key, text in _texts(value):
             self._learn(key, text)
         words = sorted(self._of_word, key=len, reverse=True)
         if words:

@@ -76,6 +76,7 @@ class Marks:
 class Timeline:
     """The memory of a run over its time."""
 
+    title: str
     run: Run
 
 
@@ -105,7 +106,12 @@ def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
     ]
     known = sorted(((p, amount) for p, amount in mine if amount), key=lambda entry: -entry[1])
     parts = [
-        Part("owner", f"{process.pid} {shorten(clean(process.name or process.command), _NAME)}", amount, size(amount))
+        Part(
+            "owner",
+            f"{process.pid} {shorten(clean(process.name or process.command or process.note), _NAME)}",
+            amount,
+            size(amount),
+        )
         for process, amount in known[:_OWNERS]
     ]
     rest = known[_OWNERS:]
@@ -177,8 +183,7 @@ def memory_of_runs(runs: Sequence[Run]) -> Bars | None:
         held = run.memory.nvml_peak_bytes
         if held is None:
             continue
-        amounts = [m.granted_bytes for m in run.device_map if m.granted_bytes is not None]
-        granted = max(amounts, default=None)
+        granted = _granted(run)
         top = max(top, float(held), float(granted or 0), float(run.memory.device_total_bytes or 0))
         shown = f"{size(held)}, granted {size(granted)}" if granted is not None else size(held)
         part = Part("value", clean(run.config), held, size(held))
@@ -193,6 +198,16 @@ def memory_of_runs(runs: Sequence[Run]) -> Bars | None:
         mark="granted by the framework",
         more=_left_out(len(rows)),
     )
+
+
+def _granted(run: Run) -> int | None:
+    """On the device that was granted most; logical devices of one GPU together."""
+    by_gpu: dict[str, int] = {}
+    for entry in run.device_map:
+        if entry.granted_bytes is not None:
+            gpu = entry.uuid or entry.pci_bus_id or entry.framework_device
+            by_gpu[gpu] = by_gpu.get(gpu, 0) + entry.granted_bytes
+    return max(by_gpu.values(), default=None)
 
 
 def checks(groups: Iterable[tuple[str, Sequence[Check]]]) -> Marks:

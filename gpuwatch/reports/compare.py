@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gpuwatch.formatting.units import UNKNOWN, percent, size
 from gpuwatch.model.run import Comparison, Run
@@ -39,6 +39,7 @@ WHEN_DIFFERENT: tuple[tuple[str, str, Callable[[Run], str]], ...] = (
 )
 """Columns that appear, behind the configuration, where the runs differ in them."""
 
+_NAMED = 6
 HEADS = {**dict(COLUMNS), **dict([STARTED]), **{name: head for name, head, _ in WHEN_DIFFERENT}}
 RIGHT = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_second"})
 
@@ -111,7 +112,7 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
     apart = [run for index, run in enumerate(runs) if run.throughput is not None and index not in group]
     if apart and group:
         first = runs[group[0]]
-        names = ", ".join(dict.fromkeys(clean(run.config) for run in apart))
+        names = _listed(clean(run.config) for run in apart)
         notes.append(
             f"Speeds are compared among the {len(group)} runs of {comparable.workload(first)} on"
             f" {comparable.kind(first)}; not with {names}."
@@ -119,10 +120,17 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
     scattered = [clean(run.config) for run in runs if wide(run.throughput)]
     if scattered:
         notes.append(
-            f"Steps scattered by more than 10 % in {', '.join(dict.fromkeys(scattered))}: these speeds say little;"
+            f"Steps scattered by more than 10 % in {_listed(scattered)}: these speeds say little;"
             " measure longer, on a quiet machine."
         )
     return notes
+
+
+def _listed(names: Iterable[str]) -> str:
+    """``a, b and 3 more``: the rows themselves are marked."""
+    known = list(dict.fromkeys(names))
+    rest = len(known) - _NAMED
+    return ", ".join(known[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _steps_per_second(run: Run) -> float:

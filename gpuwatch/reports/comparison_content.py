@@ -14,8 +14,21 @@ from gpuwatch.reports.speed import wide
 
 BEST, WORST = "★", "▽"
 SCATTERED, APART = "▲", "°"
-_LESS = ("measured_on", "workload", "driver", "gpus", "fell_back", "device_map", "host", "framework", "started")
+_LESS = (
+    "measured_on",
+    "workload",
+    "driver",
+    "gpus",
+    "fell_back",
+    "device_map",
+    "host",
+    "framework",
+    "started",
+    "asked",
+)
 """Columns that give way first where the terminal is narrow."""
+_WHOLE = ("config", "started", "verdict")
+"""Columns that are never squeezed."""
 
 
 def comparison_content(document: Comparison) -> Content:
@@ -58,7 +71,7 @@ def comparison_table(document: Comparison, title: str, drawn: tuple[charts.Chart
         tuple(rows),
         frozenset(index for index, (name, _) in enumerate(known) if name in RIGHT),
         note=" ".join(part for part in (_legend(document, rows), *map(clean, document.notes)) if part),
-        keep=frozenset(index for index, (name, _) in enumerate(known) if name in ("config", "started")),
+        keep=frozenset(index for index, (name, _) in enumerate(known) if name in _WHOLE),
         optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
         lines=2,
         charts=drawn,

@@ -86,7 +86,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         raw=tuple(_raw(document)),
         footer=_footer(document),
         parts=tuple(
-            dataclasses.replace(run_content.run_content(run), title=_name(run), subtitle="")
+            dataclasses.replace(run_content.run_content(run), title=_name(run), subtitle=clean(run.title))
             for run in document.programs
         ),
     )
@@ -134,6 +134,7 @@ def _facts(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]
     doctor, snapshot = document.doctor, document.snapshot
     if main is not None and main.id != "healthy":
         yield "told by", ", ".join(map(clean, main.sources))
+        yield "more", f"gpuwatch cause {main.id}: what it is, how it is recognised, what else helps"
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
         more = f" and {len(others) - 4} more" if len(others) > 4 else ""
@@ -334,9 +335,16 @@ def _person(process: Process) -> tuple[str, ...]:
         size(process.number("gpu_memory_bytes")),
         percent(process.number("sm_percent")),
         duration(process.number("run_seconds")),
-        clean(process.cuda_visible_devices) if process.cuda_visible_devices is not None else "all",
+        _sees(process),
         clean(process.command or process.name)[:160],
     )
+
+
+def _sees(process: Process) -> str:
+    """CUDA_VISIBLE_DEVICES; a process whose environment nobody may read sees who knows what."""
+    if process.cuda_visible_devices is not None:
+        return clean(process.cuda_visible_devices)
+    return UNKNOWN if process.note or process.create_time is None else "all"
 
 
 def _programs(programs: Sequence[Run], now: datetime.datetime) -> Table:
@@ -351,7 +359,9 @@ def _programs(programs: Sequence[Run], now: datetime.datetime) -> Table:
         )
         for run in programs
     )
-    timelines = tuple(charts.Timeline(run) for run in programs[:2] if len(run.memory.timeline) > 1)
+    timelines = tuple(
+        charts.Timeline(f"Memory of {_name(run)}", run) for run in programs[:2] if len(run.memory.timeline) > 1
+    )
     heads = ("When", "Program", "Ended", "Device map", "Seen by NVML", "Fell back")
     return Table("Programs that were watched", heads, rows, frozenset({4}), charts=timelines)
 
@@ -396,7 +406,11 @@ def _fallbacks(document: Diagnostic) -> Table:
 
 def _name(run: Run) -> str:
     """A program by its command line, a probe by its configuration."""
-    return shorten(clean(run.title), _NAME) if run.group == "run" and run.title else clean(run.config)
+    if run.group != "run" or not run.title:
+        return clean(run.config)
+    # "python train.py" of "/opt/venv/bin/python /home/…/train.py": the whole line is in the part of the run.
+    words = [word if "=" in word or "://" in word else word.rpartition("/")[2] or word for word in run.title.split()]
+    return shorten(clean(" ".join(words)), _NAME)
 
 
 def _runs(document: Diagnostic) -> tuple[Run, ...]:

@@ -21,7 +21,8 @@ def draw(chart: Chart) -> Markup:
         return _bars(chart)
     if isinstance(chart, Marks):
         return _marks(chart)
-    return memory_chart(chart.run) or Markup("")
+    drawn = memory_chart(chart.run)
+    return Markup('<p class="chart-title">{}</p>{}').format(chart.title, drawn) if drawn is not None else Markup("")
 
 
 def _bars(chart: Bars) -> Markup:
@@ -71,7 +72,7 @@ def _row(chart: Bars, row: Row) -> Markup:
     if any(part.kind != "value" for part in row.parts):
         owners = Markup('<div class="owners">{}</div>').format(Markup("").join(_owner(row)))
     return Markup(
-        '<div class="row"><span class="label">{}</span><svg viewBox="0 0 {} {}" preserveAspectRatio="none"'
+        '<div class="row"><span class="label">{}</span><svg class="bar" viewBox="0 0 {} {}" preserveAspectRatio="none"'
         ' role="img" aria-label="{}"><rect class="track" x="0" y="2" width="{}" height="{}"/>{}</svg>'
         '<span class="amount">{}</span>{}</div>'
     ).format(row.label, _WIDE, _HIGH, label, _WIDE, _HIGH - 4, Markup("").join(shapes), row.shown, owners)
