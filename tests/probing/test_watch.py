@@ -1,0 +1,380 @@
+"""Programs that ``gpuwatch run`` watches: their ends, their children, their signals, and what is kept of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import gpuwatch
+from tests.probing.watched import read, started, until, watched, with_torch
+from tests.terminal import family, wait_until_ended
+
+# A parent, a child in the background and a grandchild; each writes its number into a file.
+_FAMILY = """
+import os, subprocess, sys, time
+folder, depth = sys.argv[1], int(sys.argv[2])
+open(f"{folder}/{depth}", "w").write(str(os.getpid()))
+if depth:
+    subprocess.Popen([sys.executable, __file__, folder, str(depth - 1)], start_new_session=depth == 1)
+time.sleep(float(sys.argv[3]) if len(sys.argv) > 3 else 60)
+"""
+
+
+@pytest.fixture
+def descendants(tmp_path: Path) -> Path:
+    script = tmp_path / "family.py"
+    script.write_text(_FAMILY)
+    return script
+
+
+def pids(folder: Path) -> list[int]:
+    """All three, once they are there."""
+    paths = [folder / str(depth) for depth in range(3)]
+    until(lambda: all(path.exists() and path.read_text() for path in paths))
+    return [int(path.read_text()) for path in paths]
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists() and b") Z" not in Path(f"/proc/{pid}/stat").read_bytes()
+
+
+# How it starts
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "says"),
+    [
+        (None, 127, "there is no such program"),
+        ("folder", 126, "is a folder"),
+        ("plain", 126, "is not executable (chmod +x "),
+        ("script", 126, "is not executable (python "),
+        ("interpreter", 127, "the interpreter that its first line names does not exist"),
+    ],
+)
+def test_a_program_that_cannot_start_has_the_exit_code_of_a_shell(
+    make: str | None, code: int, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / ("train.py" if make == "script" else "train")
+    if make == "folder":
+        path.mkdir()
+    elif make is not None:
+        path.write_text("#!/nonexistent/python\n")
+        path.chmod(stat.S_IRWXU if make == "interpreter" else stat.S_IRUSR)
+    result = gpuwatch("run", "--", str(path))
+    assert (result.code, result.out) == (code, "")
+    assert result.err.count("\n") == 1
+    assert says in result.err
+
+
+def test_a_script_without_a_first_line_is_the_shells(tmp_path: Path) -> None:
+    path = tmp_path / "script"
+    path.write_text("echo $1; exit 4")
+    path.chmod(stat.S_IRWXU)
+    seen = watched("--", str(path), "argument")
+    assert (seen.stdout, seen.returncode) == (b"argument\n", 4)
+
+
+def test_it_finds_signals_and_descriptors_as_they_would_be_without_us() -> None:
+    code = (
+        "import os, signal\n"
+        "ignored = [n for n in range(1, 32) if n not in (9, 19) and signal.getsignal(n) == signal.SIG_IGN]\n"
+        "print(ignored, sorted(os.listdir('/proc/self/fd')), open('/proc/self/status').read().count('SigBlk:\\t0000'))"
+    )
+    command = [sys.executable, "-I", "-c", code]
+    alone = subprocess.run(command, capture_output=True, check=True)
+    assert watched("--", *command).stdout == alone.stdout
+
+
+def test_a_closed_pipe_ends_it_as_without_us() -> None:
+    seen = started("-q", "--", "sh", "-c", "yes >&2", stderr=subprocess.PIPE)
+    assert seen.stderr is not None
+    assert seen.stderr.readline() == b"y\n"
+    seen.stderr.close()
+    assert seen.wait(15) in (-signal.SIGPIPE, 128 + signal.SIGPIPE)
+
+
+# How it ends
+
+
+def test_an_exit_code_is_no_cause(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    assert watched("-o", str(out), "--", "sh", "-c", "exit 7").returncode == 7
+    run = read(out)
+    assert (run["verdict"], run["verdict_reason"]) == ("error", "It ended with exit code 7.")
+    assert (run["primary"], run["findings"]) == (None, [])
+
+
+def test_a_program_without_a_framework_is_told_so(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    assert watched("-o", str(out), "--", "true").returncode == 0
+    run = read(out)
+    assert run["verdict"] == "ok"
+    assert "neither TensorFlow nor PyTorch" in run["verdict_reason"]
+
+
+@pytest.mark.parametrize(("handled", "code"), [(False, -signal.SIGINT), (True, 0)])
+def test_an_interruption_is_no_error(handled: bool, code: int, tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    handle = "signal.signal(signal.SIGINT, lambda *_: sys.exit(0)); " if handled else ""
+    program = f"import signal, sys, time; {handle}print('ready', flush=True); time.sleep(60)"
+    seen = started(
+        *("-q", "-o", str(out), "--", sys.executable, "-c", program),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert seen.stdout is not None
+    assert seen.stdout.readline() == b"ready\n"
+    os.killpg(seen.pid, signal.SIGINT)  # as a terminal does at Ctrl+C
+    seen.communicate(timeout=15)
+    assert seen.returncode == code
+    run = read(out)
+    if handled:
+        assert run["verdict"] == "ok"
+    else:
+        assert run["verdict"] == "interrupted"
+        assert run["verdict_reason"].startswith("It was interrupted (SIGINT, Ctrl+C) after ")
+    assert [found for found in run["findings"] if found["severity"] != "info"] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize("everybody", [False, True])
+def test_a_signal_reaches_it_once(number: signal.Signals, everybody: bool, tmp_path: Path) -> None:
+    program = (
+        "import signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda *_: print('got it', flush=True))\n"
+        "print('ready', flush=True)\n"
+        "end = time.monotonic() + 1.5\n"
+        "while time.monotonic() < end: time.sleep(0.05)\n"
+    )
+    seen = started("-q", "--", sys.executable, "-c", program, stdout=subprocess.PIPE, start_new_session=True)
+    assert seen.stdout is not None
+    assert seen.stdout.readline() == b"ready\n"
+    if everybody:
+        os.killpg(seen.pid, number)
+    else:
+        os.kill(seen.pid, number)
+    rest = seen.stdout.read()
+    assert seen.wait(15) == 0
+    assert rest == b"got it\n"
+
+
+# What is left
+
+
+def test_nothing_runs_on_when_gpuwatch_is_killed(descendants: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    seen = started("-o", str(out), "--", sys.executable, str(descendants), str(tmp_path), "2")
+    all_of_them = [*pids(tmp_path), *family(seen.pid)]
+    until(out.exists)
+    seen.kill()
+    seen.wait()
+    for pid in all_of_them:
+        wait_until_ended(pid)
+    run = read(out)
+    assert run["verdict"] == "interrupted"
+    assert run["verdict_reason"].startswith("It was still running when this was written, after ")
+
+
+def test_nothing_runs_on_when_the_program_is_killed(descendants: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    seen = started("-q", "-o", str(out), "--", sys.executable, str(descendants), str(tmp_path), "2")
+    *others, program = pids(tmp_path)
+    os.kill(program, signal.SIGKILL)
+    assert seen.wait(15) == -signal.SIGKILL
+    for pid in others:
+        wait_until_ended(pid)
+    run = read(out)
+    assert (run["verdict"], run["outcome"]["signal"], run["outcome"]["left"]) == ("error", 9, 2)
+    assert run["verdict_reason"].startswith("It was killed by SIGKILL after ")
+
+
+def test_what_a_program_leaves_behind_on_purpose_goes_on(tmp_path: Path) -> None:
+    out, done = tmp_path / "run.json", tmp_path / "done"
+    command = f"(sleep 1.5; echo late >&2; echo $? > {done}) & echo early >&2; exit 5"
+    seen = started("-q", "-o", str(out), "--", "sh", "-c", command, stderr=subprocess.PIPE)
+    assert seen.wait(15) == 5
+    assert not done.exists()
+    assert seen.stderr is not None
+    assert seen.stderr.read() == b"early\nlate\n"
+    assert until(lambda: done.exists() and done.read_text()) == "0\n"
+    run = read(out)
+    assert run["outcome"]["left"] >= 1
+    assert any("left behind" in problem for problem in run["problems"])
+
+
+# Its output
+
+
+def test_the_order_of_stdout_and_stderr_in_one_file_stays(tmp_path: Path) -> None:
+    code = "import os\nfor n in range(2000): os.write(1 + n % 2, b'%d\\n' % n)"
+    path = tmp_path / "both"
+    with path.open("wb") as file:
+        done = started("-q", "--", sys.executable, "-c", code, stdout=file, stderr=subprocess.STDOUT)
+        assert done.wait(30) == 0
+    assert path.read_text().split() == [str(n) for n in range(2000)]
+
+
+def test_a_flood_is_passed_on_whole_and_is_not_waited_for(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    code = (
+        "import os\nline = b'epoch 1: it goes well, the loss is 0.123\\n' * 1000\n"
+        "for n in range(2500): os.write(2, line[:40960])\n"
+        "os.write(2, b'\\nValueError: the end\\n')"
+    )
+    seen = watched("-o", str(out), "--", sys.executable, "-c", code, timeout=60)
+    assert len(seen.stderr) == 2500 * 40960 + len("\nValueError: the end\n")
+    run = read(out)
+    assert run["log_tail"][-1] == "ValueError: the end"
+    assert max(len(line) for line in run["log_tail"]) < 2100
+
+
+def test_without_the_log_stderr_is_the_programs_own_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "err"
+    with path.open("wb") as file:
+        done = started("-q", "--no-log", "--", "sh", "-c", "readlink /proc/$$/fd/2 >&2", stderr=file)
+        assert done.wait(15) == 0
+    assert path.read_text().strip() == str(path)
+
+
+def test_a_closed_stderr_is_no_trouble() -> None:
+    command = f"{sys.executable} -m gpuwatch run -q -- sh -c 'echo fine' 2>&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+    assert (done.stdout, done.returncode) == (b"fine\n", 0)
+
+
+# Its processes
+
+_WORKER = """
+import sys, time
+import torch
+torch.hold(int(sys.argv[1]) << 20)
+time.sleep(0.3)
+if sys.argv[2:] == ["oom"]:
+    torch.refuse()
+"""
+
+
+def test_every_process_has_its_own_line(tmp_path: Path) -> None:
+    script, out = tmp_path / "worker.py", tmp_path / "run.json"
+    script.write_text(_WORKER)
+    python = f"{sys.executable} {script}"
+    command = f"CUDA_VISIBLE_DEVICES=1 {python} 100 oom & CUDA_VISIBLE_DEVICES=0 {python} 200 & wait"
+    seen = watched("-o", str(out), "--", "bash", "-c", command, env=with_torch(tmp_path))
+    assert b"OutOfMemoryError" in seen.stderr
+    processes = {process["command"].split()[1]: process for process in read(out)["processes"]}
+    first, second = processes["100"], processes["200"]
+    assert (first["ooms"], second["ooms"]) == (1, 0)
+    assert [error["type"] for error in first["errors"]] == ["OutOfMemoryError"]
+    assert second["errors"] == []
+    assert second["allocators"] == {"cuda:0": 200 << 20}
+    assert first["environment"]["CUDA_VISIBLE_DEVICES"] == "1"
+    assert first["device_map"][0]["uuid"] == "GPU-00000000-0000-0000-0000-000000000000"
+    assert first["pid"] != second["pid"]
+
+
+_POOL = """
+import multiprocessing, os, sys, time
+if sys.argv[1] == "fork":
+    import torch  # and not started: children may do so
+
+def work(number):
+    import torch
+    torch.hold((number + 1) << 20)
+    time.sleep(1.2)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    workers = [context.Process(target=work, args=(number,)) for number in range(3)]
+    [worker.start() for worker in workers]
+    [worker.join() for worker in workers]
+    sys.exit(max(worker.exitcode for worker in workers))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_multiprocessing_are_watched(method: str, tmp_path: Path) -> None:
+    script, out = tmp_path / "pool.py", tmp_path / "run.json"
+    script.write_text(_POOL)
+    command = [sys.executable, str(script), method]
+    alone = subprocess.run(command, capture_output=True, check=True, env=with_torch(tmp_path))
+    seen = watched("-o", str(out), "--", *command, env=with_torch(tmp_path))
+    assert (seen.stdout, seen.stderr, seen.returncode) == (alone.stdout, alone.stderr, 0)
+    peaks = sorted(p["allocators"]["cuda:0"] >> 20 for p in read(out)["processes"] if p["allocators"])
+    assert peaks == [1, 2, 3]
+
+
+def test_a_plain_fork_is_left_alone(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, time, torch\ntorch.hold(1 << 20)\ntime.sleep(0.6)\n"
+        "pid = os.fork()\nos.write(1, b'child ' if pid == 0 else b'parent ')\n"
+        "if pid: os.waitpid(pid, 0)"
+    )
+    out = tmp_path / "run.json"
+    seen = watched("-o", str(out), "--", sys.executable, "-W", "error", "-c", code, env=with_torch(tmp_path))
+    assert sorted(seen.stdout.split()) == [b"child", b"parent"], seen.stderr
+    assert len(read(out)["processes"]) == 1
+
+
+def test_an_exception_is_told_and_its_traceback_has_no_frame_of_ours(tmp_path: Path) -> None:
+    script, out = tmp_path / "broken.py", tmp_path / "run.json"
+    script.write_text("import torch\n\ndef train():\n    raise ValueError('seen')\n\ntrain()\n")
+    command = [sys.executable, str(script)]
+    alone = subprocess.run(command, capture_output=True, check=False, env=with_torch(tmp_path))
+    seen = watched("-o", str(out), "--", *command, env=with_torch(tmp_path))
+    assert seen.stderr == alone.stderr
+    run = read(out)
+    assert run["verdict_reason"] == "It ended with exit code 1, in ValueError: seen."
+
+
+# What is kept
+
+
+def test_the_run_is_kept_unless_told_not_to(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    watched("--no-save", "--", "true", env=environment)
+    assert list(tmp_path.rglob("*.json")) == []
+    watched("--", "true", env=environment)
+    (kept,) = tmp_path.rglob("*.json")
+    assert read(kept)["title"] == "true"
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_the_program_runs(tmp_path: Path) -> None:
+    blocked = tmp_path / "state"
+    blocked.write_text("a file")
+    seen = watched("--", "sh", "-c", "exit 3", env={**os.environ, "XDG_STATE_HOME": str(blocked)})
+    assert seen.returncode == 3
+    assert seen.stderr.startswith(b"gpuwatch: the run is not kept: ")
+    assert seen.stderr.count(b"\n") == 1
+
+
+def test_a_long_run_is_written_again_and_again(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    seen = started("-q", "-o", str(out), "--", "sleep", "30")
+    until(out.exists)
+    first = read(out)["phases"]["total_seconds"]
+    until(lambda: read(out)["phases"]["total_seconds"] > first)
+    seen.terminate()
+    assert seen.wait(10) == -signal.SIGTERM
+    run = read(out)
+    assert run["verdict"] == "interrupted"
+    assert "SIGTERM" in run["verdict_reason"]
+
+
+def test_gpuwatch_needs_no_processor_while_the_program_is_silent() -> None:
+    seen = started("-q", "--no-save", "--", "sleep", "6")
+    time.sleep(2.5)
+    mine = f"/proc/{seen.pid}/stat"
+    before = sum(map(int, Path(mine).read_text().split()[13:15]))
+    time.sleep(2)
+    after = sum(map(int, Path(mine).read_text().split()[13:15]))
+    seen.terminate()
+    seen.wait(10)
+    assert (after - before) / os.sysconf("SC_CLK_TCK") < 0.2
