@@ -24,6 +24,7 @@ from gpuwatch.monitor.wire import HEAD_BYTES, PREVIEW, Receiver, head
 
 _REPLACE_AFTER = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
+_MOST_DOUBLINGS = 4
 _OVERDUE = 2.0
 _KEEP = 600
 
@@ -60,6 +61,9 @@ class Collector:
         self._last: float | None = None
         self._started = time.monotonic()
         self._replaced = 0
+        self._in_vain = 0
+        """Replacements since the last snapshot."""
+        self._took = 0.0
         self._detail = ""
         self._threads: list[threading.Thread] = []
 
@@ -179,7 +183,7 @@ class Collector:
             reader.start()
             while reader.is_alive() and not self._stopping.is_set():
                 # It ends when the process does; else there is nothing to do before it can be overdue.
-                patience = max(_REPLACE_AFTER, 5 * self._interval)
+                patience = self._patience()
                 last = max(self._last or 0.0, self._started)
                 reader.join(timeout=max(last + patience - time.monotonic(), 0.0) + 0.05)
                 last = max(self._last or 0.0, self._started)
@@ -193,7 +197,16 @@ class Collector:
             _end(process)
             self._process = None
             self._replaced += 1
+            self._in_vain += 1
             pause = min(10.0, 0.5 * 2 ** min(self._replaced, 5))
+
+    def _patience(self) -> float:
+        """Seconds that a collector may go without a snapshot.
+
+        A driver that is slow and answers needs time, and a new collector asks it for more than the old one
+        did: so the time doubles with every one that brought nothing.
+        """
+        return max(_REPLACE_AFTER * 2 ** min(self._in_vain, _MOST_DOUBLINGS), 5 * self._interval, 3 * self._took)
 
     def _read(self, process: subprocess.Popen[bytes] | Forked) -> None:
         receiver = Receiver()
@@ -216,6 +229,7 @@ class Collector:
                     self._arrived.notify_all()
                 continue
             self._last = time.monotonic()
+            self._in_vain, self._took = 0, snapshot.took_seconds
             with self._arrived:
                 self._frames.append(snapshot)
                 self._arrived.notify_all()

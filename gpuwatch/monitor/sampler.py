@@ -117,7 +117,7 @@ class Sampler:
                 self._tried_at = now
                 self._problem = None
                 self._nvml.open()
-            if self._problem is None and slow and self._slow_reads:
+            if self._problem is None and ((slow and self._slow_reads) or self._nvml.ended):
                 self._nvml.refresh()
         except NvmlUnavailable as error:
             self._problem = error.problem

@@ -30,6 +30,12 @@ from gpuwatch.sources.answers import (
 from gpuwatch.sources.calls import ADAPTERS, NO_INSTANCE, ProcessLists
 
 _LOST = {pynvml.NVML_ERROR_GPU_IS_LOST: "lost", pynvml.NVML_ERROR_RESET_REQUIRED: "reset-required"}
+_ENDED = {
+    pynvml.NVML_ERROR_UNINITIALIZED,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+}
+"""Said in the middle of a session: the driver has gone, or is another one now."""
 _PERMANENT = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
@@ -144,6 +150,8 @@ class Nvml:
         self.devices: list[NvmlDevice] = []
         self.simulated = False
         self.driver: Driver | None = None
+        self.ended = False
+        """The driver ended the session: :meth:`refresh` begins another."""
         self._open = False
         self._plans = {lane: tuple(_plans(lane)) for lane in Lane}
         self._fields = {lane: plan for lane in Lane if (plan := _field_plan(lane)) is not None}
@@ -187,17 +195,21 @@ class Nvml:
                 return
 
     def refresh(self) -> bool:
-        """Looks whether the list of devices changed, and renews it; True when it did."""
+        """Looks whether the list of devices changed, and renews it; True when it did.
+
+        A session that the driver ended is begun again; :class:`NvmlUnavailable` when that fails.
+        """
         try:
             count = pynvml.nvmlDeviceGetCount()
             same = count == len(self.devices) and all(
                 self._uuid_at(device.index) in (device.uuid, None) for device in self.devices
             )
         except pynvml.NVMLError as error:
-            if error.value == pynvml.NVML_ERROR_UNINITIALIZED:
-                self._open = False
-                raise NvmlUnavailable(_problem(error.value)) from error
-            return False
+            if error.value not in _ENDED:
+                return False
+            self._begin_again()
+            return True
+        self.ended = False
         if not same:
             self._list_devices()
         return not same
@@ -311,6 +323,13 @@ class Nvml:
 
     # -- inside ---------------------------------------------------------------------------------
 
+    def _begin_again(self) -> None:
+        """Ends what is left of the session and begins another; what is known of the devices stays."""
+        known, self.ended = self.devices, False
+        self.close()
+        self.devices = known
+        self.open()
+
     def _look_at_mig(self, device: NvmlDevice) -> None:
         """Whether MIG is on, and the instances. What it withholds is asked anew when it is switched."""
         kept = device.permanent.get("mig")
@@ -380,6 +399,8 @@ class Nvml:
             elif code in _LOST:
                 device.state = _LOST[code]
                 device.state_detail = lack.detail
+            elif code in _ENDED:
+                self.ended = True
             for spec in plan.specs:
                 missing[spec.id] = lack
             return

@@ -12,6 +12,7 @@ import pytest
 from gpuwatch.model.reading import Missing
 from gpuwatch.monitor import collector as module
 from gpuwatch.monitor.collector import Collector
+from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
 from tests.terminal import wait_until_ended
 
@@ -177,3 +178,68 @@ def test_a_fresh_snapshot_is_newer_than_the_question(sim_machine: Open, started:
     assert snapshot is not None
     assert snapshot.taken_at.timestamp() >= began
     assert time.time() - began < 2, "it did not wait for the interval"
+
+
+def test_a_driver_that_went_away_is_named_and_found_again(sim_machine: Open, started: Callable[..., Collector]) -> None:
+    machine = sim_machine("2x8GiB")
+    collector = started(machine, 0.2)
+    uuids = [device.uuid for device in collector.wait(1, 10)[-1].devices]
+    faults.fail_init(machine, faults.MISMATCH, None)
+    broken = wait_for(collector, lambda s: not s.devices)
+    assert broken.problems[0].reason == "driver.mismatch", "the reason of the new start, not of the old session"
+    machine.clear_faults()
+    back = wait_for(collector, lambda s: s.devices and s.devices[0].readings, 15)
+    assert [device.uuid for device in back.devices] == uuids
+
+
+def test_devices_come_and_go(sim_machine: Open, started: Callable[..., Collector]) -> None:
+    machine = sim_machine("3x8GiB")
+    uuids = [device.uuid for device in machine.devices()]
+    collector = started(machine, 0.2)
+    collector.wait(1, 10)
+    machine.show_device(0, False)
+    gone = wait_for(collector, lambda s: len(s.devices) == 2, 15)
+    assert [(device.index, device.uuid) for device in gone.devices] == [(0, uuids[1]), (1, uuids[2])]
+    machine.show_device(0)
+    back = wait_for(collector, lambda s: len(s.devices) == 3, 15)
+    assert [device.uuid for device in back.devices] == uuids
+    assert all(device.state == "ok" and device.readings for device in back.devices)
+
+
+def test_a_mig_layout_is_followed_while_it_changes(
+    sim_machine: Open, sleeper: Callable[[], int], started: Callable[..., Collector]
+) -> None:
+    machine = sim_machine("2x8GiB")
+    collector = started(machine, 0.2)
+    assert collector.wait(1, 10)[-1].devices[0].mig_instances == ()
+    machine.set_mig(0, "1g,-,3g")
+    pid = sleeper()
+    machine.attach(pid, 0, GIB, mig=2)
+    divided = wait_for(collector, lambda s: s.devices[0].mig_instances, 15)
+    first, third = divided.devices[0].mig_instances
+    assert (first.index, first.profile, third.index, third.profile) == (0, "1g.1gb", 2, "3g.4gb")
+    assert third.readings["memory.used_bytes"] == GIB
+    (process,) = divided.processes
+    assert process.mig_instance == third.id
+    utilization = divided.devices[0].missing["utilization.gpu_percent"]
+    assert "while MIG is on" in utilization.detail
+    assert "utilization.gpu_percent" in divided.devices[1].readings
+    machine.set_mig(0, "7g")
+    (only,) = wait_for(collector, lambda s: len(s.devices[0].mig_instances) == 1, 15).devices[0].mig_instances
+    assert only.uuid not in (first.uuid, third.uuid)
+    machine.set_mig(0, "off")
+    whole = wait_for(collector, lambda s: "utilization.gpu_percent" in s.devices[0].readings, 15)
+    assert whole.devices[0].mig_instances == ()
+
+
+def test_a_slow_driver_is_waited_for(
+    sim_machine: Open, started: Callable[..., Collector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_REPLACE_AFTER", 1.0)
+    machine = sim_machine("1x8GiB")
+    faults.slow(machine, 0.04, None)  # a first sample then takes some seconds
+    collector = started(machine)
+    assert collector.wait(1, 60), "patience grows until a snapshot comes"
+    replaced = collector.status().replaced
+    collector.wait(3, 60)
+    assert collector.status().replaced == replaced, "and does not end when it is known how long one takes"

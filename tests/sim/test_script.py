@@ -80,7 +80,7 @@ print(json.dumps([N.nvmlDeviceGetMigMode(d), [instance(i) for i in range(4)],
     assert instances[2] == ["Simulated GPU 8GiB MIG 3g.4gb", "MIG-", 1, 0, 33, GIB, [third], 0, 1, 3]
     assert instances[3] == 6
     assert processes == sorted([[first, 7, 0], [third, 1, 0]])
-    assert (rates, samples, other, most) == (3, 3, 3, 0)
+    assert (rates, samples, other, most) == (3, 3, [0, 0], 8)
     assert layout_text(machine.mig(0) or ()) == "1g,-,3g"
     with pytest.raises(GpuwatchError, match="no MIG instance 1"):
         machine.attach(third, 0, GIB, mig=1)

@@ -6,16 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static unsigned most_instances(const gws_state *state, uint32_t index) {
-    return atomic_load(&state->device[index].mig_capable) ? GWS_MAX_MIG : 0;
-}
-
-UNSIGNED_GETTER(nvmlDeviceGetMaxMigDeviceCount, most_instances(state, index))
+UNSIGNED_GETTER(nvmlDeviceGetMaxMigDeviceCount, GWS_MAX_MIG)
 
 API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
     ENTER_DEVICE(device);
     REQUIRE(current && pending);
-    if (!atomic_load(&card->mig_capable)) return NVML_ERROR_NOT_SUPPORTED;
     *current = *pending = (unsigned)gws_mig_is_on(state, index);
     return NVML_SUCCESS;
 }

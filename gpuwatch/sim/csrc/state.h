@@ -18,7 +18,7 @@
 #include "versions.h"
 
 #define GWS_MAGIC 0x31534d4957555047ull /* "GPUWIMS1" */
-#define GWS_LAYOUT_VERSION 2u           /* raise it with every change of a struct below */
+#define GWS_LAYOUT_VERSION 3u           /* raise it with every change of a struct below */
 
 enum {
     GWS_MAX_DEVICES = 16,
@@ -124,7 +124,7 @@ typedef struct {
     _Atomic uint64_t override_at_ns[GWS_SET_COUNT]; /* when it was set: what grows begins then */
     uint64_t policy_ns[GWS_POLICIES]; /* how long the set event reasons slowed it down: power, heat, sync boost */
     _Atomic uint32_t hidden;          /* taken out of the machine: NVML and new CUDA programs do not list it */
-    _Atomic uint32_t mig_capable, mig_on;
+    _Atomic uint32_t mig_on;
     uint32_t mig_serial; /* instances that were ever made: each has a UUID of its own */
     gws_mig mig[GWS_MAX_MIG];
 } gws_device;

@@ -167,7 +167,6 @@ int gws_set_mig(gws_state *state, uint32_t device, int on, uint32_t count, const
     }
     for (uint32_t i = 0; i < state->process_high; i++)
         if (state->process[i].pid && state->process[i].device == (int32_t)device) state->process[i].mig = 0;
-    if (on) atomic_store(&card->mig_capable, 1);
     atomic_store(&card->mig_on, on != 0);
     unlock(state);
     return 0;
@@ -336,8 +335,7 @@ void gws_heal(gws_state *state) {
         for (int key = 0; key < GWS_SET_COUNT; key++)
             if (atomic_load(&state->device[i].override_set[key]))
                 gws_set_override(state, i, gws_override_names[key], 0, 0);
-        if (atomic_load(&state->device[i].mig_capable)) gws_set_mig(state, i, 0, 0, NULL);
-        atomic_store(&state->device[i].mig_capable, 0);
+        if (gws_mig_is_on(state, i)) gws_set_mig(state, i, 0, 0, NULL);
         gws_set_hidden(state, i, 0);
     }
 }
