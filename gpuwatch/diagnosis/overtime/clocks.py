@@ -97,7 +97,7 @@ class Heat(LastingRule):
                 f"the driver's reasons: {'+'.join(sorted(reasons & _HEAT))}",
                 loss,
                 heat,
-                f"its own counter: held {counted:.0f} % of the last seconds" if counted else "",
+                f"the driver's counter: clocks held by heat {counted:.0f} % of the last seconds" if counted else "",
             ),
             action="Improve the cooling (fans, dust, airflow between cards), or lower the power limit.",
             device_uuid=device.uuid,

@@ -7,26 +7,33 @@ import re
 from gpuwatch.diagnosis.pages import page
 from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
 
+_RULE = re.compile(r"[|\-: ]+")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
 def page_lines(text: str) -> Lines:
-    """Markdown as lines: headings, code and bullets told apart, the rest as it is."""
+    """Markdown as lines: headings, code, tables and bullets told apart; what belongs together in one line."""
     lines: Lines = []
-    code = False
+    code = goes_on = False
     for raw in text.splitlines():
-        if raw.startswith("```"):
+        fence = raw.startswith("```")
+        if fence:
             code = not code
         elif code:
             lines.append([("    ", "text"), (raw, "accent")])
         elif raw.startswith("#"):
             lines.append([(_plain(raw.lstrip("# ")), "strong")])
+        elif raw.startswith("|"):
+            if not _RULE.fullmatch(raw):
+                lines.append([("    ", "text"), (_plain(raw.strip("| ")).replace(" | ", "  ·  "), "text")])
         elif raw.startswith("- "):
             lines.append([("  · ", "dim"), (_plain(raw[2:]), "text")])
-        elif raw.startswith("  ") and raw.strip():
-            lines.append([("    ", "text"), (_plain(raw.strip()), "text")])
+        elif goes_on and raw.strip():
+            *before, (words, ink) = lines[-1]
+            lines[-1] = [*before, (f"{words} {_plain(raw.strip())}", ink)]
         else:
             lines.append([(_plain(raw), "text")] if raw.strip() else [])
+        goes_on = bool(raw.strip()) and not (fence or code or raw.startswith(("#", "|")))
     return lines
 
 

@@ -44,7 +44,8 @@ def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
     device = snapshot.device(finding.device_uuid) if snapshot is not None else None
     where = f"GPU {device.index} · " if device is not None else ""
     process = f"process {finding.pid} · " if finding.pid is not None else ""
-    moment = f" · {when(finding)}" if finding.since is not None else ""
+    told = finding.until is None and any("since " in line for line in finding.evidence)
+    moment = f" · {when(finding)}" if finding.since is not None and not told else ""
     lines.append([(f"  {where}{process}{finding.id} · {finding.certainty}{moment}", "dim")])
     for line in finding.evidence:
         lines.append([("  · ", "dim"), (printable(line), "text")])

@@ -248,7 +248,7 @@ class FindingStrip(Strip, can_focus=True):
         more = f" 1 of {count}  " if count > 1 else " "
         room = pen.limit - len(more) - len("[f] why ")
         pen.add(" ✖ " if bad else " ▲ ", ink)
-        if device is not None:
+        if device is not None and f"GPU {device.index}" not in title:
             pen.add(f"GPU {device.index}  ", "strong")
         said = Pen(room - pen.x)
         said.add(printable(title), "text")
