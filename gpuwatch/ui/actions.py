@@ -6,11 +6,12 @@ To add one: an entry here, and a method ``action_<id>`` on the screens of its ta
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
-from textual.binding import Binding, BindingType
+from typing import TYPE_CHECKING, Literal
 
 from gpuwatch.ui.tabs import TABS
+
+if TYPE_CHECKING:
+    from textual.binding import BindingType
 
 Pane = Literal[
     "everywhere",
@@ -392,6 +393,8 @@ def of_tab(tab: str) -> tuple[Action, ...]:
 
 def bindings(pane: Pane) -> list[BindingType]:
     """Textual bindings of one pane's actions, run by the screen; Textual's own keys are left to it."""
+    from textual.binding import Binding  # what the table says can be read without Textual
+
     return [
         Binding(action.keys, f"screen.{action.id}", action.title, id=f"gpuwatch.{action.id}", show=False)
         for action in ACTIONS

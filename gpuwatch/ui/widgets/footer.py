@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from textual import events
 
-from gpuwatch.ui.actions import Action, for_pane
-from gpuwatch.ui.cells import cut, width_of
+from gpuwatch.ui.actions import Action
 from gpuwatch.ui.choices import ChoosingApp
+from gpuwatch.ui.widgets.keys import key_line
 from gpuwatch.ui.widgets.paint import Painted
-from gpuwatch.ui.widgets.pen import Pen
 
 
 class KeyLine(Painted):
@@ -57,28 +56,13 @@ class KeyLine(Painted):
     def _redraw(self) -> None:
         if not self.size.width:
             return
-        pen = Pen(self.size.width)
-        pen.add(" ")
-        said, said_ink = self._said
-        if said:
-            pen.add(cut(said, pen.left - 24), said_ink).add("  ")
-        actions = [a for a in for_pane(self._pane, self._tab) if a.footer]
-        last = [a for a in actions if a.id in ("help", "quit")]
-        name = self.app.key_name if isinstance(self.app, ChoosingApp) else str
-        reserve = sum(len(name(a.shown)) + len(a.title) + 3 for a in last)
-        note, hiding = self._note
-        reserve += width_of(note) + 2 if hiding else 0
-        self._places = []
-        for action in actions:
-            title = self._titles.get(action.id, action.title)
-            key = name(action.shown)
-            need = len(key) + len(title) + 3
-            if action in last:
-                reserve -= need
-            elif pen.left - reserve < need:
-                continue
-            self._places.append((pen.x, pen.x + need - 2, action))
-            pen.add(key, "key").add(f" {title}", "dim").add("  ")
-        if pen.left >= width_of(note) + 1:
-            pen.to(pen.limit - width_of(note) - 1).add(note, "warning" if hiding else "dim")
-        self.paint((pen.to(pen.limit).line(),))
+        line, self._places = key_line(
+            self.size.width,
+            self._pane,
+            self._tab,
+            titles=self._titles,
+            note=self._note,
+            said=self._said,
+            name=self.app.key_name if isinstance(self.app, ChoosingApp) else str,
+        )
+        self.paint((line,))

@@ -14,9 +14,9 @@ from gpuwatch.ui.gpu_fields import FIELDS, unavailable
 from gpuwatch.ui.layout import Plan
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets import gpu_card, gpu_line
+from gpuwatch.ui.widgets.gpu_grid import gpu_lines
 from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
-from gpuwatch.ui.widgets.paint import Line, Painted, Span
-from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.paint import Painted
 
 _MOVE_ON = 3.0
 """Seconds after which graphs are drawn again although nothing else is new: a column of dots is one to four wide."""
@@ -128,10 +128,7 @@ class GpuPane(Painted, can_focus=True):
             self.paint(no_gpu_lines(view, width, self.size.height))
             return
         chosen = self._cursor() if self.has_focus else -1
-        found = {finding.device_uuid for finding in view.wrong}
-        lines = (
-            self._cards(view, width, chosen, found) if plan.style == "card" else self._rows(view, width, chosen, found)
-        )
+        lines = gpu_lines(view, plan, width, self.fields, chosen=chosen)
         self.paint(lines, stale=view.stale)
 
     @property
@@ -154,54 +151,3 @@ class GpuPane(Painted, can_focus=True):
         at = gpu_line.columns_for(self.size.width // plan.columns, tuple(view.devices), self.fields)
         shown = [field.id for field in at.fields]
         return shown + ["name"] * bool(at.name) + ["trend"] * bool(at.trend)
-
-    def _cards(self, view: View, width: int, chosen: int, found: set[str | None]) -> list[Line]:
-        plan, fields = self._plan, self.fields
-        lines: list[Line] = []
-        for first in range(0, len(view.devices), plan.columns):
-            row: list[list[Span]] = [[] for _ in range(plan.card_height)]
-            for place, device in enumerate(view.devices[first : first + plan.columns]):
-                start, end = (width * place // plan.columns, width * (place + 1) // plan.columns)
-                card = gpu_card.card(
-                    device,
-                    view,
-                    end - start,
-                    plan.graph,
-                    finding=device.uuid in found,
-                    selected=first + place == chosen,
-                    fields=fields,
-                )
-                for spans, more in zip(row, card, strict=True):
-                    spans.extend(more)
-            lines += [Line(tuple(spans)) for spans in row]
-        return lines
-
-    def _rows(self, view: View, width: int, chosen: int, found: set[str | None]) -> list[Line]:
-        plan = self._plan
-        one = width // plan.columns
-        at = gpu_line.columns_for(one, tuple(view.devices), self.fields)
-        lines: list[Line] = []
-        if plan.heading:
-            pen = Pen(width)
-            for column in range(plan.columns):
-                part = Pen(one)
-                gpu_line.heading(part, at, view)
-                pen.to(column * one)
-                pen.spans += part.spans
-                pen.x += part.x
-            lines.append(pen.to(width, ink="header").line())
-        rows = -(-len(view.devices) // plan.columns)
-        for row in range(rows):
-            pen = Pen(width)
-            for column in range(plan.columns):
-                number = column * rows + row
-                if number >= len(view.devices):
-                    continue
-                device = view.devices[number]
-                pen.to(column * one)
-                part = Pen(one)
-                gpu_line.draw(part, device, at, view, finding=device.uuid in found, selected=number == chosen)
-                pen.spans += part.spans
-                pen.x += part.x
-            lines.append(pen.to(width).line())
-        return lines

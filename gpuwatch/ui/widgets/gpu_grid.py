@@ -1,0 +1,71 @@
+"""Cards or lines of all GPUs beside and below each other, as the layout says. Pure, no Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuwatch.ui.layout import Plan
+from gpuwatch.ui.lines import Line, Span
+from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets import gpu_card, gpu_line
+from gpuwatch.ui.widgets.pen import Pen
+
+
+def gpu_lines(view: View, plan: Plan, width: int, fields: Sequence[str], *, chosen: int = -1) -> list[Line]:
+    """The pane of GPUs; ``chosen`` is the place of the one under the cursor, ``fields`` what is told of each."""
+    found = {finding.device_uuid for finding in view.wrong}
+    draw = _cards if plan.style == "card" else _rows
+    return draw(view, plan, width, chosen, found, fields)
+
+
+def _cards(
+    view: View, plan: Plan, width: int, chosen: int, found: set[str | None], fields: Sequence[str]
+) -> list[Line]:
+    lines: list[Line] = []
+    for first in range(0, len(view.devices), plan.columns):
+        row: list[list[Span]] = [[] for _ in range(plan.card_height)]
+        for place, device in enumerate(view.devices[first : first + plan.columns]):
+            start, end = (width * place // plan.columns, width * (place + 1) // plan.columns)
+            card = gpu_card.card(
+                device,
+                view,
+                end - start,
+                plan.graph,
+                finding=device.uuid in found,
+                selected=first + place == chosen,
+                fields=fields,
+            )
+            for spans, more in zip(row, card, strict=True):
+                spans.extend(more)
+        lines += [Line(tuple(spans)) for spans in row]
+    return lines
+
+
+def _rows(view: View, plan: Plan, width: int, chosen: int, found: set[str | None], fields: Sequence[str]) -> list[Line]:
+    one = width // plan.columns
+    at = gpu_line.columns_for(one, tuple(view.devices), fields)
+    lines: list[Line] = []
+    if plan.heading:
+        pen = Pen(width)
+        for column in range(plan.columns):
+            part = Pen(one)
+            gpu_line.heading(part, at, view)
+            pen.to(column * one)
+            pen.spans += part.spans
+            pen.x += part.x
+        lines.append(pen.to(width, ink="header").line())
+    rows = -(-len(view.devices) // plan.columns)
+    for row in range(rows):
+        pen = Pen(width)
+        for column in range(plan.columns):
+            number = column * rows + row
+            if number >= len(view.devices):
+                continue
+            device = view.devices[number]
+            pen.to(column * one)
+            part = Pen(one)
+            gpu_line.draw(part, device, at, view, finding=device.uuid in found, selected=number == chosen)
+            pen.spans += part.spans
+            pen.x += part.x
+        lines.append(pen.to(width).line())
+    return lines

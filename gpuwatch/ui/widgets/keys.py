@@ -1,0 +1,49 @@
+"""The line of keys that work in a pane, from the table of actions. Pure, no Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gpuwatch.ui.actions import Action, for_pane
+from gpuwatch.ui.cells import cut, width_of
+from gpuwatch.ui.lines import Line, Span
+from gpuwatch.ui.widgets.pen import Pen
+
+
+def key_line(
+    width: int,
+    pane: str,
+    tab: str,
+    *,
+    titles: Mapping[str, str],
+    note: tuple[str, bool] = ("", False),
+    said: Span = ("", "text"),
+    name: Callable[[str], str] = str,
+) -> tuple[Line, list[tuple[int, int, Action]]]:
+    """The line, and where each action stands in it.
+
+    ``titles``, ``note`` and ``said``: see :meth:`gpuwatch.ui.widgets.footer.KeyLine.show`; ``name`` spells keys.
+    """
+    pen = Pen(width)
+    pen.add(" ")
+    if said[0]:
+        pen.add(cut(said[0], pen.left - 24), said[1]).add("  ")
+    actions = [a for a in for_pane(pane, tab) if a.footer]
+    last = [a for a in actions if a.id in ("help", "quit")]
+    reserve = sum(len(name(a.shown)) + len(a.title) + 3 for a in last)
+    text, hiding = note
+    reserve += width_of(text) + 2 if hiding else 0
+    places = []
+    for action in actions:
+        title = titles.get(action.id, action.title)
+        key = name(action.shown)
+        need = len(key) + len(title) + 3
+        if action in last:
+            reserve -= need
+        elif pen.left - reserve < need:
+            continue
+        places.append((pen.x, pen.x + need - 2, action))
+        pen.add(key, "key").add(f" {title}", "dim").add("  ")
+    if pen.left >= width_of(text) + 1:
+        pen.to(pen.limit - width_of(text) - 1).add(text, "warning" if hiding else "dim")
+    return pen.to(pen.limit).line(), places
