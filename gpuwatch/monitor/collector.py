@@ -206,7 +206,7 @@ class Collector:
         A driver that is slow and answers needs time, and a new collector asks it for more than the old one
         did: so the time doubles with every one that brought nothing.
         """
-        return max(_REPLACE_AFTER * 2 ** min(self._in_vain, _MOST_DOUBLINGS), 5 * self._interval, 3 * self._took)
+        return max(_REPLACE_AFTER * (1 << min(self._in_vain, _MOST_DOUBLINGS)), 5 * self._interval, 3 * self._took)
 
     def _read(self, process: subprocess.Popen[bytes] | Forked) -> None:
         receiver = Receiver()

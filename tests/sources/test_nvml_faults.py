@@ -40,7 +40,11 @@ needs = {"nvmlDeviceGetMigMode": {"mig.instances"}}  # which are none while MIG 
 symbols = {"nvmlDeviceGetMemoryInfo": ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2")}
 for (call, fallback), specs in calls.items():
     lanes = (Lane.FAST, Lane.ON_DEMAND) if specs[0].lane is Lane.ON_DEMAND else quick
+    divided = call == "nvmlDeviceGetMigDeviceHandleByIndex"  # is asked while MIG is on alone
+    machine.set_mig(0, "1g,-,2g" if divided else "off")
     for code in codes:
+        if divided and code in (2, 6):
+            continue  # an empty place in the list
         nvml = session()
         for name in symbols.get(call, (call, fallback)):
             if name:
@@ -53,11 +57,12 @@ for (call, fallback), specs in calls.items():
             elif spec.id not in missing or not missing[spec.id].reason:
                 wrong.append(f"{spec.id} code {code}: no reason")
         others = {s.id for s in METRICS if s.id in whole} - {s.id for s in specs} - needs.get(call, set())
-        if lanes is quick and code not in (15, 16) and not others <= readings.keys():
+        if lanes is quick and not divided and code not in (15, 16) and not others <= readings.keys():
             wrong.append(f"{call} code {code} took {sorted(others - readings.keys())} along")
         machine.clear_faults()
         nvml.close()
 unsaid = [s.id for s in METRICS if s.call and s.lane in quick and s.id not in whole and s.id not in lacks]
+machine.set_mig(0, "off")
 print(json.dumps({"asked": asked, "calls": len(calls), "wrong": wrong + unsaid, "values": len(whole)}))
 """
 
@@ -80,6 +85,6 @@ def test_every_call_with_every_code(sim_machine: Callable[[str], SimMachine]) ->
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["wrong"] == []
-    assert said["asked"] == said["calls"] * len(CODES)
+    assert said["asked"] == said["calls"] * len(CODES) - 2
     assert said["calls"] == len({spec.call for spec in METRICS if spec.call})
     assert said["values"] > 35
