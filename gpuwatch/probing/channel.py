@@ -52,6 +52,7 @@ class Channel:
         if self.terminal:
             self.read, self.write = pty.openpty()
             tty.setraw(self.write)  # our terminal does the rest: nothing may be translated twice
+            self.resize()
         else:
             self.read, self.write = os.pipe()
             with suppress(OSError):  # beyond what this user may have in pipes
