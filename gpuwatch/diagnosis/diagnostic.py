@@ -127,7 +127,7 @@ def _joined(told: Iterable[tuple[int, Finding, str]]) -> list[Told]:
     return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
 
 
-def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int, str]:
+def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int]:
     """Errors, then warnings of now; then those of earlier programs and of probes; then remarks."""
     rank, found, _ = entry
     if found.id == "healthy":
@@ -136,7 +136,7 @@ def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int, str]:
         group = 4
     else:
         group = SEVERITY_ORDER[found.severity] + (2 if rank >= _EARLIER else 0)
-    return group, rank, _CAUSES.index(found.id) if found.id in _CAUSES else len(_CAUSES), found.device_uuid or ""
+    return group, rank, _CAUSES.index(found.id) if found.id in _CAUSES else len(_CAUSES)
 
 
 def _main(found: Sequence[Told], looks: Looks) -> str | None:

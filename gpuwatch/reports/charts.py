@@ -128,13 +128,13 @@ def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
     return Row(f"GPU {device.index}", tuple(parts), f"{size(used)} of {size(total)}", total=total)
 
 
-def speeds(runs: Sequence[Run]) -> Bars | None:
-    """Steps per second with the range in which most steps were; the fastest first."""
-    timed = [(run, run.throughput) for run in runs if run.throughput is not None]
+def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
+    """Steps per second of named runs with the range in which most steps were; the fastest first."""
+    timed = [(name, run.throughput) for name, run in runs if run.throughput is not None]
     if len(timed) < 2:
         return None
     timed.sort(key=lambda entry: -entry[1].steps_per_second)
-    rows = tuple(_speed(clean(run.config), throughput) for run, throughput in timed[:_ROWS])
+    rows = tuple(_speed(name, throughput) for name, throughput in timed[:_ROWS])
     top = max(row.high or row.parts[0].amount for row in rows)
     return Bars(
         "Steps per second",
@@ -175,19 +175,19 @@ def _step(label: str, t: Throughput) -> Row:
     return Row(label, (part,), shown, low=t.p10_step_seconds, high=t.p90_step_seconds)
 
 
-def memory_of_runs(runs: Sequence[Run]) -> Bars | None:
-    """What NVML saw each run hold at most, and what the framework was granted."""
+def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
+    """What NVML saw each named run hold at most, and what the framework was granted."""
     rows = []
     top = 0.0
-    for run in runs:
+    for name, run in runs:
         held = run.memory.nvml_peak_bytes
         if held is None:
             continue
         granted = _granted(run)
         top = max(top, float(held), float(granted or 0), float(run.memory.device_total_bytes or 0))
         shown = f"{size(held)}, granted {size(granted)}" if granted is not None else size(held)
-        part = Part("value", clean(run.config), held, size(held))
-        rows.append(Row(clean(run.config), (part,), shown, mark=float(granted) if granted is not None else None))
+        part = Part("value", name, held, size(held))
+        rows.append(Row(name, (part,), shown, mark=float(granted) if granted is not None else None))
     if len(rows) < 2 or not top:
         return None
     return Bars(

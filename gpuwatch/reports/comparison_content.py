@@ -33,9 +33,7 @@ _WHOLE = ("config", "started", "verdict")
 
 def comparison_content(document: Comparison) -> Content:
     """The table, the differences, and every run behind it."""
-    same = [document.runs[index] for index in document.comparable]
-    drawn = (charts.speeds(same), charts.memory_of_runs(document.runs))
-    table = comparison_table(document, "Comparison", tuple(chart for chart in drawn if chart is not None))
+    table = comparison_table(document, "Comparison")
     bad = sum(_badly(run) for run in document.runs)
     count = len(document.runs)
     return Content(
@@ -57,11 +55,13 @@ def comparison_content(document: Comparison) -> Content:
     )
 
 
-def comparison_table(document: Comparison, title: str, drawn: tuple[charts.Chart, ...] = ()) -> Table:
-    """A row for each run; best and worst are marked."""
+def comparison_table(document: Comparison, title: str) -> Table:
+    """A row for each run, best and worst marked; speeds of those that may be compared, and memory, as charts."""
     known = tuple((name, HEADS[name]) for name in document.columns if name in HEADS)
     rows = []
     names, started = labels(document.runs), times(document.runs)
+    named = list(zip(names, document.runs, strict=True))
+    drawn = (charts.speeds([named[index] for index in document.comparable]), charts.memory_of_runs(named))
     for index, run in enumerate(document.runs):
         shown = {**all_cells(run), "config": names[index], "started": started[index]}
         rows.append(tuple(_cell(document, index, run, name, shown[name]) for name, _ in known))
@@ -74,7 +74,7 @@ def comparison_table(document: Comparison, title: str, drawn: tuple[charts.Chart
         keep=frozenset(index for index, (name, _) in enumerate(known) if name in _WHOLE),
         optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
         lines=2,
-        charts=drawn,
+        charts=tuple(chart for chart in drawn if chart is not None),
     )
 
 

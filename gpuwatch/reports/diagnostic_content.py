@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.formatting.text import printable, shorten
@@ -137,8 +138,7 @@ def _facts(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]
         yield "more", f"gpuwatch cause {main.id}: what it is, how it is recognised, what else helps"
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
-        more = f" and {len(others) - 4} more" if len(others) > 4 else ""
-        yield "also", "; ".join(f"{found.id} ({found.severity})" for found in others[:4]) + more
+        yield "also", _also(others)
     yield "GPUs", _gpus(snapshot)
     yield "driver", _driver(document)
     yield "framework", _framework(doctor)
@@ -147,9 +147,25 @@ def _facts(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]
         yield "doctor", ", ".join(f"{counts[state]} {state}" for state in ("fail", "warn", "skip", "pass"))
     if document.programs:
         run = document.programs[0]
-        yield "last program", f"{_name(run)}, {_age(run, document.taken_at)}: {_ended(run)}"
+        where = ", on other GPUs than those here now" if _elsewhere(run, snapshot) else ""
+        yield "last program", f"{_name(run)}, {_age(run, document.taken_at)}{where}: {_ended(run)}"
     if document.probes is not None and document.probes.runs:
-        yield "probes", _probes(document.probes, document.taken_at)
+        yield "probes", _probes(document.probes, document.taken_at, snapshot)
+
+
+def _also(others: Sequence[Told]) -> str:
+    counts = Counter((found.id, found.severity) for found in others)
+    parts = [
+        f"{cause} ({severity}{f', {count} times' if count > 1 else ''})" for (cause, severity), count in counts.items()
+    ]
+    return "; ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+
+
+def _elsewhere(run: Run, snapshot: Snapshot | None) -> bool:
+    """Whether it ran on other GPUs than those that are here now."""
+    here = {device.uuid for device in snapshot.devices} if snapshot is not None else set()
+    then = {text.rpartition(" ")[2] for text in run.gpus}
+    return bool(here and then) and not here & then
 
 
 def _gpus(snapshot: Snapshot | None) -> str:
@@ -185,7 +201,7 @@ def _ended(run: Run) -> str:
     return f"{run.verdict}{reason}"
 
 
-def _probes(probes: Comparison, now: datetime.datetime) -> str:
+def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | None) -> str:
     counts: dict[str, int] = {}
     for run in probes.runs:
         bad = run.verdict == "oom" and all(oom.expected for oom in run.ooms) and run.ooms
@@ -193,7 +209,9 @@ def _probes(probes: Comparison, now: datetime.datetime) -> str:
         counts[name] = counts.get(name, 0) + 1
     newest = max(probes.runs, key=lambda run: run.started_at)
     told = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"{len(probes.runs)} configurations: {told}; the last {_age(newest, now)}"
+    elsewhere = sum(_elsewhere(run, snapshot) for run in probes.runs)
+    note = f"; {elsewhere} of them on other GPUs than those here now" if elsewhere else ""
+    return f"{len(probes.runs)} configurations: {told}; the last {_age(newest, now)}{note}"
 
 
 def _age(run: Run, now: datetime.datetime) -> str:
@@ -418,11 +436,7 @@ def _runs(document: Diagnostic) -> tuple[Run, ...]:
 
 
 def _comparison(probes: Comparison) -> Table | None:
-    if not probes.runs:
-        return None
-    same = [probes.runs[index] for index in probes.comparable]
-    drawn = (charts.speeds(same), charts.memory_of_runs(probes.runs))
-    return comparison_table(probes, "Probes compared", tuple(chart for chart in drawn if chart is not None))
+    return comparison_table(probes, "Probes compared") if probes.runs else None
 
 
 def _raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -189,6 +189,8 @@ def test_runs_of_one_configuration_are_told_apart() -> None:
         drawn = render(document, name, width=140).replace("\\", "").replace("<wbr>", "")
         for part in ("soft-missing #1", "soft-missing #2", "06:30:00", "06:31:30"):
             assert part in drawn
+    drawn = render(compare([full_run(), later]), "html")
+    assert 'aria-label="soft-missing #2: 412' in drawn, "charts tell them apart, too"
     alone = compare([full_run(), bare_run()])
     assert "started" not in alone.columns
     assert labels(alone.runs) == ("soft-missing", "growth")

@@ -261,3 +261,17 @@ def test_a_machine_without_processes_says_so() -> None:
     assert people.note == "No process is on a GPU."
     for name in ("html", "markdown", "text"):
         assert "No process is on a GPU." in whole(diagnostic(looks(snapshot=snapshot)), name)
+
+
+def test_programs_of_other_gpus_are_told_as_such() -> None:
+    here = looks().snapshot.devices[0]  # type: ignore[union-attr]
+    other = diagnostic(looks(programs=(program(gpus=("0 NVIDIA H200 GPU-11111111-aaaa",)),)))
+    same = diagnostic(looks(programs=(program(gpus=(f"0 {here.name} {here.uuid}",)),)))
+    assert ", on other GPUs than those here now: oom" in whole(other, "markdown")
+    assert ", on other GPUs" not in whole(same, "markdown")
+
+
+def test_one_cause_of_several_devices_is_counted() -> None:
+    found = tuple(told("warning", "throttle.thermal", device_uuid=f"GPU-{number}") for number in range(3))
+    snapshot = replace(judged(machines.snapshot(machines.gpu(0))), findings=(told("error", "hardware.fault"), *found))
+    assert "throttle.thermal (warning, 3 times)" in whole(diagnostic(looks(snapshot=snapshot)), "markdown")

@@ -57,11 +57,9 @@ def _row(chart: Bars, row: Row) -> Markup:
     if row.low is not None and row.high is not None:
         low, high = (min(max(edge / top, 0.0), 1.0) * _WIDE for edge in (row.low, row.high))
         middle = _HIGH / 2
-        shapes.append(
-            Markup('<path class="whisker" d="M{:.1f} {}H{:.1f}M{:.1f} 5V15M{:.1f} 5V15"/>').format(
-                low, middle, high, low, high
-            )
-        )
+        path = f"M{low:.1f} {middle}H{high:.1f}M{low:.1f} 5V15M{high:.1f} 5V15"
+        # Twice, so that it can be told from the bar in light and dark.
+        shapes += [Markup('<path class="{}" d="{}"/>').format(name, path) for name in ("halo", "whisker")]
     if row.mark is not None:
         x = min(max(row.mark / top, 0.0), 1.0) * _WIDE
         shapes.append(Markup('<path class="mark" d="M{:.1f} 0V{}"/>').format(x, _HIGH))
