@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gpuwatch.errors import UsageError
-from gpuwatch.model.codec import Document
+
+if TYPE_CHECKING:
+    from gpuwatch.model.codec import Document
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -11,8 +11,8 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option
+from gpuwatch.cli.output import check_output, redact_option, to_stdout
 from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.model.codec import to_json
 from gpuwatch.model.run import Run
 from gpuwatch.monitor.collector import Collector
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write the run to a file; the suffix gives the format."
 )
+@redact_option
 @click.option("--no-save", is_flag=True, help="Do not keep the run for `gpuwatch report`.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary on stderr at the end.")
 @sim_option
@@ -46,6 +47,7 @@ def run(
     interval: float,
     as_json: bool,
     output: Path | None,
+    redact: bool,
     no_save: bool,
     quiet: bool,
     command: tuple[str, ...],
@@ -61,15 +63,15 @@ def run(
     if as_json and output is None:
         raise UsageError("--json needs -o FILE", hint="stdout belongs to the program")
     if output is not None:
-        from gpuwatch.cli.output import check_output
-
+        if to_stdout(output):
+            raise UsageError(f"-o {output}: stdout belongs to the program", hint="name a file")
         check_output(output, any_suffix=as_json)
     enter_simulation(ctx, "auto")
     collector = Collector(interval)
     collector.launch()
     from gpuwatch.probing.watch import Options, watch
 
-    keeper = _Keeper(output, as_json, keep=not no_save)
+    keeper = _Keeper(output, as_json, keep=not no_save, redact=redact)
     terminal = sys.stderr is not None and sys.stderr.isatty()
     options = Options(
         placement=placement,
@@ -94,7 +96,7 @@ def run(
 class _Keeper:
     """Finishes runs and writes them, where they were asked for and to the user's folder."""
 
-    def __init__(self, output: Path | None, as_json: bool, *, keep: bool) -> None:
+    def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
         from gpuwatch.diagnosis.complete import complete
         from gpuwatch.history.runs import RunStore
 
@@ -102,6 +104,7 @@ class _Keeper:
         self._store = RunStore() if keep else None
         self._output = output
         self._as_json = as_json
+        self._redact = redact
         self._problem = ""
 
     def judge(self, observed: Observed) -> Run:
@@ -121,14 +124,9 @@ class _Keeper:
         return finished
 
     def _write(self, finished: Run, output: Path) -> None:
-        from gpuwatch.reports.registry import write, write_text
+        from gpuwatch.reports.registry import write
 
-        if self._as_json:
-            from gpuwatch.reports.masking import masked
-
-            write_text(to_json(masked(finished)), output)
-        else:
-            write(finished, output)
+        write(finished, output, format_name="json" if self._as_json else None, redact=self._redact)
 
     def end(self, finished: Run, *, quiet: bool) -> None:
         """The last word, on stderr."""

@@ -262,3 +262,21 @@ def test_redacted_nobody_is_named(planted: dict[str, str]) -> None:
     assert process["user"] in ("user-1", "root", "nobody")
     for name in (host, *([] if user == "root" else [user])):
         assert f'"{name}"' not in result.out
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_run_leaves_stdout_to_the_program(name: str) -> None:
+    result = gpuwatch("run", "-o", name, "--", sys.executable, "-c", "print('ran')")
+    assert (result.code, result.out) == (2, ""), "the program is not started for nothing"
+    assert "stdout belongs to the program" in result.err
+
+
+def test_a_run_can_be_redacted(tmp_path: Path, own: dict[str, str]) -> None:
+    script = tmp_path / "secret_project.py"
+    script.write_text(f"print('{tmp_path}/data')\n")
+    path = tmp_path / "run.json"
+    for arguments, told in (([], True), (["--redact"], False)):
+        result = gpuwatch("run", "-q", *arguments, "-o", str(path), "--", sys.executable, str(script), environment=own)
+        assert result.code == 0
+        assert ("secret_project" in path.read_text()) is told
+        assert (socket.gethostname() in json.loads(path.read_text())["host"]) is told
