@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -295,3 +296,25 @@ def test_healing_ends_everything(machine: SimMachine, idle_process: Callable[[],
     assert machine.is_shown(1)
     assert not machine.is_asleep(1)
     assert machine.used_bytes(0) == GIB, "a process of this machine stays"
+
+
+def test_a_stopped_process_stops_nobody_else(machine: SimMachine, start: Start, run: Run) -> None:
+    for number in range(300):  # so that it has the state's lock most of the time
+        machine.attach(4_100_000 + number, 0, 1 << 20, foreign=True)
+    process = start(machine, HEAD + "print('up', flush=True)\nwhile True: N.nvmlDeviceGetUtilizationRates(h[0])")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    time.sleep(0.1)
+    for _ in range(3):
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.02)
+        code = """
+import time
+began = time.monotonic()
+seen = [N.nvmlDeviceGetMemoryInfo(h[0]).used > 300 * 2**20 for _ in range(50)]
+print(json.dumps([all(seen), time.monotonic() - began]))"""
+        right, took = ask(run, machine, code)
+        assert right
+        assert took < 2
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.05)

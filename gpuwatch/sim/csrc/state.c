@@ -95,6 +95,22 @@ static void init_mutex(pthread_mutex_t *mutex) {
     pthread_mutexattr_destroy(&attr);
 }
 
+#define LOCK_WAIT_MS 300     /* far longer than anybody who runs holds it */
+#define LOCK_IGNORE_MS 3000
+
+void gws_lock_busy(gws_state *state) {
+    static _Atomic uint64_t ignored_until_ns; /* in this process */
+    if (gws_now_ns() < atomic_load(&ignored_until_ns)) return;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOCK_WAIT_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    int result = pthread_mutex_timedlock(&state->lock, &until);
+    if (result == EOWNERDEAD) pthread_mutex_consistent(&state->lock);
+    if (result == ETIMEDOUT) atomic_store(&ignored_until_ns, gws_now_ns() + LOCK_IGNORE_MS * 1000000ull);
+}
+
 /* --- who is alive ----------------------------------------------------------------------------------- */
 
 /* Start time of a live process in clock ticks since boot; 0: gone, or a zombie, which holds no memory. */
