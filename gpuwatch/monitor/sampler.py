@@ -13,12 +13,12 @@ from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import Device, Driver, Host, MigInstance, Problem, Process, Snapshot
 from gpuwatch.monitor.beside import Beside
-from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows
+from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
 from gpuwatch.monitor.wire import aged
 from gpuwatch.sources.ancestry import Ancestry
 from gpuwatch.sources.answers import NvmlUnavailable
 from gpuwatch.sources.host import HostReader, ProcessTable
-from gpuwatch.sources.nvml import Nvml, NvmlDevice
+from gpuwatch.sources.nvml import ASLEEP, Nvml, NvmlDevice
 
 _SLOW_EVERY = 5.0
 _REOPEN_EVERY = 5.0
@@ -55,7 +55,7 @@ class Sampler:
         """The same, but a process that has not changed is the object of the sample before, run time included.
 
         :func:`gpuwatch.monitor.wire.aged` brings run times up to date. ``preview`` is given the devices as
-        soon as they have been read.
+        soon as they have been read, with rows of processes of which nothing but their number is known.
         """
         taken_at = datetime.datetime.now(datetime.UTC)
         began = time.monotonic()
@@ -63,7 +63,7 @@ class Sampler:
         problems: list[Problem] = []
         self._rows.begin(taken_at.timestamp(), began)
 
-        def look_ahead(devices: tuple[Device, ...]) -> None:
+        def look_ahead(devices: tuple[Device, ...], processes: tuple[Process, ...]) -> None:
             if preview is not None:
                 preview(
                     Snapshot(
@@ -72,7 +72,7 @@ class Sampler:
                         simulated=self._nvml.simulated,
                         driver=self._nvml.driver,
                         devices=devices,
-                        processes=(),
+                        processes=processes,
                         host=host,
                         problems=tuple(host_problems),
                     )
@@ -108,7 +108,7 @@ class Sampler:
     # -- inside ---------------------------------------------------------------------------------
 
     def _gpus(
-        self, now: float, problems: list[Problem], look_ahead: Callable[[tuple[Device, ...]], None]
+        self, now: float, problems: list[Problem], look_ahead: Callable[[tuple[Device, ...], tuple[Process, ...]], None]
     ) -> tuple[Driver | None, list[Device], list[Process]]:
         # The second look comes at once, for rates need two; from then on every five seconds.
         slow = self._slow_reads < 2 or now - self._slow_at >= _SLOW_EVERY
@@ -117,7 +117,7 @@ class Sampler:
                 self._tried_at = now
                 self._problem = None
                 self._nvml.open()
-            if self._problem is None and ((slow and self._slow_reads) or self._nvml.ended):
+            if self._problem is None and ((slow and self._slow_reads) or self._nvml.unsettled):
                 self._nvml.refresh()
         except NvmlUnavailable as error:
             self._problem = error.problem
@@ -131,7 +131,10 @@ class Sampler:
             self._slow_reads += 1
         listed = [(device, *self._nvml.sample(device, lanes)) for device in self._nvml.devices]
         if listed and self._slow_reads == 1:
-            look_ahead(tuple(_device(d, dict(r), dict(m), self._nvml.simulated) for d, r, m in listed))
+            look_ahead(
+                tuple(_device(d, dict(r), dict(m), self._nvml.simulated) for d, r, m in listed),
+                tuple(unknown_row(entry, d) for d, _, _ in listed if d.handle for entry in self._nvml.processes(d)[0]),
+            )
         devices: list[Device] = []
         processes: list[Process] = []
         self._rows.devices([_device(device, {}, {}, self._nvml.simulated) for device, _, _ in listed])
@@ -156,7 +159,7 @@ class Sampler:
 
     def _processes(self, device: NvmlDevice, problems: list[Problem]) -> tuple[list[Process], bool]:
         """The processes of one device, and whether the list is complete."""
-        if device.state in ("lost", "reset-required") or device.handle is None:
+        if device.state in ("lost", "reset-required", ASLEEP) or device.handle is None:
             return [], False
         listed, failed = self._nvml.processes(device)
         problems.extend(

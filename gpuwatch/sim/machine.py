@@ -470,12 +470,19 @@ class SimMachine:
     def set_asleep(self, device: int, asleep: bool) -> None:
         """Let the kernel say that a GPU is in runtime suspend, as laptops let theirs; no call wakes it."""
         self._check_device(device)
-        folder = sysfs.power_folder(sysfs.folder(self.state_path), self.devices()[device].pci_bus_id)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in (("control", "auto"), ("runtime_status", "suspended" if asleep else "active")):
-            fresh = folder / f".{name}"
-            fresh.write_text(f"{text}\n", encoding="ascii")
-            fresh.replace(folder / name)
+        for other in self.devices():  # the kernel tells of all of them
+            folder = sysfs.power_folder(sysfs.folder(self.state_path), other.pci_bus_id)
+            if other.index == device:
+                told = {"control": "auto", "runtime_status": "suspended" if asleep else "active"}
+            elif folder.is_dir():
+                continue
+            else:
+                told = {"control": "on", "runtime_status": "active"}
+            folder.mkdir(parents=True, exist_ok=True)
+            _put(folder.parent / "vendor", sysfs.VENDOR)
+            _put(folder.parent / "class", sysfs.CLASS)
+            for name, text in told.items():
+                _put(folder / name, text)
 
     def is_asleep(self, device: int) -> bool:
         """Whether `set_asleep` put the GPU to sleep."""
@@ -557,6 +564,13 @@ class SimMachine:
     def _check_device(self, device: int) -> None:
         if not 0 <= device < self.shape.count:
             raise GpuwatchError(f"there is no simulated GPU {device} (0 to {self.shape.count - 1})")
+
+
+def _put(path: Path, text: str) -> None:
+    """A file whose readers see the old text or the new one."""
+    fresh = path.with_name(f".{path.name}")
+    fresh.write_text(f"{text}\n", encoding="ascii")
+    fresh.replace(path)
 
 
 def _partial_folder(whole: Path, without: Collection[str]) -> Path:

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Final
 
 ENV_STATE: Final = "GPUWATCH_SIM_STATE"
+VENDOR: Final = "0x10de"
+CLASS: Final = "0x030200"
+"""Of NVIDIA's 3D controllers, by which a GPU is found among the PCI devices."""
 
 
 def root(environment: Mapping[str, str] | None = None) -> Path:

@@ -13,7 +13,7 @@ import msgspec
 from gpuwatch.sources.host import Facts, ProcessTable
 
 EVERY = 10.0
-_BUSY = 50.0
+_BUSY = 30.0
 """Percent of one core, over the seconds since the last look."""
 _MOST = 8
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""The only file that asks the operating system: psutil for the machine, /proc for processes.
+"""The only file that asks the operating system: /proc, and psutil where that is another one.
 
 A tick reads one small file per process (``/proc/<pid>/stat``: identity, CPU time, memory, threads in
 one read), and only of those whose CPU clock says that they have run; what does not change (user,
@@ -10,22 +10,23 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-import psutil
 
 from gpuwatch.model.snapshot import Host, Problem
+from gpuwatch.sources import procfs
 from gpuwatch.sources.signals import compare
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_LINUX = sys.platform.startswith("linux")
 
 GPU_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -108,7 +109,7 @@ class ProcessTable:
         self._known: dict[int, Facts] = {}
         self._users: dict[int, str] = {}
         self._ticks: dict[int, tuple[int, int]] = {}
-        self._boot = psutil.boot_time()
+        self._boot = _boot_time()
 
     def look(self, pid: int, now: float) -> Facts | None:
         """Facts about ``pid`` at monotonic time ``now``; None when there is no such process here."""
@@ -385,34 +386,27 @@ class HostReader:
     """The machine as a whole."""
 
     def __init__(self) -> None:
-        self._hostname = socket.gethostname()
+        self._hostname = os.uname().nodename
         self._container: str | None = None
-        self._looked = False
-        psutil.cpu_percent(None)  # starts the interval of the next call
+        self._boot = _boot_time()
+        self._ticks: tuple[int, int] | None = None
         self._first = True
 
     def read(self) -> tuple[Host, list[Problem]]:
         """CPU since the read before (None on the first), memory, swap, load."""
         problems: list[Problem] = []
-        cpu: float | None = psutil.cpu_percent(None)
+        cpu = self._cpu()
         if self._first:
-            cpu, self._first = None, False
-        elif not self._looked:
+            self._first = False
+        elif self._container is None:
             # Not before the first sample: the dashboard waits for that one.
             from gpuwatch.sources.system import container
 
-            self._looked, self._container = True, container(os.environ)
+            self._container = container(os.environ) or ""
+        sizes: tuple[int | None, ...] = (None, None, None, None)
         try:
-            memory = psutil.virtual_memory()
-            swap = psutil.swap_memory()
-            sizes: tuple[int | None, ...] = (
-                memory.total - memory.available,
-                memory.total,
-                swap.used,
-                swap.total,
-            )
-        except (OSError, psutil.Error) as error:
-            sizes = (None, None, None, None)
+            sizes = _sizes()
+        except (OSError, ValueError, KeyError) as error:
             problems.append(Problem(source="host", reason="failed", detail=f"memory of the host: {error}"))
         try:
             load: tuple[float, float, float] | None = os.getloadavg()
@@ -421,13 +415,46 @@ class HostReader:
         host = Host(
             hostname=self._hostname,
             cpu_percent=cpu,
-            cpu_count=psutil.cpu_count(),
+            cpu_count=os.cpu_count(),
             memory_used_bytes=sizes[0],
             memory_total_bytes=sizes[1],
             swap_used_bytes=sizes[2],
             swap_total_bytes=sizes[3],
             load=load,
-            uptime_seconds=time.time() - psutil.boot_time(),
-            container=self._container,
+            uptime_seconds=time.time() - self._boot,
+            container=self._container or None,
         )
         return host, problems
+
+    def _cpu(self) -> float | None:
+        """Percent of all cores together since the call before."""
+        if not _LINUX:
+            percent = float(_psutil().cpu_percent(None))
+            return None if self._first else percent
+        before = self._ticks
+        try:
+            self._ticks = procfs.cpu_ticks()
+        except (OSError, ValueError):
+            return None
+        if before is None or self._ticks[1] <= before[1]:
+            return None
+        share = (self._ticks[0] - before[0]) / (self._ticks[1] - before[1])
+        return round(min(max(share, 0.0), 1.0) * 100, 1)
+
+
+def _psutil() -> Any:
+    """For systems whose /proc is another one; not imported where it is not needed."""
+    import psutil
+
+    return psutil
+
+
+def _boot_time() -> float:
+    return procfs.boot_time() if _LINUX else float(_psutil().boot_time())
+
+
+def _sizes() -> tuple[int, int, int, int]:
+    if _LINUX:
+        return procfs.sizes()
+    memory, swap = _psutil().virtual_memory(), _psutil().swap_memory()
+    return (memory.total - memory.available, memory.total, swap.used, swap.total)

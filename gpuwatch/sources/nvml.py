@@ -28,6 +28,7 @@ from gpuwatch.sources.answers import (
     pick,
 )
 from gpuwatch.sources.calls import ADAPTERS, NO_INSTANCE, ProcessLists
+from gpuwatch.sources.sleep import Sleep
 
 _LOST = {pynvml.NVML_ERROR_GPU_IS_LOST: "lost", pynvml.NVML_ERROR_RESET_REQUIRED: "reset-required"}
 _ENDED = {
@@ -36,6 +37,8 @@ _ENDED = {
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
 }
 """Said in the middle of a session: the driver has gone, or is another one now."""
+ASLEEP = "asleep"
+"""State of a device that the kernel has suspended."""
 _PERMANENT = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
@@ -116,6 +119,8 @@ class NvmlDevice(msgspec.Struct):
     """What the lanes other than the fast one answered when they were last asked."""
     slow_at: float = 0.0
     """When the slow lane was read, on the monotonic clock: rates divide by it."""
+    may_sleep: bool = False
+    """Whether the kernel may suspend it: then it is asked for before NVML is, which would wake the device."""
     mig_on: bool | None = None
     """Whether MIG is on; None where the device does not know MIG, or has not been asked."""
     instances: list[mig.Instance] = []
@@ -150,9 +155,10 @@ class Nvml:
         self.devices: list[NvmlDevice] = []
         self.simulated = False
         self.driver: Driver | None = None
-        self.ended = False
-        """The driver ended the session: :meth:`refresh` begins another."""
+        self.unsettled = False
+        """The driver ended the session, or a device woke that nothing was known of: :meth:`refresh` is due."""
         self._open = False
+        self._sleep = Sleep()
         self._plans = {lane: tuple(_plans(lane)) for lane in Lane}
         self._fields = {lane: plan for lane in Lane if (plan := _field_plan(lane)) is not None}
         self._process_calls = (
@@ -181,6 +187,7 @@ class Nvml:
             raise NvmlUnavailable(_problem(error.value)) from error
         self._open = True
         self.simulated = hasattr(pynvml.nvmlLib, "gpuwatch_sim_version")
+        self._sleep = Sleep()
         self.driver = self._read_driver()
         self._list_devices()
 
@@ -201,15 +208,21 @@ class Nvml:
         """
         try:
             count = pynvml.nvmlDeviceGetCount()
-            same = count == len(self.devices) and all(
-                self._uuid_at(device.index) in (device.uuid, None) for device in self.devices
+            woken = any(device.handle is None and self._awake(device) for device in self.devices)
+            same = (
+                not woken
+                and count == len(self.devices)
+                and all(
+                    device.state == ASLEEP or self._uuid_at(device.index) in (device.uuid, None)
+                    for device in self.devices
+                )
             )
         except pynvml.NVMLError as error:
             if error.value not in _ENDED:
                 return False
             self._begin_again()
             return True
-        self.ended = False
+        self.unsettled = False
         if not same:
             self._list_devices()
         return not same
@@ -218,9 +231,13 @@ class Nvml:
         """Reads the metrics of ``lanes``; lanes not asked for answer from what was read before."""
         readings: dict[str, Value] = {}
         missing: dict[str, Missing] = {}
+        asked = set(lanes)
+        if Lane.SLOW in asked:
+            device.may_sleep = self._sleep.managed(device.pci_bus_id)
+        if (device.may_sleep or device.state == ASLEEP) and self._sleeps(device):
+            return self._asleep(device)
         if device.state in ("lost", "reset-required") and not self._answers(device):
             return {}, self._all_lost(device)
-        asked = set(lanes)
         if Lane.SLOW in asked:
             self._look_at_mig(device)
         for plan in self._plans[Lane.FAST]:
@@ -323,9 +340,30 @@ class Nvml:
 
     # -- inside ---------------------------------------------------------------------------------
 
+    def _sleeps(self, device: NvmlDevice) -> bool:
+        """Whether the kernel has suspended it. One that was asleep when it was listed is described when it wakes."""
+        if self._sleep.asleep(device.pci_bus_id):
+            device.state, device.state_detail = ASLEEP, "the kernel has suspended it; asking would wake it"
+            return True
+        if device.state == ASLEEP:
+            if device.handle is None:
+                self.unsettled = True
+                return True
+            device.state, device.state_detail = "ok", ""
+        return False
+
+    def _awake(self, device: NvmlDevice) -> bool:
+        return device.state == ASLEEP and not self._sleep.asleep(device.pci_bus_id)
+
+    def _asleep(self, device: NvmlDevice) -> tuple[dict[str, Value], dict[str, Missing]]:
+        """What does not change is still known of it."""
+        known = dict(device.kept[Lane.ONCE][0]) if Lane.ONCE in device.kept else {}
+        sleeps = Missing("no_sample", detail="the GPU sleeps, and asking would wake it")
+        return known, {spec.id: sleeps for spec in METRICS if spec.id not in known}
+
     def _begin_again(self) -> None:
         """Ends what is left of the session and begins another; what is known of the devices stays."""
-        known, self.ended = self.devices, False
+        known, self.unsettled = self.devices, False
         self.close()
         self.devices = known
         self.open()
@@ -400,7 +438,7 @@ class Nvml:
                 device.state = _LOST[code]
                 device.state_detail = lack.detail
             elif code in _ENDED:
-                self.ended = True
+                self.unsettled = True
             for spec in plan.specs:
                 missing[spec.id] = lack
             return
@@ -489,7 +527,25 @@ class Nvml:
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
             raise NvmlUnavailable(_problem(error.value)) from error
-        self.devices = [self._describe(index, known) for index in range(count)]
+        there = self._sleep.gpus()
+        asleep = {
+            index: pci
+            for index, pci in enumerate(there)
+            if len(there) == count and self._sleep.managed(pci) and self._sleep.asleep(pci)
+        }
+        self.devices = [
+            self._undisturbed(index, asleep[index]) if index in asleep else self._describe(index, known)
+            for index in range(count)
+        ]
+
+    def _undisturbed(self, index: int, pci_bus_id: str) -> NvmlDevice:
+        """A device that sleeps: what was known of it, or its place alone."""
+        for device in self.devices:
+            if device.pci_bus_id == pci_bus_id and device.handle is not None:
+                device.index, device.state = index, ASLEEP
+                return device
+        detail = "the kernel has suspended it; asking would wake it"
+        return NvmlDevice(index, None, f"asleep-{pci_bus_id}", "sleeping GPU", pci_bus_id, None, ASLEEP, detail)
 
     def _describe(self, index: int, known: dict[str, NvmlDevice]) -> NvmlDevice:
         try:
