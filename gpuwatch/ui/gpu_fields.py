@@ -16,7 +16,7 @@ from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.facts import HOT_CELSIUS, decimal, whole_number
 
 Span = tuple[str, str]
-_GIVEN_UP = frozenset({"not_supported", "permission_denied"})
+_GIVEN_UP = frozenset({"not_supported", "permission_denied", "unknown"})
 """Reasons that will not go away by waiting."""
 
 
@@ -185,8 +185,7 @@ def unavailable(field: GpuField, devices: Sequence[Device]) -> str:
             return ""
     why = devices[0].get(field.metric)
     assert isinstance(why, Missing)
-    words = "not supported here" if why.reason == "not_supported" else "permission denied"
-    return f"{words}: {printable(why.detail)}" if why.detail else words
+    return printable(f"{why.reason.replace('_', ' ')}{f': {why.detail}' if why.detail else ''}")
 
 
 def _ink(field: GpuField, device: Device) -> str:

@@ -1,8 +1,8 @@
 """Who gets how many lines at which size of terminal. Pure arithmetic, so that it can be tested.
 
-Order of folding, first to go first: tall graphs, cards (they become one line each), the host strip,
-the heading of the lines, lines side by side instead of below each other. A GPU and the finding
-never go.
+Order of folding, first to go first: further bands of graphs, the first band, cards (they become one line
+each), the host strip, the heading of the lines, lines side by side instead of below each other; at last
+the lines scroll, and say how many more there are. The finding never goes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ CARD_HEIGHT = 5
 _LINE_MIN_WIDTH = 28
 _TABLE_ROWS = 6
 """Header and five processes: what the table keeps while GPUs can fold instead."""
+BESIDE_WIDTH = 150
+"""Cells inside a card from which on its readings stand beside the graphs."""
+FACT_WIDTH = 32
+"""Cells of a reading with its title, and the gap to the next."""
+_BAND_MIN, _BAND_GOOD = 3, 5
+"""Lines of a band of graphs with its caption: at least, and from which on there can be a second one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,54 +38,112 @@ class Plan:
     heading: bool = False
     """Line style: one line that names the columns."""
     graph: int = 0
-    """Card style: lines of graphs in each card, the caption included."""
+    """Card style: lines of graphs in each card, captions included."""
+    bands: int = 0
+    """Card style: how many graphs stand above each other in those lines."""
     gpu_height: int = 0
     framed: bool = False
     """Whether the table has a border."""
 
+    facts: int = 0
+    """Card style: lines of further readings below the graphs."""
+    scrolls: bool = False
+    """Line style: not all GPUs fit; the last line says how many more there are."""
+
     @property
     def card_height(self) -> int:
         """Lines of one card with its border."""
-        return CARD_HEIGHT + self.graph
+        return CARD_HEIGHT + self.graph + self.facts
 
 
-def plan(width: int, height: int, gpus: int, *, findings: bool = False, said: int = 0) -> Plan:
-    """The layout of the first screen; ``said`` is how many lines explain why there is no GPU."""
+def plan(
+    width: int,
+    height: int,
+    gpus: int,
+    *,
+    findings: bool = False,
+    said: int = 0,
+    processes: int = 0,
+    readings: int = 0,
+) -> Plan:
+    """The layout of the first screen.
+
+    ``said``: how many lines explain why there is no GPU. ``processes``: how many rows the table should have
+    room for; the fewer, the more graphs. ``readings``: how many more there are to tell of each GPU.
+    """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return Plan(too_small=True)
     framed = width >= 100 and height >= 30
     room = height - 2 - int(findings)
     if not gpus:
         return Plan(style="none", framed=framed, gpu_height=min(max(said + 4, 5), max(room // 2, 5)))
-    if framed or (height >= 30 and gpus <= 2):
-        # The finding's line is always counted: a finding that comes must not fold the cards.
-        table = max(9, int(height * 0.3))
-        most = max(width // CARD_MIN_WIDTH, 1)
-        rows = math.ceil(gpus / most)
-        columns = math.ceil(gpus / rows)
-        spare = height - 4 - rows * CARD_HEIGHT - table
-        if spare >= 0:
-            wanted = max(int(height * 0.42), table)
-            graph = min((height - 4 - rows * CARD_HEIGHT - wanted) // rows, height // 5)
-            graph = graph if graph >= 3 else 0
-            return Plan(
-                style="card",
-                columns=columns,
-                graph=graph,
-                gpu_height=rows * (CARD_HEIGHT + graph),
-                framed=framed,
-            )
+    cards = _cards(width, height, gpus, processes, readings, framed=framed)
+    if cards is not None:
+        fits = gpus == 1 and processes + 2 <= height - 4 - CARD_HEIGHT
+        if framed or (height >= 30 and gpus <= 2) or fits or _bare(height, gpus, processes):
+            return cards
+    # The finding's line is always counted: a finding that comes must not fold anything.
+    most = height - 3 - _TABLE_ROWS
     columns = 1
-    while math.ceil(gpus / columns) + _TABLE_ROWS > height - 3 and width // (columns + 1) >= _LINE_MIN_WIDTH:
+    while math.ceil(gpus / columns) > most and width // (columns + 1) >= _LINE_MIN_WIDTH:
         columns += 1
     rows = math.ceil(gpus / columns)
-    host = rows + _TABLE_ROWS + 2 <= height - 3
-    heading = rows + _TABLE_ROWS + 3 <= height - 3
+    if rows > most:
+        return Plan(style="line", columns=columns, host=False, gpu_height=most, scrolls=True, framed=framed)
+    heading = rows + 3 <= most
     return Plan(
         style="line",
         columns=columns,
         heading=heading,
-        host=host,
+        host=rows + 2 <= most,
         gpu_height=rows + int(heading),
         framed=framed,
     )
+
+
+def _bare(height: int, gpus: int, processes: int) -> bool:
+    """Whether lines would leave more than half of the screen empty: then there is room for cards."""
+    used = 6 + gpus + processes  # top, host, two heads, finding, keys
+    return height - used > height / 2
+
+
+def _cards(width: int, height: int, gpus: int, processes: int, readings: int, *, framed: bool) -> Plan | None:
+    """Cards, with as many graphs and readings as the processes leave room for; None where cards do not fit."""
+    least = max(9, int(height * 0.3))
+    across = max(width // CARD_MIN_WIDTH, 1)
+    rows = math.ceil(gpus / across)
+    columns = math.ceil(gpus / rows)
+    spare = height - 4 - rows * CARD_HEIGHT
+    if spare < least:
+        return None
+    wanted = processes + 2 + 2 * int(framed)
+    table = min(max(wanted, least), max(int(height * 0.45), least))
+    budget = (spare - table) // rows
+    tall = max(9, height // 6)  # beyond that a graph gains nothing
+    graph = bands = facts = 0
+    if budget >= _BAND_MIN:
+        bands = 1 if budget < 2 * _BAND_GOOD else 2
+        graph = bands * min(budget // bands, tall)
+        inner = width // columns - 4
+        facts = min(math.ceil(readings / facts_across(inner)), budget - graph) if inner < BESIDE_WIDTH else 0
+        if budget - graph - facts >= tall:
+            graph, bands = graph + tall, 3
+    return Plan(
+        style="card",
+        columns=columns,
+        graph=graph,
+        bands=bands,
+        facts=facts,
+        gpu_height=rows * (CARD_HEIGHT + graph + facts),
+        framed=framed,
+    )
+
+
+def facts_across(inner: int) -> int:
+    """How many readings stand side by side in a card."""
+    return max(inner // FACT_WIDTH, 1)
+
+
+def rounded(processes: int) -> int:
+    """For how many rows to plan: in steps, so that a process that comes does not move everything."""
+    return -(-processes // 4) * 4

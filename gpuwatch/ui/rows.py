@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, duration, gib, short_size
 from gpuwatch.model.snapshot import Device, Mapped, Process, Snapshot
@@ -129,6 +128,8 @@ def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int)
 
 @lru_cache(maxsize=4096)
 def _harmless(command: str) -> str:
+    from gpuwatch.formatting.secrets import mask_text  # its patterns are many, and the first picture needs none
+
     return mask_text(printable(command))
 
 
@@ -363,7 +364,7 @@ _FOLDING = ("type", "mbw", "host", "framework", "sees", "time")
 """Columns that go when there is no room, the first first. Those that had to be asked for go after them."""
 _SHED_EARLY = frozenset(_FOLDING[:3])
 _TAKEN_BY_MARK = 2
-_GIVEN_UP = frozenset({"not_supported", "permission_denied"})
+_GIVEN_UP = frozenset({"not_supported", "permission_denied", "unknown"})
 """Reasons that will not go away by waiting."""
 
 
@@ -430,11 +431,12 @@ def unavailable(column: Column, snapshot: Snapshot) -> str:
         if column.reading in process.readings:
             return ""
         why = process.missing.get(column.reading)
-        if why is None or why.reason not in _GIVEN_UP:
+        if why is not None and why.reason not in _GIVEN_UP:
             return ""
-    why = processes[0].missing[column.reading]
-    words = "not supported here" if why.reason == "not_supported" else "permission denied"
-    return f"{words}: {printable(why.detail)}" if why.detail else words
+    why = processes[0].missing.get(column.reading)
+    if why is None:
+        return "nobody could read it"
+    return printable(f"{why.reason.replace('_', ' ')}{f': {why.detail}' if why.detail else ''}")
 
 
 def rows_of(snapshot: Snapshot) -> list[Row]:

@@ -28,6 +28,7 @@ MACHINES: dict[str, Callable[[int], Snapshot]] = {
     "one": lambda tick: machines.many(1, 6, tick=tick),
     "eight": lambda tick: machines.many(8, 40, tick=tick),
     "eight200": lambda tick: machines.many(8, 200, tick=tick),
+    "forty": lambda tick: machines.many(40, 12, tick=tick),
     "sixteen": lambda tick: machines.many(16, 60, tick=tick),
     "lively": machines.lively,
     "no_driver": machines.no_driver,

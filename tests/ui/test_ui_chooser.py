@@ -102,7 +102,7 @@ async def test_what_nobody_can_supply_is_hidden_by_itself_and_listed_with_its_re
         await pilot.press("c", *["down"] * list(DEFAULT_COLUMNS).index("sm"))
         await settle(pilot)
         text = stage.app.screen.query_one("#sheet").plain
-        assert "SM%: not supported here: nvmlDeviceGetProcessUtilization: Not Supported" in text
+        assert "SM%: not supported: nvmlDeviceGetProcessUtilization: Not Supported" in text
         assert "hidden" in text
         await pilot.press("escape")
         # Once a process has a value the column is there, and stays.

@@ -10,6 +10,8 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.ui.lab import Lab
+from gpuwatch.ui.preferences import Loaded, Preferences, default_path, load
+from gpuwatch.ui.theme import PALETTES
 from tests.ui.pictures import app_with, arrived, lab_with_runs
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -17,9 +19,14 @@ MACHINES = ["pair", "one", "eight200", "sixteen", "no_driver", "simulated", "bro
 
 
 def compare(
-    snap_compare: Callable[..., bool], machine: str, size: tuple[int, int], *keys: str, lab: Lab | None = None
+    snap_compare: Callable[..., bool],
+    machine: str,
+    size: tuple[int, int],
+    *keys: str,
+    lab: Lab | None = None,
+    **options: Any,
 ) -> bool:
-    app, feed = app_with(machine, lab=lab)
+    app, feed = app_with(machine, lab=lab, **options)
 
     async def before(pilot: Pilot[Any]) -> None:
         feed.push()
@@ -37,9 +44,33 @@ def test_machine(snap_compare: Callable[..., bool], machine: str, size: tuple[in
     assert compare(snap_compare, machine, size)
 
 
+@pytest.mark.parametrize("machine", ["one", "eight200", "sixteen", "forty"])
+def test_large(snap_compare: Callable[..., bool], machine: str) -> None:
+    assert compare(snap_compare, machine, (250, 80))
+
+
+@pytest.mark.parametrize("size", SIZES[:2], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("machine", ["pair", "forty"])
+def test_ascii(snap_compare: Callable[..., bool], machine: str, size: tuple[int, int]) -> None:
+    assert compare(snap_compare, machine, size, settings=Loaded(default_path(), Preferences(ascii=True)))
+
+
+@pytest.mark.parametrize("theme", [palette.name for palette in PALETTES[1:]])
+def test_theme(snap_compare: Callable[..., bool], theme: str) -> None:
+    assert compare(snap_compare, "pair", (120, 40), settings=Loaded(default_path(), Preferences(theme=theme)))
+
+
+def test_broken_settings(snap_compare: Callable[..., bool]) -> None:
+    path = default_path()
+    path.write_text('colums = ["pid"]\n[processes]\nsort = "memroy"\n')
+    assert compare(snap_compare, "pair", (120, 40), settings=load(path))
+
+
 @pytest.mark.parametrize(
     ("name", "keys"),
     [
+        ("columns", ("c", "down", "down", "space")),
+        ("wrong-filter", ("slash", *"torch mem>l")),
         ("help", ("question_mark",)),
         ("sort", ("s",)),
         ("missing", ("down", "down", "i")),
@@ -50,7 +81,7 @@ def test_machine(snap_compare: Callable[..., bool], machine: str, size: tuple[in
         ("signal", ("k",)),
         ("tagged", ("space", "space", "k")),
     ],
-    ids=["help", "sort", "missing", "findings", "filter", "paused", "gpus", "signal", "tagged"],
+    ids=["columns", "wrong-filter", "help", "sort", "missing", "findings", "filter", "paused", "gpus", "signal", "tagged"],
 )
 def test_state(snap_compare: Callable[..., bool], name: str, keys: tuple[str, ...]) -> None:
     assert compare(snap_compare, "pair", (120, 40), *keys)

@@ -10,9 +10,10 @@ from textual.binding import BindingType
 
 from gpuwatch.ui.actions import ACTIONS, bindings
 from gpuwatch.ui.filtering import Filter, FilterError, parse
-from gpuwatch.ui.layout import Plan, plan
+from gpuwatch.ui.layout import Plan, plan, rounded
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.gpu_card import others
 from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.listed import Listed
 from gpuwatch.ui.widgets.no_gpu import no_gpu_height
@@ -43,6 +44,9 @@ class OverviewScreen(ProcessRowsScreen):
     def __init__(self) -> None:
         super().__init__()
         self._plan: Plan | None = None
+        self._most = 0
+        """The most processes that there were: the layout does not follow each that goes."""
+        self._readings = 0
         self.host = HostStrip(id="host")
         self.gpus = GpuPane(id="gpus")
         self.finding = FindingStrip(id="finding")
@@ -106,7 +110,18 @@ class OverviewScreen(ProcessRowsScreen):
             return
         size = self.app.size
         said = 0 if view.devices else no_gpu_height(view, size.width)
-        wanted = plan(size.width, size.height, len(view.devices), findings=view.told, said=said)
+        if view.snapshot is not None:
+            self._most = max(self._most, len(view.snapshot.processes))
+            self._readings = max(self._readings, *(len(others(device)) for device in view.devices[:1]), 0)
+        wanted = plan(
+            size.width,
+            size.height,
+            len(view.devices),
+            findings=view.told,
+            said=said,
+            processes=rounded(self._most),
+            readings=self._readings,
+        )
         self.finding.display = view.told and not wanted.too_small
         if wanted == self._plan:
             return

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuwatch.formatting import units
 from gpuwatch.formatting.text import printable
-from gpuwatch.model.metrics import METRICS, Lane
+from gpuwatch.model.metrics import BY_ID, METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import (
@@ -18,6 +18,7 @@ from gpuwatch.ui.facts import (
     whole_number,
 )
 from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS, FIELDS, in_card
+from gpuwatch.ui.layout import BESIDE_WIDTH, facts_across
 from gpuwatch.ui.lines import Span
 from gpuwatch.ui.trend import braille, buckets, span_for
 from gpuwatch.ui.view import View
@@ -50,7 +51,6 @@ _SHOWN = frozenset(
     }
 )
 """What a card says elsewhere."""
-_WIDE = 150
 _NUMBERS = 64
 _MEMORY_TEXT = 18
 """`` 131.2 / 139.8 GiB``"""
@@ -61,6 +61,8 @@ def card(
     view: View,
     width: int,
     graph: int,
+    bands: int = 1,
+    facts: int = 0,
     *,
     finding: bool,
     selected: bool,
@@ -73,10 +75,10 @@ def card(
     bad, bad_ink = state_note(device)
     rows: list[Pen] = []
     if bad and device.number("memory.used_bytes") is None:
-        rows = _message(bad, bad_ink, inner, 3 + graph)
+        rows = _message(bad, bad_ink, inner, 3 + graph + facts)
     else:
-        draw = _beside if graph and inner >= _WIDE else _below
-        rows = draw(device, view, inner, graph, fields)
+        draw = _beside if graph and inner >= BESIDE_WIDTH else _below
+        rows = draw(device, view, inner, graph, bands, fields) + _other_readings(device, facts, inner)
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
@@ -84,18 +86,19 @@ def card(
     return lines
 
 
-def _below(device: Device, view: View, inner: int, graph: int, fields: Sequence[str]) -> list[Pen]:
+def _below(device: Device, view: View, inner: int, graph: int, bands: int, fields: Sequence[str]) -> list[Pen]:
     """Bars and numbers, graphs below them."""
     numbers = [_utilisation(device, view, inner, graph), _memory(device, inner, graph), _numbers(device, inner, fields)]
-    return numbers + _graphs(device, view, inner, graph)
+    return numbers + _graphs(device, view, inner, graph, bands)
 
 
-def _beside(device: Device, view: View, inner: int, graph: int, fields: Sequence[str]) -> list[Pen]:
+def _beside(device: Device, view: View, inner: int, graph: int, bands: int, fields: Sequence[str]) -> list[Pen]:
     """In a very wide card the numbers stay together at the left, graphs stand at their right."""
     lines = 3 + graph
     numbers = [_utilisation(device, view, _NUMBERS, graph), _memory(device, _NUMBERS, graph)]
-    numbers += [_numbers(device, _NUMBERS, fields), Pen(_NUMBERS), *_other_readings(device, lines - 4)]
-    graphs = _graphs(device, view, inner - _NUMBERS - 3, lines)
+    numbers += [_numbers(device, _NUMBERS, fields), Pen(_NUMBERS)]
+    numbers += _other_readings(device, lines - 4, _NUMBERS)
+    graphs = _graphs(device, view, inner - _NUMBERS - 3, lines, bands)
     pens = []
     for row in range(lines):
         pen = Pen(inner)
@@ -108,25 +111,32 @@ def _beside(device: Device, view: View, inner: int, graph: int, fields: Sequence
     return pens
 
 
-def _other_readings(device: Device, lines: int) -> list[Pen]:
-    """What else was read, down two columns, in the order of the table of metrics."""
+def others(device: Device) -> list[MetricSpec]:
+    """What else was read of a device, in the order of the table of metrics."""
     # What never changes, and totals that only grow, are for the tab of one GPU.
-    specs = [
+    return [
         spec
         for spec in METRICS
         if spec.id in device.readings
         and spec.id not in _SHOWN
         and spec.lane is not Lane.ONCE
         and (not spec.counter or spec.id.startswith("ecc"))
-    ][: lines * 2]
-    rows = -(-len(specs) // 2)
-    pens = [Pen(_NUMBERS) for _ in range(rows)]
+    ]
+
+
+def _other_readings(device: Device, lines: int, inner: int) -> list[Pen]:
+    """The rest of the readings in ``lines`` lines, down as many columns as fit."""
+    across = facts_across(inner)
+    specs = others(device)[: lines * across]
+    rows = -(-len(specs) // across)
+    one = (inner + 2) // across
+    width = one - 2
+    pens = [Pen(inner) for _ in range(lines)]
     for number, spec in enumerate(specs):
         column, row = divmod(number, rows)
         text = units.reading(spec, device.get(spec.id))
-        width = (_NUMBERS - 4) // 2
         title = cut(spec.title, width - width_of(text) - 1)
-        pens[row].to(column * (width + 4)).add(title, "dim").to(column * (width + 4) + width - width_of(text)).add(text)
+        pens[row].to(column * one).add(title, "dim").to(column * one + width - width_of(text)).add(text)
     return pens
 
 
@@ -226,7 +236,7 @@ def _fitting(device: Device, inner: int, chosen: Sequence[str]) -> tuple[int, li
 
 def fields_that_fit(device: Device, inner: int, graph: int, chosen: Sequence[str]) -> list[str]:
     """Which of the chosen facts a card of this size tells, those that it has in its frame included."""
-    inner = _NUMBERS if graph and inner >= _WIDE else inner
+    inner = _NUMBERS if graph and inner >= BESIDE_WIDTH else inner
     there = [one for one, _ in _fitting(device, inner, chosen)[1]]
     return [one for one in chosen if one in there or in_card(FIELDS[one], device) is None]
 
@@ -243,40 +253,57 @@ def _numbers(device: Device, inner: int, chosen: Sequence[str]) -> Pen:
     return pen
 
 
-def _graphs(device: Device, view: View, inner: int, graph: int) -> list[Pen]:
-    """GPU and memory side by side, each with its axis in words."""
-    if not graph:
+_GRAPHS = (
+    (("utilization.gpu_percent", "GPU", "graph"), ("memory.used_bytes", "MEM", "memory")),
+    (("power.draw_watts", "PWR", "power"), ("temperature.gpu_celsius", "TEMP", "error")),
+    (("clocks.sm_mhz", "SM", "accent"), ("utilization.memory_percent", "BANDWIDTH", "memory")),
+)
+"""Bands of graphs, each with what stands side by side in it: metric, caption, ink."""
+
+
+def _graphs(device: Device, view: View, inner: int, lines: int, bands: int) -> list[Pen]:
+    """``lines`` lines of graphs in ``bands`` bands, each graph with its axis in words."""
+    if not lines or not bands:
         return []
     one = (inner - 3) // 2
-    total = device.number("memory.total_bytes")
-    span = span_for(one, view.interval)
-    parts = []
-    for metric, high, caption, ink in (
-        ("utilization.gpu_percent", 100.0, "GPU 0–100 %", "graph"),
-        ("memory.used_bytes", total or 1.0, f"MEM 0–{decimal(total, 1, _GIB)} GiB", "memory"),
-    ):
-        columns = buckets(
-            view.history.times,
-            view.history.series(device.uuid, metric),
-            columns=one * 2,
-            span=span,
-            until=view.until if view.until is not None else view.now,
-            interval=view.interval,
-        )
-        parts.append((caption, ink, braille(columns, low=0.0, high=high, rows=graph - 1)))
-    pens = []
-    caption_pen = Pen(inner)
-    for number, (caption, _ink, _rows) in enumerate(parts):
-        start = number * (one + 3)
-        caption_pen.to(start).add(caption, "dim")
-        caption_pen.to(start + one - len(f"{span}s")).add(f"{span}s", "dim")
-    pens.append(caption_pen)
-    for row in range(graph - 1):
-        pen = Pen(inner)
-        for number, (_caption, ink, rows) in enumerate(parts):
-            pen.to(number * (one + 3)).add(rows[row], ink)
-        pens.append(pen)
+    pens: list[Pen] = []
+    for band in range(bands):
+        height = (band + 1) * lines // bands - band * lines // bands
+        parts = [_graph(device, view, *graph, one, height) for graph in _GRAPHS[band]]
+        for row in range(height):
+            pen = Pen(inner)
+            for number, part in enumerate(parts):
+                pen.to(number * (one + 3))
+                for text, ink in part[row]:
+                    pen.add(text, ink)
+            pens.append(pen)
     return pens
+
+
+def _graph(
+    device: Device, view: View, metric: str, caption: str, ink: str, width: int, height: int
+) -> list[list[Span]]:
+    """A caption with the axis, then rows of dots; without an end of the axis, the reason in their place."""
+    spec = BY_ID[metric]
+    ends = spec.axis.ends(device.number) if spec.axis is not None else None
+    pen = Pen(width).add(caption, "dim")
+    if ends is None:
+        pen.add(" –", "dim")
+        return [pen.spans, *([] for _ in range(height - 1))]
+    low, high = ends
+    unit = spec.unit.value
+    axis = f"0–{decimal(high, 1, _GIB)} GiB" if spec.unit is Unit.BYTES else f"{low:.0f}–{high:.0f} {unit}"
+    span = span_for(width, view.interval)
+    pen.add(f" {axis}", "dim").to(width - len(f"{span}s")).add(f"{span}s", "dim")
+    columns = buckets(
+        view.history.times,
+        view.history.series(device.uuid, metric),
+        columns=width * 2,
+        span=span,
+        until=view.until if view.until is not None else view.now,
+        interval=view.interval,
+    )
+    return [pen.spans, *([(row, ink)] for row in braille(columns, low=low, high=high, rows=height - 1))]
 
 
 def _message(text: str, ink: str, inner: int, height: int) -> list[Pen]:

@@ -11,11 +11,43 @@ from gpuwatch.ui.widgets import gpu_card, gpu_line
 from gpuwatch.ui.widgets.pen import Pen
 
 
-def gpu_lines(view: View, plan: Plan, width: int, fields: Sequence[str], *, chosen: int = -1) -> list[Line]:
-    """The pane of GPUs; ``chosen`` is the place of the one under the cursor, ``fields`` what is told of each."""
+def gpu_lines(
+    view: View, plan: Plan, width: int, fields: Sequence[str], *, chosen: int = -1, top: int = 0
+) -> list[Line]:
+    """The pane of GPUs; ``chosen`` is the place of the one under the cursor, ``fields`` what is told of each.
+
+    ``top``: the first row of lines that is shown, where not all of them fit.
+    """
     found = {finding.device_uuid for finding in view.wrong}
-    draw = _cards if plan.style == "card" else _rows
-    return draw(view, plan, width, chosen, found, fields)
+    if plan.style == "card":
+        return _cards(view, plan, width, chosen, found, fields)
+    lines = _rows(view, plan, width, chosen, found, fields)
+    if not plan.scrolls:
+        return lines
+    room = plan.gpu_height - 1
+    return [*lines[top : top + room], _more(view, len(lines), plan.columns, top, room, width, found)]
+
+
+def rows_of_lines(count: int, plan: Plan) -> int:
+    """How many rows ``count`` devices take as lines."""
+    return -(-count // plan.columns)
+
+
+def _more(view: View, rows: int, columns: int, top: int, room: int, width: int, found: set[str | None]) -> Line:
+    """How many GPUs are above and below what is shown, and whether one of them needs a look."""
+    hidden: list[list[str | None]] = [[], []]
+    for number, device in enumerate(view.devices):
+        row = number % rows
+        if not top <= row < top + room:
+            hidden[row >= top].append(device.uuid)
+    pen = Pen(width)
+    pen.add("  ")
+    for sign, word, there in (("↑", "above", hidden[0]), ("↓", "below", hidden[1])):
+        if there:
+            wrong = sum(uuid in found for uuid in there)
+            pen.add(f"{sign} {len(there)} more {word}", "accent")
+            pen.add(f", ▲ {wrong}" if wrong else "", "warning").add("   ")
+    return pen.add("Tab and arrows, or the wheel", "dim").to(width).line()
 
 
 def _cards(
@@ -31,6 +63,8 @@ def _cards(
                 view,
                 end - start,
                 plan.graph,
+                plan.bands,
+                plan.facts,
                 finding=device.uuid in found,
                 selected=first + place == chosen,
                 fields=fields,
@@ -54,7 +88,7 @@ def _rows(view: View, plan: Plan, width: int, chosen: int, found: set[str | None
             pen.spans += part.spans
             pen.x += part.x
         lines.append(pen.to(width, ink="header").line())
-    rows = -(-len(view.devices) // plan.columns)
+    rows = rows_of_lines(len(view.devices), plan)
     for row in range(rows):
         pen = Pen(width)
         for column in range(plan.columns):

@@ -14,7 +14,7 @@ from gpuwatch.ui.gpu_fields import FIELDS, unavailable
 from gpuwatch.ui.layout import Plan
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets import gpu_card, gpu_line
-from gpuwatch.ui.widgets.gpu_grid import gpu_lines
+from gpuwatch.ui.widgets.gpu_grid import gpu_lines, rows_of_lines
 from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
 from gpuwatch.ui.widgets.paint import Painted
 
@@ -42,6 +42,8 @@ class GpuPane(Painted, can_focus=True):
         self._plan = Plan()
         self.cursor_uuid: str | None = None
         self._drawn_at = 0.0
+        self._top = 0
+        """The first row of lines that is shown."""
         self._told: set[str] = set()
         """Fields that a device has once told: they stay, so that nothing jumps."""
 
@@ -72,15 +74,39 @@ class GpuPane(Painted, can_focus=True):
         view = self._view
         if view is None or not view.devices:
             return
-        across = self._plan.columns
-        here = self._cursor()
-        there = here + columns + rows * across
         count = len(view.devices)
+        # Cards are counted across, lines downwards.
+        down = rows_of_lines(count, self._plan) if self._plan.style == "line" else 1
+        there = self._cursor() + columns * down + rows * (1 if self._plan.style == "line" else self._plan.columns)
         if rows and abs(rows) > 1:
             there = min(max(there, 0), count - 1)
         if 0 <= there < count:
             self.cursor_uuid = view.devices[there].uuid
+            row = there % down
+            self._top = min(max(self._top, row - self._room + 1), row)
             self._redraw()
+
+    @property
+    def _room(self) -> int:
+        """Rows of lines that fit, where not all do."""
+        return max(self._plan.gpu_height - 1, 1)
+
+    def _scroll(self, rows: int) -> None:
+        if self._plan.scrolls:
+            self._top += rows
+            self._redraw()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel scrolls where not all lines fit, and leaves the cursor alone."""
+        if self._plan.scrolls:
+            event.stop()
+            self._scroll(3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """See :meth:`on_mouse_scroll_down`."""
+        if self._plan.scrolls:
+            event.stop()
+            self._scroll(-3)
 
     def choose(self) -> None:
         """Says which GPU was chosen."""
@@ -113,10 +139,13 @@ class GpuPane(Painted, can_focus=True):
             column = min(x * plan.columns // max(self.size.width, 1), plan.columns - 1)
             return y // plan.card_height * plan.columns + column
         if plan.style == "line":
-            rows = self.size.height - int(plan.heading)
+            rows = rows_of_lines(len(self._view.devices), plan) if self._view is not None else 0
             y -= int(plan.heading)
+            if plan.scrolls and y >= self._room:
+                return None
             column = min(x * plan.columns // max(self.size.width, 1), plan.columns - 1)
-            return column * rows + y if y >= 0 else None
+            y += self._top
+            return column * rows + y if 0 <= y < rows else None
         return None
 
     def _redraw(self) -> None:
@@ -128,7 +157,9 @@ class GpuPane(Painted, can_focus=True):
             self.paint(no_gpu_lines(view, width, self.size.height))
             return
         chosen = self._cursor() if self.has_focus else -1
-        lines = gpu_lines(view, plan, width, self.fields, chosen=chosen)
+        last = rows_of_lines(len(view.devices), plan) - self._room if plan.scrolls else 0
+        self._top = min(max(self._top, 0), max(last, 0))
+        lines = gpu_lines(view, plan, width, self.fields, chosen=chosen, top=self._top)
         self.paint(lines, stale=view.stale)
 
     @property

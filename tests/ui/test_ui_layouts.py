@@ -1,0 +1,186 @@
+"""The overview at every size, with few and many GPUs and processes: nothing cut that matters, nothing wasted."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.ui.app import GpuwatchApp
+from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.layout import plan, rounded
+from tests.ui import machines
+from tests.ui.conftest import Stage
+from tests.ui.feed import FakeFeed
+
+SIZES = [(80, 24), (120, 40), (200, 60), (250, 80)]
+GPUS = [1, 2, 8, 16]
+PROCESSES = [0, 5, 200]
+_FRAMES = "╭╮╰╯│┃─"
+
+
+def machine(gpus: int, processes: int, tick: int = 0) -> Snapshot:
+    finding = machines.HELD
+    return machines.snapshot(
+        tuple(machines.device(n, tick=tick) for n in range(gpus)),
+        tuple(machines.process(n, gpu=n % gpus, tick=tick) for n in range(processes)),
+        tick=tick,
+        findings=(finding,),
+    )
+
+
+async def drawn(pilot: Pilot[Any], feed: FakeFeed) -> list[str]:
+    feed.push()
+    await pilot.pause()
+    await pilot.pause()
+    strips = pilot.app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in strip) for strip in strips]
+
+
+def stage_of(gpus: int, processes: int) -> tuple[GpuwatchApp, FakeFeed]:
+    feed = FakeFeed()
+    app = GpuwatchApp(feed, clock=lambda: machines.NOON.timestamp() + 129)
+    feed._pending = [machine(gpus, processes, tick) for tick in range(130)]
+    return app, feed
+
+
+def bare(lines: list[str]) -> int:
+    """Lines on which nothing stands but frames."""
+    return sum(not line.strip(_FRAMES + " ") for line in lines)
+
+
+@pytest.mark.parametrize("processes", PROCESSES)
+@pytest.mark.parametrize("gpus", GPUS)
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_nothing_is_cut_and_nothing_is_wasted(size: tuple[int, int], gpus: int, processes: int) -> None:
+    app, feed = stage_of(gpus, processes)
+    async with app.run_test(size=size) as pilot:
+        lines = await drawn(pilot, feed)
+        width, height = size
+        text = "\n".join(lines)
+        assert len(lines) == height
+        assert {width_of(line) for line in lines} == {width}
+
+        # Every GPU has its index, its utilisation, its memory and, where there is room, its power.
+        last = machine(gpus, processes, 129)
+        for device in last.devices:
+            used = f"{device.number('memory.used_bytes') / machines.GIB:.1f}"  # type: ignore[operator]
+            busy = f"{device.number('utilization.gpu_percent'):.0f} %"
+            mine = [line for line in lines if used in line]
+            assert mine, f"GPU {device.index}: {used} of memory"
+            assert re.search(rf"(^|[^\d.]){re.escape(busy)}", text), f"GPU {device.index}: {busy}"
+        # The whole of it, never a part of a number: what stands behind the slash is the size of the card.
+        assert set(re.findall(r"/ ?(\d+\.\d) ?G", text)) <= {"139.8", "128.0"}
+
+        # Header, footer and the finding are there, and whole where the width allows it.
+        assert lines[0].startswith(" gpuwatch ")
+        assert re.search(r"\d\d:\d\d:\d\d +1s $", lines[0])
+        assert "warning" in lines[0]
+        assert "? help" in lines[-1]
+        assert "q quit" in lines[-1]
+        told = [line for line in lines if "alice's python (48121) holds 130.4 GiB" in line]
+        assert len(told) == 1
+        assert told[0].rstrip().endswith("[f] why")
+
+        # The processes that fit are there, from the largest on, each with all of its numbers.
+        heads = [number for number, line in enumerate(lines) if "PID" in line and "COMMAND" in line]
+        assert len(heads) == 1
+        pids = {str(process.pid) for process in last.processes}
+        rows = [line for line in lines[heads[0] + 1 :] if pids & set(line.split())]
+        assert len(rows) >= min(processes, 5)
+        for row in rows:
+            assert re.search(r"\d\.\d ?G", row)
+            assert re.search(r"\d+:\d\d", row)
+
+        # No half of the screen is left empty.
+        assert bare(lines) <= height / 2, f"{bare(lines)} of {height} lines are empty"
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("gpus", [17, 30, 40, 64, 120])
+async def test_more_gpus_than_fit_are_counted_and_can_be_reached(size: tuple[int, int], gpus: int) -> None:
+    app, feed = stage_of(gpus, 5)
+    async with app.run_test(size=size) as pilot:
+        lines = await drawn(pilot, feed)
+        pane = app.overview.gpus
+        planned = pane._plan
+        hidden = 0
+        if planned.scrolls:
+            found = re.search(r"↓ (\d+) more below", "\n".join(lines))
+            assert found is not None
+            hidden = int(found[1])
+        seen = {match[1] for line in lines for match in re.finditer(r"(?:^|[│ ▸╭─] *)(\d+) (?:H200|· NVIDIA|▕)", line)}
+        assert len(seen) == gpus - hidden, sorted(seen, key=int)
+        assert "? help" in lines[-1]
+        assert sum("PID" in line for line in lines) == 1
+        pane.focus()
+        await pilot.pause()
+        for _ in range(gpus - 1):
+            await pilot.press("down" if planned.style == "line" else "right")
+        await pilot.pause()
+        assert pane.cursor_uuid == machines.uuid(gpus - 1)
+        shown = re.search(rf"(▸|╭─) ?{gpus - 1} ", pane.plain)
+        assert shown is not None, "the cursor is in sight"
+        if hidden:
+            assert "more above" in pane.plain
+            await pilot.press("home")
+            assert "more above" not in pane.plain
+            pane._scroll(3)
+            assert "more above" in pane.plain
+            assert pane.cursor_uuid == machines.uuid(0), "scrolling leaves the cursor alone"
+
+
+async def test_a_click_finds_the_gpu_that_is_under_it_also_after_scrolling(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machine(64, 0))
+        await pilot.pause()
+        pane = stage.app.overview.gpus
+        pane._scroll(5)
+        await pilot.pause()
+        for y in (0, 3, 7):
+            for x in (3, 43):
+                line = pane.plain.splitlines()[y]
+                index = int(line[x - 1 :].split()[0].strip("▸ "))
+                await pilot.click("#gpus", offset=(x, y))
+                assert pane.cursor_uuid == machines.uuid(index)
+        bottom = pane.size.height - 1
+        before = pane.cursor_uuid
+        await pilot.click("#gpus", offset=(3, bottom))
+        assert pane.cursor_uuid == before, "the line that counts the others is no GPU"
+
+
+async def test_the_layout_stands_still_while_processes_come_and_go(stage: Stage) -> None:
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        heights = []
+        for tick, count in enumerate([12, 11, 3, 0, 12, 9]):
+            stage.push(machine(2, count, tick))
+            await pilot.pause()
+            heights.append(stage.app.overview.gpus.size.height)
+        assert len(set(heights)) == 1
+        stage.push(machine(2, 60, 9))
+        await pilot.pause()
+        assert stage.app.overview.gpus.size.height < heights[0], "more processes get more room"
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 8, 16, 40, 200])
+@pytest.mark.parametrize("size", [*SIZES, (60, 12), (100, 30), (60, 80), (250, 12)])
+def test_the_parts_add_up(size: tuple[int, int], gpus: int) -> None:
+    for processes in range(0, 90, 8):
+        for readings in (0, 7, 60):
+            planned = plan(*size, gpus, processes=processes, readings=readings)
+            table = size[1] - 3 - planned.host - planned.gpu_height
+            assert table >= 6, planned
+            assert planned == plan(*size, gpus, findings=True, processes=processes, readings=readings)
+            if planned.style == "card":
+                rows = -(-gpus // planned.columns)
+                assert planned.gpu_height == rows * planned.card_height
+                assert planned.graph == 0 or planned.graph // planned.bands >= 3
+            elif not planned.scrolls:
+                assert planned.gpu_height == -(-gpus // planned.columns) + planned.heading
+
+
+def test_room_is_planned_in_steps() -> None:
+    assert [rounded(n) for n in (0, 1, 4, 5, 200)] == [0, 4, 4, 8, 200]
