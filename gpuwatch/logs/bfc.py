@@ -29,11 +29,11 @@ _FREE = re.compile(r"Free\s+at \S+ (?:next \d+ )?of size (\d+)")
 _FREE_IN_BIN = re.compile(r"Size: ([\d.]+\w*) \| Requested Size: \S+ \| in_use: 0")
 _POOL = re.compile(r"memory_limit_: ([\d.]+ ?\w*)")
 _TOTAL_IN_USE = re.compile(r"Sum Total of in-use chunks: ([\d.]+ ?\w*)")
-_STAT = re.compile(r"^(Limit|InUse|MaxInUse):\s+([\d.]+ ?\w*)$")
+_STAT = re.compile(r"(?:^|[\s:|\]>])(Limit|InUse|MaxInUse):\s+([\d.]+ ?\w*)$")
 _REFUSED = re.compile(r"failed to allocate ([\d.]+\w*) \((\d+) bytes\) from device")
 _XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) (\d+)(?:\.\d+)?\s?(?:bytes|B\b)")
 _ASYNC = re.compile(r"(\S+) cuMemAllocAsync failed to allocate (\d+)")
-_ORDINAL = re.compile(r"device ordinal (\d+)|StreamExecutor for CUDA:(\d+)")
+_ORDINAL = re.compile(r"(?:device ordinal |StreamExecutor for CUDA:|on GPU:)(\d+)")
 _ALLOCATOR_DEVICE = re.compile(r"(?:GPU|PluggableDevice)_(\d+)_bfc|gpu_async_(\d+)|gpu_host_bfc")
 _COPY = re.compile(r"to (\S*?GPU:\d+) in order to run")
 
@@ -43,7 +43,9 @@ _CONTEXT = (
     "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY",
     "Bad StatusOr access: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY",
     "cuCtxCreate: CUDA_ERROR_OUT_OF_MEMORY",
+    "failed. Status: out of memory",  # cudaSetDevice(), the runtime's implicit initialisation
 )
+_ELSEWHERE = ("Dst tensor is not", "unable to allocate output tensor", "failed to allocate memory")
 _DUMP_STARTS = (
     "Bin (",
     "Bin for ",
@@ -136,7 +138,7 @@ class OomCollector:
             draft.dumped = True
             if draft.largest_free is None:
                 draft.largest_free = 0
-        elif match := _STAT.match(message):
+        elif match := _STAT.search(message):
             amount = size_bytes(match[2])
             if match[1] == "Limit":
                 # memory_limit_ of the pool line is exact where Limit may be 2^64 or rounded.
@@ -171,7 +173,7 @@ class OomCollector:
         for text in _CONTEXT:
             if text in message:
                 ordinal = _ORDINAL.search(message)
-                where = f"GPU:{ordinal[1] or ordinal[2]}" if ordinal else None
+                where = f"GPU:{ordinal[1]}" if ordinal else None
                 self._add_once(Draft(device=where, verdict="memory.context-failed"))
                 return True
         if match := _ASYNC.search(message):
@@ -189,7 +191,17 @@ class OomCollector:
             copy = _COPY.search(message)
             self._add_once(Draft(device=device(copy[1]) if copy else None))
             return True
+        if elsewhere(message):
+            self._add_once(Draft())
+            return True
         return False
+
+    def unnamed(self, message: str) -> bool:
+        """An exception that says no more than that the driver was out of memory; False for anything else."""
+        if "CUDA_ERROR_OUT_OF_MEMORY" not in message or self.drafts or self._open is not None:
+            return False
+        self._add_once(Draft())
+        return True
 
     def result(self) -> list[Oom]:
         """The failures so far; an unfinished dump counts."""
@@ -247,6 +259,11 @@ class OomCollector:
 def begins_dump(message: str) -> bool:
     """Whether this is a line that only a dump has."""
     return message.lstrip().startswith(_DUMP_STARTS) or " Chunks of size " in message
+
+
+def elsewhere(message: str) -> bool:
+    """Whether a copy to the device, or a transfer between devices, failed for want of memory."""
+    return any(text in message for text in _ELSEWHERE)
 
 
 def refused_bytes(message: str) -> int | None:

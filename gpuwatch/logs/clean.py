@@ -5,13 +5,49 @@ Pure string functions: sizes, device names, PCI addresses, prefixes. Nothing her
 
 from __future__ import annotations
 
+import html
 import re
 
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
+import msgspec
+
+_ANSI = re.compile(r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
 # Quote marks, comment signs, notebook indents, list bullets, doctest prompts and rank tags in front.
-_LEAD = re.compile(r"^(?:\s+|>+|#+\s|\$ |\||`+|\*\*|\[?rank\d+\]?:|\(\w+ pid=\d+[^)]*\)|\[\d+\](?:<std\w+>)?:)+")
+_LEAD = re.compile(
+    r"(?:\s+|>+|#+\s|//+\s|;+\s|[-*•] |\$ |\||`+|\*\*|\[?rank:? ?\d+\]?:?|\[default\d+\]:"
+    r"|\((?:[\w.:-]+ )?pid=\d+[^)]{0,80}\)|\[\d+\](?:<std\w+>)?:)+"
+)
+_LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|TRACE)"
+# What collectors and loggers put in front of a program's own line. Each kind once, one after another.
+_ENVELOPES = (
+    # 2026-11-20T07:00:01.5Z stderr F …   2026-11-20 07:00:01,500 …   26/11/20 07:00:01 …   (not TensorFlow's "…: I")
+    re.compile(
+        r"\[?\d{2,4}[-/]\d\d[-/]\d\d,?[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| UTC| ?[+-]\d\d:?\d\d)?\]?(?=\s|$)"
+        r"(?: std(?:out|err) [FP])?"
+    ),
+    # Nov 20 07:00:01   Fri Nov 20 07:00:01 2026
+    re.compile(r"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: \d{4})?"),
+    # host program[123]:
+    re.compile(r"(?:[\w.-]+ )?[\w./-]+\[\d+\]:(?: |$)"),
+    # [1,0]<stderr>:   [1,mpirank:0,algo-1]<stdout>:
+    re.compile(r"\[\d+,[\w:,. -]*\]<std\w+>:"),
+    # - trainer - ERROR -   | ERROR | module:function:12 -   ERROR:root:   ERROR Executor:   {subprocess.py:93} INFO -
+    re.compile(
+        rf"(?:(?:- )?[\w.]+ - {_LEVEL} -|(?:\| )?{_LEVEL}\s+\| \S+ -|{_LEVEL}:[\w.]+:|{_LEVEL} [\w.]+:(?= |$)"
+        rf"|\{{[\w.]+:\d+\}} {_LEVEL} -|{_LEVEL}(?: -|:)?(?= |$))"
+    ),
+    # trainer-1  | …
+    re.compile(r"[\w.-]{1,60}\s+\|(?=\s|$)"),
+    # 0: …   17  …   train.log:17:
+    re.compile(r"\d{1,6}(?:: +(?=[A-Za-z])| {2,}(?=\S)|:?$)|[\w./-]+\.\w+:\d+:"),
+    # [INFO] [launch.py:31] [pod/train-abc/trainer] [stderr]
+    re.compile(r"(?:\[[\w ./:,-]{1,80}\] ?)+"),
+)
+_QUOTED = re.compile(r'^"(.*?)(?:\\r)?(?:\\n)?",?$')
+_ENTITY = re.compile(r"&(?:[lg]t|amp|quot|#\d+|#x[0-9a-fA-F]+);")
 
 _SIZE = re.compile(r"^\**([\d.]+)\s*(B|bytes|[KMGTP]i?B?)?\**$", re.IGNORECASE)
+_MOST = float(1 << 70)
+"""What is larger is no size of anything."""
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 
 _DEVICE = re.compile(r"(?:device:)?\b(X?LA_)?(GPU|CPU|TPU|cuda)(?::(\d+))?", re.IGNORECASE)
@@ -47,7 +83,47 @@ def undecorated(line: str) -> str:
     """The line without colours, quote marks, indents and prompts in front, and without its end of line."""
     if "\x1b" in line:
         line = _ANSI.sub("", line)
-    return _LEAD.sub("", line).rstrip()
+    if "&" in line and _ENTITY.search(line):
+        line = html.unescape(line)
+    lead = _LEAD.match(line)
+    line = (line[lead.end() :] if lead else line).rstrip()
+    if line.startswith('"') and (quoted := _QUOTED.match(line)):
+        # A line of a notebook's file, or of a table.
+        line = _ANSI.sub("", quoted[1].replace("\\u001b", "\x1b").replace('\\"', '"').replace('""', '"')).strip()
+    return line
+
+
+def unwrapped(line: str) -> str:
+    """An undecorated line without what a collector, a logger or a launcher wrote in front of it."""
+    for envelope in _ENVELOPES:
+        match = envelope.match(line)
+        if match is not None:
+            line = line[match.end() :]
+            lead = _LEAD.match(line)
+            if lead is not None:
+                line = line[lead.end() :]
+    return line
+
+
+_TEXT_KEYS = ("log", "msg", "message", "MESSAGE", "textPayload", "line", "text")
+_NESTING_KEYS = ("jsonPayload", "record", "fields", "data")
+
+
+def json_text(line: str) -> str | None:
+    """The program's own text in a JSON line of Docker, Jupyter, journald or a cloud's log; None elsewhere."""
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    for _ in range(2):
+        if not isinstance(found, dict):
+            return None
+        for key in _TEXT_KEYS:
+            text = found.get(key)
+            if isinstance(text, str):
+                return text
+        found = next((found[key] for key in _NESTING_KEYS if key in found), None)
+    return None
 
 
 def size_bytes(text: str) -> int | None:
@@ -56,11 +132,10 @@ def size_bytes(text: str) -> int | None:
     if match is None:
         return None
     try:
-        amount = float(match[1])
+        amount = float(match[1]) * _UNITS.get((match[2] or "")[:1].upper(), 1)
     except ValueError:
         return None
-    unit = (match[2] or "")[:1].upper()
-    return int(amount * _UNITS.get(unit, 1))
+    return int(amount) if amount < _MOST else None
 
 
 def device(text: str) -> str:

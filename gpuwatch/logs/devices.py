@@ -25,6 +25,9 @@ _IGNORED = re.compile(
 )
 _CUINIT = re.compile(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d+)\))?(?::\s*(.*))?")
 _LIBRARY = re.compile(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
+_SHARED = re.compile(r"(?:^|[\s:'\"])((?:lib)(?:cu|nccl|nv)[\w-]*\.so[.\d]*): cannot open shared object")
+_NOT_LOADED = re.compile(r"Could not load library (lib\S+?\.so[.\d]*?)\.? Error|Unable to load any of \{(lib[^,}\s]+)")
+_DLL = re.compile(r"Could not find '([\w.-]+\.dll)'")
 _DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
 _HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.*?) - this hides all GPUs")
 _ENVIRONMENT = re.compile(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
@@ -116,8 +119,13 @@ def missing_library(message: str) -> list[str]:
         names.append(match[1].rstrip(".,"))
         if (second := _DLERROR.search(message)) and second[1] not in names:
             names.append(second[1])
-    elif match := _MISSING_FILE.search(message):
+    elif match := _MISSING_FILE.search(message) or _DLL.search(message):
         names.append(match[1])
+    else:
+        if match := _NOT_LOADED.search(message):
+            names.append((match[1] or match[2]).rstrip("."))
+        if (match := _SHARED.search(message)) and match[1] not in names:
+            names.append(match[1])
     return [name for name in names if not name.startswith(_OPTIONAL_LIBRARIES)]
 
 

@@ -23,6 +23,8 @@ _NOISE = frozenset(
 )
 # TensorFlow before 1.5 has no colon behind the op's type.
 _NODE = re.compile(r"(?<!\S)(\S+): (?:\((\w+)\):? ?)?(/(?:job:\S+?/)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$")
+_GLUED = re.compile(r"^.*[\]>:\x07]")
+"""What a launcher wrote in front without a space: [1,0]<stdout>:a/MatMul."""
 _MKL = re.compile(r"^_Mkl(?:Native)?")
 _MEMBER = re.compile(r"^(\S+) \((\w+)\)\s*(/\S+)?")
 _ROOT = re.compile(r"requested_device_name_='([^']*)'.*supported_device_types_=\[([^\]]*)\]")
@@ -59,11 +61,14 @@ class PlacementCounter:
         match = _NODE.search(message)
         if match is None:
             return False
+        node = match[1]
+        if ":" in node or node[0] == "[":
+            node = _GLUED.sub("", node)
         # TensorFlow 0.x prints no op type.
-        key = self._key(match[2] or match[1].rsplit("/", 1)[-1], match[3])
+        key = self._key(match[2] or node.rsplit("/", 1)[-1], match[3])
         if key is None:
             return True
-        identity = hash((match[1], key))
+        identity = hash((node, key))
         if identity not in self._nodes and len(self._nodes) < MAX_NODES:
             self._nodes.add(identity)
             if key in self._graph or len(self._graph) < MAX_KEYS:

@@ -11,7 +11,11 @@ import re
 from gpuwatch.logs.clean import size_bytes
 from gpuwatch.model.run import Oom
 
-_SIZE = r"([\d.]+ ?(?:[KMGT]iB|bytes))"
+_SAID = re.compile(
+    r"(?:CUDA|HIP|XPU|MPS backend) out of memory(?:[.,:;!]| \(|[\s\"')]*$)|CUDA error: out of memory"
+    r"|cuda runtime error \(2\) : out of memory"
+)
+_SIZE = r"([\d.]+ ?(?:[KMGT]i?B|bytes))"
 _ASKED = re.compile(rf"Tried to allocate {_SIZE}")
 _DEVICE = re.compile(r"\(?GPU (\d+)")
 _TOTAL = re.compile(rf"{_SIZE} total capacity|total capac(?:i)?ty of {_SIZE}")
@@ -28,7 +32,7 @@ _MOSTLY = 0.5
 
 def is_out_of_memory(message: str) -> bool:
     """Whether this line is PyTorch's error (the name of its class alone is not)."""
-    return "CUDA out of memory" in message or "CUDA error: out of memory" in message
+    return "out of memory" in message and _SAID.search(message) is not None
 
 
 def out_of_memory(message: str) -> Oom:

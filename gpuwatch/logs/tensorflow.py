@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from gpuwatch.logs import bfc, devices, pytorch, topics
-from gpuwatch.logs.clean import source_message, undecorated
+from gpuwatch.logs.clean import json_text, source_message, undecorated, unwrapped
 from gpuwatch.logs.facts import LogFacts, SeenCard
 from gpuwatch.logs.placement import ColocationReader, PlacementCounter
 from gpuwatch.model.run import DeviceMapping, Oom, RunError
@@ -24,7 +24,7 @@ _MEMO_CHARS = 600
 _FOLDED_LINES = 4
 _CARD_LINES = 6
 _DIGITS = b"0123456789"
-_NOTHING, _REFUSAL = 1, 2
+_NOTHING, _REFUSAL, _TORCH = 1, 2, 3
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump, which tell nothing that its sums do not."""
@@ -69,6 +69,8 @@ class LogParser:
         """One line, with or without its end."""
         facts = self._facts
         facts.lines += 1
+        if line.startswith('{"') and self._enveloped(line):
+            return
         at = line.find(".cc:")
         if at > 0:
             end = line.find("]", at, at + 12)
@@ -104,10 +106,19 @@ class LogParser:
                 if "gpu:" not in line and "cpu:" not in line:
                     return
             shape = line.encode("utf-8", "replace").translate(None, _DIGITS)
-            if shape in self._shapes:
+            kind = self._shapes.get(shape)
+            if kind is not None:
+                if kind == _TORCH:
+                    facts.topics["memory.oom"] += 1
+                    facts.last_error_line = facts.lines
                 return
-            if not self._plain_line(line) and len(line) <= _MEMO_CHARS:
+            if len(line) > _MEMO_CHARS:
+                self._plain_line(line)
+            elif not self._plain_line(line):
                 self._remember(shape, _NOTHING)
+            elif self._ooms.full() and pytorch.is_out_of_memory(line) and "\r" not in line:
+                # No further failure is kept, so that one of the same wording has nothing to add.
+                self._remember(shape, _TORCH)
             return
         self._plain_line(line)
 
@@ -202,7 +213,7 @@ class LogParser:
         if "\r" in raw.rstrip("\r\n"):
             self._pieces(raw)
             return True
-        line = undecorated(raw[:_MAX_LINE])
+        line = unwrapped(undecorated(raw[:_MAX_LINE]))
         if self._colocation is not None:
             if self._colocation.take(line):
                 return True
@@ -218,10 +229,24 @@ class LogParser:
         if "Executing op " in line:
             self._placements.executing(line)
             return True
-        if "pu:" in line.lower() and self._placements.node(line):
+        if "pu:" in line.lower() and not _ERROR_LINE.match(line) and self._placements.node(line):
             return True
         known = self._meaning("", line, line)
         return self._python_error(line) or known
+
+    def _enveloped(self, line: str) -> bool:
+        """A line of a container's log in JSON: what the program wrote is a string in it. False where it is not."""
+        within = self._colocation is not None or self._card is not None or self._folded or self._ooms.in_dump()
+        if not within and "\\" not in line and ".cc:" not in line and not any(hint in line for hint in topics.HINTS):
+            return False
+        text = json_text(line)
+        if text is None:
+            return False
+        counted = self._facts.lines
+        for piece in text.removesuffix("\n").split("\n"):
+            self.feed(piece)
+        self._facts.lines = counted
+        return True
 
     def _pieces(self, raw: str) -> None:
         """A progress bar overwrote itself: each stretch is a line of its own."""
@@ -258,7 +283,7 @@ class LogParser:
             self._framework("pytorch")
             facts.note("memory.oom", line)
             known = True
-        elif "ut of memory" in message or "OUT_OF_MEMORY" in message or "Dst tensor" in message:
+        elif "ut of memory" in message or "OUT_OF_MEMORY" in message or bfc.elsewhere(message):
             self._memory(line, message)
             known = True
         elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
@@ -268,7 +293,7 @@ class LogParser:
             facts.cuinit_error = facts.cuinit_error or error
             facts.note("driver.cuinit", line)
             known = True
-        if "ould" in message or "libdevice" in message:
+        if "ould" in message or "libdevice" in message or ".so" in message:
             for name in devices.missing_library(message):
                 self._keep(facts.missing_libraries, name)
                 facts.note("cuda.missing-library", line)
@@ -285,7 +310,7 @@ class LogParser:
 
     def _memory(self, line: str, message: str) -> None:
         failed = "trying to allocate" in message and "is not a failure" not in message and self._ooms.head(message)
-        if failed or self._ooms.other(message):
+        if failed or self._ooms.other(message) or (_ERROR_LINE.match(line) and self._ooms.unnamed(message)):
             self._facts.note("memory.oom", line)
 
     def _devices(self, line: str, message: str) -> bool:

@@ -22,14 +22,43 @@ HINTS = (
     "E. Process",
     "registering GPU",
     "Event status",
+    "DNN",
+    "BLAS",
+    "GEMM",
+    "undefined symbol",
+    "sm_",
+    "no longer supports",
+    "Unable to load any",
 )
 """Cheap substrings: a line without any of them, and without a C++ source position, is not looked at."""
+
+_REMOVED = {
+    "tensorflow": (
+        "placeholder",
+        "get_default_graph",
+        "get_default_session",
+        "global_variables_initializer",
+        "reset_default_graph",
+        "InteractiveSession",
+        "train.AdamOptimizer",
+        "contrib",
+        "app",
+        "flags",
+        "log",
+        "variable_scope",
+    ),
+    "tensorflow._api.v2.config": ("gpu", "GPUOptions"),
+    "keras.backend": ("set_session", "get_session", "tensorflow_backend"),
+    "tensorflow.keras.backend": ("set_session", "get_session"),
+    "tensorflow.python.keras.backend": ("set_session", "get_session"),
+}
+"""What TensorFlow 1 and Keras 2 had, by module."""
 
 TOPICS: tuple[tuple[str, str], ...] = (
     # Placement (tensorflow/python/eager, placer.cc, colocation_graph.cc)
     ("Could not satisfy device specification", "placement.device-missing"),
     ("Unable to find any devices for spec", "placement.device-missing"),
-    (" unknown device", "placement.device-missing"),
+    (" unknown device.", "placement.device-missing"),
     ("was explicitly assigned to /", "placement.device-missing"),
     ("no devices matching that specification", "placement.device-missing"),
     ("because no supported kernel for", "placement.no-kernel"),
@@ -55,6 +84,10 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("CUDA_ERROR_DEVICE_UNAVAILABLE", "mode.exclusive"),
     ("E. Process |", "mode.exclusive"),
     ("'visible_device_list' listed an invalid", "visibility.bad-ordinal"),
+    ("AssertionError: Invalid device id", "visibility.bad-ordinal"),
+    ("nvidia-container-cli: device error", "visibility.bad-ordinal"),
+    ("No CUDA GPUs are available", "visibility.none-available"),
+    ("No visible GPU devices", "visibility.none-available"),
     # Driver and libraries (cuda_driver.cc, cuda_diagnostics.cc, dso_loader.cc, gpu_device.cc)
     ("kernel driver does not appear to be running", "driver.not-running"),
     ("no NVIDIA GPU device is present", "driver.no-device-node"),
@@ -65,6 +98,38 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("NVIDIA driver on your system is too old", "driver.too-old"),
     ("Found no NVIDIA driver on your system", "driver.not-running"),
     ("Failed to initialize NVML: Unknown Error", "container.lost-devices"),
+    # nvidia-smi, the kernel's log, containers
+    ("couldn't communicate with the NVIDIA driver", "driver.not-running"),
+    ("NVIDIA Driver was not detected", "driver.not-running"),
+    ("nvml error: driver not loaded", "driver.not-running"),
+    ("NVRM: No NVIDIA GPU found", "driver.not-running"),
+    ("could not select device driver", "driver.not-running"),
+    ("NVML: GPU access blocked", "driver.bad-state"),
+    ("NVRM: RmInitAdapter failed", "driver.bad-state"),
+    ("NVRM: API mismatch", "driver.mismatch"),
+    ("container was built for NVIDIA Driver Release", "driver.too-old"),
+    ("requirement error: unsatisfied condition: cuda", "driver.too-old"),
+    ("NVRM: Xid", "hardware.fault"),
+    ("Unable to determine the device handle for GPU", "hardware.fault"),
+    # PyTorch's cudaGetDeviceCount, JAX
+    ("Error 802: system not yet initialized", "driver.bad-state"),
+    ("Error 803: system has unsupported display driver", "driver.mismatch"),
+    ("Error 804: forward compatibility", "driver.mismatch"),
+    ("CUDA driver initialization failed, you might not have", "driver.bad-state"),
+    ("CUDA error: unknown error", "driver.bad-state"),
+    ("CUDA error: the provided PTX was compiled with", "driver.too-old"),
+    ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "driver.too-old"),
+    ("a CUDA-enabled jaxlib is not installed", "build.cpu-only"),
+    ("cuDNN version incompatibility: PyTorch was compiled", "cuda.version-mismatch"),
+    ("CUDA backend failed to initialize: Found c", "cuda.version-mismatch"),
+    ("CUDA backend failed to initialize: Found CUDA version", "cuda.version-mismatch"),
+    ("undefined symbol: cu", "cuda.version-mismatch"),
+    ("PyTorch no longer supports this GPU", "build.gpu-unsupported"),
+    ("does not support target 'sm_", "build.gpu-unsupported"),
+    ("Value 'sm_", "build.gpu-unsupported"),
+    ("failed with 'CUDA_ERROR_INVALID_HANDLE'", "build.gpu-unsupported"),
+    ("Status: device kernel image is invalid", "build.gpu-unsupported"),
+    ("CUDA device but torch.cuda.is_available() is False", "build.cpu-only"),
     ("CUDA unknown error - this may be due to", "driver.bad-state"),
     # Creating a context, before 2.18 and since
     ("CtxRetain: CUDA_ERROR_UNKNOWN", "driver.bad-state"),
@@ -87,28 +152,69 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("CUDA_ERROR_ECC_UNCORRECTABLE", "hardware.fault"),
     ("CUDA_ERROR_ILLEGAL_INSTRUCTION", "hardware.fault"),
     ("an illegal memory access was encountered", "hardware.fault"),
+    ("CUDA error: an illegal instruction was encountered", "hardware.fault"),
+    ("CUDA error: unspecified launch failure", "hardware.fault"),
+    ("CUDA error: misaligned address", "hardware.fault"),
+    ("uncorrectable ECC error encountered", "hardware.fault"),
     # Memory by other names
     ("Could not create cudnn handle", "memory.masked"),
     ("could not create cudnn handle", "memory.masked"),
     ("failed to create cublas handle", "memory.masked"),
     ("DNN library is not found", "memory.masked"),
     ("DNN library initialization failed", "memory.masked"),
+    ("cuDNN failed to initialize", "memory.masked"),
+    ("CUDNN_STATUS_NOT_INITIALIZED", "memory.masked"),
+    ("CUDNN_STATUS_ALLOC_FAILED", "memory.masked"),
+    ("CUBLAS_STATUS_NOT_INITIALIZED", "memory.masked"),
+    ("CUBLAS_STATUS_ALLOC_FAILED", "memory.masked"),
+    ("GEMM launch failed", "memory.masked"),
+    ("StreamExecutor without BLAS support", "memory.masked"),
+    ("Error: No algorithm worked!", "memory.masked"),
+    ("Cuda failure 'out of memory'", "memory.masked"),
+    ("Cuda failure 2 'out of memory'", "memory.masked"),
     ("The caller indicates that this is not a failure", "memory.not-a-failure"),
     ("Some requested devices in `tf.distribute.Strategy` are not visible", "distribution.devices-missing"),
     ("we expect the following devices to be available", "distribution.devices-missing"),
+    ("MisconfigurationException: You requested gpu", "distribution.devices-missing"),
+    ("Error: ProcessGroupNCCL is only supported with GPUs", "distribution.devices-missing"),
     ("has no attribute 'Session'", "api.removed"),
     ("has no attribute 'ConfigProto'", "api.removed"),
     ("has no attribute 'GPUOptions'", "api.removed"),
     ("has no attribute 'multi_gpu_model'", "api.removed"),
     ("cannot import name 'multi_gpu_model'", "api.removed"),
     ("has no attribute 'per_process_gpu_memory_fraction'", "api.removed"),
+    ("Error: No module named 'tensorflow.contrib", "api.removed"),
+    ("Error: No module named 'keras.utils.training_utils'", "api.removed"),
+    ('rror: Protocol message GPUOptions has no "per_process_memory_fraction"', "api.removed"),
+    *(
+        (f"Error: module '{module}' has no attribute '{name}'", "api.removed")
+        for module, names in _REMOVED.items()
+        for name in names
+    ),
     ("allow_growth setting because the TF_FORCE_GPU_ALLOW_GROWTH", "memory.growth-forced"),
     ("orig_value setting because the TF_FORCE_GPU_ALLOW_GROWTH", "memory.growth-forced"),
 )
 
 
 # Few lines contain any of these, so most rows are never compared.
-_GATES = ("evice", "CUDA", "emory", "attribute", "NVIDIA", "kernel", "GPU", "DNN", "Cuda", "cudnn", "cu", "")
+_GATES = (
+    "evice",
+    "CUDA",
+    "emory",
+    "attribute",
+    "NVIDIA",
+    "kernel",
+    "GPU",
+    "DNN",
+    "Cuda",
+    "cudnn",
+    "NV",
+    "rror",
+    "BLAS",
+    "GEMM",
+    "cu",
+    "",
+)
 
 
 def _gated() -> tuple[tuple[str, tuple[tuple[int, str, str], ...]], ...]:

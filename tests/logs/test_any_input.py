@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -55,19 +58,44 @@ def test_never_raises_and_counts_every_line(lines: list[str]) -> None:
 def essence(found: LogFacts) -> dict[str, object]:
     """The facts without the lines that are quoted as evidence."""
     plain = msgspec.to_builtins(found)
-    for name in ("evidence", "unrecognised", "lines", "driver_messages"):
+    for name in ("evidence", "unrecognised", "lines", "last_error_line", "driver_messages"):
         del plain[name]
     return plain
 
 
-DECORATIONS = {
-    "quoted": lambda line: f"> {line}",
-    "quoted twice": lambda line: f">> {line}",
-    "commented": lambda line: f"# {line}",
-    "indented": lambda line: f"    {line}",
-    "coloured": lambda line: f"\x1b[33m{line}\x1b[0m",
-    "ranked": lambda line: f"[rank3]: {line}",
-    "windows": lambda line: f"{line}\r\n",
+DECORATIONS: dict[str, Callable[[int, str], str]] = {
+    "quoted": lambda i, line: f"> {line}",
+    "quoted twice": lambda i, line: f">> {line}",
+    "commented": lambda i, line: f"# {line}",
+    "listed": lambda i, line: f"- {line}",
+    "indented": lambda i, line: f"    {line}",
+    "coloured": lambda i, line: f"\x1b[33m{line}\x1b[0m",
+    "ranked": lambda i, line: f"[rank3]: {line}",
+    "windows": lambda i, line: f"{line}\r\n",
+    "numbered": lambda i, line: f"{i:6d}  {line}",
+    "found by grep": lambda i, line: f"train.log:{i}:{line}",
+    "of a web page": lambda i, line: line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+    "of a notebook's file": lambda i, line: "      " + json.dumps(line + "\n") + ",",
+    "of Docker": lambda i, line: json.dumps(
+        {"log": line + "\n", "stream": "stderr", "time": f"2026-11-20T07:00:01.{i}Z"}
+    ),
+    "of Jupyter": lambda i, line: json.dumps({"pid": 7, "type": "jupyter", "level": 40, "msg": line, "v": 0}),
+    "of a cloud": lambda i, line: json.dumps({"severity": "ERROR", "jsonPayload": {"message": line}}),
+    "of Kubernetes": lambda i, line: f"2026-11-20T07:00:01.{i:09d}Z stderr F {line}",
+    "of Actions": lambda i, line: f"2026-11-20T07:00:01.{i:07d}Z {line}",
+    "of the journal": lambda i, line: f"Nov 20 07:00:{i % 60:02d} gpu-box python3[4211]: {line}",
+    "of Compose": lambda i, line: f"trainer-1  | {line}",
+    "of mpirun": lambda i, line: f"[1,0]<stderr>:{line}",
+    "of SageMaker": lambda i, line: f"[1,mpirank:0,algo-1]<stdout>:{line}",
+    "of srun": lambda i, line: f"12: {line}",
+    "of torchrun": lambda i, line: f"[default0]:{line}",
+    "of Ray": lambda i, line: f"\x1b[36m(RayTrainWorker pid=3121, ip=10.0.0.4)\x1b[0m {line}",
+    "of Airflow": lambda i, line: f"[2026-11-20, 07:00:01 UTC] {{subprocess.py:93}} INFO - {line}",
+    "of Spark": lambda i, line: f"26/11/20 07:00:01 ERROR Executor: {line}",
+    "of logging": lambda i, line: f"2026-11-20 07:00:01,{i % 1000:03d} - train - ERROR - {line}",
+    "of logging's own": lambda i, line: f"ERROR:root:{line}",
+    "of loguru": lambda i, line: f"2026-11-20 07:00:01.{i % 1000:03d} | ERROR    | trainer:fit:120 - {line}",
+    "of DeepSpeed": lambda i, line: f"[2026-11-20 07:00:01,{i % 1000:03d}] [INFO] [launch.py:31] {line}",
 }
 
 
@@ -77,8 +105,8 @@ def test_decoration_changes_nothing(name: str, decoration: str) -> None:
     lines = text(name).splitlines()
     decorate = DECORATIONS[decoration]
     parser = LogParser()
-    for line in lines:
-        parser.feed(decorate(line))
+    for number, line in enumerate(lines):
+        parser.feed(decorate(number, line))
     parser.close()
     assert essence(parser.facts) == essence(parse(text(name)))
 

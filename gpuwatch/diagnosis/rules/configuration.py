@@ -14,7 +14,16 @@ from gpuwatch.model.run import Run, RunError
 
 _TAIL = 8
 """Lines that may follow the exception with which a program ended: the rest of its message, notes of a shell."""
-_ENOUGH = frozenset({"build.gpu-jit", "cuda.libraries-skipped", "driver.cuinit", "driver.not-running"})
+_ENOUGH = frozenset(
+    {
+        "build.gpu-jit",
+        "cuda.libraries-skipped",
+        "driver.cuinit",
+        "driver.not-running",
+        "visibility.none-available",
+        "cuda.missing-library",
+    }
+)
 """Topics that are no cause by themselves, from which rules conclude one."""
 _ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 

@@ -18,6 +18,7 @@ _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)
 _REFUSALS = ("container.lost-devices", "driver.bad-state")
 """What NVML's own failure may mean where it could be loaded (gpuwatch.sources.nvml)."""
+_INSTALL = "Install the NVIDIA driver and load it (nvidia-smi must work); in a container start it with --gpus all."
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """For a driver of which one library is there and the other is not."""
 _OTHER_ADVICE = {
@@ -116,7 +117,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
         severity,
         "fact" if certainty == "fact" else "likely",
         evidence=lines or ["NVML does not answer"],
-        action="Install the NVIDIA driver and load it (nvidia-smi must work); in a container start it with --gpus all.",
+        action=_INSTALL,
     )
 
 
@@ -136,6 +137,15 @@ def half_a_driver(evidence: Evidence) -> Iterator[Finding]:
             evidence=[*_log_lines(evidence), *log.lines_of("cuda.missing-library")],
             action=HALF_ACTION,
         )
+    elif error is None and not evidence.driver_answers and _only(log.missing_libraries, "libcuda.so"):
+        yield finding(
+            "driver.missing",
+            "error",
+            "likely",
+            title="libcuda.so.1, which comes with the driver, cannot be loaded",
+            evidence=log.lines_of("cuda.missing-library"),
+            action=_INSTALL,
+        )
     elif error is None and not log.libraries_skipped and _only_nvml_missing(log.missing_libraries):
         yield finding(
             "driver.missing",
@@ -145,6 +155,10 @@ def half_a_driver(evidence: Evidence) -> Iterator[Finding]:
             evidence=log.lines_of("cuda.missing-library"),
             action=HALF_ACTION,
         )
+
+
+def _only(names: list[str], start: str) -> bool:
+    return bool(names) and all(name.startswith(start) for name in names)
 
 
 def _only_nvml_missing(names: list[str]) -> bool:

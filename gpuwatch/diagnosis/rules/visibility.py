@@ -125,6 +125,24 @@ def framework_says_ordinal(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+@rule("visibility.hidden")
+def no_gpu_left(evidence: Evidence) -> Iterator[Finding]:
+    """PyTorch or JAX found the driver and no GPU: hidden, unless the environment is known to hide none."""
+    log = evidence.log
+    if log is None or evidence.gpu_usable or evidence.driver_answers is False or evidence.visible_devices is not None:
+        return
+    lines = log.lines_of("visibility.none-available")
+    if lines:
+        yield finding(
+            "visibility.hidden",
+            "error",
+            "likely",
+            title="The driver answers and shows no GPU: CUDA_VISIBLE_DEVICES hides them, or a container has none",
+            evidence=lines,
+            action="Unset CUDA_VISIBLE_DEVICES (it may be empty or -1); in a container, start it with --gpus all.",
+        )
+
+
 @rule("visibility.renumbered")
 def renumbered(evidence: Evidence) -> Iterator[Finding]:
     """GPU:0 of the program is not GPU 0 of nvidia-smi: no fault, and the source of many."""

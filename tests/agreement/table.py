@@ -1,0 +1,191 @@
+"""Every cause that simulated GPUs, an environment or a folder of libraries can produce for real.
+
+``cause`` is what doctor, run and explain must all name. ``but`` says what one of them says instead because it
+cannot know better from what it sees, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gpuwatch.sim.machine import SimMachine
+
+GIB = 1 << 30
+NOBODY = 2**22 + 1
+"""No process of this machine has this number: somebody of another PID namespace."""
+
+# Programs, as users write them.
+MATMUL = """
+import tensorflow as tf
+x = tf.ones([64, 64])
+print(tf.matmul(x, x).device)
+"""
+MISSING_DEVICE = """
+import tensorflow as tf
+tf.config.set_soft_device_placement(False)
+with tf.device("/GPU:7"):
+    tf.ones([64, 64])
+"""
+NO_KERNEL = """
+import tensorflow as tf
+tf.config.set_soft_device_placement(False)
+with tf.device("/GPU:0"):
+    print(tf.strings.length("a text"))
+"""
+TOO_LATE = (
+    MATMUL
+    + """
+tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[0], True)
+"""
+)
+INCONSISTENT = """
+import tensorflow as tf
+tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[0], True)
+tf.ones([64, 64])
+"""
+TOO_LARGE_A_REQUEST = """
+import tensorflow as tf
+tf.ones([1 << 36])
+"""
+TOO_LARGE_A_MODEL = """
+import tensorflow as tf
+kept = [tf.ones([1 << 28]) for _ in range(64)]
+"""
+_LIMIT = """
+import tensorflow as tf
+gpu = tf.config.list_physical_devices("GPU")[0]
+tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit={})])
+"""
+LIMIT_TOO_SMALL = (
+    _LIMIT.format(256)
+    + """
+kept = [tf.zeros([1 << 24]) for _ in range(10)]
+"""
+)
+FRAGMENTED = (
+    _LIMIT.format(1024)
+    + """
+kept = [tf.zeros([1 << 24]) for _ in range(15)][::2]
+tf.zeros([1 << 26])
+"""
+)
+
+Fault = Callable[[SimMachine], object]
+
+
+def nothing(machine: SimMachine) -> None:
+    """A healthy machine."""
+
+
+def start_fails(code: int) -> Fault:
+    return lambda machine: machine.inject("cuInit", code=code)
+
+
+def nvml_fails(code: int) -> Fault:
+    return lambda machine: machine.inject("nvmlInit", code=code)
+
+
+def context_fails(code: int) -> Fault:
+    return lambda machine: machine.inject("cuDevicePrimaryCtxRetain", code=code)
+
+
+def is_set(name: str, value: int, device: int = 0) -> Fault:
+    return lambda machine: machine.override(device, name, value)
+
+
+def held(gib: float) -> Fault:
+    return lambda machine: machine.attach(NOBODY, 0, int(gib * GIB), foreign=True)
+
+
+def exclusive_and_held(machine: SimMachine) -> None:
+    machine.override(0, "compute_mode", 3)
+    machine.attach(NOBODY, 0, GIB, foreign=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to go wrong."""
+
+    name: str
+    cause: str
+    fault: Fault = nothing
+    program: str = MATMUL
+    shape: str = "1x24GiB"
+    """Empty: no simulated machine at all."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    but: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Who says something else: what, and why."""
+
+    def expected(self, who: str) -> str:
+        return self.but[who][0] if who in self.but else self.cause
+
+
+NO_PROGRAM = {"doctor": ("healthy", "the machine is fine: what fails is the program, which the doctor does not run")}
+NOT_SAID = {"explain": ("healthy", "TensorFlow 2.21 says nothing when NVML does not work: its log has no trace of it")}
+NO_ENVIRONMENT = {"explain": ("healthy", "a log does not tell the environment, and nothing failed")}
+
+ROWS = (
+    Row("healthy", "healthy"),
+    # The environment
+    Row("hidden", "visibility.hidden", variables={"CUDA_VISIBLE_DEVICES": "-1"}),
+    Row("hidden by nothing", "visibility.hidden", variables={"CUDA_VISIBLE_DEVICES": ""}),
+    Row("no such ordinal", "visibility.bad-ordinal", variables={"CUDA_VISIBLE_DEVICES": "5"}),
+    Row("-1 in front", "visibility.bad-ordinal", variables={"CUDA_VISIBLE_DEVICES": "-1,0"}),
+    Row("misspelt", "visibility.misspelt", variables={"CUDA_VISIBLE_DIVICES": "1"}, but=NO_ENVIRONMENT),
+    # The program
+    Row("missing device", "placement.device-missing", program=MISSING_DEVICE, but=NO_PROGRAM),
+    Row("no kernel", "placement.no-kernel", program=NO_KERNEL, but=NO_PROGRAM),
+    Row("too late", "config.too-late", program=TOO_LATE, but=NO_PROGRAM),
+    Row("inconsistent", "config.inconsistent", program=INCONSISTENT, shape="2x24GiB", but=NO_PROGRAM),
+    Row("too large a request", "memory.request-too-large", program=TOO_LARGE_A_REQUEST, but=NO_PROGRAM),
+    Row("too large a model", "memory.model-too-large", program=TOO_LARGE_A_MODEL, but=NO_PROGRAM),
+    Row("limit too small", "memory.limit-too-small", program=LIMIT_TOO_SMALL, but=NO_PROGRAM),
+    Row("fragmented", "memory.fragmented", program=FRAGMENTED, but=NO_PROGRAM),
+    # Who is on the GPU
+    Row("another process", "memory.other-process", held(20), program=TOO_LARGE_A_MODEL),
+    Row("no room for a context", "memory.context-failed", held(23.7)),
+    Row("exclusive and taken", "mode.exclusive", exclusive_and_held),
+    Row("prohibited", "mode.exclusive", is_set("compute_mode", 2)),
+    Row(
+        "exclusive and free",
+        "mode.exclusive",
+        is_set("compute_mode", 3),
+        but={"explain": ("healthy", "the first process gets in, so its log says nothing of the mode")},
+    ),
+    # The driver
+    Row("no driver", "driver.missing", shape=""),
+    Row("no libcuda", "driver.missing", without=("libcuda.so.1",)),
+    Row("no NVML", "driver.missing", without=("libnvidia-ml.so.1",), but=NOT_SAID),
+    Row("NVML: not loaded", "driver.missing", nvml_fails(9), but=NOT_SAID),
+    Row("NVML: two versions", "driver.mismatch", nvml_fails(18), but=NOT_SAID),
+    Row("NVML: unknown error", "container.lost-devices", nvml_fails(999), but=NOT_SAID),
+    Row("CUDA: no device", "container.lost-devices", start_fails(100)),
+    Row("CUDA: stub library", "driver.bad-state", start_fails(34)),
+    Row("CUDA: not ready", "driver.bad-state", start_fails(802)),
+    Row("CUDA: two versions", "driver.mismatch", start_fails(803)),
+    Row("CUDA: compat library", "driver.mismatch", start_fails(804)),
+    Row("CUDA: unknown error", "driver.bad-state", start_fails(999)),
+    Row("context: unknown error", "driver.bad-state", context_fails(999)),
+    Row("context: invalid device", "visibility.bad-ordinal", context_fails(101)),
+    Row("context: ECC error", "hardware.fault", context_fails(214)),
+    Row("old driver", "driver.too-old", is_set("cuda_version", 11040)),
+    # The build against the card
+    Row("old card", "build.gpu-unsupported", is_set("compute_capability", 52)),
+    Row("new card", "build.gpu-unsupported", is_set("compute_capability", 120)),
+    Row("weak card beside", "build.gpu-unsupported", is_set("multiprocessors", 4, device=1), shape="2x24GiB"),
+    # The toolkit's libraries: one that is missing costs TensorFlow every GPU
+    *(
+        Row(f"no {library.partition('.')[0]}", "cuda.libraries-missing", without=(library,))
+        for library in (
+            "libcudart.so.12",
+            "libcublas.so.12",
+            "libcublasLt.so.12",
+            "libcufft.so.11",
+            "libcusolver.so.11",
+            "libcusparse.so.12",
+            "libcudnn.so.9",
+        )
+    ),
+)

@@ -1,0 +1,105 @@
+"""Doctor, run and explain name one primary cause, each from a real run on a machine with a real fault.
+
+Nothing is mocked: ``gpuwatch doctor``, ``gpuwatch run -- python program.py`` and the log that this program wrote.
+The rows run beside each other, because TensorFlow waits ten seconds before it gives up an allocation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.diagnosis.explain import explain
+from gpuwatch.model.codec import to_json
+from gpuwatch.model.findings import CAUSES
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.shape import SimShape
+from tests.agreement.table import MATMUL, ROWS, Row
+from tests.conftest import gpuwatch
+from tests.sim.test_tensorflow import _has_cuda_wheel
+
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.skipif(not _has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
+]
+WHO = ("doctor", "run", "explain")
+Said = dict[str, dict[str, Any]]
+
+
+def said_of(row: Row, folder: Path) -> Said:
+    """What each of the three says of one row."""
+    machine = None
+    environment = {**os.environ, **row.variables}
+    if row.shape:
+        machine = SimMachine.open(SimShape.parse(row.shape), name=f"test-{uuid.uuid4().hex[:12]}")
+    try:
+        if machine is not None:
+            row.fault(machine)
+            environment = machine.environment(environment, without=row.without)
+        script = folder / "program.py"
+        script.write_text(row.program)
+        output = folder / "run.json"
+        looked = gpuwatch("doctor", "--json", environment=environment)
+        watched = gpuwatch("run", "-q", "-o", str(output), "--", sys.executable, str(script), environment=environment)
+        assert looked.err == ""
+        log = (watched.err + watched.out).splitlines()
+        return {
+            "doctor": json.loads(looked.out),
+            "run": json.loads(output.read_text()),
+            "explain": json.loads(to_json(explain(log))),
+        }
+    finally:
+        if machine is not None:
+            machine.clear_faults()
+            machine.remove()
+
+
+@pytest.fixture(scope="module")
+def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Said]]]:
+    """All rows that were chosen, begun at once; those that wait most come first."""
+    chosen = {item.callspec.params["row"].name for item in request.session.items if _has_row(item)}  # type: ignore[attr-defined]
+    rows = sorted((row for row in ROWS if row.name in chosen), key=lambda row: row.program is MATMUL)
+    with ThreadPoolExecutor(max_workers=max(2, min(4, os.cpu_count() or 1))) as pool:
+        started = {row.name: pool.submit(said_of, row, tmp_path_factory.mktemp("row")) for row in rows}
+        yield started
+        for future in started.values():
+            future.cancel()
+
+
+def _has_row(item: pytest.Item) -> bool:
+    return item.path == Path(__file__) and "row" in getattr(getattr(item, "callspec", None), "params", {})
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_one_cause(row: Row, said: dict[str, Future[Said]]) -> None:
+    documents = said[row.name].result(timeout=280)
+    assert {who: documents[who]["primary"] for who in WHO} == {who: row.expected(who) for who in WHO}
+    for who in WHO:
+        findings = documents[who]["findings"]
+        assert sum(finding["severity"] == "error" for finding in findings) <= 2, findings
+        if row.expected(who) == "healthy":
+            assert not any(finding["severity"] == "error" for finding in findings)
+            continue
+        main = next(finding for finding in findings if finding["id"] == row.expected(who))
+        assert main["evidence"], who
+        assert main["action"], who
+        # What a cause is known for is not called unknown beside it.
+        assert "unknown" not in {finding["id"] for finding in findings if finding["severity"] == "error"}
+
+
+def test_the_rows_are_of_known_causes_and_every_exception_has_its_reason() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    for row in ROWS:
+        assert row.cause in CAUSES
+        for who, (cause, reason) in row.but.items():
+            assert who in WHO
+            assert cause != row.cause
+            assert len(reason.split()) > 5

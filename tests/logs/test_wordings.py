@@ -1,0 +1,44 @@
+"""Every wording of the table, bare and as collectors and launchers hand it on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from gpuwatch.diagnosis.explain import explain
+from gpuwatch.model.findings import CAUSES
+from tests.logs.wordings import ALL, HEALTHY, Wording
+
+HANDED_ON: dict[str, Callable[[str], str]] = {
+    "bare": lambda line: line,
+    "of a rank": lambda line: f"[rank3]: {line}",
+    "logged": lambda line: f"2026-11-20 07:00:01,512 - train - ERROR - {line}",
+    "in JSON": lambda line: json.dumps({"log": line + "\n", "stream": "stderr"}),
+    "of a launcher": lambda line: f"[1,0]<stderr>:{line}",
+}
+
+
+@pytest.mark.parametrize("way", HANDED_ON)
+@pytest.mark.parametrize("wording", ALL, ids=lambda wording: wording.text[:50].encode("ascii", "replace").decode())
+def test_what_it_means(wording: Wording, way: str) -> None:
+    found = explain([HANDED_ON[way](line) for line in wording.text.split("\n")])
+    assert found.primary in wording.causes.split()
+    for name in wording.libraries.split():
+        assert any(name in library for library in found.missing_libraries)
+
+
+@pytest.mark.parametrize("wording", [entry for entry in ALL if entry not in HEALTHY], ids=lambda entry: entry.text[:40])
+def test_it_stands_out_of_a_healthy_log(wording: Wording) -> None:
+    """Before it and after it, a program that says nothing of GPUs."""
+    noise = [f"step {i}: loss {i / 7:.4f}" for i in range(40)]
+    found = explain([*noise, *wording.text.split("\n"), *noise])
+    assert found.primary in {*wording.causes.split(), *(["healthy"] if "unknown" in wording.causes else [])}
+    assert found.primary == "healthy" or found.findings[0].evidence
+
+
+def test_the_table_names_known_causes() -> None:
+    for wording in ALL:
+        assert wording.text
+        assert set(wording.causes.split()) <= set(CAUSES)

@@ -1,0 +1,323 @@
+# ruff: noqa: E501 - texts as they are printed
+"""What frameworks, drivers and containers say, version by version, with the causes that are right for it.
+
+Written from the format strings (TensorFlow 1.0 to 2.21, PyTorch 1.0 to 2.11, JAX, CUDA runtime, NVML, kernel log,
+container toolkit), with names and numbers of our own. Several causes: each of them is a fair reading.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Wording(NamedTuple):
+    """One text, and what explain may call it."""
+
+    text: str
+    causes: str
+    libraries: str = ""
+    """Names that must be among the missing libraries."""
+
+
+_AT = "2026-05-04 10:11:12.131415: {} tensorflow/{}] "
+_ABSL = "{}0000 00:00:1777889472.131415   40712 {}] "
+
+
+def _old(severity: str, source: str, text: str) -> str:
+    return _AT.format(severity, source) + text
+
+
+def _new(severity: str, source: str, text: str) -> str:
+    return _ABSL.format(severity, source) + text
+
+
+LIBRARIES = (
+    Wording("ImportError: libcublas.so.9.0: cannot open shared object file: No such file or directory",
+            "cuda.libraries-missing", "libcublas.so.9.0"),
+    Wording("ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+            "cuda.libraries-missing", "libcudart.so.12"),
+    Wording("OSError: libcufft.so.11: cannot open shared object file: No such file or directory",
+            "cuda.libraries-missing", "libcufft.so.11"),
+    Wording("ImportError: Could not find 'cudart64_80.dll'. TensorFlow requires that this DLL be installed in a"
+            " directory that is named in your %PATH% environment variable.",
+            "cuda.libraries-missing", "cudart64_80.dll"),
+    Wording(_old("W", "stream_executor/platform/default/dso_loader.cc:64",
+                 "Could not load dynamic library 'cudnn64_8.dll'; dlerror: cudnn64_8.dll not found") + "\n"
+            + _old("W", "core/common_runtime/gpu/gpu_device.cc:1850", "Cannot dlopen some GPU libraries. Please make"
+                   " sure the missing libraries mentioned above are installed properly") + "\n"
+            "Skipping registering GPU devices...",
+            "cuda.libraries-missing", "cudnn64_8.dll"),
+    Wording("Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file:"
+            " No such file or directory", "cuda.libraries-missing driver.missing", "libcudnn_cnn_infer.so.8"),
+    Wording("Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object"
+            " file: No such file or directory\nPlease make sure libcudnn_ops_infer.so.8 is in your library path!"
+            "\nAborted (core dumped)", "cuda.libraries-missing", "libcudnn_ops_infer.so.8"),
+    Wording("Unable to load any of {libcudnn_engines_precompiled.so.9.1.0, libcudnn_engines_precompiled.so.9}\n"
+            "Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor", "cuda.libraries-missing"),
+    Wording(_old("I", "stream_executor/dso_loader.cc:102", "Couldn't open CUDA library libcudnn.so. LD_LIBRARY_PATH:"
+                 " /usr/local/cuda/lib64"), "cuda.libraries-missing", "libcudnn.so"),
+    Wording(_old("I", "stream_executor/dso_loader.cc:99", "Couldn't open CUDA library libcupti.so.8.0. LD_LIBRARY_PATH:"
+                 " "), "cuda.libraries-missing healthy"),
+)  # fmt: skip
+
+VERSIONS = (
+    Wording(_old("E", "stream_executor/cuda/cuda_dnn.cc:378", "Loaded runtime CuDNN library: 5005 (compatibility"
+                 " version 5000) but source was compiled with 5110 (compatibility version 5100)."),
+            "cuda.version-mismatch"),
+    Wording(_new("E", "cuda_dnn.cc:456", "Loaded runtime CuDNN library: 9.1.1 but source was compiled with: 9.3.0."
+                 "  CuDNN library needs to have matching major version and equal or higher minor version."),
+            "cuda.version-mismatch"),
+    Wording("RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (8, 9, 2) but found runtime"
+            " version (8, 5, 0). PyTorch already comes bundled with cuDNN.", "cuda.version-mismatch"),
+    Wording("RuntimeError: CUDA backend failed to initialize: Found cuDNN version 8600, but JAX was built against"
+            " version 8904, which is newer.", "cuda.version-mismatch"),
+    Wording("RuntimeError: CUDA backend failed to initialize: Found CUDA version 11080, but JAX was built against"
+            " version 12020, which is newer.", "cuda.version-mismatch driver.too-old"),
+    Wording("ImportError: /opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: undefined symbol:"
+            " cublasLtMatmulAlgoGetHeuristic, version libcublasLt.so.12", "cuda.version-mismatch"),
+)  # fmt: skip
+
+DRIVER = (
+    Wording("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest"
+            " NVIDIA driver is installed and running.", "driver.missing driver.bad-state"),
+    Wording("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 560.35", "driver.mismatch"),
+    Wording("Failed to initialize NVML: GPU access blocked by the operating system", "driver.bad-state container.lost-devices"),
+    Wording("[ 9121.44] NVRM: API mismatch: the client has the version 560.35.03, but\n[ 9121.44] NVRM: this kernel"
+            " module has the version 550.90.07.  Please", "driver.mismatch"),
+    Wording("[   12.40] NVRM: RmInitAdapter failed! (0x62:0x40:2393)", "driver.bad-state hardware.fault"),
+    Wording("[   12.40] NVRM: No NVIDIA GPU found.", "driver.missing"),
+    Wording("WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n   Use the NVIDIA"
+            " Container Toolkit to start this container with GPU support", "driver.missing container.lost-devices"),
+    Wording("ERROR: This container was built for NVIDIA Driver Release 545.23 or later, but\n       version 470.82.01"
+            " was detected and compatibility mode is UNAVAILABLE.", "driver.too-old"),
+    Wording("nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver to a"
+            " newer version, or use an earlier cuda container: unknown.", "driver.too-old"),
+    Wording("nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown.", "driver.missing"),
+    Wording('docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+            "driver.missing container.lost-devices"),
+    Wording("nvidia-container-cli: device error: 4: unknown device: unknown.", "visibility.bad-ordinal container.lost-devices"),
+    Wording("/opt/conda/lib/python3.10/site-packages/torch/cuda/__init__.py:129: UserWarning: CUDA initialization: The"
+            " NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver",
+            "driver.too-old"),
+    Wording("UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you run some cuda"
+            " functions before calling NumCudaDevices() that might have already set an error? Error 804: forward"
+            " compatibility was attempted on non supported HW (Triggered internally at ../c10/cuda/CUDAFunctions.cpp:108.)",
+            "driver.mismatch"),
+    Wording("UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you run some cuda"
+            " functions before calling NumCudaDevices() that might have already set an error? Error 803: system has"
+            " unsupported display driver / cuda driver combination", "driver.mismatch"),
+    Wording("RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling"
+            " NumCudaDevices() that might have already set an error? Error 802: system not yet initialized",
+            "driver.bad-state"),
+    Wording("UserWarning: CUDA initialization: CUDA driver initialization failed, you might not have a CUDA gpu."
+            " (Triggered internally at ../c10/cuda/CUDAFunctions.cpp:108.)", "driver.bad-state driver.missing"),
+    Wording("RuntimeError: CUDA error: unknown error\nCUDA kernel errors might be asynchronously reported at some other"
+            " API call", "driver.bad-state hardware.fault"),
+    Wording("RuntimeError: CUDA driver error: invalid argument", "unknown driver.bad-state"),
+    Wording("RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed"
+            " a driver from http://www.nvidia.com/Download/index.aspx", "driver.missing"),
+    Wording("RuntimeError: No CUDA GPUs are available", "visibility.hidden driver.missing container.lost-devices"),
+    Wording("RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+            "driver.too-old build.gpu-unsupported"),
+    Wording("tensorflow.python.framework.errors_impl.InternalError: 'cuModuleLoadDataEx(&module, data)' failed with"
+            " 'CUDA_ERROR_UNSUPPORTED_PTX_VERSION'", "driver.too-old build.gpu-unsupported"),
+    Wording("W0504 10:11:12 xla_bridge.py:1116] An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib"
+            " is not installed. Falling back to cpu.", "build.cpu-only"),
+    Wording("RuntimeError: Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices. (you may"
+            " need to uninstall the failing plugin package, or set JAX_PLATFORMS=cpu to skip this backend.)",
+            "visibility.hidden driver.missing container.lost-devices"),
+    Wording(_new("E", "cuda_platform.cc:52", "failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit:"
+                 " CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected") + "\n"
+            + _new("I", "cuda_diagnostics.cc:160", 'env: CUDA_VISIBLE_DEVICES="7"') + "\n"
+            + _new("I", "cuda_diagnostics.cc:284", "kernel version seems to match DSO: 550.90.7"),
+            "visibility.bad-ordinal visibility.hidden"),
+    Wording(_old("E", "stream_executor/cuda/cuda_driver.cc:271", "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no"
+                 " CUDA-capable device is detected") + "\n"
+            + _old("I", "stream_executor/cuda/cuda_diagnostics.cc:200", "libcuda reported version is: 515.65.1") + "\n"
+            + _old("I", "stream_executor/cuda/cuda_diagnostics.cc:204", "kernel reported version is: 515.65.1") + "\n"
+            + _old("I", "stream_executor/cuda/cuda_diagnostics.cc:310", "kernel version seems to match DSO: 515.65.1"),
+            "container.lost-devices visibility.hidden"),
+    Wording(_old("E", "stream_executor/cuda/cuda_diagnostics.cc:303", "kernel version 515.65.1 does not match DSO"
+                 " version 515.76.0 -- cannot find working devices in this configuration"), "driver.mismatch"),
+    Wording(_old("I", "stream_executor/cuda/cuda_diagnostics.cc:156", "kernel driver does not appear to be running on"
+                 " this host (node7): /proc/driver/nvidia/version does not exist"), "driver.missing"),
+)  # fmt: skip
+
+VISIBILITY = (
+    Wording("AssertionError: Invalid device id", "visibility.bad-ordinal"),
+    Wording("RuntimeError: CUDA error: invalid device ordinal\nCUDA kernel errors might be asynchronously reported",
+            "visibility.bad-ordinal"),
+    Wording("RuntimeError: cuda runtime error (101) : invalid device ordinal at /pytorch/torch/csrc/cuda/Module.cpp:59",
+            "visibility.bad-ordinal"),
+    Wording("ValueError: 'visible_device_list' listed an invalid GPU id '6' but visible device count is 2",
+            "visibility.bad-ordinal"),
+    Wording("RuntimeError: Attempting to deserialize object on CUDA device 5 but torch.cuda.device_count() is 2. Please"
+            " use torch.load with map_location", "visibility.bad-ordinal"),
+    Wording("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "mode.exclusive"),
+    Wording("InternalError: cudaGetDevice() failed. Status: all CUDA-capable devices are busy or unavailable",
+            "mode.exclusive"),
+    Wording("MisconfigurationException: You requested gpu: [0, 1, 2, 3]\n But your machine only has: [0]",
+            "distribution.devices-missing visibility.bad-ordinal"),
+    Wording("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+            "distribution.devices-missing driver.missing visibility.hidden"),
+)  # fmt: skip
+
+MEMORY = (
+    Wording("InternalError: CUDA runtime implicit initialization on GPU:0 failed. Status: out of memory",
+            "memory.context-failed memory.other-process"),
+    Wording("RuntimeError: cudaSetDevice() on GPU:0 failed. Status: out of memory",
+            "memory.context-failed memory.other-process"),
+    Wording(_old("F", "core/platform/statusor.cc:33", "Attempting to fetch value instead of handling error INTERNAL:"
+                 " failed initializing StreamExecutor for CUDA device ordinal 1: INTERNAL: failed call to"
+                 " cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory; total memory reported: 8589934592"),
+            "memory.context-failed memory.other-process"),
+    Wording("tensorflow.python.framework.errors_impl.UnknownError: 2 root error(s) found.\n  (0) Unknown: Failed to get"
+            " convolution algorithm. This is probably because cuDNN failed to initialize, so try looking to see if a"
+            " warning log message was printed above.", "memory.masked cuda.version-mismatch"),
+    Wording("tensorflow.python.framework.errors_impl.InternalError: Blas GEMM launch failed : a.shape=(64, 784),"
+            " b.shape=(784, 512), m=64, n=512, k=784", "memory.masked"),
+    Wording("tensorflow.python.framework.errors_impl.NotFoundError: No algorithm worked! Error messages:",
+            "memory.masked"),
+    Wording("tensorflow.python.framework.errors_impl.InternalError: Attempting to perform BLAS operation using"
+            " StreamExecutor without BLAS support [Op:MatMul]", "memory.masked"),
+    Wording("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "memory.masked"),
+    Wording("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", "memory.masked"),
+    Wording("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "memory.masked cuda.version-mismatch"),
+    Wording("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "memory.masked"),
+    Wording("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184"
+            " bytes.", "memory.model-too-large memory.request-too-large"),
+    Wording("jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to load in-memory CUBIN (compiled for a different"
+            " GPU?).: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "memory.model-too-large memory.other-process memory.masked"),
+    Wording("RuntimeError: cuda runtime error (2) : out of memory at /opt/pytorch/THC/generic/THCStorage.cu:58",
+            "memory.model-too-large"),
+    Wording("RuntimeError: CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+            "memory.model-too-large memory.other-process memory.context-failed"),
+    Wording("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 23.68"
+            " GiB of which 1.12 GiB is free. Including non-PyTorch memory, this process has 22.54 GiB memory in use. Of"
+            " the allocated memory 21.90 GiB is allocated by PyTorch, with 41.00 MiB allocated in private pools (e.g.,"
+            " CUDA Graphs), and 330.11 MiB is reserved by PyTorch but unallocated.", "memory.model-too-large"),
+    Wording("torch.OutOfMemoryError: CUDA out of memory. Allocation was preemptively rejected because it would exceed"
+            " per_process_memory_fraction limit. Requested size: 3.50 GiB.", "memory.limit-too-small"),
+    Wording("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 15.98"
+            " GiB of which 210.00 MiB is free. Of the allocated memory 15.20 GiB is allocated by PyTorch, and 96.20 MiB"
+            " is reserved by PyTorch but unallocated.", "memory.model-too-large"),
+    Wording("RuntimeError: MPS backend out of memory (MPS allocated: 17.88 GB, other allocations: 98.05 MB, max allowed:"
+            " 18.13 GB). Tried to allocate 1.00 GB on private pool.", "memory.model-too-large memory.limit-too-small"),
+    Wording("node3:4112:4388 [2] include/alloc.h:181 NCCL WARN Cuda failure 'out of memory'",
+            "memory.model-too-large memory.other-process memory.masked"),
+    Wording("tensorflow.python.framework.errors_impl.ResourceExhaustedError: failed to allocate memory [Op:AddV2]",
+            "memory.model-too-large"),
+    Wording("tensorflow.python.framework.errors_impl.ResourceExhaustedError: {{function_node __wrapped__Mul}} SameWorkerRecvDone"
+            " unable to allocate output tensor. Key: /job:localhost/replica:0/task:0/device:CPU:0", "memory.model-too-large"),
+    Wording("tensorflow.python.framework.errors_impl.InternalError: Failed copying input tensor from"
+            " /job:localhost/replica:0/task:0/device:CPU:0 to /job:localhost/replica:0/task:0/device:GPU:0 in order to run"
+            " _EagerConst: Dst tensor is not initialized.", "memory.model-too-large memory.request-too-large"),
+)  # fmt: skip
+
+BUILD = (
+    Wording("    Found GPU0 Tesla K20c which is of cuda capability 3.5.\n    PyTorch no longer supports this GPU because"
+            " it is too old.", "build.gpu-unsupported"),
+    Wording("NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch"
+            " installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70",
+            "build.gpu-unsupported"),
+    Wording("LLVM ERROR: PTX version 8.5 does not support target 'sm_120'.", "build.gpu-unsupported"),
+    Wording("ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'", "build.gpu-unsupported"),
+    Wording("tensorflow.python.framework.errors_impl.InternalError: {{function_node __wrapped__Cast}}"
+            " 'cuLaunchKernel(function, gridX, gridY, gridZ)' failed with 'CUDA_ERROR_INVALID_HANDLE' [Op:Cast]",
+            "build.gpu-unsupported"),
+    Wording("RuntimeError: CUDA error: no kernel image is available for execution on the device", "build.gpu-unsupported"),
+    Wording("InternalError: CUDA runtime implicit initialization on GPU:0 failed. Status: device kernel image is invalid",
+            "build.gpu-unsupported"),
+    Wording(_old("I", "core/common_runtime/gpu/gpu_device.cc:1961", "Ignoring visible gpu device (device: 0, name: Quadro"
+                 " K620, pci bus id: 0000:03:00.0, compute capability: 5.0) with Cuda compute capability 5.0. The"
+                 " minimum required Cuda capability is 6.0."), "build.gpu-unsupported"),
+    Wording("AssertionError: Torch not compiled with CUDA enabled", "build.cpu-only"),
+    Wording("RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If"
+            " you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu')",
+            "build.cpu-only placement.device-missing visibility.hidden driver.missing"),
+)  # fmt: skip
+
+HARDWARE = tuple(
+    Wording(text, "hardware.fault")
+    for text in (
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "RuntimeError: CUDA error: unspecified launch failure",
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "RuntimeError: CUDA error: misaligned address",
+        "RuntimeError: CUDA error: an illegal instruction was encountered",
+        "[88112.31] NVRM: Xid (PCI:0000:65:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+        "Unable to determine the device handle for GPU 0000:65:00.0: GPU is lost.  Reboot the system to recover this GPU",
+        _old("E", "compiler/xla/stream_executor/cuda/cuda_event.cc:29", "Error polling for event status: failed to query"
+             " event: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"),
+        _new("F", "gpu_event_mgr.cc:226", "Unexpected Event status: 1 CUDA_ERROR_LAUNCH_FAILED"),
+        "InternalError: cudaSetDevice() on GPU:0 failed. Status: uncorrectable ECC error encountered",
+    )
+)  # fmt: skip
+
+REMOVED = tuple(
+    Wording(text, "api.removed")
+    for text in (
+        "AttributeError: module 'tensorflow' has no attribute 'Session'",
+        "AttributeError: module 'tensorflow' has no attribute 'placeholder'",
+        "AttributeError: module 'tensorflow' has no attribute 'get_default_graph'",
+        "AttributeError: module 'tensorflow' has no attribute 'GPUOptions'. Did you mean: 'OptionalSpec'?",
+        "AttributeError: module 'tensorflow' has no attribute 'contrib'",
+        "ModuleNotFoundError: No module named 'tensorflow.contrib'",
+        "ImportError: cannot import name 'multi_gpu_model' from 'tensorflow.keras.utils'",
+        "ModuleNotFoundError: No module named 'keras.utils.training_utils'",
+        "AttributeError: module 'keras.backend' has no attribute 'set_session'",
+        "AttributeError: module 'tensorflow._api.v2.config' has no attribute 'gpu'",
+        'ValueError: Protocol message GPUOptions has no "per_process_memory_fraction" field.',
+    )
+)
+
+PLACEMENT = (
+    Wording("InvalidArgumentError: Cannot assign a device for operation 'w': Operation was explicitly assigned to"
+            " /device:GPU:3 but available devices are [ /job:localhost/replica:0/task:0/device:CPU:0 ].",
+            "placement.device-missing"),
+    Wording("InvalidArgumentError: Cannot assign a device to node 'w': Could not satisfy explicit device specification"
+            " '/device:GPU:1' because no devices matching that specification are registered in this process",
+            "placement.device-missing"),
+    Wording("RuntimeError: /job:localhost/replica:0/task:0/device:GPU:4 unknown device.", "placement.device-missing"),
+    Wording("InvalidArgumentError: No OpKernel was registered to support Op 'CudnnRNN' used by {{node lstm/CudnnRNN}}with"
+            " these attrs: [seed=0]\nRegistered devices: [CPU]\nRegistered kernels:\n  device='GPU'",
+            "placement.no-kernel placement.device-missing build.cpu-only"),
+    Wording("tensorflow.python.framework.errors_impl.NotFoundError: Could not find device for node: {{node BitwiseAnd}} ="
+            " BitwiseAnd[T=DT_BOOL]\nAll kernels registered for op BitwiseAnd:", "placement.no-kernel"),
+    Wording("ValueError: To call `multi_gpu_model` with `gpus=3`, we expect the following devices to be available:"
+            " ['/cpu:0', '/gpu:0', '/gpu:1', '/gpu:2']. However this machine only has: ['/cpu:0', '/gpu:0']. Try reducing"
+            " `gpus`.", "distribution.devices-missing"),
+    Wording("WARNING:tensorflow:Some requested devices in `tf.distribute.Strategy` are not visible to TensorFlow:"
+            " /replica:0/task:0/device:GPU:1", "distribution.devices-missing"),
+    Wording("RuntimeError: Virtual devices cannot be modified after being initialized", "config.too-late"),
+    Wording("ValueError: Memory growth cannot differ between GPU devices", "config.inconsistent"),
+    Wording("ValueError: Cannot set memory growth on device when virtual devices configured", "config.inconsistent"),
+    Wording("ValueError: Cannot configure virtual devices with memory growth enabled on the same GPU",
+            "config.inconsistent unknown"),
+)  # fmt: skip
+
+HEALTHY = tuple(
+    Wording(text, "healthy")
+    for text in (
+        _old("I", "stream_executor/cuda/cuda_gpu_executor.cc:998", "successful NUMA node read from SysFS had negative value"
+             " (-1), but there must be at least one NUMA node, so returning NUMA node zero"),
+        _old("E", "stream_executor/cuda/cuda_gpu_executor.cc:967", "could not open file to read NUMA node:"
+             " /sys/bus/pci/devices/0000:0b:00.0/numa_node\nYour kernel may have been built without NUMA support."),
+        "2026-05-04 10:11:12.1: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:467] Unable to register cuFFT"
+        " factory: Attempting to register factory for plugin cuFFT when one has already been registered",
+        _old("W", "compiler/tf2tensorrt/utils/py_utils.cc:38", "TF-TRT Warning: Could not find TensorRT"),
+        _old("W", "compiler/tf2tensorrt/utils/py_utils.cc:38", "TF-TRT Warning: Cannot dlopen some TensorRT libraries. If"
+             " you would like to use Nvidia GPU with TensorRT, please make sure the missing libraries mentioned above"
+             " are installed properly."),
+        "2026-05-04 10:11:12.1: W external/local_tsl/tsl/framework/bfc_allocator.cc:296] Allocator (GPU_0_bfc) ran out of"
+        " memory trying to allocate 3.31GiB with freed_by_count=0. The caller indicates that this is not a failure, but"
+        " this may mean that there could be performance gains if more memory were available.",
+        "WARNING:tensorflow:5 out of the last 5 calls to <function f> triggered tf.function retracing.",
+        "Epoch 3/10\n1875/1875 [==============================] - 4s 2ms/step - loss: 0.0410 - accuracy: 0.9871",
+        "I0504 10:11:12 device error rate 0.0, memory error count 0",
+        "WARNING:absl:CUDA graphs are enabled; out of memory handling: retry",
+        "You can avoid CUDA out of memory errors by lowering --batch-size (see docs).",
+    )
+)  # fmt: skip
+
+ALL = (*LIBRARIES, *VERSIONS, *DRIVER, *VISIBILITY, *MEMORY, *BUILD, *HARDWARE, *REMOVED, *PLACEMENT, *HEALTHY)
