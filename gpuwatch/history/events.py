@@ -115,5 +115,19 @@ class Watcher:
                 found.append(of_device(device, at, "device.back", f"is back, after {span(at - since)}", "good"))
             elif not first and uuid not in self._known:
                 found.append(of_device(device, at, "device.new", "has appeared", "good"))
+            elif uuid in self._known and not bad:
+                found += _divided(self._known[uuid], device, at)
             self._known[uuid] = device
         return found
+
+
+def _divided(before: Device, now: Device, at: float) -> list[Happened]:
+    """MIG switched, or its instances made anew. What could not be read is no change."""
+    modes = before.get("mig.mode"), now.get("mig.mode")
+    then, here = ({one.id: one for one in device.mig_instances} for device in (before, now))
+    if then.keys() == here.keys() or not all(isinstance(mode, str) for mode in modes):
+        return []
+    if not here:
+        return [of_device(now, at, "mig.changed", f"has no MIG instances any more; it had {len(then)}", "info")]
+    profiles = ", ".join(printable(one.profile or one.id) for one in now.mig_instances)
+    return [of_device(now, at, "mig.changed", f"is divided anew by MIG: {profiles}", "info")]

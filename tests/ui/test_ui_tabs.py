@@ -201,7 +201,7 @@ async def test_the_gpu_tab_shows_what_probes_were_given(make_stage: MakeStage, t
         await settle(pilot)
         text = plain(stage)
         assert "GPU:0 → physical 0" in text
-        assert "config growth granted 138 GiB peak 341 MiB 3 min ago" in " ".join(text.split())
+        assert "growth 138 GiB peak 341 MiB 3 min ago" in " ".join(text.split())
         assert "\x1b" not in text
         assert "evil\\x1b[31m name" in text
         await pilot.press("right")

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.history.events import FeedSeen, Happened, Watcher, ago
 from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device, Process
+from gpuwatch.model.snapshot import Device, MigInstance, Process
 from tests.ui import machines
 
 GIB = machines.GIB
@@ -184,6 +184,27 @@ def test_memory_that_a_program_gives_back_is_told_once_a_minute() -> None:
     row = machines.process(0, readings={"gpu_memory_bytes": 30 * GIB})
     gone = watched(((device(used=60),), (row,)), ((device(used=30),), ()))[1]
     assert kinds(gone) == ["process.went"], "what went with a process is told with it"
+
+
+def test_a_new_mig_layout() -> None:
+    def parts(*ids: str, mode: str | None = "enabled") -> Device:
+        instances = tuple(
+            MigInstance(id=one, index=n, uuid=None, gpu_instance=n, compute_instance=0, profile="1g.10gb")
+            for n, one in enumerate(ids)
+        )
+        readings = {"mig.mode": mode} if mode is not None else {}
+        return device(readings=readings, mig_instances=instances)
+
+    shots = (parts(mode="disabled"), parts("7/0", "8/0"), parts("7/0", "8/0"), parts(mode=None), parts("7/0"), parts())
+    found = watched(*(((one,), ()) for one in shots))
+    assert [[one.text for one in some] for some in found] == [
+        [],
+        ["GPU 0 is divided anew by MIG: 1g.10gb, 1g.10gb"],
+        [],
+        [],
+        [],
+        ["GPU 0 has no MIG instances any more; it had 1"],
+    ]
 
 
 def test_counters_of_errors_that_grow() -> None:

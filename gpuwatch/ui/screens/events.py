@@ -10,15 +10,13 @@ from textual.app import ComposeResult
 from gpuwatch.history.events import CAPACITY, Happened, ago
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import cut
+from gpuwatch.ui.gpu_facts import MARKS
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.listed import Listed
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.pen import Pen
 from gpuwatch.ui.widgets.too_small import TooSmall
-
-MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·", "dim"), "good": ("●", "ok")}
-"""Glyph and ink of a severity."""
 
 
 class EventList(Listed):

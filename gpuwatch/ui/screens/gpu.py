@@ -10,9 +10,12 @@ from textual.containers import Horizontal
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.snapshot import Device
+from gpuwatch.ui import gpu_facts
+from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import state_note, throttle
 from gpuwatch.ui.messages import LabChanged
+from gpuwatch.ui.screens.lines_modal import Lines
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.tabs import number_of
 from gpuwatch.ui.view import View
@@ -21,11 +24,21 @@ from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.pen import Pen
 from gpuwatch.ui.widgets.process_table import ProcessTable
-from gpuwatch.ui.widgets.readings import Granted, Readings
+from gpuwatch.ui.widgets.readings import Readings, granted_lines
+from gpuwatch.ui.widgets.sections import Sections
 from gpuwatch.ui.widgets.too_small import TooSmall
 
 if TYPE_CHECKING:
+    from gpuwatch.model.run import Run
     from gpuwatch.ui.lab import Lab
+
+
+_TWO = 120
+"""Cells from which on there are two panes below."""
+_RUNS = 4
+_EVENTS = 5
+"""Of a device that probes have run on; the Events tab has all of them."""
+_PROBES = f"{number_of('probes')} Probes"
 
 
 class Identity(Painted):
@@ -90,12 +103,23 @@ class Identity(Painted):
         self.paint((pen.to(width).line(), who.to(width).line()), stale=view.stale)
 
 
+class About(Sections):
+    """The words of the tab; the keys of the readings work here too."""
+
+    BINDINGS = bindings("readings")
+
+
 class GpuScreen(ProcessRowsScreen):
     """One device, chosen with the arrows."""
 
     AUTO_FOCUS = "#readings"
     TAB = "gpu"
-    PANES: ClassVar[dict[str, str]] = {"readings": "readings", "processes": "processes"}
+    PANES: ClassVar[dict[str, str]] = {
+        "readings": "readings",
+        "about": "readings",
+        "happened-here": "readings",
+        "processes": "processes",
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +127,9 @@ class GpuScreen(ProcessRowsScreen):
         self.readings = Readings(id="readings")
         self.graphs = Graphs(id="graphs")
         self.processes = ProcessTable(id="processes")
-        self.granted = Granted(id="granted")
+        self.about = About("About it", id="about")
+        self.happened = About("What happened", id="happened-here")
+        """Beside the other where there is room for two."""
         self.nothing = Painted(id="nothing")
         self._lab: Lab | None = None
 
@@ -114,7 +140,7 @@ class GpuScreen(ProcessRowsScreen):
         yield self.nothing
         yield Horizontal(self.readings, self.graphs, id="middle")
         yield self.processes
-        yield self.granted
+        yield Horizontal(self.about, self.happened, id="below")
         yield self.keys
         yield TooSmall(id="too-small")
 
@@ -133,8 +159,8 @@ class GpuScreen(ProcessRowsScreen):
     def draw(self, view: View) -> None:
         """Everything of the chosen device."""
         device = self.device
-        middle = self.query_one("#middle")
-        for pane in (self.identity, middle, self.processes, self.granted):
+        middle, below = self.query_one("#middle"), self.query_one("#below")
+        for pane in (self.identity, middle, self.processes, below):
             pane.display = device is not None
         self.nothing.display = device is None
         if device is None:
@@ -143,17 +169,44 @@ class GpuScreen(ProcessRowsScreen):
             return
         width, height = self.app.size
         framed = width >= 100 and height >= 30
-        self.readings.framed = self.graphs.framed = self.granted.framed = framed
+        self.readings.framed = self.graphs.framed = self.about.framed = self.happened.framed = framed
         runs = self._lab.known if self._lab is not None else []
-        self.granted.styles.height = min(max(height // 7, 2), 9) + 2 * int(framed)
-        self.processes.styles.height = min(max(height // 5, 4), 14)
+        below.styles.height = max(height // 4, 5)
+        self.happened.display = width >= _TWO
+        self.processes.styles.height = min(max(height // 6, 4), 12)
         self.readings.styles.width = max(width * 2 // 5, 38)
         self.identity.show(device, view)
         self.readings.show(device, stale=view.stale)
         self.graphs.show(device, view)
         self.processes.only_device = device.uuid
         self.processes.show(view, framed=framed)
-        self.granted.show(device, runs, view.now)
+        about, happened = self._about(device, view), self._happened(device, runs, view)
+        self.about.tell(about if width >= _TWO else about + happened, stale=view.stale)
+        self.happened.tell(happened, stale=view.stale)
+
+    def _about(self, device: Device, view: View) -> list[tuple[str, Lines]]:
+        snapshot = view.snapshot
+        assert snapshot is not None
+        at = snapshot.taken_at.timestamp()
+        sections: list[tuple[str, Lines]] = []
+        parts = gpu_facts.part_lines(device, snapshot.processes, self.about.inner)
+        if parts:
+            sections.append(("MIG instances", parts))
+        episodes = self.gpuwatch.watcher.throttling.of(device.uuid, at)
+        sections.append(("What holds its clocks down", gpu_facts.slowed_lines(device, episodes, at)))
+        sections.append(("Limits", gpu_facts.limit_lines(device)))
+        neighbours = gpu_facts.neighbour_lines(device, snapshot)
+        if neighbours:
+            sections.append(("Neighbours", neighbours))
+        return sections
+
+    def _happened(self, device: Device, runs: list[Run], view: View) -> list[tuple[str, Lines]]:
+        pane = self.happened if self.app.size.width >= _TWO else self.about
+        granted = granted_lines(device, runs, view.now, max(pane.inner - 2, 40))[:_RUNS]
+        maps: Lines = [list(line.spans) for line in granted]
+        none: Lines = [[("no probe has run on this GPU yet: ", "dim"), (_PROBES, "key")]]
+        happened = gpu_facts.event_lines(device, view.events, view.now, most=_EVENTS if granted else 40)
+        return [("Events", happened), ("Device map of the latest probe runs", maps or none)]
 
     def choose(self, uuid: str) -> None:
         """Another device."""
@@ -173,10 +226,10 @@ class GpuScreen(ProcessRowsScreen):
             numbers = [other.uuid for other in view.devices]
             step = 1 if where == "right" else -1
             self.choose(numbers[(numbers.index(device.uuid) + step) % len(numbers)])
-        elif self.focused_pane == "processes":
+        elif self.focused_pane in ("processes", "timeline"):
             self.processes.move(where)
         else:
-            self.readings.move(where)
+            next((one for one in (self.about, self.happened) if one.has_focus), self.readings).move(where)
 
     def action_missing_device(self) -> None:
         """Why readings are missing."""

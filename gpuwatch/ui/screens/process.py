@@ -17,15 +17,14 @@ from gpuwatch.sources.host import Details
 from gpuwatch.ui import process_facts as facts
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.rows import BY_ID, in_order
-from gpuwatch.ui.screens.lines_modal import Lines, wrapped
 from gpuwatch.ui.screens.process_rows import ask_signal
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.trail import Identity, entries, identity
 from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.listed import Listed
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.pen import Pen
 from gpuwatch.ui.widgets.process_graphs import ProcessGraphs
+from gpuwatch.ui.widgets.sections import Sections
 from gpuwatch.ui.widgets.too_small import TooSmall
 
 _AGAIN = 10.0
@@ -41,34 +40,10 @@ class ProcessRead(Message, bubble=False):
         self.details = details
 
 
-class Part(Listed):
-    """A list without a cursor, whose lines are folded to its width."""
+class Part(Sections):
+    """A part of the tab, with its keys."""
 
     BINDINGS = bindings("process")
-
-    def __init__(self, title: str, *, id: str) -> None:
-        super().__init__(title, cursor=False, id=id)
-        self._told: Lines = []
-        self.places: dict[str, int] = {}
-        """Line on which each section begins."""
-
-    def tell(self, sections: list[tuple[str, Lines]], *, stale: bool) -> None:
-        """Sections below each other, each under its name."""
-        self._told = []
-        room = max(self.inner - 2, 10)
-        self.places = {}
-        for title, lines in sections:
-            if self._told:
-                self._told.append([])
-            self.places[title] = len(self._told)
-            self._told.append([(title, "title")])
-            self._told += [part for line in lines for part in wrapped(line, room)]
-        self.set_lines([Line(((" ", "text"), *line)) for line in self._told], stale=stale)
-
-    def go(self, title: str) -> None:
-        """To the beginning of a section."""
-        self.top = self.places.get(title, 0)
-        self.redraw()
 
 
 class ProcessScreen(TabScreen):

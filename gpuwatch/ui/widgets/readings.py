@@ -56,6 +56,8 @@ class Readings(Listed):
         self.redraw()
 
     def _table(self, device: Device) -> list[Line]:
+        # What is not told stands below what is, in the same order.
+        shown = sorted(METRICS, key=lambda spec: isinstance(device.get(spec.id), Missing))
         # Side by side where there is room and it saves scrolling.
         columns = max(1, min(self.inner // 62, -(-len(METRICS) // self.room)))
         rows = -(-len(METRICS) // columns)
@@ -64,8 +66,8 @@ class Readings(Listed):
         for row in range(rows):
             pen = Pen(self.inner)
             for column in range(columns):
-                if column * rows + row < len(METRICS):
-                    spec = METRICS[column * rows + row]
+                if column * rows + row < len(shown):
+                    spec = shown[column * rows + row]
                     value = device.get(spec.id)
                     known = not isinstance(value, Missing)
                     text = printable(units.reading(spec, value))
@@ -79,33 +81,21 @@ class Readings(Listed):
         return lines
 
 
-class Granted(Listed):
-    """The device maps of the latest probe runs on one device."""
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("Device map of the latest probe runs", cursor=False, id=id)
-        self.can_focus = False
-        self.headed = True
-
-    def show(self, device: Device, runs: Iterable[Run], now: float) -> None:
-        """Newest first; says how to get some when there are none."""
-        lines = granted_lines(device, runs, now, uuid=self.inner >= 100)
-        self.note = f" {len(lines)} " if lines else ""
-        self.set_lines(lines or [Line(((" no probe has run on this GPU yet: ", "dim"), ("3 Probes", "key")))])
-
-
-def granted_lines(device: Device, runs: Iterable[Run], now: float, *, uuid: bool = True) -> list[Line]:
-    """``GPU:0 → physical 0 GPU-…, config growth, granted 21.9 GiB, peak 326 MiB, 3 min ago``."""
+def granted_lines(device: Device, runs: Iterable[Run], now: float, width: int) -> list[Line]:
+    """``GPU:0 → physical 0 GPU-…, config growth, granted 21.9 GiB, peak 326 MiB, 3 min ago``, or shorter."""
     lines = []
     for run in runs:
         for mapping in run.device_map:
             if mapping.uuid != device.uuid:
                 continue
-            pen = Pen(400)
-            pen.add(f" {device_name(printable(mapping.framework_device))}", "accent").add(" → ", "dim")
-            pen.add(f"physical {device.index}", "strong").add(f" {device.uuid[:12]}…" if uuid else "", "dim")
-            pen.add("  config ", "dim").add(left(printable(run.config), 18), "text")
-            pen.add("  granted ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
+            pen = Pen(width)
+            wide = width >= 100
+            pen.add(f"{device_name(printable(mapping.framework_device))}", "accent").add(" → ", "dim")
+            pen.add(f"physical {device.index}", "strong").add(f" {device.uuid[:12]}…" if width >= 130 else "", "dim")
+            pen.add("  config " if wide else "  ", "dim").add(
+                left(printable(run.config), 18 if width >= 80 else 11), "text"
+            )
+            pen.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
             pen.add("  peak ", "dim").add(f"{size(run.memory.nvml_peak_bytes):>8}", "memory")
             pen.add(f"  {age(run.started_at, now)}", "dim")
             if run.simulated:

@@ -1,0 +1,256 @@
+"""What the GPU tab says in words: what slows it, its limits, its instances, its neighbours, what happened. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN, gib
+from gpuwatch.history.events import Happened, ago
+from gpuwatch.history.happened import span
+from gpuwatch.history.throttling import SLOW_REASONS, WORDS, Episode
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import Connection, Device, MigInstance, Process, Snapshot
+from gpuwatch.ui.bars import bar
+from gpuwatch.ui.facts import fraction
+from gpuwatch.ui.rows import short_command
+from gpuwatch.ui.screens.lines_modal import Lines
+from gpuwatch.ui.tabs import number_of
+from gpuwatch.ui.widgets.paint import Span
+
+_HOUR = 3600.0
+_COUNTERS = (
+    ("events.power_seconds", "power limit"),
+    ("events.thermal_seconds", "heat"),
+    ("events.reliability_seconds", "voltage"),
+    ("events.board_limit_seconds", "board limit"),
+    ("events.sync_boost_seconds", "sync boost"),
+)
+LEVELS = {
+    "INT": "on one board",
+    "PIX": "behind one PCIe bridge",
+    "PXB": "over several PCIe bridges",
+    "PHB": "over the PCIe host bridge",
+    "NODE": "between host bridges of one NUMA node",
+    "SYS": "between NUMA nodes, over the processors' own link",
+}
+MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·", "dim"), "good": ("●", "ok")}
+"""Glyph and ink of an event's severity."""
+
+
+def slowed_lines(device: Device, episodes: Sequence[Episode], now: float) -> Lines:
+    """Each reason that held clocks down in the last hour: since when, for how long, how often."""
+    lines: Lines = []
+    reasons = device.get("clocks.event_reasons")
+    if isinstance(reasons, Missing):
+        why = reasons.detail or reasons.reason
+        return [[(f"{UNKNOWN} why clocks are held down is not told: ", "dim"), (printable(why), "dim")]]
+    by_reason: dict[str, list[Episode]] = {}
+    for episode in episodes:  # the latest onset first
+        if now - episode.last <= _HOUR:
+            by_reason.setdefault(episode.reason, []).append(episode)
+    for reason, known in sorted(by_reason.items(), key=lambda item: item[0] not in SLOW_REASONS):
+        lines.append(_slowed(reason, known, now))
+    if not lines:
+        lines.append([("● ", "ok"), ("nothing has held its clocks down since it is watched", "text")])
+    counted = [
+        f"{words} {span(seconds)}"
+        for metric, words in _COUNTERS
+        if (seconds := device.number(metric)) is not None and seconds >= 0.5
+    ]
+    if counted:
+        lines.append([("  the driver's own count since it was loaded: ", "dim"), (", ".join(counted), "text")])
+    return lines
+
+
+def _slowed(reason: str, known: Sequence[Episode], now: float) -> list[Span]:
+    last, bad = known[0], reason in SLOW_REASONS
+    glyph: Span = ("▲ ", "warning") if bad and last.ended is None else ("· ", "dim")
+    words = WORDS.get(reason, reason)
+    at_least = "at least " if last.at_start else ""
+    lasted = span(max(last.last - last.began, 0.0))
+    line: list[Span] = [glyph, (printable(words), "strong" if last.ended is None else "text")]
+    if last.ended is None:
+        line.append((f": now, for {at_least}{lasted}", "text"))
+    else:
+        line.append((f": for {at_least}{lasted}, ended {ago(now - last.last)}", "text"))
+    if len(known) > 1:
+        together = span(sum(one.last - one.began for one in known))
+        line.append((f"  ({len(known)} times in the last hour, {together} together)", "dim"))
+    line.append((f"  {reason}", "faint"))
+    return line
+
+
+def limit_lines(device: Device) -> Lines:
+    """What it is at, and where it is slowed or stopped."""
+    number = device.number
+    lines: Lines = []
+    celsius = number("temperature.gpu_celsius")
+    ends = [
+        (metric, text)
+        for metric, text in (
+            ("temperature.operating_max", "should stay below"),
+            ("temperature.slowdown", "slows down at"),
+            ("temperature.shutdown", "shuts down at"),
+        )
+        if number(f"{metric}_celsius") is not None or number(f"{metric}_margin_celsius") is not None
+    ]
+    if celsius is not None or ends:
+        told = []
+        for metric, text in ends:
+            at = number(f"{metric}_celsius")
+            margin = number(f"{metric}_margin_celsius")
+            told.append(f"{text} {at:.0f} °C" if at is not None else f"{margin:.0f} °C before it {_short(text)}")
+        margin = number("temperature.margin_celsius")
+        if margin is not None:
+            told.append(f"{margin:.0f} °C to go until it slows down")
+        lines.append(_limit("Temperature", _told(celsius, "°C"), told))
+    memory, most = number("temperature.memory_celsius"), number("temperature.memory_max_celsius")
+    if memory is not None or most is not None:
+        lines.append(_limit("Memory", _told(memory, "°C"), [f"at most {most:.0f} °C"] if most is not None else []))
+    draw, limit = number("power.draw_watts"), number("power.limit_watts")
+    if draw is not None or limit is not None:
+        told = [f"limit {limit:.0f} W"] if limit is not None else []
+        usual, asked = number("power.default_limit_watts"), number("power.requested_limit_watts")
+        if usual is not None and limit is not None and round(usual) != round(limit):
+            told.append(f"default {usual:.0f} W")
+        if asked is not None and limit is not None and round(asked) != round(limit):
+            told.append(f"{asked:.0f} W was asked for")
+        least, most = number("power.min_limit_watts"), number("power.max_limit_watts")
+        if least is not None and most is not None:
+            told.append(f"can be set from {least:.0f} to {most:.0f} W")
+        lines.append(_limit("Power", _told(draw, "W"), told))
+    clock, most = number("clocks.sm_mhz"), number("clocks.sm_max_mhz")
+    if clock is not None or most is not None:
+        lines.append(_limit("SM clock", _told(clock, "MHz"), [f"at most {most:.0f} MHz"] if most is not None else []))
+    generation, most = number("pcie.generation"), number("pcie.max_generation")
+    if generation is not None:
+        wide, widest = number("pcie.width"), number("pcie.max_width")
+        now = f"gen {generation:.0f}" + (f" ×{wide:.0f}" if wide is not None else "")
+        told = []
+        if most is not None:
+            told.append(f"both ends can do gen {most:.0f}" + (f" ×{widest:.0f}" if widest is not None else ""))
+            if generation < most:
+                told.append("a GPU with nothing to do lowers it")
+        lines.append(_limit("PCIe", now, told))
+    return lines or [[(f"{UNKNOWN} none is told by this device", "dim")]]
+
+
+def _short(text: str) -> str:
+    return {"slows down at": "slows down", "shuts down at": "shuts down"}.get(text, "gets too hot")
+
+
+def _told(value: float | None, unit: str) -> str:
+    return UNKNOWN if value is None else f"{value:.0f} {unit}"
+
+
+def _limit(name: str, now: str, told: list[str]) -> list[Span]:
+    return [(f"{name:<12}", "dim"), (f"{now:<9}", "strong"), (" ", "text"), (" · ".join(told), "text")]
+
+
+def part_lines(device: Device, processes: Iterable[Process], width: int) -> Lines:
+    """Its MIG instances: profile, memory, and who is on each."""
+    on: dict[str | None, list[Process]] = {}
+    for row in processes:
+        if row.device_uuid == device.uuid:
+            on.setdefault(row.mig_instance, []).append(row)
+    lines: Lines = []
+    for one in device.mig_instances:
+        lines.append(part_spans(one, on.pop(one.id, []), 10 if width >= 66 else 4))
+        lines.append(
+            [("    ", "text"), (printable(one.uuid) if one.uuid else f"{UNKNOWN} its UUID is not told", "faint")]
+        )
+    for name, rows in on.items():
+        if rows and device.mig_instances:
+            text = f"instance {printable(name)}" if name else "on no instance that is told"
+            lines.append([("  ", "text"), (f"{text}: ", "dim"), (_who(rows), "text")])
+    if not lines:
+        return []
+    lines.append([("  utilization of an instance is not to be had from NVML while MIG is on", "faint")])
+    return lines
+
+
+def part_spans(one: MigInstance, rows: Sequence[Process], cells: int) -> list[Span]:
+    """``1/0  1g.10gb  ▕███   ▏  4.2/9.8 GiB  4711 alice python``."""
+    used, total = one.number("memory.used_bytes"), one.number("memory.total_bytes")
+    filled, empty = bar(fraction(used, total), cells)
+    line: list[Span] = [("MIG ", "dim"), (f"{printable(one.id):<5}", "strong")]
+    line += [(f"{printable(one.profile) if one.profile else UNKNOWN:<12} ", "text" if one.profile else "dim")]
+    line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
+    unknown = used is None
+    line += [(f"{UNKNOWN if unknown else gib(used):>6}", "dim" if unknown else "strong")]
+    line += [(f" / {gib(total)} GiB", "dim"), ("  ", "text")]
+    line.append((_who(rows), "text") if rows else ("nobody", "faint"))
+    return line
+
+
+def _who(rows: Sequence[Process]) -> str:
+    told = [
+        f"{row.pid} {printable(row.user) if row.user else UNKNOWN} {short_command(row).partition(' ')[0]}"
+        for row in rows[:3]
+    ]
+    return ", ".join(told) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
+
+
+def neighbour_lines(device: Device, snapshot: Snapshot) -> Lines:
+    """How it reaches the other GPUs, and which part of the host is beside it."""
+    topology = snapshot.topology
+    if topology is None:
+        return []
+    lines: Lines = []
+    for other in snapshot.devices:
+        if other.uuid == device.uuid:
+            continue
+        found = topology.between(device.uuid, other.uuid)
+        if found is None:
+            continue
+        name = f"GPU {other.index}"
+        if found.level is None and not found.nvlinks:
+            why = found.missing.detail or found.missing.reason if found.missing is not None else "not told"
+            lines.append([(f"{name:<8}", "strong"), (f"{UNKNOWN} ", "dim"), (printable(why), "dim")])
+            continue
+        lines.append([(f"{name:<8}", "strong"), (f"{found.name or UNKNOWN:<6}", "accent"), (_path(found), "text")])
+    switched = topology.switch_nvlinks.get(device.uuid)
+    if switched:
+        text = f"{switched} NVLinks to an NVSwitch, which joins all GPUs that have such links"
+        lines.append([(f"{'switch':<8}", "strong"), (text, "text")])
+    place = next((one for one in topology.places if one.uuid == device.uuid), None)
+    if place is not None:
+        for name, value, lack in (
+            ("CPUs", place.cpus, place.missing.get("cpus")),
+            ("NUMA", place.numa_nodes, place.missing.get("numa_nodes")),
+        ):
+            if value is not None:
+                lines.append([(f"{name:<8}", "strong"), (f"{printable(value)} ", "text"), ("beside it", "dim")])
+            elif lack is not None:
+                why = printable(lack.detail or lack.reason)
+                lines.append([(f"{name:<8}", "strong"), (f"{UNKNOWN} {why}", "dim")])
+    return lines or [[("no other GPU, and its place is not told", "dim")]]
+
+
+def _path(found: Connection) -> str:
+    level = LEVELS.get(found.level or "", found.level or "")
+    if not found.nvlinks:
+        return level
+    links = f"{found.nvlinks} NVLink{'s' * (found.nvlinks > 1)}"
+    return f"{links}; PCIe {level}" if level else links
+
+
+def event_lines(device: Device, happened: Sequence[Happened], now: float, most: int = 40) -> Lines:
+    """What happened to it and on it, the newest first."""
+    lines: Lines = []
+    today = datetime.datetime.fromtimestamp(now).date()
+    for one in reversed(happened):
+        if one.device_uuid != device.uuid:
+            continue
+        glyph, ink = MARKS[one.severity]
+        moment = datetime.datetime.fromtimestamp(one.at)
+        when = moment.strftime("%H:%M:%S" if moment.date() == today else "%m-%d %H:%M:%S")
+        text = one.text.removeprefix(f"GPU {device.index} ").removeprefix(f"GPU {device.index}: ")
+        likely = " (likely)" if one.certainty == "likely" else ""
+        if len(lines) >= most:
+            lines.append([("earlier ones are in ", "dim"), (f"{number_of('events')} Events", "key")])
+            break
+        lines.append([(f"{when}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
+    return lines or [[("● ", "ok"), ("nothing has happened here since gpuwatch began to watch", "text")]]
