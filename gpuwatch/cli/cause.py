@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from gpuwatch.cli.completion import named
 from gpuwatch.diagnosis.pages import grouped, near, page
 from gpuwatch.errors import UsageError
 from gpuwatch.model.findings import CAUSES
@@ -14,7 +15,7 @@ _WIDEST = 100
 
 
 @click.command()
-@click.argument("cause_id", required=False, metavar="[ID]")
+@click.argument("cause_id", required=False, metavar="[ID]", shell_complete=named("causes"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: id, title and page, or all ids.")
 def cause(cause_id: str | None, as_json: bool) -> None:
     """Explain a cause id, or list them all.

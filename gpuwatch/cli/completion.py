@@ -55,11 +55,18 @@ def _filters() -> Mapping[str, str]:
     return {f"{name}{SIGNS[name]}": "" for name in FIELDS}
 
 
+def _causes() -> Mapping[str, str]:
+    from gpuwatch.model.findings import CAUSES
+
+    return CAUSES
+
+
 def _shapes() -> Mapping[str, str]:
     return {"1x24GiB": "one simulated GPU", "2x24GiB": "two", "8x80GiB": "eight", "16x80GiB": "sixteen"}
 
 
 NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
+    "causes": _causes,
     "configurations": _configurations,
     "columns": _columns,
     "fields": _fields,

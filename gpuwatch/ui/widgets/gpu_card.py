@@ -255,8 +255,8 @@ def _numbers(device: Device, inner: int, chosen: Sequence[str]) -> Pen:
 
 _GRAPHS = (
     (("utilization.gpu_percent", "GPU", "graph"), ("memory.used_bytes", "MEM", "memory")),
-    (("power.draw_watts", "PWR", "power"), ("temperature.gpu_celsius", "TEMP", "error")),
-    (("clocks.sm_mhz", "SM", "accent"), ("utilization.memory_percent", "BANDWIDTH", "memory")),
+    (("power.draw_watts", "PWR", "power"), ("temperature.gpu_celsius", "TEMP", "accent")),
+    (("clocks.sm_mhz", "SM", "graph"), ("utilization.memory_percent", "BANDWIDTH", "memory")),
 )
 """Bands of graphs, each with what stands side by side in it: metric, caption, ink."""
 
