@@ -14,7 +14,7 @@ from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.snapshot import Device, Process
 from gpuwatch.model.visibility import visible_devices
 
-_CORE = 80.0
+_CORE = 30.0
 """Percent of one core from which it computes."""
 _FREE_SHARE = 0.1
 """Of a device's memory; a device with more in use is not free."""

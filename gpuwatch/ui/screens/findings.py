@@ -12,7 +12,7 @@ from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.snapshot import Problem
 from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import cut
+from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.screens.evidence import EvidenceModal, lines_of, lines_of_problem, mark, when
 from gpuwatch.ui.screens.lines_modal import Lines, wrapped
 from gpuwatch.ui.screens.tab import TabScreen
@@ -23,6 +23,8 @@ from gpuwatch.ui.widgets.pen import Pen
 from gpuwatch.ui.widgets.too_small import TooSmall
 
 Entry = Finding | Problem
+_TITLE_LEAST = 30
+"""Cells that a title keeps beside what stands at the right of it."""
 
 
 def entries_of(view: View) -> list[Entry]:
@@ -87,13 +89,8 @@ class FindingList(Listed):
         pen.add("  ").add(f"{glyph} ", ink)
         named = f"GPU {device.index}" if device is not None else ""
         pen.add(f"{named}  " if named and named not in entry.title else "", "dim" if past else "strong")
-        told = [when(entry), entry.id] if past else [when(entry), entry.id, entry.certainty]
-        cause = f"  {' · '.join(word for word in told if word)} "
-        if entry.id == "healthy":
-            cause = f"  {entry.evidence[0]} " if entry.evidence else ""
-        if pen.left <= len(cause) + 30:
-            cause = f"  {entry.id} · {entry.certainty} " if entry.id != "healthy" else ""
-        room = pen.left - len(cause) if pen.left > len(cause) + 30 else pen.left
+        cause = _tail(entry, pen.left)
+        room = pen.left - len(cause)
         pen.add(cut(printable(entry.title), room), "dim" if past else "text")
         if pen.left >= len(cause):
             pen.to(pen.limit - len(cause)).add(cause, "dim")
@@ -105,6 +102,23 @@ class FindingList(Listed):
         screen = self.screen
         if isinstance(screen, FindingsScreen):
             screen.draw_evidence()
+
+
+def _tail(finding: Finding, room: int) -> str:
+    """What stands at the right: since when, the cause, how sure; the less the longer the title is."""
+    if finding.id == "healthy":
+        tails = [finding.evidence[0] if finding.evidence else "", ""]
+    elif finding.until is not None:
+        tails = [f"{when(finding)} · {finding.id}", when(finding)]
+    else:
+        tails = [f"{finding.id} · {finding.certainty}"]
+        if finding.since is not None:
+            tails.insert(0, f"{when(finding)} · {tails[0]}")
+    padded = [f"  {tail} " for tail in tails if tail]
+    for tail in padded:
+        if width_of(printable(finding.title)) + len(tail) <= room:
+            return tail
+    return padded[-1] if padded and room > len(padded[-1]) + _TITLE_LEAST else ""
 
 
 def _key(entry: Entry) -> tuple[object, ...]:

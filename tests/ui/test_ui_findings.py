@@ -1,0 +1,134 @@
+"""Findings that somebody watched: since when, past, the page about a cause, and that all is well."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.diagnosis.pages import page
+from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.ui.screens.cause_sheet import CauseSheet, page_lines
+from gpuwatch.ui.screens.evidence import EvidenceModal
+from gpuwatch.ui.screens.findings import FindingsScreen
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+
+def at(minutes: float) -> datetime.datetime:
+    return machines.NOON - datetime.timedelta(minutes=minutes)
+
+
+HOT = Finding(
+    id="throttle.thermal",
+    severity="warning",
+    certainty="fact",
+    title="GPU 0 slows down because it is hot",
+    evidence=("since 11:52:31, for 12 min", "SM clock 1200 MHz meanwhile, 1900 MHz under load: 700 MHz lost"),
+    action="Improve the cooling.",
+    device_uuid=machines.uuid(0),
+    since=at(12),
+)
+LINK = Finding(
+    id="pcie.degraded",
+    severity="warning",
+    certainty="fact",
+    title="GPU 1's PCIe link runs below what it can",
+    device_uuid=machines.uuid(1),
+    since=at(30),
+    until=at(20),
+)
+WELL = Finding(
+    id="healthy",
+    severity="info",
+    certainty="likely",
+    title="Nothing wrong was found",
+    evidence=("watched: 2 GPUs and 3 processes, for 12 min", "looked for: heat"),
+    since=at(12),
+)
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+def finds(*findings: Finding) -> Callable[[object, object], tuple[Finding, ...]]:
+    return lambda snapshot, history: findings
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_holds_comes_first_and_what_is_past_last(
+    make_stage: Callable[..., Stage], size: tuple[int, int]
+) -> None:
+    stage = make_stage(diagnose=finds(HOT, LINK))
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        assert "▲ 1 warning" in stage.app.overview.top_line.plain
+        assert "GPU 0 slows down" in stage.app.overview.finding.plain
+        await pilot.press("5")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, FindingsScreen)
+        first, second = [line for line in screen.found.plain.splitlines() if "GPU" in line]
+        assert "slows down because it is hot" in first
+        assert "○" in second
+        assert "PCIe link" in second
+        if size[0] >= 120:
+            assert "since 11:52:31" in first
+            assert "past: 11:34:31 to 11:44:31" in second
+        assert "700 MHz lost" in screen.evidence.plain
+
+
+async def test_from_the_symptom_to_the_cause_it_takes_two_keys(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(diagnose=finds(HOT))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        await pilot.press("f")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, EvidenceModal)
+        await pilot.press("p")
+        await settle(pilot)
+        sheet = stage.app.screen
+        assert isinstance(sheet, CauseSheet)
+        assert "Often mistaken" in sheet.sheet.plain
+        await pilot.press("escape", "escape", "5", "p")
+        await settle(pilot)
+        assert isinstance(stage.app.screen, CauseSheet)
+
+
+async def test_that_all_is_well_is_said_with_what_was_looked_at(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(diagnose=finds(WELL, LINK))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        assert "● all well for 12 min" in stage.app.overview.top_line.plain
+        await pilot.press("5")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, FindingsScreen)
+        first, second = [line for line in screen.found.plain.splitlines() if "●" in line or "○" in line]
+        assert "Nothing wrong was found" in first
+        assert "watched: 2 GPUs and 3 processes, for 12 min" in first
+        assert "pcie.degraded" in second
+        assert "looked for: heat" in screen.evidence.plain
+        await pilot.press("1", "f")
+        await settle(pilot)
+        sheet = stage.app.screen
+        assert isinstance(sheet, EvidenceModal)
+        assert "looked for: heat" in sheet.sheet.plain
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_page_loses_nothing_but_its_marks(cause: str) -> None:
+    shown = "".join(text for line in page_lines(page(cause)) for text, _ in line)
+    for word in page(cause).replace("](", "] (").split():
+        plain = word.strip("`*|[]()#-.,:;\"'")
+        if plain and not plain.startswith("```") and not plain.endswith(".md") and len(plain) > 6 and plain.isalpha():
+            assert plain in shown, plain
