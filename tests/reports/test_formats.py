@@ -7,6 +7,7 @@ import csv
 import hashlib
 import html.parser
 import io
+import itertools
 import json
 import re
 
@@ -275,3 +276,39 @@ def test_a_problem_that_is_a_finding_is_told_once_with_one_advice(name: str) -> 
     assert drawn.count("driver.missing") == 1
     assert drawn.count("libnvidia-ml.so.1 is not there") == 1
     assert "Problems" not in drawn
+
+
+def _luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _contrast(one: str, other: str) -> float:
+    """As WCAG 2 defines it: 1 to 21."""
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_colours_of_text_and_charts_can_be_told_from_their_ground(scheme: int) -> None:
+    css = render(bare_run(), "html").partition("</style>")[0]
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", re.findall(r":root \{(.*?)\}", css, flags=re.S)[scheme]))
+    for ink, ground in (
+        *((ink, ground) for ink in ("ink", "dim", "ok", "warn", "bad", "info") for ground in ("card", "bg")),
+        *((state, f"{state}-bg") for state in ("ok", "warn", "bad", "info")),
+    ):
+        assert _contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+    for part in ("c0", "c1", "c2", "c3", "c4", "c5", "rest", "reserved"):
+        assert _contrast(colours[part], colours["card"]) >= 3, part
+
+
+def test_headings_go_down_one_level_at_a_time_and_tables_have_heads() -> None:
+    for document in DOCUMENTS.values():
+        drawn = render(document, "html")
+        levels = [int(level) for level in re.findall(r"<h([1-6])", drawn)]
+        assert levels[0] == 1
+        assert all(after - before <= 1 for before, after in itertools.pairwise(levels)), levels
+        assert drawn.count("<th ") + drawn.count("<th>") == drawn.count('<th scope="col"')
+        for svg in re.findall(r"<svg [^>]*>", drawn):
+            assert 'aria-label="' in svg or 'aria-hidden="true"' in svg

@@ -134,7 +134,7 @@ def _rows(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], right: froz
 
 
 def _details(title: str, body: list[str]) -> Iterator[str]:
-    yield f"<details><summary>{html.escape(title)}</summary>"
+    yield f"<details><summary>{html.escape(title, quote=False)}</summary>"
     yield ""
     yield from body
     yield "</details>"

@@ -51,6 +51,12 @@ def render(document: Document, width: int = WIDTH, *, details: bool = True) -> s
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
+def tables(content: Content, width: int = WIDTH) -> str:
+    """The tables of a content alone, one under the other."""
+    lines = [line for table in content.tables for line in ("", *_table(table, width))]
+    return "\n".join(line.rstrip() for line in [*_head(content, width), *lines]) + "\n"
+
+
 def _head(content: Content, width: int) -> Iterator[str]:
     if content.simulated:
         yield f"[{SIMULATED}] {content.simulated}"

@@ -1,0 +1,75 @@
+"""How the GPUs hang together, as a matrix in the manner of ``nvidia-smi topo -m``."""
+
+from __future__ import annotations
+
+from gpuwatch.formatting.units import UNKNOWN
+from gpuwatch.model.snapshot import Device, Snapshot, Topology
+from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean
+
+LEGEND = {
+    "NV#": "NVLinks, directly or through a switch, and how many",
+    "INT": "on one board",
+    "PIX": "through one PCIe bridge",
+    "PXB": "through several PCIe bridges, not the host bridge",
+    "PHB": "through the host bridge (the CPU)",
+    "NODE": "between host bridges of one NUMA node",
+    "SYS": "between NUMA nodes",
+}
+
+
+def topology_content(snapshot: Snapshot) -> Content:
+    """The matrix, and what its names mean."""
+    found = snapshot.topology
+    there = [] if found is None else [path_name(found, a, b) for a in snapshot.devices for b in snapshot.devices]
+    used = {name.rstrip("0123456789") + ("#" if name[-1:].isdigit() else "") for name in there}
+    legend = tuple((name, meaning) for name, meaning in LEGEND.items() if name in used)
+    tables = (topology_table(snapshot), Table("Legend", ("", "Meaning"), legend))
+    return Content(
+        title=clean(snapshot.host.hostname) if snapshot.host.hostname else "snapshot",
+        subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
+        state="ok" if found is not None else "unknown",
+        verdict=f"{len(snapshot.devices)} GPU{'' if len(snapshot.devices) == 1 else 's'}",
+        reason="" if found is not None else "how they hang together was not read",
+        simulated=SIMULATED_MACHINE if snapshot.simulated else "",
+        facts=(),
+        tables=tuple(table for table in tables if table.rows),
+        footer="gpuwatch",
+    )
+
+
+def topology_table(snapshot: Snapshot) -> Table:
+    """A row and a column for each GPU, then the CPUs and NUMA nodes beside it; no rows where nothing is known."""
+    found, devices = snapshot.topology, snapshot.devices
+    heads = ("", *(f"GPU{device.index}" for device in devices), "CPUs", "NUMA")
+    if found is None:
+        return Table("Topology", heads, ())
+    places = {place.uuid: place for place in found.places}
+    rows = []
+    for device in devices:
+        place = places.get(device.uuid)
+        rows.append(
+            (
+                f"GPU{device.index}",
+                *(path_name(found, device, other) for other in devices),
+                clean(place.cpus) if place else UNKNOWN,
+                clean(place.numa_nodes) if place else UNKNOWN,
+            )
+        )
+    reasons = sorted(
+        {lack.detail for place in found.places for lack in place.missing.values()}
+        | {found.missing.detail for found in found.connections if found.missing is not None}
+    )
+    return Table("Topology", heads, tuple(rows), note="; ".join(clean(reason) for reason in reasons))
+
+
+def path_name(found: Topology, a: Device, b: Device) -> str:
+    """``NV4``, ``PIX``, ``X`` for a GPU and itself, a dash where nobody knows."""
+    if a.uuid == b.uuid:
+        return "X"
+    connection = found.between(a.uuid, b.uuid)
+    if connection is not None and connection.nvlinks:
+        return f"NV{connection.nvlinks}"
+    at_switch = min(found.switch_nvlinks.get(a.uuid, 0), found.switch_nvlinks.get(b.uuid, 0))
+    if at_switch:
+        return f"NV{at_switch}"
+    return connection.level if connection is not None and connection.level else UNKNOWN
