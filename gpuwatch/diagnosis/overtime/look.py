@@ -48,7 +48,10 @@ class Series:
         self.active_since: float | None = None
         """When its GPU was first seen working."""
         self.buckets: deque[Bucket] = deque([Bucket()], maxlen=BUCKETS + 1)
+        self.verdict: dict[str, float | None] | None = None
+        """What a rule concluded from the complete buckets; kept until there is another."""
         self._filled_until = at + BUCKET
+        self._judged: float | None = None
         self._resting: bool | None = None
 
     def roll(self, at: float) -> None:
@@ -73,6 +76,11 @@ class Series:
         self._resting = resting
         if not resting and self.active_since is None:
             self.active_since = at
+
+    def due(self) -> bool:
+        """Whether a bucket was completed since this was last asked."""
+        judged, self._judged = self._judged, self._filled_until
+        return judged != self._filled_until
 
     def whole(self, count: int) -> Sequence[Bucket]:
         """The newest ``count`` that are complete, oldest first; empty when there are not as many."""

@@ -86,9 +86,10 @@ class Input(LastingRule):
             series = look.series(process)
             if series is None or process.type == "G" or not _settled(process, series, look.at):
                 continue
-            numbers = waits(series.whole(_WINDOW))
-            if numbers is not None:
-                yield Sign(cause="input.bound", process=process, numbers=numbers)
+            if series.due():
+                series.verdict = waits(series.whole(_WINDOW))
+            if series.verdict is not None:
+                yield Sign(cause="input.bound", process=process, numbers=series.verdict)
 
     def tell(self, stretch: Stretch, look: Look) -> Finding | None:
         """Inferred, so ``likely``: a program that launches very small kernels looks the same from outside."""
