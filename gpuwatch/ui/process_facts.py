@@ -10,6 +10,7 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Process
 from gpuwatch.reports.masking import MASK, mask_text, secret_name
 from gpuwatch.sources.host import Details, Relative
+from gpuwatch.ui.exact import Told, known_map
 from gpuwatch.ui.lines import Span
 from gpuwatch.ui.rows import command_text
 from gpuwatch.ui.screens.evidence import lines_of
@@ -72,17 +73,18 @@ def who_lines(who: Identity, rows: tuple[Process, ...], details: Details | None,
     return [one, two]
 
 
-def map_lines(rows: tuple[Process, ...], view: View) -> Lines:
+def map_lines(rows: tuple[Process, ...], view: View, told: Told = ()) -> Lines:
     """Each of its own device numbers, the physical GPU behind it, and how that is known."""
     first = rows[0] if rows else None
     if first is None:
         return []
     prefix = number_name(first.framework)
     held = {row.device_uuid: row for row in rows}
+    known = known_map(rows, told, view.snapshot)
     lines: Lines = []
-    for one in sorted(first.device_map, key=lambda mapped: mapped.ordinal):
+    for one in known.map:
         row = held.pop(one.uuid, None)
-        ink = "text" if one.certainty == "fact" else "dim"
+        ink = "ok" if one.certainty == "fact" else "dim"
         lines.append(
             [
                 (f"{prefix or 'device '}{one.ordinal}", "strong"),
@@ -100,9 +102,10 @@ def map_lines(rows: tuple[Process, ...], view: View) -> Lines:
             lines.append([(UNKNOWN, "dim"), (text, "strong"), (what, "dim")])
     if not lines:
         lines.append([("uses no GPU", "dim")])
-    elif any(one.certainty != "fact" for one in first.device_map):
-        lines.append([("likely: ", "dim"), ("from its environment; the program may choose among them", "dim")])
-    if not first.device_map and first.note:
+    elif known.how:
+        word, _, rest = known.how.partition(" ")
+        lines.append([(f"{word} ", "dim"), (rest, "dim")])
+    if not known.map and first.note:
         lines.append([("no map: ", "dim"), (printable(first.note), "warning")])
     return lines
 

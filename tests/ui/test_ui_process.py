@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.sources.host import Details, details
+from gpuwatch.ui.exact import known_map
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.settings import settings_of
@@ -225,6 +226,36 @@ async def test_no_process_and_no_sample(stage: Stage) -> None:
         stage.push(machines.snapshot(DEVICES))
         await settle(pilot)
         assert "no process uses a GPU" in plain(stage)
+
+
+def test_a_map_is_a_fact_where_a_driver_told_it_and_likely_where_the_environment_did() -> None:
+    shot = swapped()
+    rows = shot.processes
+    zero, one = machines.uuid(0), machines.uuid(1)
+    likely = known_map(rows, (), shot)
+    assert [(entry.ordinal, entry.index, entry.certainty) for entry in likely.map] == [
+        (0, 1, "likely"),
+        (1, 0, "likely"),
+    ]
+    assert likely.how.startswith("likely: from its environment")
+    told = known_map(rows, ((0, one), (1, zero)), shot)
+    assert {entry.certainty for entry in told.map} == {"fact"}
+    assert told.how == "fact: the simulated driver gave them to it"
+    other = known_map(rows, ((0, zero),), shot)
+    assert [(entry.ordinal, entry.index) for entry in other.map] == [(0, 0)]
+    assert "its environment alone would give others" in other.how
+    assert known_map((), (), shot).map == ()
+
+
+def test_one_visible_gpu_on_which_the_driver_lists_it_is_a_fact() -> None:
+    mapped = (Mapped(ordinal=0, uuid=machines.uuid(1), index=1),)
+    there = machines.process(0, gpu=1, device_map=mapped, cuda_visible_devices="1")
+    shot = machines.snapshot(DEVICES, (there,))
+    assert known_map((there,), (), shot).map[0].certainty == "fact"
+    elsewhere = machines.process(0, gpu=0, device_map=mapped, cuda_visible_devices="1")
+    assert known_map((elsewhere,), (), shot).map[0].certainty == "likely", "the program set another list itself"
+    unset = machines.process(0, gpu=1, device_map=mapped, cuda_visible_devices=None)
+    assert known_map((unset,), (), shot).map[0].certainty == "likely"
 
 
 def test_history_is_kept_of_few() -> None:

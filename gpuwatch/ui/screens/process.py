@@ -16,6 +16,7 @@ from gpuwatch.model.snapshot import Process
 from gpuwatch.sources.host import Details
 from gpuwatch.ui import process_facts as facts
 from gpuwatch.ui.actions import bindings
+from gpuwatch.ui.exact import Told, told_by_driver
 from gpuwatch.ui.rows import BY_ID, in_order
 from gpuwatch.ui.screens.process_rows import ask_signal
 from gpuwatch.ui.screens.tab import TabScreen
@@ -34,10 +35,11 @@ _AGAIN = 10.0
 class ProcessRead(Message, bubble=False):
     """From the thread that read the details of a process."""
 
-    def __init__(self, who: Identity, details: Details) -> None:
+    def __init__(self, who: Identity, details: Details, told: Told) -> None:
         super().__init__()
         self.who = who
         self.details = details
+        self.told = told
 
 
 class Part(Sections):
@@ -60,6 +62,8 @@ class ProcessScreen(TabScreen):
         self.graphs = ProcessGraphs(id="history")
         self.about = Part("Findings, relatives, environment", id="about")
         self.details: Details | None = None
+        self.told: Told = ()
+        """Its own device numbers, where a driver told them."""
         self._details_of: Identity | None = None
         self._ended: Identity | None = None
         """The process of which reading said that it is there no more."""
@@ -130,7 +134,7 @@ class ProcessScreen(TabScreen):
         details = self.details if self._details_of == who else None
         rows = self.rows
         self._draw_who(who, rows, details, view)
-        sections = [("Its devices", facts.map_lines(rows, view))]
+        sections = [("Its devices", facts.map_lines(rows, view, self.told if self._details_of == who else ()))]
         sections.append(("Settings at its start", facts.setting_lines(rows, details, view)))
         self.facts.tell(sections, stale=view.stale)
         self.graphs.show(trail, rows, view)
@@ -189,11 +193,13 @@ class ProcessScreen(TabScreen):
         read: Callable[[Identity], Details] = self.gpuwatch.read_process
 
         def work() -> None:
+            told: Told = ()
             try:
                 found = facts.without_secrets(read(who))
+                told = told_by_driver(who[0]) if not found.problem else ()
             except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
                 found = Details(problem=f"reading broke off: {type(error).__name__}: {error}")
-            self.post_message(ProcessRead(who, found))
+            self.post_message(ProcessRead(who, found, told))
 
         threading.Thread(target=work, name="gpuwatch-process", daemon=True).start()
 
@@ -203,7 +209,7 @@ class ProcessScreen(TabScreen):
         self._ended = message.who if message.details.problem and message.who[1] is not None else None
         if self._ended is None or self._details_of != message.who:
             # What was read while it lived stays on screen with it.
-            self._details_of, self.details = message.who, message.details
+            self._details_of, self.details, self.told = message.who, message.details, message.told
         if self._view is not None and self.gpuwatch.tab is self:
             self.show(self._view)
 
