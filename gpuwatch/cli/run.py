@@ -83,7 +83,7 @@ def run(
     collector.start()
     try:
         before = collector.fresh(5.0)
-        finished = watch(command, keeper.judge, options, source=collector, before=before)
+        finished = watch(command, keeper.judge, options, source=collector, before=before, meanwhile=keeper.prepare)
     finally:
         collector.stop()
     keeper.end(finished, quiet=quiet)
@@ -97,19 +97,26 @@ class _Keeper:
     """Finishes runs and writes them, where they were asked for and to the user's folder."""
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
-        from gpuwatch.diagnosis.complete import complete
         from gpuwatch.history.runs import RunStore
 
-        self._complete = complete
         self._store = RunStore() if keep else None
         self._output = output
         self._as_json = as_json
         self._redact = redact
         self._problem = ""
 
+    def prepare(self) -> None:
+        """Loads what judging needs, while the program starts."""
+        import gpuwatch.diagnosis.complete  # noqa: F401
+
+        if self._output is not None:
+            import gpuwatch.reports.registry  # noqa: F401
+
     def judge(self, observed: Observed) -> Run:
         """The finished run; what cannot be written is said at the end, the program goes on."""
-        finished = self._complete(observed.run, observed.log, observed.before)
+        from gpuwatch.diagnosis.complete import complete
+
+        finished = complete(observed.run, observed.log, observed.before)
         self._problem = ""
         if self._store is not None:
             try:

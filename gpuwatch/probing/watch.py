@@ -80,14 +80,15 @@ def watch(
     source: SnapshotSource | None = None,
     before: Snapshot | None = None,
     environment: Mapping[str, str] | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Run:
     """Runs ``command`` to its end and returns the run, which ``judge`` finishes.
 
     ``judge`` is called now and then while the program runs too, so that a run which breaks off is kept as
-    far as it came. The program's exit code or signal is in the run's outcome. Raises :class:`NotStarted`.
+    far as it came; ``meanwhile`` once, while the program starts. The program's exit code or signal is in the run's outcome. Raises :class:`NotStarted`.
     """
     with _Watch(command, judge, options, source, before, environment) as watching:
-        return watching.run()
+        return watching.run(meanwhile)
 
 
 class _Watch:
@@ -159,9 +160,12 @@ class _Watch:
 
     # From start to end
 
-    def run(self) -> Run:
+    def run(self, meanwhile: Callable[[], None] | None) -> Run:
+        """All of it; see :func:`watch`."""
         self._live.begin()
         self._start()
+        if meanwhile is not None:
+            meanwhile()
         self._signals.ready = True
         while self._status is None and self._failed is None and not self._guard_gone:
             if not self._streams.drain(0 if len(self._backlog) else self._signals.patience(_TICK)):
