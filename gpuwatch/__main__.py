@@ -1,6 +1,6 @@
 """``python -m gpuwatch``."""
 
-from gpuwatch.cli.main import main
+from gpuwatch.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuwatch.cli import early
 from gpuwatch.cli.options import enter_simulation
 from gpuwatch.errors import UsageError
 from gpuwatch.monitor.collector import Collector
@@ -31,17 +32,27 @@ def run(ctx: click.Context, settings: Loaded) -> int:
     # The collector opens the driver while this process imports the screens. What an import makes stays:
     # looking for garbage among it costs a tenth of the start, and again whenever it is looked at later.
     gc.disable()
-    feed = EarlyFeed(Collector(settings.preferences.interval))
+    begun = early.start(settings.preferences)
+    first = None
+    if begun is not None:
+        first = begun.collector
+    feed = EarlyFeed(Collector(settings.preferences.interval, first=first))
     try:
+        if begun is not None and begun.interval != feed.interval:
+            feed.interval = settings.preferences.interval
         from gpuwatch.ui.app import run_dashboard
         from gpuwatch.ui.glyphs import needs_ascii
 
         gc.freeze()
         gc.enable()
+        if begun is not None and begun.picture is not None:
+            begun.picture.hand_over()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         return run_dashboard(feed, diagnose=watching(), settings=settings, ascii_only=ascii_only)
     finally:
         feed.stop()
+        if begun is not None:
+            begun.leave()
         if settings.notice:
             # Once more where it stays, now that the screen is gone.
             click.echo(f"gpuwatch: {settings.notice}", err=True)

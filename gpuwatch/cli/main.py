@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from gpuwatch import __version__
+from gpuwatch.cli import early
 from gpuwatch.cli.options import FiniteRange, sim_option
 from gpuwatch.cli.preferring import dashboard_options, preferred
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
@@ -135,6 +136,7 @@ def _give_up_output(code: int) -> int:
 
 
 def _say(message: str, hint: str = "") -> None:
+    early.abandon()  # what is said must be seen
     click.echo(f"gpuwatch: {message}" + (f" ({hint})" if hint else ""), err=True)
 
 

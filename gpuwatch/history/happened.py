@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.model.snapshot import Device, Process
 
@@ -44,6 +43,8 @@ def of_process(row: Process, at: float, kind: str, text: str) -> Happened:
 
 def who(row: Process) -> str:
     """``alice's python train.py``: harmless, without secrets."""
+    from gpuwatch.formatting.secrets import mask_text  # its patterns are many, and events come later
+
     command = mask_text(printable(row.command or row.name or ""))
     program, _, rest = command.partition(" ")
     short = shorten(f"{program.rpartition('/')[2]} {rest}".strip(), 60)

@@ -78,6 +78,21 @@ def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
     return before[5] == now[5] and before[6] is now[6] and before[4] is now[4] and before[:4] == now[:4]
 
 
+def unknown_row(entry: GpuProcess, device: NvmlDevice) -> Process:
+    """A process at which nobody has looked yet."""
+    return Process(
+        pid=entry.pid,
+        create_time=None,
+        user=None,
+        command=None,
+        type=entry.kind,
+        device_uuid=device.uuid,
+        device_index=device.index,
+        mig_instance=entry.mig_instance,
+        readings={},
+    )
+
+
 def _gpu_process(
     entry: GpuProcess,
     device: NvmlDevice,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
-from gpuwatch.model.snapshot import Device, Driver, Host, MigInstance, Problem, Process, Snapshot
+from gpuwatch.model.snapshot import Device, Driver, Host, MigInstance, Problem, Process, Snapshot, Topology
 from gpuwatch.monitor.beside import Beside
 from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
 from gpuwatch.monitor.wire import aged
@@ -46,6 +46,7 @@ class Sampler:
         self._on_demand = on_demand
         self._rates = Rates()
         self._rows = ProcessRows(self._table)
+        self._topology: Topology | None = None
 
     def sample(self) -> Snapshot:
         """One snapshot; whatever could not be read is in it with its reason."""
@@ -99,6 +100,7 @@ class Sampler:
             bystanders=bystanders,
             parents=self._ancestry.parents,
             ancestors=self._ancestry.ancestors,
+            topology=self._topology if devices else None,
         )
 
     def close(self) -> None:
@@ -135,6 +137,8 @@ class Sampler:
                 tuple(_device(d, dict(r), dict(m), self._nvml.simulated) for d, r, m in listed),
                 tuple(unknown_row(entry, d) for d, _, _ in listed if d.handle for entry in self._nvml.processes(d)[0]),
             )
+        if slow and self._slow_reads > 1:  # not before the first frame
+            self._topology = self._nvml.topology()
         devices: list[Device] = []
         processes: list[Process] = []
         self._rows.devices([_device(device, {}, {}, self._nvml.simulated) for device, _, _ in listed])

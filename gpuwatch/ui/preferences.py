@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -372,6 +371,8 @@ def _kept(preferences: Preferences) -> Preferences:
 
 def _replace(target: Path, text: str) -> None:
     """Through a temporary file beside it, with the permissions that it had."""
+    import tempfile  # with what it imports, too much for a start that saves nothing
+
     number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(number, "w", encoding="utf-8") as file:

@@ -22,12 +22,15 @@ class TerminalDriver(LinuxDriver):
 
     has_screen: ClassVar[bool] = False
     """The alternate screen is on, with a first picture: to enter it again would clear that."""
+    took_screen: ClassVar[bool] = False
+    """A driver has begun to work, and gives the screen back when it ends."""
     _wake: tuple[int, int] | None = None
     """A pipe that ends the wait for input."""
 
     def start_application_mode(self) -> None:
         """See :class:`LinuxDriver`."""
         self._wake = os.pipe()
+        TerminalDriver.took_screen = True
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def write(self, data: str) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from gpuwatch.history.events import Happened
-from gpuwatch.history.ring import History
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.model.snapshot import Device, Snapshot
-from gpuwatch.monitor.feed import FeedStatus
+
+if TYPE_CHECKING:
+    from gpuwatch.history.happened import Happened
+    from gpuwatch.history.ring import History
+    from gpuwatch.monitor.feed import FeedStatus
 
 _CAUSE_ORDER = {cause: rank for rank, cause in enumerate(CAUSES)}
 

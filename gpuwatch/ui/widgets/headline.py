@@ -6,7 +6,7 @@ import datetime
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import gib
-from gpuwatch.history.events import ago
+from gpuwatch.history.happened import ago
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import fraction, whole_number

@@ -1,0 +1,133 @@
+"""The start of the dashboard: a collector that works, and a picture that is there, before Textual is imported.
+
+Textual takes longer to import than the driver takes to answer. So the first thing that the program does
+is to fork its collector; while that one opens the driver, this process imports what a picture needs,
+and goes on with Textual's parts as soon as the picture is painted.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuwatch.monitor.forked import Forked
+    from gpuwatch.ui.first import Picture
+    from gpuwatch.ui.preferences import Preferences
+
+_PATIENCE = 0.1
+"""Seconds for which a picture is worth waiting, doing nothing else."""
+_HEAVY = ("click", "asyncio", "rich.console", "textual.css.stylesheet", "textual.app", "textual.screen")
+"""Modules to import one by one, looking between them whether the driver has answered."""
+
+
+class Start:
+    """What has begun: the collector's process, and the picture if there is one."""
+
+    def __init__(self, collector: Forked, interval: float) -> None:
+        self.collector = collector
+        self.interval = interval
+        self.picture: Picture | None = None
+        self._waiting = True
+
+    def paint(self, chosen: Preferences) -> None:
+        """Waits for the devices, importing Textual meanwhile if that takes long, and paints them."""
+        from gpuwatch.ui.first import Picture
+
+        picture = Picture(chosen)
+        if not picture.possible or not self._waiting:
+            return
+        self.picture = picture
+        until = time.monotonic() + _PATIENCE
+        for module in _HEAVY:
+            if self._painted(max(until - time.monotonic(), 0.0)):
+                return
+            importlib.import_module(module)
+        self._painted(0.0)
+
+    def _painted(self, seconds: float) -> bool:
+        """Whether there is nothing to wait for any more."""
+        if not self._waiting:
+            return True
+        stream = self.collector.stdout
+        if not select.select([stream], [], [], seconds)[0]:
+            return False
+        from gpuwatch.monitor.wire import HEAD_BYTES, PREVIEW, Receiver, head
+
+        self._waiting = False
+        ahead = stream.peek(HEAD_BYTES)[:HEAD_BYTES]  # type: ignore[attr-defined]
+        if len(ahead) == HEAD_BYTES and head(ahead)[1] == PREVIEW:
+            length, kind = head(stream.read(HEAD_BYTES))
+            assert self.picture is not None
+            self.picture.paint(Receiver().receive(kind, stream.read(length)))
+        return True
+
+    def leave(self) -> None:
+        """Ends the collector where nobody else has taken it, and gives the terminal back."""
+        if self.picture is not None:
+            self.picture.leave()
+        # Its commands are at an end then, and it ends by itself.
+        self.collector.stdin.close()
+
+
+_begun: Start | None = None
+
+
+def begin(arguments: Sequence[str]) -> None:
+    """Starts the collector for a command line that surely means the dashboard, on a terminal.
+
+    All else is left to the command line's own parser, and so is everything that could go wrong.
+    """
+    global _begun
+    if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
+        return
+    if not (os.isatty(0) and os.isatty(1)) or any(name.endswith("_COMPLETE") for name in os.environ):
+        return
+    gc.disable()
+    _begun = _fork(1.0)
+    if _begun is None:
+        return
+    from gpuwatch.ui.preferences import default_path, load
+
+    loaded = load(default_path())
+    if not loaded.notice:
+        from dataclasses import replace
+
+        chosen = loaded.preferences
+        _begun.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments))
+
+
+def _fork(interval: float) -> Start | None:
+    # What both processes need is imported once, before there are two.
+    import gpuwatch.monitor.wire  # noqa: F401
+    from gpuwatch.monitor.forked import fork
+
+    try:
+        return Start(fork(interval), interval)
+    except OSError:
+        return None  # the collector is then spawned, which says why it cannot be
+
+
+def start(chosen: Preferences) -> Start | None:
+    """What :func:`begin` began, or the same now, while there is still one thread; None where it cannot be had."""
+    global _begun
+    begun, _begun = _begun, None
+    if begun is None and sys.platform.startswith("linux") and "threading" not in sys.modules:
+        begun = _fork(chosen.interval)
+        if begun is not None:
+            begun.paint(chosen)
+    return begun
+
+
+def abandon() -> None:
+    """Something else than the dashboard is about to happen: what was begun is undone."""
+    global _begun
+    begun, _begun = _begun, None
+    if begun is not None:
+        begun.leave()

@@ -1,0 +1,21 @@
+"""Where the program begins: the dashboard's collector goes ahead of everything else."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+from gpuwatch.cli import early
+
+
+def main() -> NoReturn:
+    """Entry point of the program."""
+    try:
+        early.begin(sys.argv[1:])
+        from gpuwatch.cli.main import main as command_line
+
+        command_line()
+    except KeyboardInterrupt:  # before the command line could take care of it
+        sys.exit(130)
+    finally:
+        early.abandon()
