@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import msgspec
@@ -52,6 +53,7 @@ def take(deadline: float) -> tuple[Snapshot, bool]:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document (gpuwatch.snapshot/1).")
 @click.option("--csv", "as_csv", is_flag=True, help="One line per GPU, metric ids as header.")
+@click.option("--topology", is_flag=True, help="How the GPUs hang together, and the CPUs beside them, as a matrix.")
 @click.option(
     "--deadline",
     type=FiniteRange(min=0.5),
@@ -64,17 +66,39 @@ def take(deadline: float) -> tuple[Snapshot, bool]:
 @sim_option
 @click.pass_context
 def snapshot(
-    ctx: click.Context, as_json: bool, as_csv: bool, deadline: float, output: Path | None, redact: bool
+    ctx: click.Context,
+    as_json: bool,
+    as_csv: bool,
+    topology: bool,
+    deadline: float,
+    output: Path | None,
+    redact: bool,
 ) -> None:
     """Show the GPUs and their processes once."""
+    if topology and (as_csv or output is not None):
+        raise UsageError("--topology is text for the terminal", hint="--json has it too, also with -o")
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
     check_output(output)
     enter_simulation(ctx)
     taken, answered = take(deadline)
     taken = msgspec.structs.replace(taken, findings=findings(taken))
+    if topology and not as_json:
+        _show_topology(ctx, taken, answered)
     publish(taken, output, as_json=as_json, format_name="csv" if as_csv else None, redact=redact)
     if as_csv:
         for problem in taken.problems:
             click.echo(f"gpuwatch: {problem.detail} ({problem.hint})", err=True)
+    ctx.exit(EXIT_OK if answered else EXIT_FAILED)
+
+
+def _show_topology(ctx: click.Context, taken: Snapshot, answered: bool) -> NoReturn:
+    """The matrix alone; where there are no GPUs the reason, on stderr."""
+    from gpuwatch.reports.formats.text import tables
+    from gpuwatch.reports.topology_content import topology_content
+
+    for problem in taken.problems if not taken.devices else ():
+        click.echo(f"gpuwatch: {problem.detail} ({problem.hint})", err=True)
+    if taken.devices:
+        click.echo(tables(topology_content(taken)), nl=False)
     ctx.exit(EXIT_OK if answered else EXIT_FAILED)

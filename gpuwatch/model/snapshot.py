@@ -220,6 +220,13 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     switch_nvlinks: dict[str, int] = {}
     """Active NVLinks by UUID that end at an NVSwitch, which joins all GPUs that have such links."""
 
+    @property
+    def incomplete(self) -> bool:
+        """Whether something failed that may be told another time."""
+        told = [lack for place in self.places for lack in place.missing.values()]
+        told += [found.missing for found in self.connections if found.missing is not None]
+        return any(lack.reason == "failed" for lack in told)
+
     def between(self, first: str, second: str) -> Connection | None:
         """The connection of two UUIDs, in either order."""
         for found in self.connections:

@@ -16,7 +16,7 @@ import pynvml
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec
 from gpuwatch.model.reading import Missing, Reason, Value
-from gpuwatch.model.snapshot import Driver, MigInstance, Problem
+from gpuwatch.model.snapshot import Driver, MigInstance, Problem, Topology
 from gpuwatch.sources import calls, mig
 from gpuwatch.sources.answers import (
     GpuProcess,
@@ -29,6 +29,7 @@ from gpuwatch.sources.answers import (
 )
 from gpuwatch.sources.calls import ADAPTERS, NO_INSTANCE, ProcessLists
 from gpuwatch.sources.sleep import Sleep
+from gpuwatch.sources.topology import Member, topology
 
 _LOST = {pynvml.NVML_ERROR_GPU_IS_LOST: "lost", pynvml.NVML_ERROR_RESET_REQUIRED: "reset-required"}
 _ENDED = {
@@ -159,6 +160,7 @@ class Nvml:
         """The driver ended the session, or a device woke that nothing was known of: :meth:`refresh` is due."""
         self._open = False
         self._sleep = Sleep()
+        self._topology: tuple[list[Member], Topology] | None = None
         self._plans = {lane: tuple(_plans(lane)) for lane in Lane}
         self._fields = {lane: plan for lane in Lane if (plan := _field_plan(lane)) is not None}
         self._process_calls = (
@@ -337,6 +339,19 @@ class Nvml:
             return tuple(mig.reading(pynvml, instance, _missing) for instance in device.instances)
         except pynvml.NVMLError:
             return ()  # it changes right now: the next look finds it
+
+    def topology(self) -> Topology:
+        """How the devices hang together; the same object until their list, or who of them answers, changes."""
+        members = [
+            Member(device.uuid, device.pci_bus_id, device.handle if device.state == "ok" else None)
+            for device in self.devices
+        ]
+        if self._topology is not None and self._topology[0] == members and not self._topology[1].incomplete:
+            return self._topology[1]
+        found = topology(pynvml, members, _missing)
+        if self._topology is None or self._topology[1] != found:
+            self._topology = (members, found)
+        return self._topology[1]
 
     # -- inside ---------------------------------------------------------------------------------
 

@@ -95,11 +95,13 @@ static bool is_up(const gws_state *state, uint32_t index, unsigned link) {
     return (int64_t)link < (int64_t)links(state, index) - gws_overridden(state, index, GWS_SET_NVLINK_LINKS_DOWN, 0);
 }
 
-/* The device at the other end: the others in turn. */
+/* The device at the other end: the others that have links in turn; -1 without any. */
 static int peer(const gws_state *state, uint32_t index, unsigned link) {
-    if (state->device_count < 2) return -1;
-    uint32_t place = link % (state->device_count - 1);
-    return (int)(place < index ? place : place + 1);
+    int others[GWS_MAX_DEVICES];
+    unsigned count = 0;
+    for (uint32_t i = 0; i < state->device_count; i++)
+        if (i != index && links(state, i)) others[count++] = (int)i;
+    return count ? others[link % count] : -1;
 }
 
 #define ENTER_LINK(device, link)                                                                             \
