@@ -102,6 +102,20 @@ def test_a_gap_is_no_evidence() -> None:
     assert "3 min of it nobody observed" in " ".join(found.evidence)
 
 
+def test_samples_that_come_seldom_are_no_gaps() -> None:
+    """An interval of a minute: the steps themselves are the evidence; the first of them is not known yet."""
+    watch = watched(seconds(600, lambda s: sample(s, [gpu(readings=HOT)]), step=60))
+    assert "throttle.thermal" in ids(watch)
+    assert watch.unobserved == 60
+
+
+def test_a_clock_that_is_set_back_begins_anew() -> None:
+    watch = watched(seconds(60, lambda s: sample(s + 3600, [gpu(readings=HOT)])))
+    watched(seconds(30, lambda s: sample(s, [gpu(readings=HOT)])), watch)
+    (found,) = of(watch.findings, "throttle.thermal")
+    assert found.since == sample(0, []).taken_at
+
+
 def test_snapshots_without_a_driver_change_nothing_of_what_lasts() -> None:
     watch = watched(seconds(30, lambda s: sample(s, [gpu(readings=HOT)])))
     dead = (Problem(source="nvml", reason="driver.missing", detail="libnvidia-ml.so.1 cannot be loaded"),)
@@ -425,6 +439,19 @@ def test_what_is_not_input_bound(make: object) -> None:
 
 def test_warm_up_and_a_short_window_are_not_judged() -> None:
     assert not any(history(seconds(200, training), "input.bound"))
+
+
+def test_a_notebook_that_begins_to_train_warms_up_as_well() -> None:
+    """It has lived for an hour, and rested: what it compiles now is no input."""
+
+    def make(second: int) -> Snapshot:
+        busy = 0.0 if second < 300 else 90.0 * (second % 4 < 2)
+        cpu = 1.0 if second < 300 else 130.0
+        return sample(second, [gpu(busy=busy)], [program(age=3600.0 + second, cpu=cpu)])
+
+    told = history(seconds(900, make), "input.bound")
+    assert not any(told[:500])
+    assert told[-1]
 
 
 # -- beside the GPUs ------------------------------------------------------------------------------

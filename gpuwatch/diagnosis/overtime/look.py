@@ -14,6 +14,8 @@ BUCKETS = 12
 """How many of them are kept: two minutes."""
 UNDER_LOAD = 50.0
 """Utilization in percent from which a device is busy: idle links and idle clocks are slow by design."""
+SETTLED = 600.0
+"""Age in seconds from which a program is taken to be past its compilation when it is first seen at work."""
 RESTING = 10.0
 """Utilization in percent below which a device waits between two pieces of work."""
 
@@ -43,8 +45,10 @@ class Bucket:
 class Series:
     """The last minutes of one subject in buckets; the newest is still being filled."""
 
-    def __init__(self, at: float) -> None:
+    def __init__(self, at: float, *, old: bool = False) -> None:
         self.began = at
+        self.old = old
+        """Whether it had lived long when it was first seen, and has not rested for minutes since."""
         self.active_since: float | None = None
         """When its GPU was first seen working."""
         self.buckets: deque[Bucket] = deque([Bucket()], maxlen=BUCKETS + 1)
@@ -59,6 +63,8 @@ class Series:
         while at >= self._filled_until:
             self.buckets.append(Bucket())
             self._filled_until += BUCKET
+            if len(self.buckets) > BUCKETS and all(bucket.most < RESTING for bucket in self.buckets):
+                self.active_since, self.old = None, False  # what begins now begins anew
             if at - self._filled_until > BUCKET * BUCKETS:
                 self.buckets.clear()
                 self.buckets.append(Bucket())
@@ -164,7 +170,8 @@ class Look:
     def _process(self, who: Who, rows: list[Process], busy: Mapping[str, float | None]) -> None:
         series = self.memory.processes.get(who)
         if series is None:
-            series = self.memory.processes[who] = Series(self.at)
+            age = rows[0].number("run_seconds")
+            series = self.memory.processes[who] = Series(self.at, old=age is not None and age >= SETTLED)
         series.roll(self.at)
         own = [value for row in rows if (value := self._utilization(row, busy)) is not None]
         if own:

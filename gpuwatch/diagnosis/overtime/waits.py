@@ -11,7 +11,6 @@ from gpuwatch.diagnosis.overtime.words import lasted, mean, span
 from gpuwatch.diagnosis.registry import finding
 from gpuwatch.diagnosis.rules.words import command, who
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Process
 
 _WINDOW = 9
 """Buckets that are looked at together: a minute and a half."""
@@ -23,8 +22,8 @@ _DISK = 0.3
 """Share of the samples in which the process waited for a disk."""
 _WARM = 120.0
 """Seconds after its first kernels for which a process compiles, tunes and fills its buffers."""
-_SETTLED = 600.0
-"""Age in seconds from which a process has done so before anybody watched."""
+_AT_WORK = 30.0
+"""Seconds after it was first seen within which an old process must have worked to have been at work before."""
 
 _ADVICE = {
     "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
@@ -32,12 +31,11 @@ _ADVICE = {
 }
 
 
-def _settled(process: Process, series: Series, at: float) -> bool:
+def _settled(series: Series, at: float) -> bool:
     """Past import, compilation and warm-up: not judged before."""
     if series.active_since is None:
         return False
-    age = process.number("run_seconds")
-    if age is not None and age - (at - series.began) >= _SETTLED:
+    if series.old and series.active_since - series.began <= _AT_WORK:
         return True
     return at - series.active_since >= _WARM + _WINDOW * BUCKET
 
@@ -84,7 +82,7 @@ class Input(LastingRule):
         for rows in look.of.values():
             process = rows[0]
             series = look.series(process)
-            if series is None or process.type == "G" or not _settled(process, series, look.at):
+            if series is None or process.type == "G" or not _settled(series, look.at):
                 continue
             if series.due():
                 series.verdict = waits(series.whole(_WINDOW))

@@ -29,7 +29,9 @@ TOPICS = (clocks, link, held, waits, filling, errors, aside)
 """The modules whose rules run. A new one: one import above, one name here."""
 
 GAP = 15.0
-"""Seconds between two samples from which nobody observed what was in between."""
+"""Seconds between two samples from which nobody observed what was in between, where samples come more often."""
+_USUAL = 2.5
+"""So many times the usual distance of the samples is a gap, where they come seldom."""
 AGAIN = 5.0
 """Seconds after which findings are put into words again, and the rules for one look asked again."""
 PAST = 1800.0
@@ -53,6 +55,9 @@ class Watch:
     """Takes snapshots in the order of their times; tells what has lasted."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.findings: tuple[Finding, ...] = ()
         """Errors, warnings and notes that hold now; ``healthy`` alone where there is nothing to say."""
         self.past: deque[Finding] = deque(maxlen=100)
@@ -64,6 +69,8 @@ class Watch:
         """Seconds in gaps between samples, in which the driver or its reader did not answer."""
         self._began: float | None = None
         self._at: float | None = None
+        self._steps: deque[float] = deque(maxlen=8)
+        """Seconds between the last samples."""
         self._memory = Memory()
         self._entries: dict[tuple[object, ...], _Entry] = {}
         self._momentary: tuple[Finding, ...] = ()
@@ -80,9 +87,15 @@ class Watch:
         at = snapshot.taken_at.timestamp()
         before, gap = self._at, 0.0
         if before is not None and at <= before:
-            return self.findings
+            if before - at < GAP:
+                return self.findings
+            self._begin()  # the clock was set back: times before and after do not compare
+            before = None
         seconds = 0.0 if before is None else at - before
-        if seconds > GAP:
+        usual = min(self._steps, default=0.0)
+        if seconds:
+            self._steps.append(seconds)
+        if seconds > max(GAP, _USUAL * usual):
             gap, seconds = seconds, 0.0
         self._began = at if self._began is None else self._began
         self._at = at
