@@ -107,10 +107,10 @@ class _Keeper:
 
     def prepare(self) -> None:
         """Loads what judging needs, while the program starts."""
-        import gpuwatch.diagnosis.complete  # noqa: F401
+        import gpuwatch.diagnosis.complete
 
         if self._output is not None:
-            import gpuwatch.reports.registry  # noqa: F401
+            import gpuwatch.reports.registry
 
     def judge(self, observed: Observed) -> Run:
         """The finished run; what cannot be written is said at the end, the program goes on."""

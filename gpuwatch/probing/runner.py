@@ -228,12 +228,18 @@ class Runner:
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment
 
+    def _pulse(self) -> None:
+        """A source that wants no more raises when it is asked; nothing of the machine is the run's yet."""
+        if self._source is not None:
+            self._source.drain()
+
     def _template(self, framework: str, tier: Tier | None, environment: dict[str, str]) -> Template | None:
         key = (framework, tier)
         if key not in self._templates:
             self._templates[key] = None
             try:
-                template = Template(self._options.interpreters[framework].path, framework, environment)
+                python = self._options.interpreters[framework].path
+                template = Template(python, framework, environment, between=self._pulse)
             except TemplateLost as error:
                 self.notes.append(f"probes start afresh: {error.message}")
                 return None

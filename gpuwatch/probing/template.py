@@ -13,7 +13,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.probing.locate import probe_folder
 
 _LARGEST = 1 << 16
+_BETWEEN = 0.1
 
 
 class TemplateLost(GpuwatchError):
@@ -30,8 +32,18 @@ class TemplateLost(GpuwatchError):
 class Template:
     """An interpreter that has imported ``framework`` and waits for probes to fork."""
 
-    def __init__(self, python: str, framework: str, environment: Mapping[str, str], deadline: float = 120.0) -> None:
-        """Starts it and waits for the import, ``deadline`` seconds at most (:class:`TemplateLost`)."""
+    def __init__(
+        self,
+        python: str,
+        framework: str,
+        environment: Mapping[str, str],
+        deadline: float = 120.0,
+        between: Callable[[], None] | None = None,
+    ) -> None:
+        """Starts it and waits for the import, ``deadline`` seconds at most (:class:`TemplateLost`).
+
+        ``between`` is called ten times a second meanwhile; what it raises ends the template and is passed on.
+        """
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # A file and not a pipe: nobody has to read it while the import writes.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
@@ -52,14 +64,16 @@ class Template:
             theirs.close()
         self.import_seconds = 0.0
         self.unsafe = ""
+        self._ready = False
         try:
-            ready = self.receive(deadline)
+            ready = self._first_word(deadline, between)
             if ready is None or ready["kind"] != "ready":
                 why = "it did not answer in time" if ready is None else str(ready.get("message"))
                 raise TemplateLost(f"importing {framework} in {python} failed: {why}")
         except BaseException:
             self.close()
             raise
+        self._ready = True
         seconds = ready["seconds"]
         assert isinstance(seconds, float)
         self.import_seconds = seconds
@@ -67,6 +81,16 @@ class Template:
             self.unsafe = f"importing {framework} opens {ready['drivers']}, which a fork would share"
         self._output.seek(0)
         self.import_log = self._output.read().splitlines()
+
+    def _first_word(self, deadline: float, between: Callable[[], None] | None) -> dict[str, object] | None:
+        until = time.monotonic() + deadline
+        while (left := until - time.monotonic()) > 0:
+            message = self.receive(min(_BETWEEN, left))
+            if message is not None:
+                return message
+            if between is not None:
+                between()
+        return None
 
     def spawn(self, script: Path, environment: Mapping[str, str], events: int, out: int, err: int) -> TemplateChild:
         """Forks a probe with these descriptors for its events, stdout and stderr."""
@@ -99,7 +123,8 @@ class Template:
         """Ends it, and what it forked with it."""
         self._control.close()
         try:
-            self._process.wait(timeout=1.0)
+            # One that still imports does not look at its socket, and nobody wants what it will say.
+            self._process.wait(timeout=1.0 if self._ready else 0)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -85,7 +85,8 @@ def watch(
     """Runs ``command`` to its end and returns the run, which ``judge`` finishes.
 
     ``judge`` is called now and then while the program runs too, so that a run which breaks off is kept as
-    far as it came; ``meanwhile`` once, while the program starts. The program's exit code or signal is in the run's outcome. Raises :class:`NotStarted`.
+    far as it came; ``meanwhile`` once, while the program starts. The program's exit code or signal is in the
+    run's outcome. Raises :class:`NotStarted`.
     """
     with _Watch(command, judge, options, source, before, environment) as watching:
         return watching.run(meanwhile)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import textwrap
+import time
 from functools import partial
 from pathlib import Path
 
@@ -97,3 +98,20 @@ def test_a_lost_template_is_an_error_and_no_hang(template: Template, tmp_path: P
     template._process.wait()
     with pytest.raises(TemplateLost):
         Ran(template, tmp_path, "pass")
+
+
+def test_an_import_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path) -> None:
+    number = tmp_path / "pid"
+    (tmp_path / "slow.py").write_text(
+        f"import os, time; open({str(number)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    )
+
+    def between() -> None:
+        if number.exists() and number.read_text():
+            raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        Template(sys.executable, "slow", {**os.environ, "PYTHONPATH": str(tmp_path)}, between=between)
+    assert time.monotonic() - began < 10
+    wait_until_ended(int(number.read_text()))
