@@ -8,6 +8,7 @@ the lines scroll, and say how many more there are. The finding never goes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,13 +48,15 @@ class Plan:
 
     facts: int = 0
     """Card style: lines of further readings below the graphs."""
+    parts: int = 0
+    """Lines at most for the MIG instances of each GPU."""
     scrolls: bool = False
     """Line style: not all GPUs fit; the last line says how many more there are."""
 
     @property
     def card_height(self) -> int:
         """Lines of one card with its border."""
-        return CARD_HEIGHT + self.graph + self.facts
+        return CARD_HEIGHT + self.graph + self.facts + self.parts
 
 
 def plan(
@@ -65,11 +68,13 @@ def plan(
     said: int = 0,
     processes: int = 0,
     readings: int = 0,
+    instances: Sequence[int] = (),
 ) -> Plan:
     """The layout of the first screen.
 
     ``said``: how many lines explain why there is no GPU. ``processes``: how many rows the table should have
     room for; the fewer, the more graphs. ``readings``: how many more there are to tell of each GPU.
+    ``instances``: how many MIG instances each GPU has.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return Plan(too_small=True)
@@ -77,7 +82,7 @@ def plan(
     room = height - 2 - int(findings)
     if not gpus:
         return Plan(style="none", framed=framed, gpu_height=min(max(said + 4, 5), max(room // 2, 5)))
-    cards = _cards(width, height, gpus, processes, readings, framed=framed)
+    cards = _cards(width, height, gpus, processes, readings, max(instances, default=0), framed=framed)
     if cards is not None:
         fits = gpus == 1 and processes + 2 <= height - 4 - CARD_HEIGHT
         if framed or (height >= 30 and gpus <= 2) or fits or _bare(height, gpus, processes):
@@ -90,12 +95,17 @@ def plan(
     rows = math.ceil(gpus / columns)
     if rows > most:
         return Plan(style="line", columns=columns, host=False, gpu_height=most, scrolls=True, framed=framed)
+    parts = max(instances, default=0) if columns == 1 else 0
+    while parts and rows + sum(min(count, parts) for count in instances) > most:
+        parts -= 1
+    rows += sum(min(count, parts) for count in instances)
     heading = rows + 3 <= most
     return Plan(
         style="line",
         columns=columns,
         heading=heading,
         host=rows + 2 <= most,
+        parts=parts,
         gpu_height=rows + int(heading),
         framed=framed,
     )
@@ -107,7 +117,9 @@ def _bare(height: int, gpus: int, processes: int) -> bool:
     return height - used > height / 2
 
 
-def _cards(width: int, height: int, gpus: int, processes: int, readings: int, *, framed: bool) -> Plan | None:
+def _cards(
+    width: int, height: int, gpus: int, processes: int, readings: int, instances: int, *, framed: bool
+) -> Plan | None:
     """Cards, with as many graphs and readings as the processes leave room for; None where cards do not fit."""
     least = max(9, int(height * 0.3))
     across = max(width // CARD_MIN_WIDTH, 1)
@@ -119,6 +131,8 @@ def _cards(width: int, height: int, gpus: int, processes: int, readings: int, *,
     wanted = processes + 2 + 2 * int(framed)
     table = min(max(wanted, least), max(int(height * 0.45), least))
     budget = (spare - table) // rows
+    parts = min(instances, max(budget, 0))
+    budget -= parts
     tall = max(9, height // 6)  # beyond that a graph gains nothing
     graph = bands = facts = 0
     if budget >= _BAND_MIN:
@@ -134,14 +148,15 @@ def _cards(width: int, height: int, gpus: int, processes: int, readings: int, *,
         graph=graph,
         bands=bands,
         facts=facts,
-        gpu_height=rows * (CARD_HEIGHT + graph + facts),
+        parts=parts,
+        gpu_height=rows * (CARD_HEIGHT + graph + facts + parts),
         framed=framed,
     )
 
 
 def facts_across(inner: int) -> int:
     """How many readings stand side by side in a card."""
-    return max(inner // FACT_WIDTH, 1)
+    return max(inner // FACT_WIDTH, 2 if inner >= 52 else 1)
 
 
 def rounded(processes: int) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.formatting.suggest import did_you_mean
+from gpuwatch.formatting.suggest import closest, did_you_mean
 from gpuwatch.formatting.text import printable
 from gpuwatch.ui.filtering import FilterError, parse
 from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS, FIELDS
@@ -287,7 +287,10 @@ def _unknown(document: Mapping[str, Any]) -> Iterator[str]:
                 if inner not in known:
                     yield f"unknown key {printable(f'{key}.{inner}')}{did_you_mean(inner, known)}"
         elif key not in top:
-            yield f"unknown key {printable(key)}{did_you_mean(key, [*top, *_TABLES])}"
+            inside = {setting.key: setting.table for setting in SETTINGS if setting.table}
+            meant = closest(key, [*top, *_TABLES, *inside])
+            where = f" in [{inside[meant]}]" if meant in inside and meant not in top else ""
+            yield f"unknown key {printable(key)}" + (f"; did you mean {meant}{where}?" if meant else "")
 
 
 # Saving

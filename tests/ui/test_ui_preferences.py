@@ -77,7 +77,7 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
         ("interval = nan", "interval is nan, not a number"),
         ("interval = true", "interval is True, not a number"),
         ('tab = "procces"', "tab is “procces”, which is no tab; did you mean process?"),
-        ("colums = []", "unknown key colums"),
+        ("colums = []", "unknown key colums; did you mean columns in [processes]?"),
         ("[proceses]\nsort = 1", "unknown key proceses; did you mean processes?"),
         ('[processes]\ncolums = ["pid"]', "unknown key processes.colums; did you mean columns?"),
         (

@@ -23,6 +23,7 @@ from gpuwatch.ui.lines import Span
 from gpuwatch.ui.trend import braille, buckets, span_for
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.gpu_line import sparkline
+from gpuwatch.ui.widgets.mig_line import part_pens
 from gpuwatch.ui.widgets.pen import Pen
 
 _GIB = 1024**3
@@ -63,6 +64,7 @@ def card(
     graph: int,
     bands: int = 1,
     facts: int = 0,
+    parts: int = 0,
     *,
     finding: bool,
     selected: bool,
@@ -75,10 +77,13 @@ def card(
     bad, bad_ink = state_note(device)
     rows: list[Pen] = []
     if bad and device.number("memory.used_bytes") is None:
-        rows = _message(bad, bad_ink, inner, 3 + graph + facts)
+        rows = _message(bad, bad_ink, inner, 3 + graph + facts + parts)
     else:
         draw = _beside if graph and inner >= BESIDE_WIDTH else _below
+        processes = view.snapshot.processes if view.snapshot is not None and parts else ()
+        divided = part_pens(device, processes, parts, inner)
         rows = draw(device, view, inner, graph, bands, fields) + _other_readings(device, facts, inner)
+        rows[3:3] = [*divided, *(Pen(inner) for _ in range(parts - len(divided)))]
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
@@ -113,13 +118,14 @@ def _beside(device: Device, view: View, inner: int, graph: int, bands: int, fiel
 
 def others(device: Device) -> list[MetricSpec]:
     """What else was read of a device, in the order of the table of metrics."""
-    # What never changes, and totals that only grow, are for the tab of one GPU.
+    # What never changes, ends of axes, and totals that only grow, are for the tab of one GPU.
     return [
         spec
         for spec in METRICS
         if spec.id in device.readings
         and spec.id not in _SHOWN
         and spec.lane is not Lane.ONCE
+        and "max" not in spec.id
         and (not spec.counter or spec.id.startswith("ecc"))
     ]
 
