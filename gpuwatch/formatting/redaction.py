@@ -21,15 +21,16 @@ _D = TypeVar("_D", bound=msgspec.Struct)
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 _SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*"
 _GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
-_LONG_ID = re.compile(rf"(?<![A-Za-z0-9])(?:{_UUID}|[0-9a-f]{{20,}})(?![A-Za-z0-9])")
+_LONG_ID = re.compile(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _URL = re.compile(r"([A-Za-z][\w+.-]*://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
 _IPV4 = re.compile(r"(\w+[ =:v]+)?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
-_PATH = re.compile(r"(?<![\w.%/~-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\]+)(?=(:?))")
+_PATH = re.compile(r"(?<![\w.%/~)\]-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
 _DRIVE = re.compile(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
 # What TensorFlow prints of the machine that it runs on.
-_SAID_HOST = re.compile(r"\bthis host \(([\w.-]+)\)|\bhost(?:name)?: ([\w.-]+)")
+_SAID_HOST = re.compile(r"\bthis host \(([\w.-]+)\)|\bhost(?:name)?: ([\w.-]+)|\b[\w.-]+@([\w.-]+):[~/]")
+_PROMPT = re.compile(r"(?<![\w./])([A-Za-z][\w.-]*)@[\w.-]+:[~/]")
 _VERSION_BEFORE = re.compile(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
 
 _PUBLIC = (
@@ -47,12 +48,18 @@ _PACKAGES = ("nvidia", "tensorflow", "torch", "keras", "triton", "jax", "numpy",
 _COMMON_PARTS = """
 usr lib lib64 lib32 bin sbin local opt home Users users root tmp var proc sys dev etc mnt media srv data run boot
 site-packages dist-packages envs env venv .venv virtualenvs .local .cache .config .conda .pyenv versions share include
-src stubs compat targets x86_64-linux x86_64-linux-gnu aarch64-linux-gnu sbsa-linux extras CUPTI nvvm wsl kernel nvidia
-cudnn cublas cuda_runtime cuda_nvrtc cufft curand cusolver cusparse nccl nvjitlink nvtx tensorflow torch keras cuda
-conda miniconda3 anaconda3 miniforge3 mambaforge uv pip tools gpuwatch sim runs workspace build scratch python python3
-sh bash zsh jupyter-lab jupyter-notebook ipython torchrun accelerate . .. ~
+src stubs compat targets x86_64-linux x86_64-linux-gnu aarch64-linux-gnu sbsa-linux extras CUPTI nvvm wsl kernel
+nvidia cudnn cublas cuda_runtime cuda_nvrtc cufft curand cusolver cusparse nccl nvjitlink nvtx tensorflow torch keras
+cuda conda miniconda3 anaconda3 miniforge3 appdata programdata program files path to kaggle input working content
+mambaforge uv pip tools gpuwatch sim runs workspace build scratch python python3 sh bash zsh jupyter-lab
+jupyter-notebook ipython torchrun accelerate . .. ~
 """
-_COMMON = frozenset(_COMMON_PARTS.split())
+_COMMON = frozenset(part.lower() for part in _COMMON_PARTS.split())
+_SOURCES = re.compile(
+    r"(?:tensorflow|tensorflow_core|xla|tsl|torch|keras)/(?:core|python|compiler|stream_executor|framework|csrc|cuda|nn"
+    r"|src|engine|backend|_inductor|_dynamo)/"
+)
+"""Where the frameworks' own sources begin in a path of the machine that built them."""
 _LIKE_COMMON = re.compile(
     r"lib[\w+-]+(?:\.so|\.a)[\d.]*|python\d*(?:\.\d+)*|cuda-?[\d.]*|v?\d+(?:\.\d+)*|[\w-]+\.dist-info|nvidia[\w.-]*"
 )
@@ -116,7 +123,9 @@ class Redactor:
         elif _ID_VARIABLES.fullmatch(key) and not text.isdigit():
             self._word("id", text)
         for match in _SAID_HOST.finditer(text):
-            self._host(match[1] or match[2])
+            self._host(match[1] or match[2] or match[3])
+        for match in _PROMPT.finditer(text):
+            self._word("user", match[1])
         for match in _PATH.finditer(text):
             if not _is_device(match):
                 self._path(match[2], home=match[1] == "~")
@@ -197,7 +206,7 @@ class Redactor:
         if "/" in text:
             text = _PATH.sub(lambda m: m[0] if _is_device(m) else m[1] + self._path(m[2], home=m[1] == "~"), text)
         if "\\" in text:
-            text = _DRIVE.sub(lambda match: match[1] + self._path(match[2].replace("\\", "/")), text)
+            text = _DRIVE.sub(lambda match: match[1] + self._path(match[2].replace("\\", "/")).replace("/", "\\"), text)
         if self._words is not None:
             text = self._words.sub(lambda match: self._of_word[match[0]], text)
         return text
@@ -243,20 +252,23 @@ class Redactor:
     def _path(self, path: str, *, home: bool = False) -> str:
         if path.startswith(tuple(f"{place}/" for place in _SYSTEM)) or path in _SYSTEM:
             return path
+        sources = _SOURCES.search(path)
+        if sources is not None:
+            return self._path(path[: sources.start()].rstrip("/")) + path[max(sources.start() - 1, 0) :]
         parts = path.split("/")
         shown: list[str] = []
         for at, part in enumerate(parts):
             before = parts[at - 1] if at else ""
             if before in ("site-packages", "dist-packages") and part.startswith(_PACKAGES):
                 return "/".join([*shown, *parts[at:]])
-            if before in ("home", "Users") and not home and part:
+            if before.lower() in ("home", "users") and not home and part:
                 shown.append(self._word("user", part))
             else:
                 shown.append(self._component(part, last=at == len(parts) - 1))
         return "/".join(shown)
 
     def _component(self, part: str, *, last: bool) -> str:
-        if not part or part in _COMMON or _LIKE_COMMON.fullmatch(part):
+        if not part or part.lower() in _COMMON or _LIKE_COMMON.fullmatch(part):
             return part
         if part in self._names.get("user", {}):
             return self._names["user"][part]

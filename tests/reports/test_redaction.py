@@ -47,6 +47,13 @@ def shown(*texts: str, **fields: str) -> str:
         (f"on {UUID} and {UUID[:12]}", "on GPU-…-1 and GPU-…-1"),
         ("pod 0123456789abcdef0123456789abcdef", "pod id-1"),
         ("does not appear to be running on this host (node17)", "does not appear to be running on this host (host-1)"),
+        ("joe@box:~/data$ ls; joe", "user-1@host-1:~/data$ ls; user-1"),
+        ("root@098b49afe624:/# nvidia-smi on 098b49afe624", "root@host-1:/# nvidia-smi on host-1"),
+        (
+            r"C:\Users\alice\Anaconda3\envs\paper\lib\site-packages\torch\cuda\__init__.py",
+            r"C:\Users\user-1\Anaconda3\envs\dir-1\lib\site-packages\torch\cuda\__init__.py",
+        ),
+        (r"C:\users\nwani\_bazel_nwani\x\tensorflow\core\a.cc", r"C:\users\user-1\dir-1\dir-2\tensorflow\core\a.cc"),
         ("hostname: node17\nlater on node17: x", "hostname: host-1\nlater on host-1: x"),
     ],
 )
@@ -67,6 +74,9 @@ def test_what_becomes_of_a_line(text: str, told: str) -> None:
         "2026-11-20 09:12:52.660606: I tensorflow/core/x.cc:1]",
         "I0000 00:00:1755594043.834784      19 gpu_device.cc:2022] x",
         "/usr/local/cuda-12.4/lib64/libcudart.so.12",
+        r"2018-06-09 22:01:01.782469: I T:\src\tensorflow\core\common_runtime\bfc_allocator.cc:674] 8 Chunks",
+        "InUse at 7f4327ffe040 of size 67108864 next 18446744073709551615",
+        'op_name="jit(f)/jit(main)/concatenate[dimension=0]"',
     ],
 )
 def test_what_a_helper_needs_stays(text: str) -> None:
