@@ -87,7 +87,7 @@ def begin(arguments: Sequence[str]) -> None:
     global _begun
     if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
         return
-    if not (os.isatty(0) and os.isatty(1)) or any(name.endswith("_COMPLETE") for name in os.environ):
+    if not all(map(os.isatty, (0, 1, 2))) or any(name.endswith("_COMPLETE") for name in os.environ):
         return
     gc.disable()
     _begun = _fork(1.0)

@@ -47,6 +47,8 @@ Diagnose = Callable[[Snapshot, History], tuple[Finding, ...]]
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """What + and - step through, in seconds."""
 _TICK = 1.0
+_HELD = 1.0
+"""Seconds for which a first picture may stay while there is nothing better."""
 _DIAGNOSE_QUIET = 5.0
 """Seconds between two looks for causes while nothing changes: only durations grow then."""
 
@@ -101,6 +103,7 @@ class GpuwatchApp(ChoosingApp):
         """What a paused display shows."""
         self._last_data = float("-inf")
         self._diagnosed_at = float("-inf")
+        self._show_from = float("inf")
         self.direct = Direct(self)
         if self.driver_class is LinuxDriver:
             self.driver_class = TerminalDriver
@@ -154,10 +157,23 @@ class GpuwatchApp(ChoosingApp):
         if not self._take():
             self.tab.show(self.view())
         self.set_interval(_TICK, self._tick)
+        self._show_from = time.monotonic() + _HELD
+        self.call_after_refresh(self._take_over)
         if self.settings_notice:
             self.overview.tell(self.settings_notice, "warning", 60)
         if self.preferences.tab != self.tab.TAB:
             self.call_after_refresh(self.show_tab, self.preferences.tab)
+
+    def _take_over(self) -> None:
+        """Shows what was drawn over a first picture as soon as it says as much as that one does."""
+        driver = self._driver
+        if not isinstance(driver, TerminalDriver) or not driver.holds:
+            return
+        drawn = self.snapshot is not None and bool(self.overview.processes.lines)
+        if drawn or self.tab is not self.overview or time.monotonic() > self._show_from:
+            self.call_after_refresh(driver.release)
+        else:
+            self.set_timer(0.02, self._take_over)
 
     def _terminated(self) -> None:
         """SIGTERM leaves as q does, with the exit code that a shell gives to it."""

@@ -41,7 +41,10 @@ def picture(view: View, chosen: Preferences, width: int, height: int, *, ascii_o
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
     readings = len(others(view.devices[0])) if view.devices else 0
     gpus = len(view.devices)
-    wanted = plan(width, height, gpus, findings=view.told, processes=rounded(rows), readings=readings)
+    instances = [len(device.mig_instances) for device in view.devices]
+    wanted = plan(
+        width, height, gpus, findings=view.told, processes=rounded(rows), readings=readings, instances=instances
+    )
     if wanted.too_small or not view.devices or view.told:
         return []
     top, host = Pen(width), Pen(width)
@@ -100,9 +103,8 @@ class Picture:
     @property
     def possible(self) -> bool:
         """Whether this terminal, this theme and this tab are among those that can be painted here."""
-        return (
-            self._chosen.tab == "overview" and bool(depth_of(os.environ)) and palette_of(self._chosen.theme) is not None
-        )
+        own = palette_of(self._chosen.theme) is not None and self._chosen.tab == "overview"
+        return own and bool(depth_of(os.environ)) and os.isatty(2)
 
     def paint(self, snapshot: Snapshot) -> bool:
         """Shows the devices of a snapshot; False where there is nothing that can be shown of them."""
@@ -167,4 +169,4 @@ class Picture:
 def _write(text: str) -> None:
     data = memoryview(text.encode())
     while data:
-        data = data[os.write(1, data) :]
+        data = data[os.write(2, data) :]  # where Textual writes

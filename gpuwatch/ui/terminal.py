@@ -8,6 +8,7 @@ from codecs import getincrementaldecoder
 from contextlib import suppress
 from typing import ClassVar
 
+from textual._ansi_sequences import SYNC_END, SYNC_START
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
@@ -24,6 +25,7 @@ class TerminalDriver(LinuxDriver):
     """The alternate screen is on, with a first picture: to enter it again would clear that."""
     took_screen: ClassVar[bool] = False
     """A driver has begun to work, and gives the screen back when it ends."""
+    _held: list[str] | None = None
     _wake: tuple[int, int] | None = None
     """A pipe that ends the wait for input."""
 
@@ -34,11 +36,30 @@ class TerminalDriver(LinuxDriver):
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def write(self, data: str) -> None:
-        """See :class:`LinuxDriver`."""
+        """See :class:`LinuxDriver`. Over a first picture nothing is written before there is another one."""
         if data == _ALTERNATE_SCREEN and TerminalDriver.has_screen:
             TerminalDriver.has_screen = False
+            self._held = []
+        elif self._held is not None:
+            self._held.append(data)
         else:
             super().write(data)
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is written waits for :meth:`release`."""
+        return self._held is not None
+
+    def release(self) -> None:
+        """Writes all that was held back, which a terminal that can shows as one."""
+        held, self._held = self._held, None
+        if held:
+            super().write(f"{SYNC_START}{''.join(held)}{SYNC_END}")
+
+    def stop_application_mode(self) -> None:
+        """See :class:`LinuxDriver`."""
+        self.release()
+        super().stop_application_mode()
 
     def disable_input(self) -> None:
         """See :class:`LinuxDriver`."""
