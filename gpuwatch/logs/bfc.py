@@ -19,21 +19,21 @@ _ALIGNMENT = 256  # BFC rounds requests up to multiples of 256 bytes
 
 _HEAD = re.compile(
     r"(?:Allocator \((\S+?)\) )?[Rr]an out of memory trying to allocate "
-    r"\**([\d.]+ ?[KMGTP]?i?B?)\**(?: \(rounded to (\d+)\))?"
+    r"\**([\d.]{1,24} ?[KMGTP]?i?B?)\**(?: \(rounded to (\d{1,18})\))?"
 )
 _TENSOR = re.compile(
     r"OOM when allocating (?:temporary )?tensor (?:of|with) shape ?\[([\d,\s]*)\]"
     r"(?: and type (\w+))?(?: on (\S+))?(?: by allocator (\w+))?"
 )
 _FREE = re.compile(r"Free\s+at \S+ (?:next \d+ )?of size (\d+)")
-_FREE_IN_BIN = re.compile(r"Size: ([\d.]+\w*) \| Requested Size: \S+ \| in_use: 0")
-_POOL = re.compile(r"memory_limit_: ([\d.]+ ?\w*)")
-_TOTAL_IN_USE = re.compile(r"Sum Total of in-use chunks: ([\d.]+ ?\w*)")
-_STAT = re.compile(r"(?:^|[\s:|\]>])(Limit|InUse|MaxInUse):\s+([\d.]+ ?\w*)$")
-_REFUSED = re.compile(r"failed to allocate ([\d.]+\w*) \((\d+) bytes\) from device")
-_XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) (\d+)(?:\.\d+)?\s?(?:bytes|B\b)")
-_ASYNC = re.compile(r"(\S+) cuMemAllocAsync failed to allocate (\d+)")
-_ORDINAL = re.compile(r"(?:device ordinal |StreamExecutor for CUDA:|on GPU:)(\d+)")
+_FREE_IN_BIN = re.compile(r"Size: ([\d.]{1,24}\w{0,8}) \| Requested Size: \S+ \| in_use: 0")
+_POOL = re.compile(r"memory_limit_: ([\d.]{1,24} ?\w{0,8})")
+_TOTAL_IN_USE = re.compile(r"Sum Total of in-use chunks: ([\d.]{1,24} ?\w{0,8})")
+_STAT = re.compile(r"(?:^|[\s:|\]>])(Limit|InUse|MaxInUse):\s+([\d.]{1,24} ?\w{0,8})$")
+_REFUSED = re.compile(r"failed to allocate ([\d.]{1,24}\w{0,8}) \((\d{1,18}) bytes\) from device")
+_XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) (\d{1,18})(?:\.\d+)?\s?(?:bytes|B\b)")
+_ASYNC = re.compile(r"(?<!\S)(\S{1,80}) cuMemAllocAsync failed to allocate (\d{1,18})(?!\d)")
+_ORDINAL = re.compile(r"(?:device ordinal |StreamExecutor for CUDA:|on GPU:)(\d{1,6})")
 _ALLOCATOR_DEVICE = re.compile(r"(?:GPU|PluggableDevice)_(\d+)_bfc|gpu_async_(\d+)|gpu_host_bfc")
 _COPY = re.compile(r"to (\S*?GPU:\d+) in order to run")
 

@@ -50,7 +50,7 @@ _MOST = float(1 << 70)
 """What is larger is no size of anything."""
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 
-_DEVICE = re.compile(r"(?:device:)?\b(X?LA_)?(GPU|CPU|TPU|cuda)(?::(\d+))?", re.IGNORECASE)
+_DEVICE = re.compile(r"(?:device:)?\b(X?LA_)?(GPU|CPU|TPU|cuda)(?::(\d{1,6}))?", re.IGNORECASE)
 _PCI = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-9a-fA-F])")
 
 _DTYPE_BYTES = {
@@ -179,6 +179,8 @@ def tensor_bytes(shape: str, dtype: str | None) -> int | None:
         if not part.isdigit() or len(part) > 15:
             return None
         total *= int(part)
+        if total > _MOST:
+            return None
     return total
 
 

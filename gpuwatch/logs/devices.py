@@ -11,25 +11,26 @@ from gpuwatch.model.run import DeviceMapping
 _MIB = 1024**2
 
 _CREATED = re.compile(
-    r"Creat(?:ed|ing) (?:TensorFlow )?device \(?\S*?(gpu|GPU):(\d+)\)?(?: with \**(\d+) MB\**(?: memory)?)?\)?:?\s*"
-    r"-> (?:physical (?:GPU|PluggableDevice) )?\(?device: (\d+), name: (.+?), "
+    r"Creat(?:ed|ing) (?:TensorFlow )?device \(?\S*?(gpu|GPU):(\d{1,6})\)?"
+    r"(?: with \**(\d{1,12}) MB\**(?: memory)?)?\)?:?\s*"
+    r"-> (?:physical (?:GPU|PluggableDevice) )?\(?device: (\d{1,6}), name: (.{1,120}?), "
     r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
 )
 _SESSION = re.compile(
-    r"/(?:device:)?(gpu|GPU):(\d+)()\s*-> device: (\d+), name: (.+?), "
+    r"/(?:device:)?(gpu|GPU):(\d{1,6})()\s*-> device: (\d{1,6}), name: (.{1,120}?), "
     r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
 )
 _IGNORED = re.compile(
-    r"Ignoring (?:visible )?gpu device \(device: (\d+), name: (.+?), pci bus id: ([0-9a-fA-F:.]+)"
-    r".*?\) with (.+)$"
+    r"Ignoring (?:visible )?gpu device \(device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+)"
+    r".{0,120}?\) with (.+)$"
 )
-_CUINIT = re.compile(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d+)\))?(?::\s*(.*))?")
+_CUINIT = re.compile(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d{1,9})\))?(?::\s*(.*))?")
 _LIBRARY = re.compile(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
-_SHARED = re.compile(r"(?:^|[\s:'\"])((?:lib)(?:cu|nccl|nv)[\w-]*\.so[.\d]*): cannot open shared object")
+_SHARED = re.compile(r"(?:^|[\s:'\"])((?:lib)(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): cannot open shared object")
 _NOT_LOADED = re.compile(r"Could not load library (lib\S+?\.so[.\d]*?)\.? Error|Unable to load any of \{(lib[^,}\s]+)")
 _DLL = re.compile(r"Could not find '([\w.-]+\.dll)'")
 _DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
-_HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.*?) - this hides all GPUs")
+_HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.{0,400}?) - this hides all GPUs")
 _ENVIRONMENT = re.compile(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
 _KERNEL = re.compile(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
 _NAME = re.compile(r"\bname: (.+?)(?: (?:major|computeCapability): |$)")

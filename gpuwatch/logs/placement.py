@@ -27,7 +27,7 @@ _GLUED = re.compile(r"^.*[\]>:\x07]")
 """What a launcher wrote in front without a space: [1,0]<stdout>:a/MatMul."""
 _MKL = re.compile(r"^_Mkl(?:Native)?")
 _MEMBER = re.compile(r"^(\S+) \((\w+)\)\s*(/\S+)?")
-_ROOT = re.compile(r"requested_device_name_='([^']*)'.*supported_device_types_=\[([^\]]*)\]")
+_ROOT = re.compile(r"requested_device_name_='([^']*)'.{0,400}?supported_device_types_=\[([^\]]*)\]")
 _EXECUTING = re.compile(r"Executing op (\S+) in device (\S+)")
 
 

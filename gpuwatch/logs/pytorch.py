@@ -15,7 +15,7 @@ _SAID = re.compile(
     r"(?:CUDA|HIP|XPU|MPS backend) out of memory(?:[.,:;!]| \(|[\s\"')]*$)|CUDA error: out of memory"
     r"|cuda runtime error \(2\) : out of memory"
 )
-_SIZE = r"([\d.]+ ?(?:[KMGT]i?B|bytes))"
+_SIZE = r"((?<![\d.])[\d.]{1,24} ?(?:[KMGT]i?B|bytes))"
 _ASKED = re.compile(rf"Tried to allocate {_SIZE}")
 _DEVICE = re.compile(r"\(?GPU (\d+)")
 _TOTAL = re.compile(rf"{_SIZE} total capacity|total capac(?:i)?ty of {_SIZE}")
@@ -25,7 +25,7 @@ _UNALLOCATED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _OWN = re.compile(rf"this process has {_SIZE} memory in use")
 _RESERVED = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|cached)")
 _ALLOWED = re.compile(rf"{_SIZE} allowed")
-_FRACTION = re.compile(r"preemptively rejected.*?Requested size: ([\d.]+ ?\w+)")
+_FRACTION = re.compile(r"preemptively rejected.{0,300}?Requested size: ([\d.]{1,24} ?\w+)")
 
 _MOSTLY = 0.5
 

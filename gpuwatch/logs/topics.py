@@ -228,7 +228,7 @@ def _gated() -> tuple[tuple[str, tuple[tuple[int, str, str], ...]], ...]:
 _GATED = _gated()
 
 
-_SPECIFICATION = re.compile(r"device specification '(\S+?)'.*All available devices \[([^\]]*)")
+_SPECIFICATION = re.compile(r"device specification '(\S{1,200}?)'.{0,400}All available devices \[([^\]]*)")
 
 
 def topics_of(text: str) -> tuple[str, ...]:

@@ -55,12 +55,36 @@ def test_the_time_for_a_line_grows_with_its_length_and_no_faster(unit: str) -> N
     assert min(_seconds([long] * 5) for _ in range(3)) < 40 * few
 
 
+_NINES = "9" * 5000
+HUGE = (
+    f"failed to allocate 1B ({_NINES} bytes) from device",
+    f"Allocator (GPU_0_bfc) ran out of memory trying to allocate {_NINES}GiB (rounded to {_NINES})",
+    f"Created device /device:GPU:{_NINES} with {_NINES} MB memory:  -> device: {_NINES}, name: X, pci bus id: 01:00.0",
+    f"Ignoring visible gpu device (device: {_NINES}, name: X, pci bus id: 0000:01:00.0) with core count: {_NINES}",
+    f"OOM when allocating tensor with shape[{_NINES},{','.join(['9' * 14] * 9)}] and type float on /device:GPU:0",
+    f"OOM when allocating tensor with shape[{','.join(['9' * 14] * 9)}] and type float on /device:GPU:0",
+    f"failed call to cuInit: UNKNOWN ERROR ({_NINES})",
+    f"Out of memory while trying to allocate {_NINES} bytes.",
+    f"GPU_0_bfc cuMemAllocAsync failed to allocate {_NINES}",
+    f"CUDA out of memory. Tried to allocate {_NINES}.00 GiB (GPU {_NINES}; {_NINES} GiB total capacity)",
+    f"Could not satisfy device specification '/device:GPU:{_NINES}'",
+)
+
+
 def test_huge_numbers_and_deep_nesting_are_only_text() -> None:
     check(
         [
             "Limit: " + "9" * 5000,
             "{" * 100_000,
             '{"log":' + "[" * 50_000,
-            "failed to allocate 1B (" + "9" * 5000 + " bytes) from device",
+            *(f"I0504 10:11:12.1 7 x.cc:1] {text}" for text in HUGE),
         ]
     )
+
+
+@pytest.mark.parametrize("text", HUGE, ids=lambda text: text[:30])
+def test_a_line_of_digits_takes_no_longer_than_another(text: str) -> None:
+    """Patterns that begin with a number could start at each of its digits."""
+    other = text.replace(_NINES, "9 " * (len(_NINES) // 2))
+    usual = max(min(_seconds([f"x.cc:1] {other}"] * 5) for _ in range(3)), 0.002)
+    assert min(_seconds([f"x.cc:1] {text}"] * 5) for _ in range(3)) < 30 * usual
