@@ -132,3 +132,25 @@ def test_a_page_loses_nothing_but_its_marks(cause: str) -> None:
         plain = word.strip("`*|[]()#-.,:;\"'")
         if plain and not plain.startswith("```") and not plain.endswith(".md") and len(plain) > 6 and plain.isalpha():
             assert plain in shown, plain
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(
+    ("name", "keys"), [("watched", ("5",)), ("page", ("5", "p")), ("well", ("5",))], ids=["watched", "page", "well"]
+)
+def test_picture(
+    make_stage: Callable[..., Stage],
+    snap_compare: Callable[..., bool],
+    name: str,
+    keys: tuple[str, ...],
+    size: tuple[int, int],
+) -> None:
+    stage = make_stage(diagnose=finds(WELL, LINK) if name == "well" else finds(HOT, LINK))
+
+    async def before(pilot: Pilot[None]) -> None:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        await pilot.press(*keys)
+        await settle(pilot)
+
+    assert snap_compare(stage.app, terminal_size=size, run_before=before)
