@@ -6,17 +6,15 @@ import datetime
 from collections.abc import Iterable, Sequence
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, gib
+from gpuwatch.formatting.units import UNKNOWN
 from gpuwatch.history.events import Happened, ago
 from gpuwatch.history.happened import span
 from gpuwatch.history.throttling import SLOW_REASONS, WORDS, Episode
 from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Connection, Device, MigInstance, Process, Snapshot
-from gpuwatch.ui.bars import bar
-from gpuwatch.ui.facts import fraction
-from gpuwatch.ui.rows import short_command
+from gpuwatch.model.snapshot import Connection, Device, Process, Snapshot
 from gpuwatch.ui.screens.lines_modal import Lines
 from gpuwatch.ui.tabs import number_of
+from gpuwatch.ui.widgets.mig_line import part_spans, who
 from gpuwatch.ui.widgets.paint import Span
 
 _HOUR = 3600.0
@@ -164,33 +162,11 @@ def part_lines(device: Device, processes: Iterable[Process], width: int) -> Line
     for name, rows in on.items():
         if rows and device.mig_instances:
             text = f"instance {printable(name)}" if name else "on no instance that is told"
-            lines.append([("  ", "text"), (f"{text}: ", "dim"), (_who(rows), "text")])
+            lines.append([("  ", "text"), (f"{text}: ", "dim"), (who(rows), "text")])
     if not lines:
         return []
     lines.append([("  utilization of an instance is not to be had from NVML while MIG is on", "faint")])
     return lines
-
-
-def part_spans(one: MigInstance, rows: Sequence[Process], cells: int) -> list[Span]:
-    """``1/0  1g.10gb  ▕███   ▏  4.2/9.8 GiB  4711 alice python``."""
-    used, total = one.number("memory.used_bytes"), one.number("memory.total_bytes")
-    filled, empty = bar(fraction(used, total), cells)
-    line: list[Span] = [("MIG ", "dim"), (f"{printable(one.id):<5}", "strong")]
-    line += [(f"{printable(one.profile) if one.profile else UNKNOWN:<12} ", "text" if one.profile else "dim")]
-    line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
-    unknown = used is None
-    line += [(f"{UNKNOWN if unknown else gib(used):>6}", "dim" if unknown else "strong")]
-    line += [(f" / {gib(total)} GiB", "dim"), ("  ", "text")]
-    line.append((_who(rows), "text") if rows else ("nobody", "faint"))
-    return line
-
-
-def _who(rows: Sequence[Process]) -> str:
-    told = [
-        f"{row.pid} {printable(row.user) if row.user else UNKNOWN} {short_command(row).partition(' ')[0]}"
-        for row in rows[:3]
-    ]
-    return ", ".join(told) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
 
 
 def neighbour_lines(device: Device, snapshot: Snapshot) -> Lines:

@@ -16,6 +16,7 @@ from gpuwatch.ui.view import Shown, View, ranked
 _GRAPHED = frozenset(
     {
         "utilization.gpu_percent",
+        "utilization.memory_percent",
         "memory.used_bytes",
         "power.draw_watts",
         "temperature.gpu_celsius",

@@ -121,6 +121,7 @@ class OverviewScreen(ProcessRowsScreen):
             said=said,
             processes=rounded(self._most),
             readings=self._readings,
+            instances=[len(device.mig_instances) for device in view.devices],
         )
         self.finding.display = view.told and not wanted.too_small
         if wanted == self._plan:

@@ -82,8 +82,11 @@ def card(
         draw = _beside if graph and inner >= BESIDE_WIDTH else _below
         processes = view.snapshot.processes if view.snapshot is not None and parts else ()
         divided = part_pens(device, processes, parts, inner)
-        rows = draw(device, view, inner, graph, bands, fields) + _other_readings(device, facts, inner)
-        rows[3:3] = [*divided, *(Pen(inner) for _ in range(parts - len(divided)))]
+        rows = draw(device, view, inner, graph, bands, fields)
+        # Below the numbers of the whole device, but not in the midst of graphs that stand beside them.
+        place = 3 if draw is _below else len(rows)
+        rows[place:place] = [*divided, *(Pen(inner) for _ in range(parts - len(divided)))]
+        rows += _other_readings(device, facts, inner)
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])

@@ -8,6 +8,7 @@ from gpuwatch.ui.layout import Plan
 from gpuwatch.ui.lines import Line, Span
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets import gpu_card, gpu_line
+from gpuwatch.ui.widgets.mig_line import part_pens
 from gpuwatch.ui.widgets.pen import Pen
 
 
@@ -65,6 +66,7 @@ def _cards(
                 plan.graph,
                 plan.bands,
                 plan.facts,
+                plan.parts,
                 finding=device.uuid in found,
                 selected=first + place == chosen,
                 fields=fields,
@@ -102,4 +104,16 @@ def _rows(view: View, plan: Plan, width: int, chosen: int, found: set[str | None
             pen.spans += part.spans
             pen.x += part.x
         lines.append(pen.to(width).line())
+        if plan.parts:
+            processes = view.snapshot.processes if view.snapshot is not None else ()
+            for below in part_pens(view.devices[row], processes, plan.parts, width - 4):
+                lines.append(Line((("    ", "text"), *below.to(width - 4).spans)))
     return lines
+
+
+def owners(view: View, plan: Plan) -> list[int]:
+    """Line style with MIG instances: which device each row is about."""
+    found: list[int] = []
+    for number, device in enumerate(view.devices):
+        found += [number] * (1 + min(len(device.mig_instances), plan.parts))
+    return found

@@ -14,7 +14,7 @@ from gpuwatch.ui.gpu_fields import FIELDS, unavailable
 from gpuwatch.ui.layout import Plan
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets import gpu_card, gpu_line
-from gpuwatch.ui.widgets.gpu_grid import gpu_lines, rows_of_lines
+from gpuwatch.ui.widgets.gpu_grid import gpu_lines, owners, rows_of_lines
 from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
 from gpuwatch.ui.widgets.paint import Painted
 
@@ -141,6 +141,9 @@ class GpuPane(Painted, can_focus=True):
         if plan.style == "line":
             rows = rows_of_lines(len(self._view.devices), plan) if self._view is not None else 0
             y -= int(plan.heading)
+            if plan.parts and self._view is not None:
+                about = owners(self._view, plan)
+                return about[y] if 0 <= y < len(about) else None
             if plan.scrolls and y >= self._room:
                 return None
             column = min(x * plan.columns // max(self.size.width, 1), plan.columns - 1)

@@ -1,0 +1,112 @@
+"""MIG instances beneath their GPU, on the overview and as pure lines."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import MigInstance, Snapshot
+from gpuwatch.ui.layout import plan
+from gpuwatch.ui.widgets.mig_line import part_pens
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+GIB = machines.GIB
+
+
+def instance(index: int, used: float | None = 1.0) -> MigInstance:
+    readings = {"memory.total_bytes": int(9.8 * GIB)}
+    missing = {"memory.used_bytes": machines.DENIED}
+    if used is not None:
+        readings, missing = readings | {"memory.used_bytes": int(used * GIB)}, {}
+    return MigInstance(
+        id=f"{index + 7}/0",
+        index=index,
+        uuid=f"MIG-{index}",
+        gpu_instance=index + 7,
+        compute_instance=0,
+        profile="1g.10gb",
+        readings=readings,
+        missing=missing,
+    )
+
+
+def divided(gpus: int = 2, instances: int = 3, tick: int = 0) -> Snapshot:
+    """The first GPU is divided, with an empty index in the middle; alice is on its first instance."""
+    parts = tuple(instance(n if n < 2 else n + 2, 4.2 if n == 0 else None if n == 1 else 0.5) for n in range(instances))
+    rows = (
+        machines.process(0, gpu=0, pid=11, mig_instance="7/0"),
+        machines.process(1, gpu=min(1, gpus - 1), pid=12),
+    )
+    devices = [machines.device(n, tick=tick) for n in range(gpus)]
+    devices[0] = machines.device(0, tick=tick, mig_instances=parts, readings={"mig.mode": "enabled"})
+    return machines.snapshot(tuple(devices), rows, tick=tick)
+
+
+def texts(shot: Snapshot, lines: int, width: int = 100) -> list[str]:
+    pens = part_pens(shot.devices[0], shot.processes, lines, width)
+    return ["".join(text for text, _ in pen.spans).rstrip() for pen in pens]
+
+
+def test_a_line_each_and_what_is_not_told_is_a_dash() -> None:
+    first, second, third = texts(divided(), 3)
+    assert first.startswith("├─ MIG 7/0  1g.10gb   ▕")
+    assert "4.2 / 9.8 GiB  11 alice python" in first
+    assert "– / 9.8 GiB  nobody" in second
+    assert third.startswith("└─ MIG 11/0"), "indices have gaps"
+
+
+def test_those_without_a_line_are_counted() -> None:
+    lines = texts(divided(instances=7), 3)
+    assert len(lines) == 3
+    assert lines[-1] == "└─ 5 more instances"
+    assert texts(divided(instances=7), 0) == []
+
+
+@pytest.mark.parametrize("instances", [(), (3,), (7, 0), (7, 7), (7,) * 8])
+@pytest.mark.parametrize(("width", "height"), [(60, 12), (80, 24), (100, 30), (120, 40), (200, 60), (250, 80)])
+def test_the_layout_holds_with_instances(width: int, height: int, instances: tuple[int, ...]) -> None:
+    wanted = plan(width, height, max(len(instances), 1), processes=8, instances=instances)
+    assert wanted.gpu_height <= height - 8 or height < 20
+    assert wanted.parts <= max(instances, default=0)
+    plain = plan(width, height, max(len(instances), 1), processes=8)
+    assert wanted.style == plain.style, "instances fold graphs, never the style"
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (250, 80)])
+@pytest.mark.parametrize("gpus", [1, 2])
+async def test_they_stand_beneath_their_gpu(stage: Stage, size: tuple[int, int], gpus: int) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(divided(gpus))
+        await settle(pilot)
+        pane = stage.app.overview.gpus
+        text = pane.plain
+        for part in ("MIG 7/0", "MIG 8/0", "MIG 11/0", "11 alice python"):
+            assert part in text
+        assert len(pane.lines) == pane.size.height
+        assert all(len(line) <= size[0] for line in text.splitlines())
+        stage.push(divided(gpus, instances=0, tick=1))
+        await settle(pilot)
+        assert "MIG 7/0" not in pane.plain
+
+
+async def test_a_click_on_an_instance_chooses_its_gpu(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        shot = divided(2)
+        stage.push(machines.snapshot((shot.devices[0], shot.devices[1]), shot.processes * 6))
+        await settle(pilot)
+        pane = stage.app.overview.gpus
+        lines = pane.plain.splitlines()
+        if pane._plan.style != "line":
+            pytest.skip("cards are shown at this size")
+        await pilot.click(pane, offset=(10, next(n for n, line in enumerate(lines) if "MIG 8/0" in line)))
+        await settle(pilot)
+        assert pane.cursor_uuid == machines.uuid(0)
+        await pilot.click(pane, offset=(10, len(lines) - 1))
+        await settle(pilot)
+        assert pane.cursor_uuid == machines.uuid(1)
