@@ -31,7 +31,11 @@ def _walk(value: Any, text: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return text(value)
     if isinstance(value, dict):
-        return {key: _entry(key, item, text) for key, item in value.items()}
+        told = {key: _entry(key, item, text) for key, item in value.items()}
+        name = value.get("name")
+        if "value" in value and isinstance(name, str) and secret_name(name):  # a variable
+            told["value"] = MASK
+        return told
     if isinstance(value, (list, tuple)):
         return [_walk(item, text) for item in value]
     return value

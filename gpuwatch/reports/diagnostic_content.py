@@ -69,7 +69,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         _programs(document.programs, document.taken_at),
         _ooms(document),
         _fallbacks(document),
-        _comparison(probes) if probes is not None else None,
+        _comparison(probes, timeline=not document.programs) if probes is not None else None,
         Table("Not gathered", ("Part", "Why"), tuple((clean(g.part), clean(g.why)) for g in document.missing)),
     )
     return Content(
@@ -435,8 +435,17 @@ def _runs(document: Diagnostic) -> tuple[Run, ...]:
     return (*document.programs, *(document.probes.runs if document.probes is not None else ()))
 
 
-def _comparison(probes: Comparison) -> Table | None:
-    return comparison_table(probes, "Probes compared") if probes.runs else None
+def _comparison(probes: Comparison, *, timeline: bool) -> Table | None:
+    """The probes side by side; the memory of the latest over its time, where no program shows one."""
+    if not probes.runs:
+        return None
+    table = comparison_table(probes, "Probes compared")
+    drawn = [run for run in probes.runs if len(run.memory.timeline) > 1]
+    if not timeline or not drawn:
+        return table
+    latest = max(drawn, key=lambda run: run.started_at)
+    chart = charts.Timeline(f"Memory of the latest probe, {clean(latest.config)}", latest)
+    return dataclasses.replace(table, charts=(*table.charts, chart))
 
 
 def _raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:

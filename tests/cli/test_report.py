@@ -251,6 +251,27 @@ def test_planted_secrets_are_nowhere(planted: dict[str, str], tmp_path: Path) ->
         assert secret not in whole, name
 
 
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_planted_secrets_do_not_come_through_the_framework(planted: dict[str, str], tmp_path: Path) -> None:
+    """The doctor and a probe hand the environment on to TensorFlow, and tell of it."""
+    environment = {**planted, "XLA_FLAGS": "", "CUDA_API_KEY": SECRETS["environment"]}
+    bundle, run = tmp_path / "bundle.html", tmp_path / "probe.json"
+    for arguments in (
+        ["doctor", "--json"],
+        ["doctor", "--redact", "-o", str(bundle)],
+        ["probe", "--config", "cpu-only", "--seconds", "0.1", "-o", str(run)],
+        ["report", "--format", "html"],
+        ["report", "--json"],
+    ):
+        result = gpuwatch(*arguments, environment=environment)
+        assert result.code in (0, 3, 4), result.err
+        for name, secret in SECRETS.items():
+            assert secret not in result.out + result.err, (arguments, name)
+    for path in (bundle, run):
+        assert all(secret not in path.read_text() for secret in SECRETS.values()), path
+
+
 def test_redacted_nobody_is_named(planted: dict[str, str]) -> None:
     user, host = getpass.getuser(), socket.gethostname()
     result = gpuwatch("snapshot", "--json", "--redact", environment=planted)

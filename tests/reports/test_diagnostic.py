@@ -275,3 +275,12 @@ def test_one_cause_of_several_devices_is_counted() -> None:
     found = tuple(told("warning", "throttle.thermal", device_uuid=f"GPU-{number}") for number in range(3))
     snapshot = replace(judged(machines.snapshot(machines.gpu(0))), findings=(told("error", "hardware.fault"), *found))
     assert "throttle.thermal (warning, 3 times)" in whole(diagnostic(looks(snapshot=snapshot)), "markdown")
+
+
+def test_the_latest_memory_is_drawn_over_its_time() -> None:
+    assert whole(died(), "html").count("GPU memory over") == 2, "in the table of programs, and in the part of the run"
+    assert "Memory of python train.py" in whole(died(), "html")
+    latest = probe("limit", 100.0, started_at=NOW)
+    drawn = whole(diagnostic(looks(probes=compare([probe("growth", 90.0), latest]))), "html")
+    assert drawn.count("GPU memory over") == 1
+    assert "Memory of the latest probe, limit" in drawn

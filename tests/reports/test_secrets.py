@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.formatting.masking import masked
 from gpuwatch.formatting.secrets import MASK, mask_text, secret_name
+from gpuwatch.model.diagnostic import Variable
+from tests.reports.diagnostics import healthy
 from tests.reports.documents import full_run
 
 SECRET = "Zx9QpLm4TtR7"
@@ -165,3 +167,12 @@ def test_a_document_is_masked_in_every_corner() -> None:
     assert SECRET not in drawn
     assert "MatMul on GPU:0" in drawn
     assert SECRET in msgspec.json.encode(run).decode(), "the original is as it was"
+
+
+def test_variables_are_masked_by_their_names() -> None:
+    variables = (
+        Variable(name="CUDA_API_KEY", value=SECRET, effect="unknown"),
+        Variable(name="CUDA_VISIBLE_DEVICES", value="0", effect="effect"),
+    )
+    document = masked(msgspec.structs.replace(healthy(), variables=variables))
+    assert [entry.value for entry in document.variables] == [MASK, "0"]
