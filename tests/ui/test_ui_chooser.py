@@ -11,12 +11,14 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.model.reading import Missing
+from gpuwatch.ui.actions import ACTIONS, PANES_OF_TABS
 from gpuwatch.ui.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, in_card, in_line
 from gpuwatch.ui.preferences import Loaded, Preferences, default_path, load
 from gpuwatch.ui.rows import BY_ID, COLUMNS, DEFAULT_COLUMNS, place, unavailable
-from gpuwatch.ui.screens.chooser import Chooser
+from gpuwatch.ui.screens.chooser import ChoiceList, Chooser
 from gpuwatch.ui.screens.settings_sheet import BrokenFile
 from gpuwatch.ui.widgets.gpu_line import columns_for
+from gpuwatch.ui.widgets.process_table import ProcessTable
 from tests.ui import machines
 from tests.ui.conftest import Stage
 
@@ -304,3 +306,49 @@ async def test_a_filter_that_means_nothing_is_said_and_nothing_is_lost(stage: St
         assert stage.app.overview.filter_bar is None
         assert table.filter is not None
         assert table.filter.text == "torch mem>1GiB"
+
+
+async def test_the_table_of_the_gpu_tab_has_the_same_columns(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 5)
+        await settle(pilot)
+        await pilot.press("2")
+        await settle(pilot)
+        table = stage.app.tab.query_one(ProcessTable)
+        table.focus()
+        await settle(pilot)
+        assert "USER" in table.plain
+        await pilot.press("c", "down", "down", "space", "escape")
+        assert "USER" not in table.plain
+        await pilot.press("1")
+        await settle(pilot)
+        assert "USER" not in head(stage)
+
+
+@pytest.mark.parametrize("size", [(60, 12), (80, 24), (250, 80)])
+async def test_the_chooser_can_be_walked_at_any_size(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.past(machines.pair, 5)
+        await settle(pilot)
+        await pilot.press("c")
+        await settle(pilot)
+        sheet = stage.app.screen.query_one("#sheet", ChoiceList)
+        for column in COLUMNS:
+            lines = sheet.plain.splitlines()
+            assert len(lines) <= sheet.size.height
+            marked = [line for line in lines if line.startswith("▶")]
+            assert len(marked) == 1
+            chooser = stage.app.screen
+            assert isinstance(chooser, Chooser)
+            assert f"] {chooser.choices[chooser.cursor].title} " in marked[0]
+            assert column is not None
+            await pilot.press("down")
+        await pilot.press("end", "pageup", "home", "g", "G")
+        assert sheet.plain.count("▶") == 1
+
+
+def test_no_key_means_two_things_in_one_place() -> None:
+    for tab, panes in PANES_OF_TABS.items():
+        for pane in panes:
+            keys = [key for action in ACTIONS if action.pane == pane for key in action.keys.split(",")]
+            assert len(keys) == len(set(keys)), (tab, pane, sorted(k for k in keys if keys.count(k) > 1))
