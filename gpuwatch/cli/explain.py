@@ -8,12 +8,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.options import progress_wanted
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, UsageError
+
+if TYPE_CHECKING:
+    from gpuwatch.cli.following import Following
 
 _CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 16
@@ -38,22 +42,33 @@ _BOMS = (
 def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, redact: bool) -> None:
     """Read a TensorFlow or PyTorch log: what happened, why, and what to do.
 
-    With - the log is read from stdin for as long as the program in front writes; Ctrl+C ends the reading,
-    not the explanation.
+    With - the log is read from stdin for as long as the program in front writes. On a terminal, causes are said
+    as soon as they are recognised; Ctrl+C ends the reading, not the explanation.
     """
+    from gpuwatch.cli.following import Following
     from gpuwatch.diagnosis.explain import explain as explained
+    from gpuwatch.logs.tensorflow import LogParser
 
     check_output(output)
-    piped = str(log) == "-"
-    descriptor = sys.stdin.fileno() if piped else _open(log)
-    try:
-        document = explained(lines_of(descriptor, log, interruptible=piped), source="stdin" if piped else str(log))
-    finally:
-        if not piped:
+    if str(log) == "-":
+        parser = LogParser()
+        with Following(parser, talk=progress_wanted()) as following:
+            document = explained(lines_of(_stdin(), log, following), source="stdin", parser=parser)
+    else:
+        descriptor = _open(log)
+        try:
+            document = explained(lines_of(descriptor, log), source=str(log))
+        finally:
             os.close(descriptor)
     publish(document, output, as_json=as_json, redact=redact)
     bad = any(found.severity == "error" for found in document.findings)
     ctx.exit(EXIT_FINDING if bad else EXIT_OK)
+
+
+def _stdin() -> int:
+    if sys.stdin is None:
+        raise UsageError("cannot read stdin: it is closed")
+    return sys.stdin.fileno()
 
 
 def _open(path: Path) -> int:
@@ -65,13 +80,13 @@ def _open(path: Path) -> int:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
 
-def lines_of(descriptor: int, name: Path, *, interruptible: bool = False) -> Iterator[str]:
+def lines_of(descriptor: int, name: Path, following: Following | None = None) -> Iterator[str]:
     """The lines of a file or pipe as they come, whatever the encoding; memory stays constant."""
     decoder: codecs.IncrementalDecoder | None = None
     rest = ""
     dropping = False
-    progress = _Progress()
-    for chunk in _chunks(descriptor, name, interruptible):
+    progress = _Progress(progress_wanted() and following is None)
+    for chunk in _chunks(descriptor, name, following):
         progress.add(len(chunk))
         if decoder is None:
             encoding, mark = _encoding(chunk)
@@ -115,10 +130,10 @@ def _encoding(start: bytes) -> tuple[str, int]:
     return "utf-8", 0
 
 
-def _chunks(descriptor: int, name: Path, interruptible: bool) -> Iterator[bytes]:
+def _chunks(descriptor: int, name: Path, following: Following | None) -> Iterator[bytes]:
     try:
         start = b""
-        while chunk := os.read(descriptor, _CHUNK):
+        while (following is None or following.ready(descriptor)) and (chunk := os.read(descriptor, _CHUNK)):
             if len(start) < _MARK:
                 # A pipe may give the mark of an encoding in pieces.
                 start += chunk
@@ -130,16 +145,13 @@ def _chunks(descriptor: int, name: Path, interruptible: bool) -> Iterator[bytes]
             yield start
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
-    except KeyboardInterrupt:
-        if not interruptible:
-            raise
 
 
 class _Progress:
     """How much was read, once a second, on a terminal."""
 
-    def __init__(self) -> None:
-        self._wanted = progress_wanted()
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
         self._shown = time.monotonic()
         self._bytes = 0
         self._dirty = False

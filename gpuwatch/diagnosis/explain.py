@@ -11,18 +11,31 @@ from gpuwatch.diagnosis.rules.memory import judged
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.tensorflow import LogParser
 from gpuwatch.model.explanation import Explanation
+from gpuwatch.model.findings import Finding
 
 
 def explain(
-    lines: Iterable[str], environment: Mapping[str, str] | None = None, *, source: str | None = None
+    lines: Iterable[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    source: str | None = None,
+    parser: LogParser | None = None,
 ) -> Explanation:
-    """One pass over the lines of a log, however many. ``environment``: only if it is that of the logged program."""
-    parser = LogParser()
+    """One pass over the lines of a log, however many. ``environment``: only if it is that of the logged program.
+
+    ``parser``: one of the caller's own, who wants to look at its facts meanwhile.
+    """
+    parser = LogParser() if parser is None else parser
     feed = parser.feed
     for line in lines:
         feed(line)
     parser.close()
     return explanation(parser.facts, environment or {}, source=source)
+
+
+def findings_of(facts: LogFacts) -> tuple[Finding, ...]:
+    """What is known so far, of a log that is still being read."""
+    return diagnose(Evidence(log=facts))
 
 
 def explanation(facts: LogFacts, environment: Mapping[str, str], *, source: str | None = None) -> Explanation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -147,24 +148,49 @@ def test_ctrl_c_ends_the_reading_and_not_the_explanation() -> None:
     process.stdin.flush()
     until = time.monotonic() + 30
     # It has read everything, and waits for more.
-    while time.monotonic() < until and _waiting_in(process.pid) != "0":
+    while time.monotonic() < until and not _waits(process.pid):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert json.loads(out)["primary"] == "memory.request-too-large"
 
 
-def _waiting_in(pid: int) -> str:
-    """The descriptor that the process reads from, by the kernel's account; empty when it reads none."""
+def _waits(pid: int) -> bool:
+    """Whether the process sleeps in poll(), by the kernel's account."""
     try:
-        fields = Path(f"/proc/{pid}/syscall").read_text().split()
+        return int(Path(f"/proc/{pid}/syscall").read_text().split()[0]) in _POLL
     except PermissionError:  # some containers: then give it the time that it needs at most
         time.sleep(3)
-        return "0"
-    return str(int(fields[1], 16)) if fields[0] == str(_READ) else ""
+        return True
+    except ValueError:  # "running"
+        return False
 
 
-_READ = {"x86_64": 0, "aarch64": 63}.get(os.uname().machine, 0)
+_POLL = {"x86_64": (7, 271), "aarch64": (73,)}.get(os.uname().machine, ())
+
+
+def test_on_a_terminal_it_says_causes_as_they_come_and_what_it_waits_for() -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([*SELF, "-", "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    assert process.stdin is not None
+    seen = b""
+    try:
+        process.stdin.write(OOM.encode())
+        process.stdin.flush()
+        until = time.monotonic() + 60
+        while time.monotonic() < until and b"Ctrl+C shows the explanation" not in seen:
+            seen += os.read(ours, 4096)
+        assert b"memory.request-too-large" in seen
+        assert b"Split this tensor" in seen
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert json.loads(out)["lines"] == OOM.count("\n")
+    assert process.returncode == EXIT_FINDING
 
 
 @pytest.mark.slow

@@ -1,0 +1,116 @@
+"""Reading a pipe that still grows: what was recognised is said at once, and Ctrl+C ends the reading alone."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Self
+
+from gpuwatch.formatting.text import printable
+
+if TYPE_CHECKING:
+    from gpuwatch.logs.tensorflow import LogParser
+
+_QUIET = 0.3
+"""Seconds without a line after which what is known is judged: most bursts are over then."""
+_EVERY = 2.0
+"""Seconds between judgements while lines keep coming."""
+_SILENT = 1.0
+"""Seconds of silence after which it is said what is waited for."""
+_AT_ONCE = 3
+
+
+class Following:
+    """What to do while a pipe is silent. On a terminal it talks; elsewhere it only waits."""
+
+    def __init__(self, parser: LogParser, *, talk: bool) -> None:
+        self._parser = parser
+        self._talk = talk
+        self._said: set[tuple[str, str]] = set()
+        self._judged_lines = 0
+        self._judged = self._heard = time.monotonic()
+        self._status = False
+        self._interrupted = False
+        self._wake, self._woken = os.pipe()
+        self._before: object = None
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, self._interrupt)
+        if self._talk and sys.stdin is not None and sys.stdin.isatty():
+            self._put("gpuwatch: paste a log here, then press Ctrl+D")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clear()
+        if not self._interrupted:
+            signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+        os.close(self._wake)
+        os.close(self._woken)
+
+    def ready(self, descriptor: int) -> bool:
+        """Waits for something to read, or for its end; False when Ctrl+C was pressed."""
+        waiting = select.poll()
+        waiting.register(descriptor, select.POLLIN)
+        waiting.register(self._wake, select.POLLIN)
+        while not self._interrupted:
+            # Once it is said what is waited for, there is nothing to do until it comes.
+            found = waiting.poll(None if not self._talk or self._status else _QUIET * 1000)
+            if any(number == descriptor for number, _ in found):
+                self._heard = time.monotonic()
+                self._clear()
+                if self._talk and self._heard - self._judged > _EVERY:
+                    self._judge()
+                return True
+            if self._talk and not found:
+                self._pause()
+        return False
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._interrupted = True
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends everything
+        os.write(self._woken, b"!")
+
+    def _pause(self) -> None:
+        self._judge()
+        if time.monotonic() - self._heard > _SILENT and not self._status:
+            lines = self._parser.facts.lines
+            self._status = True
+            sys.stderr.write(f"\r\x1b[Kwaiting for more ({lines:,} lines so far); Ctrl+C shows the explanation")
+            sys.stderr.flush()
+
+    def _judge(self) -> None:
+        """Says causes that are new, with the line that shows them and what to do."""
+        self._judged = time.monotonic()
+        facts = self._parser.facts
+        if facts.lines == self._judged_lines:
+            return
+        self._judged_lines = facts.lines
+        from gpuwatch.diagnosis.explain import findings_of
+
+        telling = [found for found in findings_of(facts) if found.severity in ("error", "warning")]
+        for found in telling[:_AT_ONCE]:
+            key = (found.id, found.device_uuid or "")
+            if key in self._said:
+                continue
+            self._said.add(key)
+            likely = "" if found.certainty == "fact" else "likely: "
+            self._put(printable(f"gpuwatch: line {facts.lines:,}: {likely}{found.title} ({found.id})"))
+            if found.action:
+                self._put(printable(f"          {found.action}"))
+
+    def _put(self, line: str) -> None:
+        self._clear()
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    def _clear(self) -> None:
+        if self._status:
+            self._status = False
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
