@@ -296,6 +296,14 @@ def test_memory_held_while_idle_becomes_a_warning() -> None:
     assert "for 7 min" in " ".join(found.evidence)
 
 
+def test_who_is_idle_on_the_gpu_and_busy_on_the_cpu_is_told_so() -> None:
+    """What soft placement does without a word."""
+    (found,) = of(watched(seconds(90, lambda s: sample(s, [gpu()], [program(cpu=400.0)]))).findings, "idle.memory-held")
+    assert any("400 % of a CPU core: its work may run on the CPU" in line for line in found.evidence)
+    (calm,) = of(watched(seconds(90, lambda s: sample(s, [gpu()], [program(cpu=3.0)]))).findings, "idle.memory-held")
+    assert not any("may run on the CPU" in line for line in calm.evidence)
+
+
 @pytest.mark.parametrize(
     ("framework", "words"), [("torch 2.11.0", "empty_cache"), ("jaxlib 0.5", "PREALLOCATE"), (None, "Ask alice")]
 )

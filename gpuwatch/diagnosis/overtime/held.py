@@ -19,6 +19,8 @@ _YOUNG = 120.0
 _LONG = 300.0
 """Seconds of idleness from which it is a warning."""
 _UNEXPLAINED_SHARE = 0.05
+_WORKS = 80.0
+"""Percent of one core from which a process that is idle on its GPU works on the CPU."""
 
 
 @lasting
@@ -51,7 +53,11 @@ class Held(LastingRule):
                         cause="idle.memory-held",
                         device=device,
                         process=row,
-                        numbers={"held": held, "busy": device.number("utilization.gpu_percent")},
+                        numbers={
+                            "held": held,
+                            "busy": device.number("utilization.gpu_percent"),
+                            "cpu": row.number("cpu_percent"),
+                        },
                     )
 
     def tell(self, stretch: Stretch, look: Look) -> Finding | None:
@@ -84,12 +90,24 @@ class Held(LastingRule):
                 f"idle {lasted(stretch, look.at)} (utilization {mean(stretch, 'busy', '%')}{whose})",
                 f"it has run for {span(age)}" if age is not None else "",
                 f"framework: {process.framework}" if process.framework else "",
+                _instead(stretch),
                 command(process),
             ),
             action=action,
             device_uuid=device.uuid,
             pid=process.pid,
         )
+
+
+def _instead(stretch: Stretch) -> str:
+    """Who computes meanwhile has its ops elsewhere: silent soft placement looks like this from outside."""
+    cpu = stretch.figure("cpu")
+    if cpu is None or cpu.mean < _WORKS:
+        return ""
+    return (
+        f"meanwhile it uses {cpu.mean:.0f} % of a CPU core: its work may run on the CPU"
+        " (gpuwatch run --placement shows where)"
+    )
 
 
 def _idle(row: Process, device: Device, rows: list[Process]) -> bool | None:

@@ -233,6 +233,7 @@ class Watch:
                 why = f": {reason.replace('_', ' ')}" if reason else ""
                 unable.append(f"not judged: {rule.looks_for} ({lacking[0]}{why})")
         if able and snapshot.devices:
+            able.append("GPUs that are lost, faulty, or closed by their mode")
             lines.append(f"looked for: {'; '.join(able)}")
         return (*lines, *unable)
 
