@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -107,10 +108,9 @@ class _Keeper:
 
     def prepare(self) -> None:
         """Loads what judging needs, while the program starts."""
-        import gpuwatch.diagnosis.complete
-
+        importlib.import_module("gpuwatch.diagnosis.complete")
         if self._output is not None:
-            import gpuwatch.reports.registry
+            importlib.import_module("gpuwatch.reports.registry")
 
     def judge(self, observed: Observed) -> Run:
         """The finished run; what cannot be written is said at the end, the program goes on."""

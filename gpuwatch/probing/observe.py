@@ -28,6 +28,7 @@ from gpuwatch.model.run import (
     Worker,
 )
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.probing.asked import joined
 from gpuwatch.probing.ledger import Ledger
 from gpuwatch.probing.locate import ProbeScript
 from gpuwatch.probing.timeline import Timeline
@@ -165,7 +166,7 @@ class Observation:
             framework=told.framework,
             devices=told.devices,
             device_map=self._mapped(facts),
-            placements=(*told.placements, *facts.placements),
+            placements=(*told.placements, *joined(told.placed, facts.placements)),
             ooms=self._ooms(script, facts),
             memory=Memory(
                 allocator_peak_bytes=max(told.allocators.values(), default=None),

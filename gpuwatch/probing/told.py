@@ -10,6 +10,7 @@ from gpuwatch.model.events import BrokenEvent, Event, decode_event
 from gpuwatch.model.run import DeviceMapping, Devices, Framework, Placement, RunError, Setting, Throughput, Worker
 
 _MOST = 100
+_MOST_OPS = 4000
 """Entries of a list that a process which says too much may fill."""
 
 
@@ -28,6 +29,8 @@ class Told:
         self.devices = Devices()
         self.settings: dict[str, Setting] = {}
         self.placements: list[Placement] = []
+        self.placed: dict[tuple[str, str, str, str | None], int] = {}
+        """Op, type, device asked for and device that it ran on (None: in a graph, placed later), how often."""
         self.errors: list[RunError] = []
         self.phases: dict[str, float] = {}
         self.throughput: Throughput | None = None
@@ -83,6 +86,8 @@ class Told:
                 self.mappings[found.framework_device] = found
             case "placement":
                 self.placements.append(msgspec.convert(data, Placement))
+            case "placed":
+                self._placed(data)
             case "memory":
                 self._memory(data)
             case "throughput":
@@ -105,6 +110,12 @@ class Told:
                 self.ended = True
             case _:
                 pass  # progress, and kinds of a newer probe
+
+    def _placed(self, data: dict[str, Any]) -> None:
+        """More of the same op, asked for the same device: counts are added up."""
+        key = (str(data["op"]), str(data["dtype"]), str(data["requested"]), data["actual"])
+        if key in self.placed or len(self.placed) < _MOST_OPS:
+            self.placed[key] = self.placed.get(key, 0) + int(data["count"])
 
     def _memory(self, data: dict[str, Any]) -> None:
         if "problem" in data:

@@ -26,6 +26,7 @@ _WARM_UP = 5
 _LATEST = 4000
 _WINDOWS = 240
 _MOST_FUNCTIONS = 200
+_MOST_OPS = 2000
 _ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
 _HISTORY = (
     "keras.src.callbacks.history",
@@ -119,12 +120,56 @@ def _speed(steps, warm_up, times):
     }
 
 
+class Ops:
+    """With ``--placement``: which op was asked for which device, which TensorFlow's log does not say."""
+
+    def __init__(self):
+        self.counts = {}
+        self.told = {}
+
+    def take(self, op_type, inputs, attrs, outputs, op_name=None, graph=None):
+        """For ``op_callbacks``, which leaves the op as it is when this returns None."""
+        try:
+            name = op_type.decode() if isinstance(op_type, bytes) else str(op_type)
+            if name.startswith("__") or len(self.counts) >= _MOST_OPS:
+                return
+            first = outputs[0]
+            if graph is None:
+                asked, actual = self.context.device_name, first.device
+            else:
+                # Placed later: the log says where to.
+                asked, actual = first.op.device, None
+            if not asked:
+                return
+            key = (name, first.dtype.name, asked, actual)
+        except Exception:
+            return  # no output, or one that is no tensor
+        self.counts[key] = self.counts.get(key, 0) + 1
+
+    def begin(self):
+        """In the thread that imports TensorFlow, which is the program's main one."""
+        from tensorflow.python.eager import context
+        from tensorflow.python.framework import op_callbacks
+
+        self.context = context.context()
+        op_callbacks.add_op_callback(self.take)
+
+    def tell(self, emit):
+        for key, count in list(self.counts.items()):
+            more = count - self.told.get(key, 0)
+            if more:
+                self.told[key] = count
+                op, dtype, asked, actual = key
+                emit("placed", op=op, dtype=dtype, requested=asked, actual=actual, count=more)
+
+
 class Watcher:
     def __init__(self, address):
         self.address = address
         self.batches = Steps()
         self.optimizer = Steps()
         self.calls = Calls()
+        self.ops = Ops()
         self.hooked = set()
         self.reset(forked=False)
 
@@ -232,8 +277,8 @@ class Watcher:
 
     def tensorflow(self):
         module = sys.modules.get("tensorflow")
-        if module is None or not hasattr(module, "config") or self.started_before_fork:
-            return  # not imported, or not yet to its end
+        if not _complete(module) or self.started_before_fork:
+            return
         context = self.context()
         if self.forked and context is None:
             return
@@ -304,7 +349,7 @@ class Watcher:
     def torch(self):
         module = sys.modules.get("torch")
         cuda = getattr(module, "cuda", None)
-        if cuda is None or not hasattr(module, "__version__") or not hasattr(cuda, "is_initialized"):
+        if not _complete(module) or not hasattr(cuda, "is_initialized"):
             return
         started = cuda.is_initialized()  # False in a fork whose parent has started CUDA
         if self.forked and not started:
@@ -376,11 +421,13 @@ class Watcher:
 
     def last_functions(self):
         self.functions(last=True)
+        self.ops.tell(self.emit)
 
     def speed(self):
         if time.monotonic() - self.told_at >= _TELL_EVERY:
             self.told_at = time.monotonic()
             self.last_speed()
+            self.ops.tell(self.emit)
 
     def last_speed(self):
         counted = [("batches of Keras", self.batches.speed()), ("steps of the optimizer", self.optimizer.speed())]
@@ -390,6 +437,11 @@ class Watcher:
             found = [busiest] if busiest is not None else []
         for name, speed in found[:1]:
             self.changed("speed", "throughput", counted=name, **speed)
+
+
+def _complete(module):
+    """Whether a module is there, and imported to its end."""
+    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def _count_batches(history, steps):
@@ -427,6 +479,7 @@ def _placement(watcher):
                 load(module)
                 module.debugging.set_log_device_placement(True)
                 _sessions()
+                watcher.ops.begin()
                 watcher.emit("setting", name="placement logging", asked=True, effective=True)
 
             spec.loader.exec_module = exec_module

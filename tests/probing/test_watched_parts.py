@@ -1,0 +1,207 @@
+"""The parts of ``run``: floods, long times, lines of several processes, what was asked, whom the kernel killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.model.run import Placement
+from gpuwatch.probing import watch
+from gpuwatch.probing.asked import joined
+from gpuwatch.probing.backlog import MOST, Backlog
+from gpuwatch.probing.family import Family
+from gpuwatch.probing.streams import Lines, Streams
+from gpuwatch.probing.timeline import MOST as POINTS
+from gpuwatch.probing.timeline import Timeline
+from gpuwatch.sources.lineage import OomKills, descends, leader_of, oom_kills
+from tests.ui import machines
+
+
+@given(st.lists(st.binary(max_size=200), max_size=30))
+def test_lines_are_what_split_says(chunks: list[bytes]) -> None:
+    taken: list[bytes] = []
+    lines = Lines(taken.append)
+    for chunk in chunks:
+        lines.feed(chunk)
+    lines.close()
+    whole = b"".join(chunks).split(b"\n")
+    assert taken == (whole[:-1] if whole[-1] == b"" else whole)
+
+
+def test_a_backlog_is_bounded_and_keeps_what_tells_something() -> None:
+    taken: list[bytes] = []
+    backlog = Backlog(taken.append)
+    backlog.put(b"ValueError: early\n")
+    for _ in range(40):
+        backlog.put(b"a line that says nothing at all\n" * 32768)
+        assert len(backlog) <= MOST
+    backlog.close()
+    assert taken[0] == b"ValueError: early"
+    assert backlog.left_out > 20 << 20
+    assert set(taken[1:]) <= {b"a line that says nothing at all"} | {line for line in taken if len(line) < 31}
+    assert len(taken) * 32 <= MOST + (1 << 20)
+
+
+def test_lines_around_a_gap_are_not_joined() -> None:
+    taken: list[bytes] = []
+    backlog = Backlog(taken.append)
+    backlog.put(b"x" * 65536)
+    backlog.work()
+    for _ in range(MOST // 65536 + 4):
+        backlog.put(b"y" * 65536)
+    backlog.put(b"\nlast\n")
+    backlog.close()
+    assert taken[0] == b"x" * 65536
+    assert taken[-1] == b"last"
+
+
+def test_a_month_is_no_longer_than_an_hour_and_keeps_its_peak() -> None:
+    timeline = Timeline(0.0)
+    device = machines.device(0, busy=50)
+    for tick in range(50_000):
+        held = 40 * machines.GIB if tick == 31_234 else machines.GIB
+        timeline.take(machines.snapshot((device,), ()), {device.uuid: float(held)}, None, float(tick))
+        assert len(timeline._points) < 2 * POINTS
+    points = timeline.points()
+    assert max(point.process_bytes or 0 for point in points) == 40 * machines.GIB
+    gaps = {round(after.t - before.t) for before, after in pairwise(points[:-1])}
+    assert len(gaps) == 1, "evenly spaced"
+    peak = max(points, key=lambda point: point.process_bytes or 0)
+    assert abs(peak.t - 31_234) <= next(iter(gaps))
+
+
+def test_a_line_of_a_log_finds_the_process_whose_thread_wrote_it() -> None:
+    streams = Streams()
+    family = Family(streams)
+    threads: list[int] = []
+    done, known = threading.Event(), threading.Event()
+
+    def work() -> None:
+        threads.append(threading.get_native_id())
+        known.set()
+        done.wait(10)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    known.wait(10)
+    try:
+        line = (
+            f"I0000 00:00:1795165884.889690 {threads[0]:7} pluggable_device_factory.cc:271] Created TensorFlow device "
+            "(/job:localhost/replica:0/task:0/device:GPU:0 with 22860 MB memory) -> physical PluggableDevice "
+            "(device: 0, name: GPUWATCH, pci bus id: <undefined>)"
+        )
+        family.log_line(line.encode())
+        family.log_line(line.encode())
+    finally:
+        done.set()
+        thread.join()
+    oom = (
+        f"W0000 00:00:1795165884.1 {os.getpid()} bfc_allocator.cc:502] Allocator (GPU_0_bfc) ran out of memory trying "
+        "to allocate 4.00GiB"
+    )
+    family.log_line(oom.encode())
+    family.log_line(oom.encode() + b" The caller indicates that this is not a failure, but this may mean")
+    family.log_line(b"I0000 00:00:1795165884.1 4194304000 gpu_device.cc:1] Created device nobody")
+    (process,) = family.processes({})
+    assert process.pid == os.getpid()
+    assert [mapping.framework_device for mapping in process.device_map] == ["/device:GPU:0"]
+    assert process.ooms == 1
+    family.close()
+    streams.close()
+
+
+def test_what_was_asked_is_joined_with_where_it_ran() -> None:
+    asked = {
+        ("StringJoin", "string", "/job:localhost/replica:0/task:0/device:GPU:0", "/job:l/device:CPU:0"): 2,
+        ("AsString", "string", "/device:GPU:0", None): 1,
+        ("MatMul", "float32", "/device:GPU:0", None): 1,
+        ("MatMul", "float32", "/device:CPU:0", None): 1,
+        ("OptionalHasValue", "bool", "/device:GPU:0", None): 9,
+        ("Add", "int32", "/job:localhost", None): 1,
+    }
+    log = [
+        Placement(op="StringJoin", actual="CPU:0", count=2),
+        Placement(op="AsString", actual="CPU:0", count=3),
+        Placement(op="MatMul", actual="GPU:0", count=3),
+        Placement(op="OptionalHasValue", actual="CPU:0", count=9),
+        Placement(op="Add", actual="GPU:0"),
+    ]
+    found = {(entry.op, entry.actual): (entry.requested, entry.count) for entry in joined(asked, log)}
+    assert found == {
+        ("StringJoin", "CPU:0"): ("GPU:0", 2),
+        ("AsString", "CPU:0"): ("GPU:0", 3),
+        ("MatMul", "GPU:0"): (None, 3),
+        ("OptionalHasValue", "CPU:0"): (None, 9),
+        ("Add", "GPU:0"): (None, 1),
+    }
+
+
+def test_who_descends_from_whom() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        assert descends(child.pid, os.getpid())
+        assert descends(os.getpid(), os.getpid())
+        assert not descends(os.getpid(), child.pid)
+        assert leader_of(child.pid) == child.pid
+    finally:
+        child.kill()
+        child.wait()
+    assert not descends(child.pid, os.getpid())
+    assert leader_of(child.pid) is None
+
+
+def _machine(root: Path, cgroup: str, files: dict[str, str], vmstat: str = "nr_free 1\noom_kill 3\n") -> Path:
+    for name, text in {"proc/vmstat": vmstat, "proc/self/cgroup": cgroup, **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Path) -> None:
+    two = _machine(
+        tmp_path / "2",
+        "0::/slurm/job_7\n",
+        {
+            "sys/fs/cgroup/slurm/job_7/memory.events": "low 0\nmax 12\noom 1\noom_kill 1\n",
+            "sys/fs/cgroup/slurm/job_7/memory.max": "17179869184\n",
+        },
+    )
+    assert oom_kills(two) == OomKills(1, 3, 16 << 30)
+    one = _machine(
+        tmp_path / "1",
+        "5:cpu,cpuacct:/a\n4:memory:/docker/b\n",
+        {
+            "sys/fs/cgroup/memory/docker/b/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+            "sys/fs/cgroup/memory/docker/b/memory.limit_in_bytes": "9223372036854771712\n",
+        },
+    )
+    assert oom_kills(one) == OomKills(2, 3, None)
+    assert oom_kills(tmp_path / "nothing") == OomKills(None, None, None)
+    unlimited = _machine(
+        tmp_path / "3",
+        "0::/\n",
+        {"sys/fs/cgroup/memory.events": "oom_kill 0\n", "sys/fs/cgroup/memory.max": "max\n"},
+    )
+    assert oom_kills(unlimited) == OomKills(0, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "killed"),
+    [
+        (OomKills(0, 5), OomKills(1, 6), True),
+        (OomKills(0, 5), OomKills(0, 6), False),
+        (OomKills(None, 5), OomKills(None, 6), True),
+        (OomKills(None, None), OomKills(None, None), False),
+    ],
+)
+def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, killed: bool) -> None:
+    assert watch._oom_killed(before, after) is killed
