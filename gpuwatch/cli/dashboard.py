@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli import early
-from gpuwatch.cli.options import enter_simulation
+from gpuwatch.cli.options import asked_gpm, enter_simulation
 from gpuwatch.errors import UsageError
 from gpuwatch.monitor.collector import Collector
 
@@ -36,7 +36,7 @@ def run(ctx: click.Context, settings: Loaded) -> int:
     first = None
     if begun is not None:
         first = begun.collector
-    feed = EarlyFeed(Collector(settings.preferences.interval, first=first))
+    feed = EarlyFeed(Collector(settings.preferences.interval, gpm=asked_gpm(ctx), first=first))
     try:
         if begun is not None and begun.interval != feed.interval:
             feed.interval = settings.preferences.interval

@@ -19,7 +19,7 @@ import click
 
 from gpuwatch import __version__
 from gpuwatch.cli import early
-from gpuwatch.cli.options import FiniteRange, sim_option
+from gpuwatch.cli.options import FiniteRange, gpm_option, sim_option
 from gpuwatch.cli.preferring import dashboard_options, preferred
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.formatting.suggest import did_you_mean
@@ -74,6 +74,7 @@ class _LazyGroup(click.Group):
     help="Seconds between samples of the dashboard (default: 1).",
 )
 @dashboard_options
+@gpm_option
 @sim_option
 @click.pass_context
 def cli(ctx: click.Context, /, config_file: Path | None, **given: Any) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHAPE = "gpuwatch.sim.shape"
+_GPM = "gpuwatch.gpm"
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -51,6 +52,28 @@ def sim_option(command: F) -> F:
         expose_value=False,
         help="Use simulated GPUs, 2x24GiB for example.",
     )(command)
+
+
+def _want_gpm(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_GPM] = True
+
+
+def gpm_option(command: F) -> F:
+    """``--gpm``: the activity of the GPUs' parts is asked for too (:func:`asked_gpm`)."""
+    return click.option(
+        "--gpm",
+        is_flag=True,
+        callback=_want_gpm,
+        expose_value=False,
+        help="Ask for the activity of SMs, tensor cores, pipes and DRAM too (Hopper and later). It takes the "
+        "counters that DCGM and profilers take.",
+    )(command)
+
+
+def asked_gpm(ctx: click.Context) -> bool:
+    """Whether ``--gpm`` was given here or before the command."""
+    return bool(ctx.meta.get(_GPM))
 
 
 def enter_simulation(ctx: click.Context, tier: str = "driver") -> None:

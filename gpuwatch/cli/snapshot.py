@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from gpuwatch.cli.dashboard import findings
-from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option
+from gpuwatch.cli.options import FiniteRange, asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, UsageError
 from gpuwatch.model.snapshot import Problem, Snapshot
@@ -21,9 +21,9 @@ _BETWEEN = 0.25
 """Seconds between the two samples: CPU and rates need two."""
 
 
-def take(deadline: float) -> tuple[Snapshot, bool]:
+def take(deadline: float, *, gpm: bool = False) -> tuple[Snapshot, bool]:
     """A snapshot with rates in it, and whether the driver answered within ``deadline`` seconds."""
-    collector = Collector(_BETWEEN, on_demand=True)
+    collector = Collector(_BETWEEN, on_demand=True, gpm=gpm)
     collector.start()
     try:
         taken = collector.wait(2, deadline)
@@ -63,6 +63,7 @@ def take(deadline: float) -> tuple[Snapshot, bool]:
 )
 @output_option
 @redact_option
+@gpm_option
 @sim_option
 @click.pass_context
 def snapshot(
@@ -81,7 +82,7 @@ def snapshot(
         raise UsageError("--json and --csv exclude each other")
     check_output(output)
     enter_simulation(ctx)
-    taken, answered = take(deadline)
+    taken, answered = take(deadline, gpm=asked_gpm(ctx))
     taken = msgspec.structs.replace(taken, findings=findings(taken))
     if topology and not as_json:
         _show_topology(ctx, taken, answered)

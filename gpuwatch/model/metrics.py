@@ -39,6 +39,8 @@ class Lane(enum.StrEnum):
     ONCE = "once"
     """What does not change while the device is there: asked until it answers."""
     ON_DEMAND = "on-demand"
+    GPM = "gpm"
+    """Activity of the GPU's parts: every tick, and only where somebody opted in."""
 
 
 class Axis(msgspec.Struct, frozen=True):
@@ -94,6 +96,7 @@ class MetricSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _PERCENT = Axis(0, 100)
+_MIB = 1048576.0
 
 # nvmlPstates_t
 _PSTATES = {n: f"P{n}" for n in range(16)}
@@ -1157,6 +1160,167 @@ METRICS: tuple[MetricSpec, ...] = (
         unit=Unit.COUNT,
         lane=Lane.ONCE,
         call="nvmlDeviceGetNumaNodeId",
+    ),
+    # GPM, in the names of NVML_GPM_METRIC_*. Percentages are of the time since the sample before.
+    MetricSpec(
+        id="activity.graphics_percent",
+        title="Graphics or compute engine active",
+        short="GRACT",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_GRAPHICS_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.sm_percent",
+        title="SMs with work, mean",
+        short="SMACT",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_SM_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.sm_occupancy_percent",
+        title="SM occupancy: warps there, of those that fit",
+        short="SMOCC",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_SM_OCCUPANCY",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.tensor_percent",
+        title="Tensor pipe active",
+        short="TENSOR",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_ANY_TENSOR_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.tensor_fp64_percent",
+        title="Tensor pipe active, FP64",
+        short="TFP64",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_DFMA_TENSOR_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.tensor_fp16_percent",
+        title="Tensor pipe active, FP16 and BF16",
+        short="TFP16",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_HMMA_TENSOR_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.tensor_integer_percent",
+        title="Tensor pipe active, integers",
+        short="TINT",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_IMMA_TENSOR_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.fp64_percent",
+        title="FP64 pipe active",
+        short="FP64",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_FP64_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.fp32_percent",
+        title="FP32 pipe active",
+        short="FP32",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_FP32_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.fp16_percent",
+        title="FP16 pipe active",
+        short="FP16",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_FP16_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.integer_percent",
+        title="Integer pipe active",
+        short="INT",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_INTEGER_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.dram_percent",
+        title="DRAM bandwidth used",
+        short="DRAM",
+        unit=Unit.PERCENT,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_DRAM_BW_UTIL",),
+        axis=_PERCENT,
+    ),
+    MetricSpec(
+        id="activity.pcie_tx_bytes_per_second",
+        title="PCIe sent (activity)",
+        short="APCITX",
+        unit=Unit.BYTES_PER_SECOND,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_PCIE_TX_PER_SEC",),
+        scale=_MIB,
+    ),
+    MetricSpec(
+        id="activity.pcie_rx_bytes_per_second",
+        title="PCIe received (activity)",
+        short="APCIRX",
+        unit=Unit.BYTES_PER_SECOND,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_PCIE_RX_PER_SEC",),
+        scale=_MIB,
+    ),
+    MetricSpec(
+        id="activity.nvlink_tx_bytes_per_second",
+        title="NVLink sent (activity)",
+        short="ANVLTX",
+        unit=Unit.BYTES_PER_SECOND,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC",),
+        scale=_MIB,
+    ),
+    MetricSpec(
+        id="activity.nvlink_rx_bytes_per_second",
+        title="NVLink received (activity)",
+        short="ANVLRX",
+        unit=Unit.BYTES_PER_SECOND,
+        lane=Lane.GPM,
+        call="nvmlGpmMetricsGet",
+        args=("NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC",),
+        scale=_MIB,
     ),
 )
 

@@ -7,7 +7,7 @@ import datetime
 import msgspec
 
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.metrics import BY_ID
+from gpuwatch.model.metrics import BY_ID, Lane
 from gpuwatch.model.reading import Missing, Reading, Value, number
 
 PROCESS_READINGS = (
@@ -27,6 +27,7 @@ MIG_READINGS = ("memory.total_bytes", "memory.used_bytes", "memory.free_bytes", 
 """Ids of a MIG instance's readings. Utilization is not among them: NVML has none while MIG is on."""
 
 _NEVER_READ = Missing("unknown", detail="not asked for")
+_OPT_IN = Missing("no_sample", detail="asked for with --gpm only: it takes the counters that profilers take")
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
             return value
         if metric_id not in BY_ID:
             raise KeyError(metric_id)
-        return self.missing.get(metric_id, _NEVER_READ)
+        return self.missing.get(metric_id) or (_OPT_IN if BY_ID[metric_id].lane is Lane.GPM else _NEVER_READ)
 
     def number(self, metric_id: str) -> float | None:
         """The reading as a number, or None."""

@@ -44,14 +44,18 @@ class Collector:
         interval: float = 1.0,
         *,
         on_demand: bool = False,
+        gpm: bool = False,
         environment: dict[str, str] | None = None,
         first: Forked | None = None,
     ) -> None:
         self._interval = interval
         self._on_demand = on_demand
+        self._gpm = gpm
         self._environment = environment
         self._wake: Callable[[], None] | None = None
         self._process: subprocess.Popen[bytes] | Forked | None = first
+        if first is not None and gpm:
+            self._command(gpm=True)  # it was started before anybody knew
         self.preview: Snapshot | None = None
         """The devices of the first sample, which are there before its processes are."""
         self._frames: deque[Snapshot] = deque(maxlen=_KEEP)
@@ -76,6 +80,16 @@ class Collector:
     def interval(self, seconds: float) -> None:
         self._interval = seconds
         self._command(interval=seconds)
+
+    @property
+    def gpm(self) -> bool:
+        """Whether the activity of the GPUs' parts is asked for (Hopper and later); may be set at any time."""
+        return self._gpm
+
+    @gpm.setter
+    def gpm(self, wanted: bool) -> None:
+        self._gpm = wanted
+        self._command(gpm=wanted)
 
     def launch(self) -> None:
         """Starts the process alone, so that it works while the caller imports what it needs."""
@@ -162,6 +176,7 @@ class Collector:
                     package_parent,
                     str(self._interval),
                     "1" if self._on_demand else "0",
+                    "1" if self._gpm else "0",
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

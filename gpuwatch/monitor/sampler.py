@@ -33,7 +33,7 @@ _WENT_BACK = Missing("no_sample", detail="its counter went back, as after a rese
 class Sampler:
     """Keeps the sources open between samples; one instance per collector."""
 
-    def __init__(self, on_demand: bool = False) -> None:
+    def __init__(self, on_demand: bool = False, *, gpm: bool = False) -> None:
         self._nvml = Nvml()
         self._table = ProcessTable()
         self._beside = Beside(self._table)
@@ -44,6 +44,7 @@ class Sampler:
         self._tried_at = float("-inf")
         self._problem: Problem | None = None
         self._on_demand = on_demand
+        self._gpm = gpm
         self._rates = Rates()
         self._rows = ProcessRows(self._table)
         self._topology: Topology | None = None
@@ -103,6 +104,17 @@ class Sampler:
             topology=self._topology if devices else None,
         )
 
+    @property
+    def gpm(self) -> bool:
+        """Whether the activity of the GPUs' parts is asked for, with counters that profilers take too."""
+        return self._gpm
+
+    @gpm.setter
+    def gpm(self, wanted: bool) -> None:
+        if self._gpm and not wanted:
+            self._nvml.forget_activity()
+        self._gpm = wanted
+
     def close(self) -> None:
         """Ends the session with the driver."""
         self._nvml.close()
@@ -131,6 +143,8 @@ class Sampler:
             lanes = _ALL_LANES if self._on_demand and self._slow_reads != 1 else _SLOW_LANES
             self._slow_at = now
             self._slow_reads += 1
+        if self._gpm:
+            lanes = (*lanes, Lane.GPM)
         listed = [(device, *self._nvml.sample(device, lanes)) for device in self._nvml.devices]
         if listed and self._slow_reads == 1:
             look_ahead(

@@ -28,6 +28,8 @@ class Command(msgspec.Struct):
     interval: float | None = None
     now: bool = False
     """Take the next sample at once."""
+    gpm: bool | None = None
+    """Ask for the activity of the GPUs' parts, or no longer."""
 
 
 def _die_with_parent() -> None:
@@ -36,11 +38,11 @@ def _die_with_parent() -> None:
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def run(interval: float, on_demand: bool) -> None:
+def run(interval: float, on_demand: bool, gpm: bool = False) -> None:
     """Samples until stdin ends. ``interval`` in seconds."""
     sender = Sender()
     commands = msgspec.json.Decoder(Command)
-    sampler = Sampler(on_demand)
+    sampler = Sampler(on_demand, gpm=gpm)
     waiting = select.poll()
     waiting.register(0, select.POLLIN)
     due = time.monotonic()
@@ -66,6 +68,8 @@ def run(interval: float, on_demand: bool) -> None:
                 if command.interval is not None:
                     due += command.interval - interval
                     interval = command.interval
+                if command.gpm is not None:
+                    sampler.gpm = command.gpm
                 if command.now:
                     due = time.monotonic()
         snapshot = sampler.take()
@@ -77,19 +81,19 @@ def _write(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def serve(interval: float, on_demand: bool) -> None:
+def serve(interval: float, on_demand: bool, gpm: bool = False) -> None:
     """The life of the process, whether it was spawned or forked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is the parent's to handle
     _die_with_parent()
     try:
-        run(interval, on_demand)
+        run(interval, on_demand, gpm)
     except BrokenPipeError:
         os._exit(0)
 
 
 def main() -> None:
-    """Entry point of the process; arguments: interval in seconds, 1 to ask on-demand metrics too."""
-    serve(float(sys.argv[1]), sys.argv[2] == "1")
+    """Entry point of the process; arguments: interval in seconds, 1 to ask on-demand metrics too, 1 for GPM."""
+    serve(float(sys.argv[1]), sys.argv[2] == "1", sys.argv[3] == "1")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from gpuwatch.sources.answers import (
     pick,
 )
 from gpuwatch.sources.calls import ADAPTERS, NO_INSTANCE, ProcessLists
+from gpuwatch.sources.gpm import Activity
 from gpuwatch.sources.sleep import Sleep
 from gpuwatch.sources.topology import Member, topology
 
@@ -55,6 +56,9 @@ _REASONS: dict[int, Reason] = {
     pynvml.NVML_ERROR_NO_DATA: "no_sample",
 }
 _FIELDS = "nvmlDeviceGetFieldValues"
+_ACTIVITY = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
+_ALWAYS = tuple(spec for spec in METRICS if spec.lane is not Lane.GPM)
+"""Metrics that are answered for whether anybody opted in or not."""
 
 _SIMULATE = "to look at simulated GPUs: gpuwatch --sim 2x24GiB"
 _HINTS = {
@@ -161,7 +165,10 @@ class Nvml:
         self._open = False
         self._sleep = Sleep()
         self._topology: tuple[list[Member], Topology] | None = None
-        self._plans = {lane: tuple(_plans(lane)) for lane in Lane}
+        self._activity = Activity(pynvml, _ACTIVITY)
+        self._plans: dict[Lane, tuple[_Plan, ...]] = {
+            lane: tuple(_plans(lane)) for lane in Lane if lane is not Lane.GPM
+        }
         self._fields = {lane: plan for lane in Lane if (plan := _field_plan(lane)) is not None}
         self._process_calls = (
             ("C", "nvmlDeviceGetComputeRunningProcesses"),
@@ -198,6 +205,7 @@ class Nvml:
         if self._open:
             self._open = False
             self.devices = []
+            self._activity.forget()
             try:
                 pynvml.nvmlShutdown()
             except pynvml.NVMLError:
@@ -234,18 +242,19 @@ class Nvml:
         readings: dict[str, Value] = {}
         missing: dict[str, Missing] = {}
         asked = set(lanes)
+        told = METRICS if Lane.GPM in asked else _ALWAYS
         if Lane.SLOW in asked:
             device.may_sleep = self._sleep.managed(device.pci_bus_id)
         if (device.may_sleep or device.state == ASLEEP) and self._sleeps(device):
-            return self._asleep(device)
+            return self._asleep(device, told)
         if device.state in ("lost", "reset-required") and not self._answers(device):
-            return {}, self._all_lost(device)
+            return {}, self._all_lost(device, told)
         if Lane.SLOW in asked:
             self._look_at_mig(device)
         for plan in self._plans[Lane.FAST]:
             self._ask(device, plan, readings, missing)
             if device.state in ("lost", "reset-required"):
-                return {}, self._all_lost(device)
+                return {}, self._all_lost(device, told)
         for lane in (Lane.SLOW, Lane.ONCE, Lane.ON_DEMAND):
             if lane in asked:
                 device.kept[lane] = self._lane(device, lane)
@@ -255,7 +264,13 @@ class Nvml:
                 answered, failed = device.kept[lane]
                 readings.update(answered)
                 missing.update(failed)
+        if Lane.GPM in asked:
+            self._ask_activity(device, readings, missing)
         return readings, missing
+
+    def forget_activity(self) -> None:
+        """Gives back what GPM needs, when nobody wants it any more."""
+        self._activity.forget()
 
     def processes(self, device: NvmlDevice) -> tuple[list[GpuProcess], list[Missing]]:
         """Compute, graphics and MPS processes, a pid once; what could not be listed beside it."""
@@ -370,11 +385,11 @@ class Nvml:
     def _awake(self, device: NvmlDevice) -> bool:
         return device.state == ASLEEP and not self._sleep.asleep(device.pci_bus_id)
 
-    def _asleep(self, device: NvmlDevice) -> tuple[dict[str, Value], dict[str, Missing]]:
+    def _asleep(self, device: NvmlDevice, told: tuple[MetricSpec, ...]) -> tuple[dict[str, Value], dict[str, Missing]]:
         """What does not change is still known of it."""
         known = dict(device.kept[Lane.ONCE][0]) if Lane.ONCE in device.kept else {}
         sleeps = Missing("no_sample", detail="the GPU sleeps, and asking would wake it")
-        return known, {spec.id: sleeps for spec in METRICS if spec.id not in known}
+        return known, {spec.id: sleeps for spec in told if spec.id not in known}
 
     def _begin_again(self) -> None:
         """Ends what is left of the session and begins another; what is known of the devices stays."""
@@ -464,6 +479,17 @@ class Nvml:
             else:
                 readings[spec.id] = value
 
+    def _ask_activity(self, device: NvmlDevice, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
+        kept = device.permanent.get("gpm")
+        if kept is not None:
+            missing.update((spec.id, kept) for spec in _ACTIVITY)
+            return
+        answered, failed, never = self._activity.read(device.uuid, device.handle, bool(device.mig_on), _missing)
+        if never is not None:
+            device.permanent["gpm"] = never
+        readings.update(answered)
+        missing.update(failed)
+
     def _ask_fields(
         self, device: NvmlDevice, plan: _FieldPlan, readings: dict[str, Value], missing: dict[str, Missing]
     ) -> None:
@@ -515,9 +541,9 @@ class Nvml:
         device.state, device.state_detail = "ok", ""
         return True
 
-    def _all_lost(self, device: NvmlDevice) -> dict[str, Missing]:
+    def _all_lost(self, device: NvmlDevice, told: tuple[MetricSpec, ...]) -> dict[str, Missing]:
         lost = Missing("device_lost", detail=device.state_detail)
-        return {spec.id: lost for spec in METRICS}
+        return {spec.id: lost for spec in told}
 
     def _read_driver(self) -> Driver:
         version = _maybe(pynvml.nvmlSystemGetDriverVersion)

@@ -1,0 +1,119 @@
+"""GPM: how busy the parts of a GPU were between two samples (Hopper and later). Asked only when wanted.
+
+It takes the counters that profilers and DCGM take, so nothing here runs unless somebody opted in. As in
+:mod:`gpuwatch.sources.calls` the library comes as an argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuwatch.model.metrics import MetricSpec
+from gpuwatch.model.reading import Missing, Value
+
+Lack = Callable[[int, str], Missing]
+
+_FIRST = Missing("no_sample", detail="needs two samples; this is the first")
+_TOO_OLD = Missing("not_supported", detail="nvmlGpmQueryDeviceSupport: GPM needs a Hopper GPU or a later one")
+_UNDER_MIG = Missing("not_supported", detail="nvmlGpmSampleGet: not supported for the whole GPU while MIG is on")
+
+
+class _Samples(msgspec.Struct):
+    """Of one device: the buffers of NVML, and whether the older one has something in it."""
+
+    handle: Any
+    older: Any
+    newer: Any
+    filled: bool = False
+
+
+class Activity:
+    """Reads the activity of devices, each against its own sample before."""
+
+    def __init__(self, lib: Any, specs: Sequence[MetricSpec]) -> None:
+        self._lib = lib
+        self._specs = tuple(specs)
+        self._samples: dict[str, _Samples] = {}
+        self._request: Any = None
+
+    def read(
+        self, uuid: str, handle: Any, mig_on: bool, lack: Lack
+    ) -> tuple[dict[str, Value], dict[str, Missing], Missing | None]:
+        """Readings, reasons, and beside them a reason that will not change, for all of them."""
+        lib = self._lib
+        try:
+            if not lib.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
+                return {}, self._all(_TOO_OLD), _TOO_OLD
+            samples = self._of(uuid, handle)
+        except lib.NVMLError as error:
+            return self._failed(error, "nvmlGpmQueryDeviceSupport", lack)
+        try:
+            lib.nvmlGpmSampleGet(handle, samples.newer)
+        except lib.NVMLError as error:
+            if mig_on and error.value == lib.NVML_ERROR_NOT_SUPPORTED:
+                return {}, self._all(_UNDER_MIG), _UNDER_MIG
+            return self._failed(error, "nvmlGpmSampleGet", lack)
+        was_filled, samples.filled = samples.filled, True
+        samples.older, samples.newer = samples.newer, samples.older  # from now on the new one is the older
+        if not was_filled:
+            return {}, self._all(_FIRST), None
+        try:
+            answers = self._measure(samples.newer, samples.older)
+        except lib.NVMLError as error:
+            return self._failed(error, "nvmlGpmMetricsGet", lack)
+        readings: dict[str, Value] = {}
+        missing: dict[str, Missing] = {}
+        for spec, answer in zip(self._specs, answers, strict=False):
+            if answer.nvmlReturn:
+                missing[spec.id] = lack(answer.nvmlReturn, f"nvmlGpmMetricsGet {spec.args[0]}")
+            elif not math.isfinite(answer.value) or answer.value < 0:
+                missing[spec.id] = Missing("no_sample", detail=f"nvmlGpmMetricsGet {spec.args[0]}: no value")
+            else:
+                readings[spec.id] = answer.value * spec.scale
+        return readings, missing, None
+
+    def forget(self) -> None:
+        """Gives the buffers back; for when the session ends, or nobody wants them any more."""
+        for samples in self._samples.values():
+            for buffer in (samples.older, samples.newer):
+                try:
+                    self._lib.nvmlGpmSampleFree(buffer)
+                except self._lib.NVMLError:
+                    break  # the session is over, and with it the buffers
+        self._samples.clear()
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _of(self, uuid: str, handle: Any) -> _Samples:
+        samples = self._samples.get(uuid)
+        if samples is None:
+            samples = _Samples(handle, self._lib.nvmlGpmSampleAlloc(), self._lib.nvmlGpmSampleAlloc())
+            self._samples[uuid] = samples
+        elif samples.handle is not handle:  # listed anew: what was measured before is of another session
+            samples.handle, samples.filled = handle, False
+        return samples
+
+    def _measure(self, older: Any, newer: Any) -> Any:
+        lib = self._lib
+        if self._request is None:
+            # One for all calls: with room for every metric that this binding knows it has 19 KB.
+            self._request = lib.c_nvmlGpmMetricsGet_t()
+            self._request.version = lib.NVML_GPM_METRICS_GET_VERSION
+            self._request.numMetrics = len(self._specs)
+            for answer, spec in zip(self._request.metrics, self._specs, strict=False):
+                answer.metricId = getattr(lib, str(spec.args[0]))
+        request = self._request
+        request.sample1, request.sample2 = older, newer
+        lib.nvmlGpmMetricsGet(request)
+        return request.metrics
+
+    def _all(self, lack: Missing) -> dict[str, Missing]:
+        return {spec.id: lack for spec in self._specs}
+
+    def _failed(self, error: Any, call: str, lack: Lack) -> tuple[dict[str, Value], dict[str, Missing], Missing | None]:
+        missing = lack(error.value, call)
+        return {}, self._all(missing), missing if missing.reason == "not_supported" else None
