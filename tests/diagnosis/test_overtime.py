@@ -264,6 +264,16 @@ def test_a_link_is_judged_under_load_only() -> None:
     assert "pcie.degraded" not in ids(busy)
 
 
+def test_rests_in_between_are_told_apart_from_gaps() -> None:
+    """Ten busy minutes of an hour: the link could be judged in those."""
+    make = lambda s: sample(s, [gpu(busy=90.0 if s % 600 < 100 else 0.0, readings=SLOW_LINK)])  # noqa: E731
+    (found,) = of(watched(seconds(3660, make, step=2)).findings, "pcie.degraded")
+    text = " ".join(found.evidence)
+    assert "for 61 min, " in text
+    assert "of which could be judged" in text
+    assert "nobody observed" not in text
+
+
 def test_a_link_that_wakes_up_is_fine() -> None:
     """The first seconds of load: utilization is up, the link's generation is still that of its rest."""
     make = lambda s: sample(s, [gpu(busy=90.0 if s > 10 else 0.0, readings=SLOW_LINK if s < 20 else {})])  # noqa: E731

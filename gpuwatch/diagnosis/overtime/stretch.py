@@ -87,6 +87,8 @@ class Stretch:
     """Those of them in which it held."""
     untold: float = 0.0
     """Seconds since a sample could last tell."""
+    unobserved: float = 0.0
+    """Seconds of it in which no sample came."""
     samples: int = 0
     holding: int = 0
     figures: dict[str, Figure] = field(default_factory=dict)

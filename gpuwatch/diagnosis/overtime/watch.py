@@ -102,6 +102,9 @@ class Watch:
         self.samples += 1
         self.observed += seconds
         self.unobserved += gap
+        if gap:
+            for entry in self._entries.values():
+                entry.stretch.unobserved += gap
         if snapshot.driver is not None:
             self._lasting(snapshot, at, seconds)
         self._once(snapshot, at, seconds)

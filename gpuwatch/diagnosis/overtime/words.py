@@ -27,9 +27,10 @@ def lasted(stretch: Stretch, at: float) -> str:
     text = f"since {clock(stretch.since)}, for {span(whole)}"
     if stretch.share < 0.95 and stretch.samples > 1:
         text += f": in {stretch.share * 100:.0f} % of the samples, {span(stretch.held)} in all"
-    unobserved = whole - stretch.observed - stretch.untold
-    if unobserved > 15:
-        text += f"; {span(unobserved)} of it nobody observed"
+    elif stretch.observed < 0.8 * (whole - stretch.unobserved):
+        text += f", {span(stretch.observed)} of which could be judged"
+    if stretch.unobserved:
+        text += f"; {span(stretch.unobserved)} of it nobody observed"
     return text
 
 
