@@ -51,6 +51,7 @@ def gather(python: str | None, framework: str | None, *, with_doctor: bool = Tru
         took_seconds=time.monotonic() - started,
         version=__version__,
         snapshot=snapshot if answered else None,
+        silent="" if answered else snapshot.problems[0].detail,
         doctor=doctor,
         programs=programs,
         probes=compare(probes) if probes else None,

@@ -41,6 +41,8 @@ class Looks:
     took_seconds: float
     version: str
     snapshot: Snapshot | None = None
+    silent: str = ""
+    """Why there is no snapshot, where that is a fault of the machine: the driver did not answer."""
     doctor: Doctor | None = None
     programs: tuple[Run, ...] = ()
     probes: Comparison | None = None
@@ -103,6 +105,8 @@ def _told(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
         yield from ((_DOCTOR, found, DOCTOR) for found in looks.doctor.findings)
     if looks.snapshot is not None:
         yield from ((_MACHINE, found, MACHINE) for found in looks.snapshot.findings)
+    if looks.silent:
+        yield _MACHINE, _silent(looks.silent), MACHINE
     for run in looks.probes.runs if looks.probes is not None else ():
         yield from ((_PROBE, found, source_of(run)) for found in run.findings if not on_purpose(run, found))
 
@@ -144,6 +148,16 @@ def _main(found: Sequence[Told], looks: Looks) -> str | None:
     if found and found[0].severity != "info":
         return found[0].id
     return "healthy" if looks.doctor is not None or looks.snapshot is not None else None
+
+
+def _silent(why: str) -> Finding:
+    return Finding(
+        id="driver.bad-state",
+        severity="error",
+        certainty="fact",
+        title=f"NVML does not answer: {why}",
+        action="Look for a GPU that hangs: dmesg | grep -i xid, then reset it (nvidia-smi --gpu-reset) or restart.",
+    )
 
 
 def _healthy() -> Told:

@@ -284,3 +284,9 @@ def test_the_latest_memory_is_drawn_over_its_time() -> None:
     drawn = whole(diagnostic(looks(probes=compare([probe("growth", 90.0), latest]))), "html")
     assert drawn.count("GPU memory over") == 1
     assert "Memory of the latest probe, limit" in drawn
+
+
+def test_a_driver_that_does_not_answer_is_never_healthy() -> None:
+    document = diagnostic(looks(snapshot=None, silent="the driver did not answer within 10 s"))
+    assert document.primary == "driver.bad-state"
+    assert "Nothing wrong was found" not in whole(document, "text")
