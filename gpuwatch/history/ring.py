@@ -67,14 +67,19 @@ class History:
         """Seconds since the epoch of the samples, oldest first."""
         return self._times
 
-    def until(self, moment: float) -> History:
-        """A copy that ends with the last sample not later than ``moment``, as it was then."""
+    def until(self, moment: float, metrics: frozenset[str] | None = None) -> History:
+        """A copy that ends with the last sample not later than ``moment``, as it was then.
+
+        ``metrics``: of these alone; None: of all.
+        """
         times = list(self._times)
         keep = bisect_right(times, moment)
         then = History(self.capacity)
         then.snapshots = self.snapshots - (len(times) - keep)
         then._times.extend(times[:keep])
         for key, series in self._series.items():
+            if metrics is not None and key[1] not in metrics:
+                continue
             left = keep - (len(times) - len(series))
             if left > 0:
                 then._series[key] = deque(islice(series, left), maxlen=self.capacity)

@@ -13,7 +13,7 @@ from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.ui.trend import SPANS
 from gpuwatch.ui.view import Shown, View, ranked
 
-_GRAPHED = frozenset(
+GRAPHED = frozenset(
     {
         "utilization.gpu_percent",
         "utilization.memory_percent",
@@ -36,7 +36,7 @@ class Past:
         self._ring = ring
         self._events = events
         taken = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
-        history = ring.until(taken) if taken is not None else ring
+        history = ring.until(taken, GRAPHED) if taken is not None else ring
         self._view = replace(live, history=history, events=tuple(events), paused_since=live.now)
         self._newest = self._view
 
@@ -111,5 +111,5 @@ class Past:
     def _history(self, moment: float) -> History:
         times = self._ring.times
         if times and (times[0] <= moment - _LONGEST or len(self._timeline.times) <= len(times)):
-            return self._ring.until(moment)
-        return self._timeline.history(moment, _LONGEST, _GRAPHED)
+            return self._ring.until(moment, GRAPHED)
+        return self._timeline.history(moment, _LONGEST, GRAPHED)

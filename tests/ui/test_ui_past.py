@@ -8,9 +8,11 @@ from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.ui.past import GRAPHED
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from gpuwatch.ui.view import Shown
+from gpuwatch.ui.widgets import gpu_card, graphs
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.timeline import track
 from tests.ui import machines
@@ -254,6 +256,11 @@ def test_the_track_shows_holes_and_what_happened(width: int) -> None:
     assert text.count("✖") == 1
     assert "▲" not in text
     assert width * 0.4 < text.count(" ") < width * 0.7
+
+
+def test_every_metric_with_a_graph_can_be_drawn_of_the_past() -> None:
+    on_cards = {metric for band in gpu_card._GRAPHS for metric, _, _ in band}
+    assert on_cards | {metric for metric, _, _ in graphs.GRAPHS} <= GRAPHED
 
 
 async def test_graphs_of_long_ago_come_from_what_was_kept(stage: Stage) -> None:
