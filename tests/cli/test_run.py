@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch, has_driver
-from tests.terminal import wait_until_ended
+from tests.terminal import Terminal, wait_until_ended
 
 _KERAS = """
 import tensorflow as tf
@@ -129,7 +130,77 @@ def test_a_keras_training(tmp_path: Path) -> None:
     assert run["throughput"]["steps"] == 3 * 4096 // 32
     assert run["throughput"]["steps_per_second"] > 1
     assert run["outcome"]["exit_code"] == 0
+    assert run["throughput"]["counted"] == "batches of Keras"
     assert run["primary"] == ("visibility.hidden" if has_driver() else "driver.missing")
+    assert run["verdict"] == "fallback"
+    assert run["verdict_reason"].startswith("All of it ran on the CPU: ")
+
+
+_BAR = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+tf.keras.utils.set_random_seed(1)
+model = tf.keras.Sequential([tf.keras.layers.Dense(32, activation="relu"), tf.keras.layers.Dense(1)])
+model.compile(optimizer="sgd", loss="mse", jit_compile=False)
+x = tf.random.stateless_uniform([2048, 8], seed=[1, 2])
+model.fit(x, x[:, :1] * 2, batch_size=32, epochs=2, verbose=1)
+print(sys.stdout.isatty(), sys.stderr.isatty(), file=sys.stderr)
+sys.exit(4)
+"""
+
+
+def _without_times(shown: bytes) -> list[bytes]:
+    """The last state of each line: how often a bar is drawn, and its times, differ from run to run."""
+    lines = [line.rstrip(b"\r").rpartition(b"\r")[2] for line in shown.split(b"\n")]
+    lines = [line.rpartition(b"\x08")[2] for line in lines if b"absl::InitializeLog" not in line]
+    return [re.sub(rb"[\d.]+ ?(?:ms|us|s)\b", b"T", line) for line in lines if not re.match(rb"[IWE]0000 ", line)]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("where", ["pipe", "terminal"])
+def test_the_bar_of_keras_is_the_same(where: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(_BAR)
+    command = [sys.executable, str(script)]
+    watched_command = [sys.executable, "-m", "gpuwatch", "run", "-q", "--no-live", "--no-save", "--", *command]
+    if where == "pipe":
+        alone, seen = (subprocess.run(each, capture_output=True, check=False) for each in (command, watched_command))
+        assert _without_times(seen.stderr) == _without_times(alone.stderr)
+        assert (_without_times(seen.stdout), seen.returncode) == (_without_times(alone.stdout), 4)
+        assert b"loss" in seen.stdout
+        return
+    outputs = []
+    for each in (command, watched_command):
+        shown = Terminal(each, os.environ, columns=120, rows=40)
+        assert shown.close(60) == 4
+        outputs.append(_without_times(bytes(shown.output)))
+    assert outputs[1] == outputs[0]
+    assert b"True True" in outputs[1]
+
+
+@pytest.mark.tensorflow
+def test_ops_that_fell_back_are_named_with_their_reason(
+    sim_machine: Callable[[str], SimMachine], tmp_path: Path
+) -> None:
+    out = tmp_path / "run.json"
+    code = (
+        "import os\n"
+        "os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n"
+        "import tensorflow as tf\n"
+        "with tf.device('/GPU:0'):\n"
+        "    tf.strings.join(['a', 'b'])\n"
+        "with tf.device('/GPU:7'):\n"
+        "    tf.random.uniform([4, 4]) + 1.0\n"
+    )
+    environment = sim_machine("1x24GiB").environment(os.environ)
+    seen = watched("--placement", "-o", str(out), "--", sys.executable, "-c", code, env=environment)
+    assert seen.returncode == 0, seen.stderr
+    run = json.loads(out.read_text())
+    assert run["verdict"] == "fallback"
+    found = {(entry["op"], entry["requested"]): (entry["actual"], entry["reason"]) for entry in run["fallbacks"]}
+    assert found["StringJoin", "GPU:0"] == ("CPU:0", "placement.no-kernel")
+    assert found["RandomUniform", "GPU:7"] == ("GPU:0", "placement.device-missing")
 
 
 @pytest.mark.tensorflow
