@@ -11,7 +11,6 @@ from gpuwatch.model.run import DeviceMapping, Run
 from gpuwatch.model.snapshot import Device, Snapshot
 
 if TYPE_CHECKING:
-    from gpuwatch.history.ring import History
     from gpuwatch.logs.facts import LogFacts
 
 
@@ -24,7 +23,6 @@ class Evidence:
     run: Run | None = None
     log: LogFacts | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    history: History | None = None
 
     @property
     def driver_answers(self) -> bool | None:
