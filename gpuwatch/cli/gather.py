@@ -44,7 +44,9 @@ def gather(python: str | None, framework: str | None, *, with_doctor: bool = Tru
         missing.append(Gap(part="doctor", why="left out with --no-doctor"))
     _say("reading the runs that were kept")
     host = snapshot.host.hostname
-    programs, probes = _runs(taken_at, host, simulated=snapshot.simulated, missing=missing)
+    # A simulated driver that does not answer cannot say that it is one.
+    simulated = snapshot.simulated or (doctor is not None and doctor.simulated)
+    programs, probes = _runs(taken_at, host, simulated=simulated, missing=missing)
     _say("")
     looks = Looks(
         taken_at=taken_at,

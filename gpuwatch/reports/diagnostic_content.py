@@ -241,7 +241,7 @@ def _map(document: Diagnostic) -> Table:
         ]
     rows = tuple(
         (
-            short_device(entry.framework_device) if entry.framework_device else "not visible",
+            short_device(entry.framework_device) if entry.framework_device else "no device",
             clean(entry.cuda_ordinal),
             clean(entry.physical_index),
             clean(entry.name),
@@ -253,8 +253,8 @@ def _map(document: Diagnostic) -> Table:
         )
         for entry in entries
     )
-    if document.doctor is None:
-        rows = tuple((UNKNOWN, *row[1:]) for row in rows)
+    if document.doctor is None or document.doctor.framework is None:
+        rows = tuple((UNKNOWN, *row[1:]) for row in rows)  # nobody asked a framework
     return Table(
         "Which device is which GPU",
         ("Framework", "CUDA", "NVML", "Name", "Cap.", "PCI bus id", "Granted", "In use now", "UUID"),

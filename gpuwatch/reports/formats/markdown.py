@@ -62,7 +62,7 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
         yield _text(content.subtitle)
         yield ""
     reason = f": {_text(content.reason)}" if content.reason else ""
-    yield f"**{GLYPHS.get(content.verdict) or GLYPHS.get(content.state, '●')} {_text(content.verdict)}**{reason}"
+    yield f"**{GLYPHS.get(content.state) or GLYPHS.get(content.verdict, '●')} {_text(content.verdict)}**{reason}"
     yield ""
     if content.action:
         yield f"**Do:** {_text(content.action)}"

@@ -61,7 +61,7 @@ def _head(content: Content, width: int) -> Iterator[str]:
     if content.simulated:
         yield f"[{SIMULATED}] {content.simulated}"
     yield f"{content.title}   {content.subtitle}" if content.subtitle else content.title
-    glyph = GLYPHS.get(content.verdict) or GLYPHS.get(content.state, "●")
+    glyph = GLYPHS.get(content.state) or GLYPHS.get(content.verdict, "●")
     verdict = f"{glyph} {content.verdict}" + (f": {content.reason}" if content.reason else "")
     yield from textwrap.wrap(verdict, max(width, 40), subsequent_indent="  ", break_on_hyphens=False)
 
