@@ -95,6 +95,20 @@ async def test_switched_in_the_app_and_back_every_cell_stays_in_its_place(tmp_pa
         assert lines_of(pilot) == before
 
 
+async def test_tabs_that_were_looked_at_before_are_ascii_when_they_return(tmp_path: Any) -> None:
+    app, feed = app_with("pair", lab=lab_with_runs(tmp_path))
+    async with app.run_test(size=(120, 40)) as pilot:
+        feed.push()
+        for number in (*range(1, len(TABS) + 1), 1):
+            await pilot.press(str(number))
+            await arrived(pilot)
+        app.action_toggle_ascii()
+        for number in range(len(TABS), 0, -1):
+            await pilot.press(str(number))
+            await arrived(pilot)
+            assert "".join(lines_of(pilot)).isascii(), TABS[number - 1].id
+
+
 async def test_a_terminal_that_needs_it_gets_it_and_it_is_not_saved(tmp_path: Any) -> None:
     app, feed = app_with("pair", lab=Bench(tmp_path).lab, ascii_only=True)
     async with app.run_test(size=(120, 40)) as pilot:
