@@ -75,9 +75,9 @@ def find_probe(name: str) -> ProbeScript:
     """The script of one configuration; :class:`UsageError` naming the known ones otherwise."""
     probes = find_probes()
     if name not in probes:
-        raise UsageError(
-            f"unknown configuration {name!r}{did_you_mean(name, probes)}", hint="known: " + ", ".join(probes)
-        )
+        meant = did_you_mean(name, probes)
+        hint = "gpuwatch probe --list names them all" if meant else "known: " + ", ".join(probes)
+        raise UsageError(f"unknown configuration {name!r}{meant}", hint=hint)
     return probes[name]
 
 

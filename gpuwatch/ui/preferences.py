@@ -47,6 +47,8 @@ class Preferences:
     """A column; None: memory on the GPU, or CPU where there is none."""
     descending: bool | None = None
     """None: as it is usual for the column."""
+    tree: bool = False
+    """Each process below the one that started it."""
     filter: str = ""
     gpu_fields: tuple[str, ...] = DEFAULT_FIELDS
     """What is told of each GPU beside its bars, in its order."""
@@ -154,6 +156,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("processes", "columns", "columns", lambda value: names_of(value, BY_ID, "column"), list),
     Setting("processes", "sort", "sort", _one_of(BY_ID, "column")),
     Setting("processes", "descending", "descending", _flag),
+    Setting("processes", "tree", "tree", _flag),
     Setting("processes", "filter", "filter", _filter),
     Setting("gpus", "fields", "gpu_fields", lambda value: names_of(value, FIELDS, "field"), list),
 )

@@ -215,13 +215,13 @@ async def test_w_saves_what_is_on_screen_and_the_next_start_shows_it(make_stage:
         stage.app.theme = "gpuwatch-contrast"
         stage.app.prefer(columns=("pid", "cpu", "command"))
         stage.app.overview.processes.sort_by("pid")
-        await pilot.press("slash", *"torch", "enter", "minus", "w")
+        await pilot.press("t", "slash", *"torch", "enter", "minus", "w")
         await settle(pilot)
         assert "saved to" in stage.app.overview.keys.plain
     assert tomllib.loads(default_path().read_text()) == {
         "theme": "gpuwatch-contrast",
         "interval": 2.0,
-        "processes": {"columns": ["pid", "cpu", "command"], "sort": "pid", "filter": "torch"},
+        "processes": {"columns": ["pid", "cpu", "command"], "sort": "pid", "tree": True, "filter": "torch"},
     }
     again = make_stage(settings=load(default_path()))
     async with again.app.run_test(size=(120, 40)) as pilot:
@@ -232,6 +232,7 @@ async def test_w_saves_what_is_on_screen_and_the_next_start_shows_it(make_stage:
         table = again.app.overview.processes
         assert (table.sort_column, table.sort_reverse) == ("pid", True)
         assert table.counts[0] == 1
+        assert table.as_tree
 
 
 async def test_the_saved_tab_is_the_first_that_is_seen(make_stage: Callable[..., Stage]) -> None:

@@ -33,6 +33,7 @@ tab = "events"
 columns = ["pid", "memory",   "command"]
 sort = "cpu"
 descending = false
+tree = true
 filter = "user:alice mem>2GiB"
 
 [gpus]
@@ -57,6 +58,7 @@ def test_everything_is_read() -> None:
         columns=("pid", "memory", "command"),
         sort="cpu",
         descending=False,
+        tree=True,
         filter="user:alice mem>2GiB",
         gpu_fields=("temperature", "power"),
     )
@@ -228,6 +230,7 @@ _some = st.builds(
     columns=st.lists(st.sampled_from(sorted(BY_ID)), min_size=1, unique=True).map(tuple),
     sort=st.one_of(st.none(), st.sampled_from(sorted(BY_ID))),
     descending=st.sampled_from([None, True, False]),
+    tree=st.booleans(),
     filter=st.sampled_from(["", "user:alice", "-xorg “quoted” é", 'a"b\\c']),
     gpu_fields=st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, unique=True).map(tuple),
 )

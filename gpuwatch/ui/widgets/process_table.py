@@ -152,6 +152,7 @@ class ProcessTable(Painted, can_focus=True):
         """Begins with the order and the filter that were saved or asked for."""
         with suppress(FilterError):
             self.filter = parse(chosen.filter)
+        self.as_tree = chosen.tree
         if chosen.sort in BY_ID:
             self.sort_column, self._sort_chosen = chosen.sort, True
             self.sort_reverse = BY_ID[chosen.sort].number if chosen.descending is None else chosen.descending
@@ -159,7 +160,7 @@ class ProcessTable(Painted, can_focus=True):
     @property
     def chosen_order(self) -> dict[str, Any]:
         """Order and filter as :class:`Preferences` has them; no order where nobody chose one."""
-        found: dict[str, Any] = {"filter": self.filter.text if self.filter is not None else ""}
+        found: dict[str, Any] = {"filter": self.filter.text if self.filter is not None else "", "tree": self.as_tree}
         if self._sort_chosen:
             usual = BY_ID[self.sort_column].number == self.sort_reverse
             found |= {"sort": self.sort_column, "descending": None if usual else self.sort_reverse}
