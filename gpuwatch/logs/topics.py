@@ -191,6 +191,7 @@ TOPICS: tuple[tuple[str, str], ...] = (
         for module, names in _REMOVED.items()
         for name in names
     ),
+    ("TF_FORCE_GPU_ALLOW_GROWTH environment variable is set but could not be parsed", "environment.growth-unread"),
     ("allow_growth setting because the TF_FORCE_GPU_ALLOW_GROWTH", "memory.growth-forced"),
     ("orig_value setting because the TF_FORCE_GPU_ALLOW_GROWTH", "memory.growth-forced"),
 )

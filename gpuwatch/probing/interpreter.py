@@ -71,7 +71,8 @@ def choose_interpreter(framework: str, asked: str | None) -> Interpreter:
     if asked is not None:
         found = shutil.which(asked)
         if found is None:
-            raise UsageError(f"--python {asked}: there is no such program")
+            what = "it is no program that can be run" if Path(asked).exists() else "there is no such program"
+            raise UsageError(f"--python {asked}: {what}")
         looked = _look(found, framework)
         if isinstance(looked, str):
             raise _missing(framework, found, looked)

@@ -134,6 +134,7 @@ ROWS = (
     Row("no such ordinal", "visibility.bad-ordinal", variables={"CUDA_VISIBLE_DEVICES": "5"}),
     Row("-1 in front", "visibility.bad-ordinal", variables={"CUDA_VISIBLE_DEVICES": "-1,0"}),
     Row("misspelt", "visibility.misspelt", variables={"CUDA_VISIBLE_DIVICES": "1"}, but=NO_ENVIRONMENT),
+    Row("growth that cannot be read", "visibility.misspelt", variables={"TF_FORCE_GPU_ALLOW_GROWTH": "ture"}),
     # The program
     Row("missing device", "placement.device-missing", program=MISSING_DEVICE, but=NO_PROGRAM),
     Row("no kernel", "placement.no-kernel", program=NO_KERNEL, but=NO_PROGRAM),

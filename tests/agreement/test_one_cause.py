@@ -29,6 +29,7 @@ from tests.sim.test_tensorflow import _has_cuda_wheel
 
 pytestmark = [
     pytest.mark.tensorflow,
+    pytest.mark.timeout(900),  # the first test waits for as many rows as run beside its own
     pytest.mark.skipif(not _has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
 ]
 WHO = ("doctor", "run", "explain")
@@ -100,7 +101,7 @@ def _has_row(item: pytest.Item) -> bool:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_one_cause(row: Row, said: dict[str, Future[Said]]) -> None:
-    documents = said[row.name].result(timeout=280)
+    documents = said[row.name].result()
     assert {who: documents[who]["primary"] for who in WHO} == {who: row.expected(who) for who in WHO}
     for who in WHO:
         findings = documents[who]["findings"]

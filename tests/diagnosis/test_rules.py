@@ -170,7 +170,20 @@ def test_misspelt_variables(name: str, meant: str) -> None:
 
 @pytest.mark.parametrize("name", [*KNOWN_VARIABLES, "PATH", "CUDA_ARCH_LIST", "NVIDIA_REQUIRE_CUDA", "TF_CONFIG"])
 def test_variables_that_are_spelt_right_or_are_others(name: str) -> None:
-    assert "visibility.misspelt" not in causes(Evidence(environment={name: "0"}))
+    value = "true" if name == "TF_FORCE_GPU_ALLOW_GROWTH" else "0"
+    assert "visibility.misspelt" not in causes(Evidence(environment={name: value}))
+
+
+@pytest.mark.parametrize("value", ["ture", "1", "True", ""])
+def test_a_growth_that_tensorflow_cannot_read_is_told(value: str) -> None:
+    found = diagnose(Evidence(environment={"TF_FORCE_GPU_ALLOW_GROWTH": value}))
+    assert [(entry.id, entry.severity) for entry in found] == [("visibility.misspelt", "warning")]
+    assert f"={value} is neither" in found[0].title
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_growth_that_tensorflow_reads_is_no_finding(value: str) -> None:
+    assert causes(Evidence(environment={"TF_FORCE_GPU_ALLOW_GROWTH": value})) == {"healthy": "info"}
 
 
 @given(st.text("abc", max_size=6), st.text("abc", max_size=6))

@@ -62,7 +62,11 @@ LOOK = FrameworkLook(
     name="tensorflow",
     interpreter="/venv/bin/python",
     gpu_build=True,
-    distributions=(Distribution(name="tensorflow", version="2.21.0"), Distribution(name="numpy", version="2.0")),
+    distributions=(
+        Distribution(name="tensorflow", version="2.21.0"),
+        Distribution(name="numpy", version="2.0"),
+        Distribution(name="nvidia-cudnn-cu12", version="9.3.0.75"),
+    ),
     libraries=(Library(name="libcudnn.so.9", state="loaded", path="/w/libcudnn.so.9", origin="wheel", opened=True),),
     tests=(DeviceTest(device="GPU:0", ran_on="GPU:0", seconds=0.2, correct=True),),
     import_seconds=2.0,

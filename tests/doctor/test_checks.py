@@ -57,6 +57,11 @@ def files(*closed: str) -> Any:
 
 STUBS = Folder(folder="/usr/local/cuda/lib64/stubs", exists=True, libraries=("libcuda.so", "libcuda.so.1"))
 COMPAT = Folder(folder="/usr/local/cuda/compat", exists=True, libraries=("libcuda.so.1",))
+CUDNN = LOOK.libraries[0]
+SERVER = Process(
+    pid=99, create_time=1.0, user="root", command="nvidia-cuda-mps-server", name="nvidia-cuda-mps-server", type="M",
+    device_uuid="GPU-000", readings={"gpu_memory_bytes": GIB},
+)  # fmt: skip
 HELD = Process(
     pid=77, create_time=1.0, user="ann", command="python", name="python", type="C", device_uuid="GPU-000",
     readings={"gpu_memory_bytes": 79 * GIB},
@@ -116,6 +121,10 @@ TABLE: list[tuple[str, str, Facts, str]] = [
         snapshot=snapshot(gpu(0, mig__mode="enabled")), environment={"CUDA_VISIBLE_DEVICES": "0"}), "says 0"),
     ("devices.mig", "fail", environment(CUDA_VISIBLE_DEVICES="MIG-1,MIG-2"), "2 instances"),
     ("devices.mig", "fail", environment(CUDA_VISIBLE_DEVICES="MIG-1"), "no GPU is divided"),
+    ("devices.mps", "pass", machine(snapshot=snapshot(processes=(SERVER,))), "serves GPU 0"),
+    ("devices.mps", "warn", machine(
+        snapshot=snapshot(processes=(SERVER,)), environment={"CUDA_VISIBLE_DEVICES": "0,1"}), "anew"),
+    ("devices.mps", "warn", environment(CUDA_MPS_PIPE_DIRECTORY="/tmp/mps"), "no MPS server"),
     ("devices.persistence", "pass", machine(), "on"),
     ("devices.persistence", "pass", machine(snapshot=snapshot(gpu(0, mode__persistence="disabled"))), "off"),
     ("devices.persistence", "warn", machine(
@@ -134,6 +143,13 @@ TABLE: list[tuple[str, str, Facts, str]] = [
         system=system(container="docker"), environment={"NVIDIA_DRIVER_CAPABILITIES": "all"}), "all"),
     ("container.wsl", "fail", machine(system=system(wsl=True)), "/usr/lib/wsl"),
     ("container.wsl", "pass", machine(system=system(wsl=True, wsl_libraries=True)), "Windows"),
+    ("framework.cudnn", "fail", machine(look=look(
+        libraries=(replace(CUDNN, version="9.1.0", origin="LD_LIBRARY_PATH"),))), "needs 9.3"),
+    ("framework.cudnn", "pass", machine(look=look(libraries=(replace(CUDNN, version="9.5.1"),))), "9.5.1"),
+    ("framework.cudnn", "pass", machine(look=look(
+        libraries=(CUDNN,), distributions=(Distribution(name="nvidia-cudnn-cu12", version="9.3.0.75"),))), "9.3.0.75"),
+    ("framework.cudnn", "skip", machine(look=look(libraries=(replace(CUDNN, origin="system"),))), "not told"),
+    ("driver.libcuda", "fail", bare(), "cannot open"),
     ("environment.visible-devices", "pass", machine(), "not set"),
     ("environment.visible-devices", "fail", environment(CUDA_VISIBLE_DEVICES="-1"), "hides every"),
     ("environment.visible-devices", "fail", environment(CUDA_VISIBLE_DEVICES="5"), "no GPU of this machine"),
@@ -352,3 +368,10 @@ def test_device_file_has_its_owner() -> None:
     closed = DeviceFile(path="/dev/nvidia0", usable=False, mode="crw-rw---- root video")
     answer = checks(machine(system=system(device_files=(closed,))))["devices.permissions"]
     assert "crw-rw---- root video" in answer.detail
+
+
+def test_without_a_card_one_advice_is_enough() -> None:
+    failed = {entry.id: entry for entry in examined(bare()).checks if entry.state == "fail"}
+    assert "Use a machine with an NVIDIA GPU" in failed["driver.cards"].action
+    for name in ("driver.kernel-module", "driver.libcuda", "driver.nvml", "devices.files"):
+        assert failed[name].action == "Nothing: there is no card for it."

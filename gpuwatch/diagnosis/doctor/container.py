@@ -6,7 +6,7 @@ NVIDIA_DRIVER_CAPABILITIES), CUDA on WSL user guide.
 
 from __future__ import annotations
 
-from gpuwatch.diagnosis.doctor.driver import GIVE_GPUS
+from gpuwatch.diagnosis.doctor.driver import GIVE_GPUS, remedy
 from gpuwatch.diagnosis.doctor.facts import Facts
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 
@@ -22,7 +22,7 @@ def kind(facts: Facts) -> Answer | None:
         return ok("none")
     if facts.simulated or facts.nvml_answers or facts.system.device_files:
         return ok(facts.system.container)
-    return warn(f"{facts.system.container}, without any GPU in it", GIVE_GPUS)
+    return warn(f"{facts.system.container}, without any GPU in it", remedy(facts, GIVE_GPUS))
 
 
 @check("container.visible-devices", "NVIDIA_VISIBLE_DEVICES")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.diagnosis.doctor.driver import GIVE_GPUS, late
+from gpuwatch.diagnosis.doctor.driver import GIVE_GPUS, late, remedy
 from gpuwatch.diagnosis.doctor.facts import Facts, several
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.formatting.units import size
@@ -36,7 +36,7 @@ def files(facts: Facts) -> Answer | None:
     gpus = [path for path in there if _GPU_FILE.match(path)]
     if not there:
         action = GIVE_GPUS if system.container else "They appear when the driver is loaded: modprobe nvidia."
-        return fail("there is no /dev/nvidia*", action)
+        return fail("there is no /dev/nvidia*", remedy(facts, action))
     lacking = [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in there]
     if not gpus:
         lacking.append("/dev/nvidia0")
@@ -130,6 +130,32 @@ def mig(facts: Facts) -> Answer | None:
             "Put the UUID of an instance there (MIG-…, from nvidia-smi -L).",
         )
     return ok(f"on: {listed}")
+
+
+@check("devices.mps", "MPS")
+def mps(facts: Facts) -> Answer | None:
+    """A server through which programs share a GPU: they run, and tools see the server in their place."""
+    pipe = facts.environment.get("CUDA_MPS_PIPE_DIRECTORY")
+    rows = facts.snapshot.processes if facts.snapshot is not None else ()
+    servers = [row for row in rows if (row.name or "").startswith("nvidia-cuda-mps") or "M" in (row.type or "")]
+    if not servers and pipe is None:
+        return None
+    if not servers:
+        return warn(
+            f"CUDA_MPS_PIPE_DIRECTORY={pipe}, and no MPS server is on a GPU",
+            "Start the daemon (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY.",
+        )
+    index = {device.uuid: device.index for device in facts.gpus}
+    where = sorted({index[row.device_uuid] for row in servers if row.device_uuid in index})
+    gpus = ", ".join(map(str, where))
+    told = f"a server (pid {servers[0].pid}) serves GPU {gpus}: memory of its clients is shown as its own"
+    listed = (facts.visible or "").replace(" ", "").split(",")
+    if len([entry for entry in listed if entry.isdigit()]) > 1:
+        return warn(
+            f"{told}; it numbers the GPUs anew, so CUDA_VISIBLE_DEVICES={facts.visible} may name others",
+            "Name GPUs by UUID in clients of MPS.",
+        )
+    return ok(told)
 
 
 @check("devices.persistence", "Persistence")

@@ -28,6 +28,13 @@ _STARTS = {
 }
 
 
+def remedy(facts: Facts, action: str) -> str:
+    """What to do, unless there is no card at all: then one advice is enough, that of the first check."""
+    system = facts.system
+    bare = system is not None and system.cards is not None and not system.cards and not system.wsl
+    return "Nothing: there is no card for it." if bare and not facts.nvml_answers else action
+
+
 def start_action(code: int) -> str:
     """What helps against a code of cuInit."""
     return _STARTS.get(code, "See dmesg for NVRM and Xid lines, and reboot.")
@@ -92,7 +99,9 @@ def kernel_module(facts: Facts) -> Answer | None:
     if facts.system.modules is not None and "nvidia" in facts.system.modules:
         return warn("the module nvidia is loaded, and /proc/driver/nvidia/version is not there", REBOOT)
     action = GIVE_GPUS if facts.system.container else INSTALL
-    return fail("the kernel module nvidia is not loaded (/proc/driver/nvidia/version is not there)", action)
+    return fail(
+        "the kernel module nvidia is not loaded (/proc/driver/nvidia/version is not there)", remedy(facts, action)
+    )
 
 
 @check("driver.libcuda", "libcuda.so.1")
@@ -108,7 +117,7 @@ def libcuda(facts: Facts) -> Answer | None:
         action = INSTALL
         if facts.system is not None and facts.system.container:
             action = GIVE_GPUS + " NVIDIA_DRIVER_CAPABILITIES must have compute."
-        return fail(library.error, action)
+        return fail(library.error, remedy(facts, action))
     where = library.path or "its file is not known"
     for part in ("/stubs/", "/compat/"):
         if part in where:
@@ -130,7 +139,8 @@ def nvml(facts: Facts) -> Answer | None:
         action = INSTALL
         if works or (facts.system is not None and facts.system.container):
             action = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
-        return fail(answer.nvml.error + ("; TensorFlow from 2.21 on needs it" if works else ""), action)
+        said = answer.nvml.error + ("; TensorFlow from 2.21 on needs it" if works else "")
+        return fail(said, action if works else remedy(facts, action))
     if answer.late == "nvmlInit":
         return fail(f"nvmlInit did not answer within {facts.deadline:g} s", "See dmesg for a GPU that hangs; reboot.")
     if answer.nvml_code:

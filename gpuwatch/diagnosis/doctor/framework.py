@@ -6,10 +6,13 @@ compatibility guide (a driver runs CUDA of its own and of older major versions).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpuwatch.diagnosis.capability import built_for, capability, support
 from gpuwatch.diagnosis.doctor.facts import Facts, several, took
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.logs.clean import device as device_name
+from gpuwatch.model.doctor import Distribution, Library
 
 _BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-cpu-aws", "tf-nightly")
 _OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")
@@ -173,6 +176,45 @@ def libraries(facts: Facts) -> Answer | None:
         return skip("the build names none")
     origins = dict.fromkeys(library.origin or "?" for library in look.libraries)
     return ok(f"{several(len(look.libraries), 'library', 'libraries')} load, from {', '.join(origins)}")
+
+
+_CUDNN_NEEDED = {
+    "2.10": "8.1", "2.11": "8.1", "2.12": "8.6", "2.13": "8.6", "2.14": "8.7", "2.15": "8.9", "2.16": "8.9",
+    "2.17": "8.9", "2.18": "9.3", "2.19": "9.3", "2.20": "9.3", "2.21": "9.3",
+}  # fmt: skip
+"""The cuDNN that TensorFlow's releases were compiled with ("Tested build configurations"); an older minor version
+of the same major one does not start."""
+
+
+@check("framework.cudnn", "cuDNN against the build's")
+def cudnn(facts: Facts) -> Answer | None:
+    """Its major version is in the library's name; the minor one is told by its file or its wheel."""
+    look = facts.look
+    told = facts.run.framework if facts.run is not None else None
+    if look is None or look.missing or look.name != "tensorflow" or told is None or not look.libraries:
+        return None
+    needs = _CUDNN_NEEDED.get(".".join((told.version or "").split(".")[:2]))
+    library = next((entry for entry in look.libraries if entry.name.startswith("libcudnn.so")), None)
+    if needs is None or library is None or library.state != "loaded":
+        return None
+    has = cudnn_version(library, look.distributions or ())
+    if has is None:
+        return skip(f"{library.path}: its version is not told; the build needs {needs}")
+    if _numbers(has) < _numbers(needs):
+        return fail(
+            f"{has} from {library.path}, and the build needs {needs} or newer of the same major version",
+            f'pip install -U "nvidia-cudnn-cu12>={needs}", or take the folder of the older one out of LD_LIBRARY_PATH.',
+        )
+    return ok(f"{has}, the build needs {needs}")
+
+
+def cudnn_version(library: Library, distributions: Iterable[Distribution]) -> str | None:
+    """The version of the cuDNN that was loaded, where anything tells it."""
+    if library.version and "." in library.version:
+        return library.version
+    if library.origin != "wheel":
+        return None
+    return next((entry.version for entry in distributions if entry.name.startswith("nvidia-cudnn")), None)
 
 
 @check("framework.devices", "Devices that it lists")

@@ -184,6 +184,27 @@ def misspelt(evidence: Evidence) -> Iterator[Finding]:
                 break
 
 
+_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
+
+
+@rule("visibility.misspelt")
+def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
+    """TensorFlow compares the value with two words and ignores all others."""
+    value = evidence.variable(_GROWTH)
+    lines = evidence.log.lines_of("environment.growth-unread") if evidence.log is not None else ()
+    if not lines and (value is None or value in ("true", "false")):
+        return
+    shown = f"{_GROWTH}={value}" if value is not None else _GROWTH
+    yield finding(
+        "visibility.misspelt",
+        "warning",
+        "fact",
+        title=f"{shown} is neither true nor false: TensorFlow ignores it and takes nearly all memory",
+        evidence=[*([shown] if value is not None else []), *lines],
+        action=f"Write {_GROWTH}=true, in lower case.",
+    )
+
+
 def distance(one: str, other: str, most: int) -> int:
     """Edit distance with transpositions; ``most + 1`` as soon as it must be larger than ``most``."""
     if abs(len(one) - len(other)) > most:
