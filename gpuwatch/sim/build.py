@@ -30,6 +30,13 @@ import platformdirs
 
 from gpuwatch.errors import GpuwatchError
 
+FAILURE_LOG: Final = "failed-build.log"
+"""In the cache folder: what the compiler said when it failed the last time."""
+_HOUR, _DAY = 3600.0, 86_400.0
+_UNUSED = 30 * _DAY
+_MOST_BUILDS = 24
+"""Every change of the sources makes one, so developers would collect them."""
+
 # How frameworks get at the GPUs: NVIDIA's libraries, or a plug-in for TensorFlow that computes.
 Tier = Literal["driver", "plugin"]
 
@@ -133,8 +140,10 @@ def ensure_built(tier: Tier = "driver") -> Path:
         if tier == "plugin":
             base, cxx = folder, find_cxx_compiler()
             folder = cache_folder() / _plugin_key(base.name, cxx, sources)
+            note_use(base)
             if not folder.is_dir():
                 _make(folder, lambda work: _fill_plugin(work, compiler, cxx, sources, base))
+    note_use(folder)
     return folder
 
 
@@ -252,7 +261,7 @@ def _make(folder: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` build in a temporary folder, and make it `folder` when it is complete."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _sweep_leftovers(folder.parent)
+        _sweep(folder.parent)
         work = Path(tempfile.mkdtemp(prefix="tmp-", dir=folder.parent))
     except OSError as error:
         raise GpuwatchError(
@@ -266,6 +275,9 @@ def _make(folder: Path, fill: Callable[[Path], None]) -> None:
         except OSError:
             if not folder.is_dir():  # else another process was faster, and its build is the same
                 raise
+        (folder.parent / FAILURE_LOG).unlink(missing_ok=True)
+    except _CompilerFailedError as failed:
+        raise _explained(failed, folder.parent) from failed
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -344,27 +356,58 @@ def _link(compiler: list[str], work: Path, library: Library, *options: str) -> N
     )
 
 
+class _CompilerFailedError(Exception):
+    """The compiler's command line and all that it said."""
+
+    def __init__(self, command: list[str], output: str, code: int) -> None:
+        super().__init__(output)
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
+        self.told = first or f"{command[0]} ended with code {code}"
+        self.log = f"{shlex.join(command)}\n{output}"
+
+
 def _call(command: list[str]) -> None:
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-    if result.returncode == 0:
-        return
-    output = result.stdout + result.stderr
-    descriptor, log = tempfile.mkstemp(prefix="gpuwatch-sim-build-", suffix=".log")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(shlex.join(command) + "\n" + output)
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
-    raise GpuwatchError(
-        "the simulated GPUs could not be compiled: " + (first or f"{command[0]} ended with code {result.returncode}"),
-        hint=f"the compiler's whole output is in {log}",
-    )
+    if result.returncode:
+        raise _CompilerFailedError(command, result.stdout + result.stderr, result.returncode)
 
 
-def _sweep_leftovers(folder: Path) -> None:
-    """Remove what builds that were killed left behind more than an hour ago."""
-    for left in folder.glob("tmp-*"):
+def _explained(failed: _CompilerFailedError, folder: Path) -> GpuwatchError:
+    """One file for all failures, the last one in it, so that they do not pile up."""
+    log = folder / FAILURE_LOG
+    try:
+        log.write_text(failed.log, encoding="utf-8", errors="replace")
+        hint = f"the compiler's whole output is in {log}"
+    except OSError as error:
+        hint = f"the compiler's whole output could not be kept in {log}: {error.strerror}"
+    return GpuwatchError(f"the simulated GPUs could not be compiled: {failed.told}", hint=hint)
+
+
+def note_use(folder: Path) -> None:
+    """A build that is used is kept (:func:`_sweep`); its folder's time says when it was, to the hour."""
+    try:
+        if time.time() - folder.stat().st_mtime > _HOUR:
+            os.utime(folder)
+    except OSError:
+        return  # another user's, or a read-only one: it will be built again when it is gone
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what builds that were killed left behind, and builds that nobody has used for long."""
+    now = time.time()
+    used: list[tuple[float, Path]] = []
+    for entry in folder.iterdir():
         try:
-            if time.time() - left.stat().st_mtime > 3600:
-                shutil.rmtree(left, ignore_errors=True)
+            age = now - entry.stat().st_mtime
         except OSError:
             continue  # another process removed it first
+        if entry.name.startswith("tmp-"):
+            if age > _HOUR:
+                shutil.rmtree(entry, ignore_errors=True)
+        elif entry.is_dir():
+            used.append((age, entry))
+    used.sort()
+    for place, (age, entry) in enumerate(used):
+        if age > _UNUSED or (place >= _MOST_BUILDS and age > _DAY):
+            shutil.rmtree(entry, ignore_errors=True)

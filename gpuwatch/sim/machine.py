@@ -581,6 +581,7 @@ def _partial_folder(whole: Path, without: Collection[str]) -> Path:
     tag = hashlib.sha256("\0".join(sorted(without)).encode()).hexdigest()[:12]
     folder = whole.with_name(f"{whole.name}-without-{tag}")
     if folder.is_dir():
+        build.note_use(folder)
         return folder
     work = Path(tempfile.mkdtemp(prefix="tmp-", dir=whole.parent))
     for name in names - set(without):

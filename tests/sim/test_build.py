@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -79,11 +80,32 @@ def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(GpuwatchError, match=r"state\.c:2: error: no such luck") as caught:
         build.ensure_built()
     log = Path(caught.value.hint.rsplit(" ", 1)[1])
-    try:
-        assert "something" in log.read_text()
-    finally:
-        log.unlink()
-    assert list((tmp_path / "cache" / "gpuwatch" / "sim").iterdir()) == []
+    assert "something" in log.read_text()
+    with pytest.raises(GpuwatchError):
+        build.ensure_built()
+    assert list((tmp_path / "cache" / "gpuwatch" / "sim").iterdir()) == [log], "one log, however often it fails"
+
+
+def test_builds_that_nobody_uses_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    day = 86_400
+
+    def made(name: str, days: float) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "x.so").touch()
+        os.utime(folder, (time.time() - days * day,) * 2)
+        return folder
+
+    old, used, killed = made("old", 31), made("used", 31), made("tmp-killed", 1)
+    recent = [made(f"recent-{number}", 2 + number / 10) for number in range(build._MOST_BUILDS + 3)]
+    fresh = [made(f"fresh-{number}", 0.5) for number in range(4)]
+    build.note_use(used)
+    build._sweep(tmp_path)
+    left = set(tmp_path.iterdir())
+    assert not {old, killed} & left
+    assert {used, *fresh} <= left
+    assert len(left) == build._MOST_BUILDS, "the last used ones"
+    assert recent[-1] not in left
 
 
 def test_the_key_follows_compiler_and_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

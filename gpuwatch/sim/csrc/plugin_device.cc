@@ -27,7 +27,8 @@ struct SP_Timer_st {
 
 namespace {
 
-const char PLATFORM_NAME[] = "GPUWATCH";
+/* What TensorFlow prints as the name of every device; it takes capitals and underscores alone. */
+const char PLATFORM_NAME[] = "SIMULATED_GPU";
 const char DEVICE_TYPE[] = "GPU";
 constexpr size_t HOST_ALIGNMENT = 256; /* what TensorFlow expects of pinned host memory */
 
