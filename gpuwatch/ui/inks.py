@@ -48,6 +48,10 @@ _BACKGROUND = {
 _BOLD = frozenset({"strong", "title", "error", "sorted", "key", "badge", "badge-warning", "badge-error"})
 
 
+_CHANGES_COLORS = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
+"""Variables with which Textual draws other colors, or elsewhere."""
+
+
 def palette_of(theme: str) -> Palette | None:
     """One of gpuwatch's own themes; None for one of Textual's, of which nothing is known here."""
     return next((one for one in PALETTES if one.name == theme), None)
@@ -55,7 +59,7 @@ def palette_of(theme: str) -> Palette | None:
 
 def depth_of(environment: Mapping[str, str]) -> int:
     """Bits of a color that this terminal shows: 24 or 8; 0 for fewer, or where none are wanted."""
-    if environment.get("NO_COLOR") or any(name.startswith("TEXTUAL") for name in environment):
+    if any(environment.get(name) for name in _CHANGES_COLORS):
         return 0
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return 24

@@ -1,0 +1,250 @@
+"""The picture that is there before Textual: where it stands, its colors, and how it is left."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from rich.color import Color as RichColor
+from rich.color import ColorSystem
+
+from gpuwatch.history.ring import History
+from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.ui import inks
+from gpuwatch.ui.first import picture
+from gpuwatch.ui.lines import INKS
+from gpuwatch.ui.preferences import Preferences
+from gpuwatch.ui.theme import PALETTES
+from gpuwatch.ui.view import View
+from tests.screen import Screen
+from tests.terminal import Terminal, family, wait_until_ended
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+ENTER, LEAVE, SHOWN = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
+
+
+def ahead_of(snapshot: Snapshot) -> Snapshot:
+    """The same before anybody looked at its processes."""
+    return replace(
+        snapshot,
+        findings=(),
+        processes=tuple(
+            Process(
+                pid=row.pid, create_time=None, user=None, command=None, type=row.type, device_uuid=None, readings={}
+            )
+            for row in snapshot.processes
+        ),
+    )
+
+
+def view_of(snapshot: Snapshot) -> View:
+    history = History()
+    history.add(snapshot)
+    at = snapshot.taken_at.timestamp()
+    return View(snapshot=snapshot, history=history, status=FeedStatus("ok", 0.0), now=at, interval=1.0, until=at)
+
+
+@pytest.mark.parametrize("size", [(60, 12), (80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize("make", [machines.pair, machines.simulated, lambda: machines.many(8, 200)])
+async def test_everything_stands_where_textual_puts_it(
+    stage: Stage, size: tuple[int, int], make: Callable[[], Snapshot]
+) -> None:
+    snapshot = replace(make(), findings=())
+    lines = picture(view_of(ahead_of(snapshot)), Preferences(), *size, ascii_only=False)
+    painted = ["".join(text for text, _ in line.spans).rstrip() for line, _ in lines]
+    assert len(painted) == size[1]
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(snapshot)
+        for _ in range(4):
+            await pilot.pause()
+        overview = stage.app.overview
+        for pane in (overview.top_line, overview.host, overview.gpus):
+            if not pane.display:
+                continue
+            for y, line in enumerate(pane.plain.split("\n"), pane.region.y):
+                assert painted[y] == line.rstrip()
+        table = overview.processes.plain.split("\n")[0].rstrip()
+        assert painted[overview.processes.region.y][:20] == table[:20] or not table.startswith("╭")
+        assert overview.keys.plain.startswith(painted[-1])
+
+
+def test_there_is_no_picture_without_devices_or_room() -> None:
+    for snapshot, size in ((machines.no_driver(), (120, 40)), (machines.pair(), (50, 10)), (machines.pair(), (20, 5))):
+        assert picture(view_of(ahead_of(snapshot)), Preferences(), *size, ascii_only=False) == []
+
+
+@pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
+async def test_the_inks_are_those_of_textual(make_stage: Callable[..., Stage], palette: inks.Palette) -> None:
+    stage = make_stage()
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.app.theme = palette.name
+        stage.push(machines.pair())
+        await pilot.pause()
+        for pane, ground in ((stage.app.overview.processes, "background"), (stage.app.overview.top_line, "surface")):
+            for ink in INKS:
+                if ink == "cursor":
+                    continue  # a wash, which no line of the picture has
+                style = pane.ink(ink)
+                over, under, bold = inks.colors(palette, ink, ground)
+                assert style.color is not None
+                assert style.bgcolor is not None
+                # Textual takes some colors through another space and back, which may cost one step of 255.
+                for drawn, ours in ((style.color.triplet, over), (style.bgcolor.triplet, under)):
+                    assert drawn is not None
+                    assert max(abs(a - b) for a, b in zip(drawn, ours, strict=True)) <= 1, ink
+                assert bool(style.bold) == bold, ink
+
+
+@pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
+def test_256_colors_are_chosen_as_rich_chooses_them(palette: inks.Palette) -> None:
+    for ground in ("background", "surface"):
+        for ink, sequence in inks.sequences(palette, ground, 8).items():
+            over, under, _ = inks.colors(palette, ink, ground)
+            wanted = [RichColor.from_rgb(*color).downgrade(ColorSystem.EIGHT_BIT).number for color in (over, under)]
+            assert f"38;5;{wanted[0]};48;5;{wanted[1]}m" in sequence
+
+
+@pytest.mark.parametrize(
+    ("environment", "depth"),
+    [
+        ({"TERM": "xterm-256color"}, 8),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, 24),
+        ({"TERM": "linux"}, 0),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, 0),
+        ({}, 0),
+    ],
+)
+def test_colors_of_terminals(environment: dict[str, str], depth: int) -> None:
+    assert inks.depth_of(environment) == depth
+
+
+# On a real terminal, with simulated GPUs
+
+PROGRAM = """
+import sys, time
+from gpuwatch.cli import early
+from gpuwatch.ui import first
+early._PATIENCE = 20
+real = first.Picture.paint
+def paint(self, snapshot):
+    loaded = [name for name in sys.modules if name.split(".")[0] in ("textual", "pynvml")]
+    done = real(self, snapshot)
+    with open(LOADED, "w") as file:
+        file.write(" ".join(["painted" if done else "not painted", *loaded]))
+    time.sleep(PAUSE)
+    return done
+first.Picture.paint = paint
+from gpuwatch.cli.start import main
+sys.argv[:] = ["gpuwatch"]
+main()
+"""
+
+
+def program(tmp_path: Path, machine: SimMachine, pause: float, columns: int = 120, rows: int = 40) -> Terminal:
+    script = tmp_path / "program.py"
+    script.write_text(f"LOADED, PAUSE = {str(tmp_path / 'loaded')!r}, {pause}{PROGRAM}")
+    environment = machine.environment(os.environ) | {"PYTHONPATH": os.getcwd(), "XDG_STATE_HOME": str(tmp_path)}
+    del environment["GPUWATCH_CONFIG_FILE"]
+    environment["XDG_CONFIG_HOME"] = str(tmp_path)
+    return Terminal([sys.executable, str(script)], environment, columns, rows)
+
+
+def loaded(terminal: Terminal, tmp_path: Path) -> str:
+    """What was imported when the picture was painted."""
+    until = time.monotonic() + 20
+    while not (tmp_path / "loaded").exists() or not (tmp_path / "loaded").read_text():
+        assert time.monotonic() < until, "no picture was painted"
+        terminal.drain(0.05)
+    return (tmp_path / "loaded").read_text()
+
+
+@pytest.fixture
+def two_gpus(sim_machine: Callable[[str], SimMachine], sleeper: Callable[[], int]) -> SimMachine:
+    machine = sim_machine("2x24GiB")
+    machine.attach(sleeper(), 0, 2**30)
+    return machine
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_textual_takes_over_without_moving_anything(
+    two_gpus: SimMachine, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    terminal = program(tmp_path, two_gpus, 0.5, *size)
+    try:
+        assert loaded(terminal, tmp_path) == "painted"
+        terminal.drain(0.3)
+        first = Screen(*size).feed(bytes(terminal.output)).rows
+        assert terminal.drain(20, lambda output: b"sleep 300" in output) is not None
+        terminal.drain(1.0)
+        last = Screen(*size).feed(bytes(terminal.output)).rows
+        bars = [y for y, row in enumerate(first) if "▕" in row and y >= 2]
+        assert len(bars) >= 2
+        for y in bars:
+            # What does not move with time: names, bars and sizes.
+            assert last[y][: size[0] // 3] == first[y][: size[0] // 3]
+        assert last[0][:60] == first[0][:60]
+        assert terminal.output.count(ENTER) == 1
+        terminal.keys("q")
+        assert terminal.close() == 0
+        assert terminal.output.count(LEAVE) == 1
+    finally:
+        if terminal.pid in family(os.getpid()):
+            terminal.close(0.1)
+
+
+def test_keys_that_were_typed_too_early_are_not_lost_and_not_shown(two_gpus: SimMachine, tmp_path: Path) -> None:
+    terminal = program(tmp_path, two_gpus, 1.0)
+    loaded(terminal, tmp_path)
+    terminal.keys("?")
+    terminal.drain(0.5)
+    assert not any("?" in row for row in Screen(120, 40).feed(bytes(terminal.output)).rows[:-1])
+    assert terminal.drain(20, lambda output: b"Keys" in output) is not None, "the help did not open"
+    terminal.keys("\x1bq")
+    terminal.drain(0.5)
+    terminal.keys("q")
+    assert terminal.close() == 0
+
+
+@pytest.mark.parametrize("key", ["\x03"])
+def test_ctrl_c_before_textual_is_there(two_gpus: SimMachine, tmp_path: Path, key: str) -> None:
+    terminal = program(tmp_path, two_gpus, 60)
+    before = termios.tcgetattr(terminal._fd)
+    loaded(terminal, tmp_path)
+    collector = family(terminal.pid)[1:]
+    assert collector
+    assert termios.tcgetattr(terminal._fd) != before
+    terminal.keys(key)
+    until = time.monotonic() + 10
+    while LEAVE not in terminal.output:
+        assert time.monotonic() < until
+        terminal.drain(0.05)
+    assert termios.tcgetattr(terminal._fd) == before
+    assert terminal.close() == 130
+    assert terminal.output.count(ENTER) == terminal.output.count(LEAVE) == 1
+    assert SHOWN in terminal.output
+    assert b"Traceback" not in terminal.output
+    for pid in collector:
+        wait_until_ended(pid)
+
+
+def test_a_driver_that_hangs_delays_nothing(two_gpus: SimMachine, tmp_path: Path) -> None:
+    two_gpus.inject("nvmlInit*", delay_ms=30_000)
+    two_gpus.inject("nvmlInitWithFlags", delay_ms=30_000)
+    environment = two_gpus.environment(os.environ) | {"XDG_STATE_HOME": str(tmp_path)}
+    terminal = Terminal([sys.executable, "-m", "gpuwatch"], environment, 120, 40)
+    assert terminal.drain(20, lambda output: b"asking the driver" in output) is not None
+    collector = family(terminal.pid)[1:]
+    terminal.keys("q")
+    assert terminal.close() == 0
+    two_gpus.clear_faults()
+    for pid in collector:
+        wait_until_ended(pid)
