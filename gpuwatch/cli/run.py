@@ -83,7 +83,7 @@ def run(
     )
     collector.start()
     try:
-        before = collector.fresh(5.0)
+        before = collector.fresh(3.0)
         finished = watch(command, keeper.judge, options, source=collector, before=before, meanwhile=keeper.prepare)
     finally:
         collector.stop()

@@ -64,7 +64,7 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     reason = run.verdict_reason
     if not reason or verdict != run.verdict or verdict == "oom":
         # What the runner saw of an OOM ("it ran out of memory") says less than its numbers do.
-        own = reason_of(run, verdict, findings, main) if is_watched(run) else ""
+        own = reason_of(run, log, verdict, findings, main) if is_watched(run) else ""
         reason = own or _reason(run, verdict, findings, main, hidden_on_purpose(evidence, findings))
     return replace(
         run,

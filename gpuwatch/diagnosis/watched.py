@@ -36,16 +36,17 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
 
 def verdict_of(run: Run, verdict: Verdict, evidence: Evidence, main: str | None) -> Verdict:
     """Work that could only run on the CPU is a fallback, though no single op was seen."""
-    on_cpu = run.framework is not None and not evidence.gpu_usable and main in NO_GPU
+    seen = run.framework is not None or (evidence.log is not None and bool(evidence.log.frameworks))
+    on_cpu = seen and not evidence.gpu_usable and main in NO_GPU
     return "fallback" if verdict == "ok" and on_cpu else verdict
 
 
-def reason_of(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str | None) -> str:
+def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding, ...], main: str | None) -> str:
     """One sentence; empty where the general one is right."""
     if verdict == "fallback" and main in NO_GPU:
         title = next((found.title for found in findings if found.id == main), CAUSES[main or "unknown"])
         return f"All of it ran on the CPU: {title}."
-    if verdict == "ok" and run.framework is None and not run.device_map:
+    if verdict == "ok" and run.framework is None and not log.frameworks and not run.device_map:
         return "It ended well; neither TensorFlow nor PyTorch was seen in it."
     if verdict == "ok" and not any(found.severity in ("error", "warning") for found in findings):
         return "It ended well, and nothing stood in its way." if run.device_map else "It ended well."

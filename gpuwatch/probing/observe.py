@@ -36,6 +36,7 @@ from gpuwatch.probing.told import Told
 
 _TAIL_LINES = 80
 _LONGEST = 2000
+_MOST_HELD = 1024
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -99,6 +100,8 @@ class Observation:
             if amount is None:
                 continue
             sizes[process.device_uuid] = sizes.get(process.device_uuid, 0) + amount
+            if process.pid not in self.held and len(self.held) >= _MOST_HELD:
+                continue
             held = self.held.setdefault(process.pid, {})
             held[process.device_uuid] = max(held.get(process.device_uuid, 0), int(amount))
         # What a probe's helpers hold is somebody else's memory to it: that is its subject.

@@ -388,6 +388,8 @@ class _Watch:
         if outcome.left:
             word = "was ended too" if outcome.signal is not None else "still runs"
             problems = (*problems, f"processes that the program left behind: {outcome.left}; what was left {word}")
+        if self._observation.log.frameworks and run.framework is None:
+            problems = (*problems, "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is no Python")
         if self._backlog.left_out:
             problems = (*problems, f"{self._backlog.left_out >> 20} MiB of output came too fast to be read")
         if not self._options.log:
