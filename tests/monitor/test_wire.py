@@ -1,0 +1,130 @@
+"""What travels from the collector: whatever happens between two samples, the reader has the same snapshots."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpuwatch.model.snapshot import Device, Process, Snapshot
+from gpuwatch.monitor.wire import DIFFERENCE, HEAD_BYTES, PREVIEW, WHOLE, Quiet, Receiver, Sender, aged, head
+from tests.ui import machines
+
+LATER = datetime.timedelta(seconds=1)
+
+
+def sent(sender: Sender, receiver: Receiver, snapshot: Snapshot) -> tuple[bytes, int, Snapshot]:
+    frame = sender.frame(snapshot)
+    length, kind = head(frame[:HEAD_BYTES])
+    assert len(frame) == HEAD_BYTES + length
+    return kind, length, receiver.receive(kind, frame[HEAD_BYTES:])
+
+
+def plain(snapshot: Snapshot) -> object:
+    """What it says: a Quiet one is another type."""
+    return msgspec.to_builtins(aged(snapshot))
+
+
+def with_readings(row: Any, **readings: Any) -> Any:
+    return replace(row, readings={**row.readings, **readings})
+
+
+def test_a_second_on_which_nothing_happens_is_small_and_known_as_such() -> None:
+    sender, receiver = Sender(), Receiver()
+    snapshot = machines.many(8, 200)
+    assert sent(sender, receiver, snapshot)[0] == WHOLE
+    later = replace(snapshot, taken_at=snapshot.taken_at + LATER)
+    kind, length, received = sent(sender, receiver, later)
+    assert kind == DIFFERENCE
+    assert length < 500
+    assert isinstance(received, Quiet)
+    assert received == aged(received)
+    for row in received.processes:
+        assert row.number("run_seconds") == later.taken_at.timestamp() - (row.create_time or 0)
+
+
+def test_what_changed_travels_and_nothing_else() -> None:
+    sender, receiver = Sender(), Receiver()
+    snapshot = machines.many(8, 200)
+    sent(sender, receiver, snapshot)
+    rows = list(snapshot.processes)
+    rows[7] = with_readings(rows[7], cpu_percent=12.5)
+    devices = list(snapshot.devices)
+    devices[3] = with_readings(devices[3], **{"temperature.gpu_celsius": 77})
+    later = replace(snapshot, taken_at=snapshot.taken_at + LATER, processes=tuple(rows), devices=tuple(devices))
+    kind, length, received = sent(sender, receiver, later)
+    assert kind == DIFFERENCE
+    assert length < 6000
+    assert not isinstance(received, Quiet)
+    assert received == aged(later)
+
+
+def test_a_process_that_comes_or_goes_sends_the_whole() -> None:
+    sender, receiver = Sender(), Receiver()
+    snapshot = machines.pair()
+    sent(sender, receiver, snapshot)
+    fewer = replace(snapshot, processes=snapshot.processes[1:])
+    kind, _, received = sent(sender, receiver, fewer)
+    assert kind == WHOLE
+    assert received == aged(fewer)
+
+
+def test_a_preview_is_no_sample() -> None:
+    sender, receiver = Sender(), Receiver()
+    snapshot = machines.pair()
+    sent(sender, receiver, snapshot)
+    preview = sender.preview(replace(snapshot, processes=()))
+    length, kind = head(preview[:HEAD_BYTES])
+    assert kind == PREVIEW
+    assert receiver.receive(kind, preview[HEAD_BYTES:]).processes == ()
+    later = replace(snapshot, taken_at=snapshot.taken_at + LATER)
+    kind, _, received = sent(sender, receiver, later)
+    assert (kind, received) == (DIFFERENCE, aged(received))
+    assert len(received.processes) == len(snapshot.processes)
+    assert length > 0
+
+
+CHANGES = st.lists(
+    st.sampled_from(["nothing", "cpu", "heat", "problem", "goes", "comes", "order", "bystander", "driver"]), max_size=12
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(CHANGES)
+def test_any_sequence_arrives_as_it_was_sent(changes: list[str]) -> None:
+    sender, receiver = Sender(), Receiver()
+    snapshot = machines.many(2, 6)
+    sent(sender, receiver, snapshot)
+    for number, change in enumerate(changes):
+        rows: list[Process] = list(snapshot.processes)
+        devices: list[Device] = list(snapshot.devices)
+        others: dict[str, Any] = {}
+        match change:
+            case "cpu" if rows:
+                rows[number % len(rows)] = with_readings(rows[number % len(rows)], cpu_percent=float(number))
+            case "heat":
+                devices[0] = with_readings(devices[0], **{"temperature.gpu_celsius": 40 + number})
+            case "problem":
+                others["problems"] = machines.no_driver().problems[:1] if not snapshot.problems else ()
+            case "goes":
+                rows = rows[1:]
+            case "comes":
+                rows.append(machines.process(90 + number))
+            case "order":
+                rows.reverse()
+            case "bystander":
+                others["bystanders"] = (machines.process(50, gpu=None),) if not snapshot.bystanders else ()
+            case "driver":
+                others["driver"] = None if snapshot.driver is not None else machines.pair().driver
+        taken = snapshot.taken_at + LATER
+        after = replace(snapshot, taken_at=taken, processes=tuple(rows), devices=tuple(devices), **others)
+        _, _, received = sent(sender, receiver, after)
+        assert plain(received) == plain(after)
+        if isinstance(received, Quiet):
+            same = replace(snapshot, taken_at=taken)
+            assert plain(same) == plain(after)
+        snapshot = after
