@@ -10,6 +10,8 @@ from gpuwatch.cli.options import asked_shape, enter_simulation, sim_option
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.model.codec import DOCUMENTS, Document, NotADocument, from_json, schema_of
+from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.run import Comparison, Run
 
 
@@ -80,25 +82,47 @@ def report(
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.comparison/1).")
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN|REPORT...")
+@click.option(
+    "--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.comparison/1; of reports gpuwatch.contrast/1)."
+)
 @output_option
 @redact_option
 def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redact: bool) -> None:
-    """Put saved runs side by side, of one machine or several."""
-    from gpuwatch.reports.compare import compare as side_by_side
+    """Put saved runs side by side, of one machine or several; or reports: why it works here and not there.
 
+    Runs are compared in what they asked for, got and took; reports (of gpuwatch report or doctor) in versions,
+    GPUs, variables, libraries and checks.
+    """
     check_output(output)
+    documents = [(source, read_document(source)) for source in sources]
+    publish(_side_by_side(documents, redact=redact), output, as_json=as_json, redact=redact)
+
+
+def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Document:
+    from gpuwatch.reports.compare import compare as runs_compared
+    from gpuwatch.reports.contrast import contrast
+    from gpuwatch.reports.masking import sendable
+
     runs: list[Run] = []
-    for source in sources:
-        document = read_document(source)
+    reports: list[Diagnostic | Doctor] = []
+    for source, document in documents:
         if isinstance(document, Run):
             runs.append(document)
         elif isinstance(document, Comparison):
             runs.extend(document.runs)
+        elif isinstance(document, Diagnostic | Doctor):
+            # What is held against each other no longer tells which word is a host and which a user.
+            reports.append(sendable(document, redact=redact))
         else:
-            raise UsageError(f"{source} is no run: only runs and comparisons can be compared")
-    publish(side_by_side(runs), output, as_json=as_json, redact=redact)
+            raise UsageError(f"{source} is no run: only runs and comparisons can be compared, and reports with reports")
+        if runs and reports:
+            raise UsageError(f"{source}: runs are compared with runs, reports with reports", hint="give one kind")
+    if reports:
+        if len(reports) < 2:
+            raise UsageError("one report alone cannot be compared", hint="give two: of here and of there")
+        return contrast(reports)
+    return runs_compared(runs)
 
 
 @click.command()

@@ -33,12 +33,18 @@ def _walk(value: Any, text: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         told = {key: _entry(key, item, text) for key, item in value.items()}
         name = value.get("name")
-        if "value" in value and isinstance(name, str) and secret_name(name):  # a variable
-            told["value"] = MASK
+        if isinstance(name, str) and secret_name(name):  # a variable
+            told |= {key: _hidden(value[key]) for key in ("value", "values") if key in value}
         return told
     if isinstance(value, (list, tuple)):
         return [_walk(item, text) for item in value]
     return value
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_hidden(item) for item in value]
+    return MASK if isinstance(value, str) else value
 
 
 def _entry(key: Any, item: Any, text: Callable[[str], str]) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 
-Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic
+Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "snapshot": Snapshot,
@@ -19,6 +20,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "explanation": Explanation,
     "doctor": Doctor,
     "diagnostic": Diagnostic,
+    "contrast": Contrast,
 }
 
 

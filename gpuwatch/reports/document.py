@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from gpuwatch.model.codec import Document
+from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports.comparison_content import comparison_content
 from gpuwatch.reports.content import Content
+from gpuwatch.reports.contrast import contrast_content
 from gpuwatch.reports.diagnostic_content import diagnostic_content
 from gpuwatch.reports.doctor_content import doctor_content
 from gpuwatch.reports.explanation_content import explanation_content
@@ -17,11 +19,13 @@ from gpuwatch.reports.snapshot_content import snapshot_content
 
 
 def content_of(document: Document) -> Content:
-    """The content of a run, a comparison, an explained log or a snapshot."""
+    """What a report of this document says."""
     if isinstance(document, Run):
         return run_content(document)
     if isinstance(document, Comparison):
         return comparison_content(document)
+    if isinstance(document, Contrast):
+        return contrast_content(document)
     if isinstance(document, Diagnostic):
         return diagnostic_content(document)
     if isinstance(document, Doctor):

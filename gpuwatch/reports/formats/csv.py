@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.codec import Document
+from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
@@ -63,6 +64,8 @@ def render(document: Document) -> str:
         return _table(_CHECK_FIELDS, ([getattr(c, name) for name in _CHECK_FIELDS] for c in document.checks))
     if isinstance(document, Explanation):
         return _table(_FINDING_FIELDS, _finding_rows(document.source, document.findings, document.primary))
+    if isinstance(document, Contrast):
+        return _table(("part", "name", *document.sources), ([r.part, r.name, *r.values] for r in document.rows))
     if isinstance(document, Diagnostic):
         main = document.primary
         by_source = (_finding_rows("; ".join(told.sources), (told,), main) for told in document.findings)
