@@ -8,6 +8,7 @@ from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import UNKNOWN, duration, percent, reading, size
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import metric
+from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device, Problem, Process, Snapshot
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
 
@@ -92,8 +93,12 @@ def _device_row(device: Device) -> tuple[str, ...]:
 
 def _mig_instances(snapshot: Snapshot) -> Table:
     """The parts of GPUs that MIG divides; each is a device of its own to CUDA."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for device in snapshot.devices:
+        count = device.get("mig.instances")
+        if device.readings.get("mig.mode") == "enabled" and isinstance(count, Missing):
+            unknown = [UNKNOWN] * 5
+            rows.append((str(device.index), *unknown, clean(count.detail or count.reason)))
         for part in device.mig_instances:
             users = [p for p in snapshot.processes if (p.device_uuid, p.mig_instance) == (device.uuid, part.id)]
             rows.append(

@@ -189,3 +189,21 @@ def test_a_machine_is_in_use_as_long_as_a_process_of_it_lives(machine: SimMachin
     user.wait()
     time.sleep(0.05)
     assert gpuwatch("sim", "fault", "list", environment=environment).code == 2
+
+
+def test_mig_that_may_not_be_looked_at_says_so(fault: Callable[..., Result], machine: SimMachine) -> None:
+    fault("mig", "0", "1g,-,2g")
+    environment = machine.environment(os.environ)
+    shown = gpuwatch("snapshot", environment=environment).out
+    assert "MIG instances" in shown
+    assert "1g.1gb" in shown
+    assert "2g.2gb" in shown
+    rows = gpuwatch("snapshot", "--csv", environment=environment).out.splitlines()
+    assert len(rows) == 1 + 2 + 2, "a row for each GPU, and one for each instance behind its GPU's"
+    assert [row.rsplit(",", 2)[1:] for row in rows[1:]] == [["", ""], ["7/0", "1g.1gb"], ["3/0", "2g.2gb"], ["", ""]]
+    fault("fail", "nvmlDeviceGetMigDeviceHandleByIndex", "NO_PERMISSION")
+    told = seen(machine)["devices"][0]
+    assert told["mig_instances"] == []
+    assert told["missing"]["mig.instances"]["reason"] == "permission_denied"
+    shown = gpuwatch("snapshot", environment=environment).out
+    assert "nvmlDeviceGetMigDeviceHandleByIndex: Insufficient Permissions" in " ".join(shown.split())
