@@ -18,6 +18,7 @@ _HEADS = {
     "probes": "In the probes",
     "found": "In the findings",
     "happened": "In the events",
+    "users": "In the totals by user",
     "timeline": "While paused",
 }
 _SIGNS = (
