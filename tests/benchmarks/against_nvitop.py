@@ -1,8 +1,15 @@
-"""gpuwatch beside nvitop on the same simulated NVML: 8 GPUs, 200 processes, 1 Hz, one run.
+"""gpuwatch beside nvitop and nvsonar on the same simulated NVML: 8 GPUs, 200 processes, 1 Hz, one run.
 
-    python -m tests.benchmarks.against_nvitop --peer-python /path/with/nvitop/bin/python
+    python -m tests.benchmarks.against_nvitop --peer-python /path/with/nvitop/bin/python \\
+        [--sonar-python /path/with/nvsonar/bin/python] [--python /path/with/gpuwatch/bin/python]
 
-Prints ratios: machines are noisy, seconds of another machine mean nothing.
+Prints ratios: machines are noisy, seconds of another machine mean nothing. CPU is that of the kernel's
+clocks, of all processes and threads of a dashboard together, those that have ended included. The
+programs take turns, so that what else runs on the machine meets each of them.
+
+"Nothing changing": the 200 processes sleep, hold the same memory all the time and use no GPU; clocks, run
+times and the host's own CPU and memory go on changing on every screen. nvsonar has no table of processes
+and takes no interval (it looks every second): what it does not show it need not read.
 """
 
 from __future__ import annotations
@@ -14,6 +21,7 @@ import signal
 import statistics
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.sim.machine import SimMachine
@@ -22,6 +30,16 @@ from tests.terminal import Terminal, cpu_seconds, memory_bytes
 
 GIB = 1024**3
 HERE = Path(__file__).resolve().parent
+GPUS, PROCESSES = b"Simulated", b"sleep 100000"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A dashboard: its name, how it is started, whether it lists processes."""
+
+    name: str
+    command: list[str]
+    lists_processes: bool = True
 
 
 def populate(machine: SimMachine, processes: int, vary: bool) -> list[subprocess.Popen[bytes]]:
@@ -40,23 +58,23 @@ def populate(machine: SimMachine, processes: int, vary: bool) -> list[subprocess
     return started
 
 
-def first_frame(command: list[str], environment: dict[str, str], marker: bytes) -> float:
-    terminal = Terminal(command, environment)
+def first_frame(program: Program, environment: dict[str, str], marker: bytes) -> float:
+    terminal = Terminal(program.command, environment)
     try:
-        seen = terminal.drain(20, lambda output: marker in output)
+        seen = terminal.drain(30, lambda output: marker in output)
     finally:
         terminal.keys("q")
         terminal.close()
     if seen is None:
-        raise SystemExit(f"{command[0]}: {marker!r} did not appear within 20 s")
+        raise SystemExit(f"{program.name}: {marker!r} did not appear within 30 s")
     return seen
 
 
-def running_cost(command: list[str], environment: dict[str, str], seconds: float) -> tuple[float, int, int]:
-    """Share of one core over ``seconds`` after a warm-up, resident and proportional bytes."""
-    terminal = Terminal(command, environment)
+def running_cost(program: Program, environment: dict[str, str], seconds: float) -> tuple[float, int, int]:
+    """CPU seconds over ``seconds`` after a warm-up, resident and proportional bytes."""
+    terminal = Terminal(program.command, environment)
     try:
-        terminal.drain(4)
+        terminal.drain(5)
         before = cpu_seconds(terminal.pid)
         terminal.drain(seconds)
         spent = cpu_seconds(terminal.pid) - before
@@ -64,22 +82,62 @@ def running_cost(command: list[str], environment: dict[str, str], seconds: float
     finally:
         terminal.keys("q")
         terminal.close()
-    return spent / seconds, resident, proportional
+    return spent, resident, proportional
+
+
+def frames(programs: list[Program], environment: dict[str, str], count: int) -> None:
+    for what, marker, bar in (("GPUs", GPUS, "<= 1.5"), ("processes", PROCESSES, "")):
+        shown = [program for program in programs if program.lists_processes or marker is GPUS]
+        times: dict[str, list[float]] = {program.name: [] for program in shown}
+        for _ in range(count):
+            for program in shown:
+                times[program.name].append(first_frame(program, environment, marker))
+        for choose, how in ((statistics.median, "median"), (min, "fastest")):
+            _compare(
+                f"first frame with {what}, {how} of {count}",
+                {name: choose(found) for name, found in times.items()},
+                1e3,
+                "ms",
+                bar if how == "median" else "",
+            )
+
+
+def running(
+    programs: list[Program], environment: dict[str, str], what: str, bar: str, turns: int, seconds: float
+) -> None:
+    spent: dict[str, float] = {program.name: 0.0 for program in programs}
+    memory: dict[str, tuple[int, int]] = {}
+    for _ in range(turns):
+        for program in programs:
+            cpu, resident, proportional = running_cost(program, environment, seconds)
+            spent[program.name] += cpu
+            memory[program.name] = max((resident, proportional), memory.get(program.name, (0, 0)))
+    shares = {name: cpu / (turns * seconds) for name, cpu in spent.items()}
+    _compare(f"dashboard CPU, {what}", shares, 100, "% core", bar)
+    told = ", ".join(f"{name} {r / 2**20:.0f} / {p / 2**20:.0f}" for name, (r, p) in memory.items())
+    print(f"  memory of all its processes, resident / proportional MB: {told} (bar: 90)", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", default=os.environ.get("GPUWATCH_PEER_PYTHON"))
     parser.add_argument("--rounds", type=int, default=30, help="samples timed")
-    parser.add_argument("--frames", type=int, default=5, help="starts timed")
-    parser.add_argument("--seconds", type=float, default=20, help="seconds of dashboard")
+    parser.add_argument("--frames", type=int, default=7, help="starts timed")
+    parser.add_argument("--seconds", type=float, default=15, help="seconds of dashboard in each turn")
+    parser.add_argument("--turns", type=int, default=2, help="turns of each dashboard")
+    parser.add_argument("--python", default=sys.executable, help="interpreter that has gpuwatch (default: this one)")
+    parser.add_argument("--sonar-python", default=os.environ.get("GPUWATCH_SONAR_PYTHON"))
     arguments = parser.parse_args()
     if not arguments.peer_python:
         raise SystemExit("name an interpreter that has nvitop: --peer-python, or GPUWATCH_PEER_PYTHON")
     machine = SimMachine.open(SimShape.parse("8x80GiB"), name=f"benchmark-{os.getpid()}")
     environment = machine.environment(os.environ)
-    ours = [sys.executable, "-m", "gpuwatch"]
-    nvitop = [arguments.peer_python, "-m", "nvitop", "--interval", "1"]
+    programs = [
+        Program("gpuwatch", [arguments.python, "-P", "-m", "gpuwatch"]),
+        Program("nvitop", [arguments.peer_python, "-P", "-m", "nvitop", "--interval", "1"]),
+    ]
+    if arguments.sonar_python:
+        programs.append(Program("nvsonar", [arguments.sonar_python, "-P", "-m", "nvsonar"], lists_processes=False))
     processes: list[subprocess.Popen[bytes]] = []
     try:
         processes = populate(machine, 200, vary=True)
@@ -88,29 +146,12 @@ def main() -> None:
         print(f"devices {sample['devices']}, processes {sample['processes']} (nvitop {peer['processes']})")
         _row("one sample / bare calls", sample["sample"], sample["bare"], 1e3, "ms", "<= 2.5")
         _row("nvitop's snapshot / ours", peer["sample"], sample["sample"], 1e3, "ms", ">= 4")
-        for what, marker, bar in (
-            ("first frame with GPUs", b"Simulated", "<= 1.5"),
-            ("first frame with processes", b"sleep 100000", ""),
-        ):
-            frames = [
-                (first_frame(ours, environment, marker), first_frame(nvitop, environment, marker))
-                for _ in range(arguments.frames)
-            ]
-            own = statistics.median(frame[0] for frame in frames)
-            _row(f"{what}, ours / nvitop", own, statistics.median(frame[1] for frame in frames), 1e3, "ms", bar)
-        for vary in (True, False):
-            if not vary:
-                _still(machine, processes)
-            cost = running_cost(ours, environment, arguments.seconds)
-            peer_cost = running_cost(nvitop, environment, arguments.seconds)
-            what = "values changing" if vary else "nothing changing"
-            _row(
-                f"dashboard CPU, {what}, ours / nvitop", cost[0], peer_cost[0], 100, "% core", "<= 0.4" if vary else ""
-            )
-        print(
-            f"memory of all processes: ours {cost[1] / 2**20:.0f} MB resident, {cost[2] / 2**20:.0f} MB proportional; "
-            f"nvitop {peer_cost[1] / 2**20:.0f} / {peer_cost[2] / 2**20:.0f} MB (bar: 90 MB)"
-        )
+        frames(programs, environment, arguments.frames)
+        running(programs, environment, "values changing", "<= 0.4", arguments.turns, arguments.seconds)
+        _still(machine, processes)
+        running(programs, environment, "nothing changing", "<= 0.1", arguments.turns, arguments.seconds)
+        if not arguments.sonar_python:
+            print("nvsonar was not measured: --sonar-python names an interpreter that has it")
     finally:
         for process in processes:
             process.send_signal(signal.SIGKILL)
@@ -138,6 +179,14 @@ def _row(what: str, a: float, b: float, scale: float, unit: str, bar: str) -> No
         f"{what:<50} {a * scale:9.2f} / {b * scale:9.2f} {unit:<7} = {a / b:6.2f}   {'bar ' + bar if bar else ''}",
         flush=True,
     )
+
+
+def _compare(what: str, found: dict[str, float], scale: float, unit: str, bar: str) -> None:
+    """Ours against each peer; the bar is nvitop's."""
+    ours, *peers = found
+    for peer in peers:
+        told = bar if peer == "nvitop" else ""
+        _row(f"{what}, ours / {peer}", found[ours], found[peer], scale, unit, told)
 
 
 if __name__ == "__main__":
