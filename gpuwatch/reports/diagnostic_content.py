@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.formatting.text import printable, shorten
+from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, duration, percent, size
 from gpuwatch.model.diagnostic import Diagnostic, Told
 from gpuwatch.model.doctor import STATE_ORDER, Check, Doctor
@@ -22,6 +21,7 @@ from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.reports import charts, run_content
 from gpuwatch.reports.comparison_content import comparison_table
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
+from gpuwatch.reports.diagnostic_story import age, ended, name_of, story
 from gpuwatch.reports.doctor_content import GROUPS, MARKS, libraries_table
 from gpuwatch.reports.tables import cut, short_device
 
@@ -51,7 +51,6 @@ _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 _EVIDENCE = 6
 _RAW = 60
 _LOGS = 8
-_NAME = 60
 
 
 def diagnostic_content(document: Diagnostic) -> Content:
@@ -79,7 +78,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         verdict=document.primary or "unknown",
         reason=_reason(document, main),
         simulated=SIMULATED_MACHINE if document.simulated else "",
-        facts=tuple(_facts(document, main)),
+        facts=tuple(story(document, main)),
         tables=tuple(table for table in tables if table is not None and _shown(table)),
         action=_action(document, main),
         evidence=tuple(clean(line) for line in main.evidence[:_EVIDENCE]) if main is not None else (),
@@ -87,7 +86,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         raw=tuple(_raw(document)),
         footer=_footer(document),
         parts=tuple(
-            dataclasses.replace(run_content.run_content(run), title=_name(run), subtitle=clean(run.title))
+            dataclasses.replace(run_content.run_content(run), title=name_of(run), subtitle=clean(run.title))
             for run in document.programs
         ),
     )
@@ -128,99 +127,6 @@ def _usable(doctor: Doctor | None) -> str:
     count = sum("GPU" in entry.framework_device for entry in doctor.device_map)
     name = _NAMES.get(doctor.framework.name, clean(doctor.framework.name))
     return f"{name} can use {count} GPU{'' if count == 1 else 's'}" if count else ""
-
-
-def _facts(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]:
-    """What a helper reads first, a line each."""
-    doctor, snapshot = document.doctor, document.snapshot
-    if main is not None and main.id != "healthy":
-        yield "told by", ", ".join(map(clean, main.sources))
-        yield "more", f"gpuwatch cause {main.id}: what it is, how it is recognised, what else helps"
-    others = [found for found in document.findings if found is not main and found.severity != "info"]
-    if others:
-        yield "also", _also(others)
-    yield "GPUs", _gpus(snapshot)
-    yield "driver", _driver(document)
-    yield "framework", _framework(doctor)
-    if doctor is not None:
-        counts = {state: sum(check.state == state for check in doctor.checks) for state in STATE_ORDER}
-        yield "doctor", ", ".join(f"{counts[state]} {state}" for state in ("fail", "warn", "skip", "pass"))
-    if document.programs:
-        run = document.programs[0]
-        where = ", on other GPUs than those here now" if _elsewhere(run, snapshot) else ""
-        yield "last program", f"{_name(run)}, {_age(run, document.taken_at)}{where}: {_ended(run)}"
-    if document.probes is not None and document.probes.runs:
-        yield "probes", _probes(document.probes, document.taken_at, snapshot)
-
-
-def _also(others: Sequence[Told]) -> str:
-    counts = Counter((found.id, found.severity) for found in others)
-    parts = [
-        f"{cause} ({severity}{f', {count} times' if count > 1 else ''})" for (cause, severity), count in counts.items()
-    ]
-    return "; ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
-
-
-def _elsewhere(run: Run, snapshot: Snapshot | None) -> bool:
-    """Whether it ran on other GPUs than those that are here now."""
-    here = {device.uuid for device in snapshot.devices} if snapshot is not None else set()
-    then = {text.rpartition(" ")[2] for text in run.gpus}
-    return bool(here and then) and not here & then
-
-
-def _gpus(snapshot: Snapshot | None) -> str:
-    if snapshot is None:
-        return "not looked at"
-    names: dict[str, int] = {}
-    for device in snapshot.devices:
-        total = device.number("memory.total_bytes")
-        name = clean(device.name) + (f" with {size(total)}" if total is not None else "")
-        names[name] = names.get(name, 0) + 1
-    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in names.items()) or "none"
-
-
-def _driver(document: Diagnostic) -> str:
-    driver = document.snapshot.driver if document.snapshot is not None else None
-    if driver is None:
-        return "none answers" if document.snapshot is not None else "not looked at"
-    return f"{clean(driver.version)}, CUDA up to {clean(driver.cuda_version)}"
-
-
-def _framework(doctor: Doctor | None) -> str:
-    if doctor is None or doctor.framework is None:
-        return "not imported"
-    it = doctor.framework
-    build = f", built for CUDA {clean(doctor.versions['build_cuda'])}" if doctor.versions.get("build_cuda") else ""
-    if it.gpu_build is False:
-        build = ", built without GPU support"
-    return f"{clean(it.name)} {clean(it.version)}{build}, Python {clean(it.python_version)}, {clean(it.interpreter)}"
-
-
-def _ended(run: Run) -> str:
-    reason = f" ({clean(run.verdict_reason).rstrip('.')})" if run.verdict_reason else ""
-    return f"{run.verdict}{reason}"
-
-
-def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | None) -> str:
-    counts: dict[str, int] = {}
-    for run in probes.runs:
-        bad = run.verdict == "oom" and all(oom.expected for oom in run.ooms) and run.ooms
-        name = "out of memory as meant" if bad else run.verdict
-        counts[name] = counts.get(name, 0) + 1
-    newest = max(probes.runs, key=lambda run: run.started_at)
-    told = ", ".join(f"{count} {name}" for name, count in counts.items())
-    elsewhere = sum(_elsewhere(run, snapshot) for run in probes.runs)
-    note = f"; {elsewhere} of them on other GPUs than those here now" if elsewhere else ""
-    return f"{len(probes.runs)} configurations: {told}; the last {_age(newest, now)}{note}"
-
-
-def _age(run: Run, now: datetime.datetime) -> str:
-    minutes = max((now - run.started_at).total_seconds(), 0.0) / 60
-    if minutes < 1:
-        return "just now"
-    if minutes < 60:
-        return f"{minutes:.0f} min ago"
-    return f"{minutes / 60:.0f} h ago" if minutes < 48 * 60 else f"{minutes / 1440:.0f} days ago"
 
 
 def _map(document: Diagnostic) -> Table:
@@ -368,9 +274,9 @@ def _sees(process: Process) -> str:
 def _programs(programs: Sequence[Run], now: datetime.datetime) -> Table:
     rows = tuple(
         (
-            _age(run, now),
-            _name(run),
-            _ended(run),
+            age(run, now),
+            name_of(run),
+            ended(run),
             run_content.device_map(run),
             size(run.memory.nvml_peak_bytes),
             run_content.fell_back(run),
@@ -378,7 +284,7 @@ def _programs(programs: Sequence[Run], now: datetime.datetime) -> Table:
         for run in programs
     )
     timelines = tuple(
-        charts.Timeline(f"Memory of {_name(run)}", run) for run in programs[:2] if len(run.memory.timeline) > 1
+        charts.Timeline(f"Memory of {name_of(run)}", run) for run in programs[:2] if len(run.memory.timeline) > 1
     )
     heads = ("When", "Program", "Ended", "Device map", "Seen by NVML", "Fell back")
     return Table("Programs that were watched", heads, rows, frozenset({4}), charts=timelines)
@@ -388,7 +294,7 @@ def _ooms(document: Diagnostic) -> Table:
     heads = ("Run", "Device", "Requested", "Limit", "In use", "Largest free", "Cause", "Meant")
     rows = [
         (
-            _name(run),
+            name_of(run),
             clean(oom.device),
             size(oom.requested_bytes),
             size(oom.limit_bytes),
@@ -408,7 +314,7 @@ def _fallbacks(document: Diagnostic) -> Table:
     heads = ("Run", "Op", "Type", "Asked", "Ran on", "Count", "Why")
     rows = [
         (
-            _name(run),
+            name_of(run),
             clean(entry.op),
             clean(entry.dtype),
             clean(entry.requested),
@@ -420,15 +326,6 @@ def _fallbacks(document: Diagnostic) -> Table:
         for entry in run.fallbacks[:5]
     ]
     return Table("Ops that fell back", heads, cut(rows, len(heads)), frozenset({5}), below=6)
-
-
-def _name(run: Run) -> str:
-    """A program by its command line, a probe by its configuration."""
-    if run.group != "run" or not run.title:
-        return clean(run.config)
-    # "python train.py" of "/opt/venv/bin/python /home/…/train.py": the whole line is in the part of the run.
-    words = [word if "=" in word or "://" in word else word.rpartition("/")[2] or word for word in run.title.split()]
-    return shorten(clean(" ".join(words)), _NAME)
 
 
 def _runs(document: Diagnostic) -> tuple[Run, ...]:
@@ -456,7 +353,7 @@ def _raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
         bad = run.verdict in ("error", "timeout") or (run.verdict == "oom" and not all(o.expected for o in run.ooms))
         if run.log_tail and (run.group == "run" or bad) and count < _LOGS:
             count += 1
-            yield f"Log of {_name(run)}", tuple(printable(line) for line in run.log_tail[-_RAW:])
+            yield f"Log of {name_of(run)}", tuple(printable(line) for line in run.log_tail[-_RAW:])
 
 
 def _footer(document: Diagnostic) -> str:
