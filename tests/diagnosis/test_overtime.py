@@ -496,6 +496,21 @@ def test_a_program_on_the_cpu_beside_free_gpus(changes: dict[str, object], cause
         assert f"CUDA_VISIBLE_DEVICES={changes['cuda_visible_devices']}" in " ".join(found.evidence)
 
 
+def test_one_that_was_given_mig_instances_is_not_judged() -> None:
+    aside = program(31, gpu=None, cpu=800.0, cuda_visible_devices="MIG-41b36e66")
+    assert ids(watched(seconds(120, lambda s: sample(s, [gpu()], bystanders=[aside])))) == ["healthy"]
+
+
+def test_what_a_process_says_of_itself_is_made_harmless() -> None:
+    evil = "\x1b[31m" + "x" * 500
+    aside = program(31, gpu=None, cpu=800.0, cuda_visible_devices=evil, command=evil, name=evil, user=evil)
+    holder = program(7, held=20.0, command=evil, name=evil, user=evil, framework=f"tensorflow {evil}")
+    watch = watched(seconds(120, lambda s: sample(s, [gpu(), gpu(1)], [holder], bystanders=[aside])))
+    text = "".join(part for entry in watch.findings for part in (entry.title, *entry.evidence))
+    assert "visibility.bad-ordinal" in ids(watch)
+    assert "\x1b" not in text
+
+
 def test_no_gpu_free_and_little_cpu_are_no_reason_to_speak() -> None:
     full, aside = gpu(used=20.0), program(31, gpu=None, cpu=800.0)
     assert ids(watched(seconds(120, lambda s: sample(s, [full], bystanders=[aside])))) == ["healthy"]

@@ -10,6 +10,7 @@ from gpuwatch.diagnosis.overtime.stretch import Sign, Stretch
 from gpuwatch.diagnosis.overtime.words import lasted, mean
 from gpuwatch.diagnosis.registry import finding
 from gpuwatch.diagnosis.rules.words import IDLE, command, who
+from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.snapshot import Device, Process
 from gpuwatch.model.visibility import visible_devices
@@ -19,6 +20,7 @@ _CORE = 30.0
 _FREE_SHARE = 0.1
 """Of a device's memory; a device with more in use is not free."""
 _CPU_BUILD = "+cpu"
+_MIG = "MIG-"
 
 
 def _free(look: Look) -> list[Device]:
@@ -33,24 +35,22 @@ def _free(look: Look) -> list[Device]:
     return found
 
 
-def cause_of(process: Process, devices: tuple[Device, ...]) -> tuple[str, str]:
-    """Cause id, and the line that says why it is this one."""
+def cause_of(process: Process, devices: tuple[Device, ...]) -> tuple[str, str] | None:
+    """Cause id, and the line that says why it is this one; None where it was given parts of GPUs."""
     value = process.cuda_visible_devices
+    if value is not None and _MIG in value:
+        return None
     seen = visible_devices(value, None, devices)
     if value is not None and not seen.map and not seen.unsure:
+        shown = f"CUDA_VISIBLE_DEVICES={shorten(printable(value), 60)}"
         if seen.invalid is not None and not seen.hidden:
-            return (
-                "visibility.bad-ordinal",
-                f"CUDA_VISIBLE_DEVICES={value}: {seen.invalid!r} is no GPU here",
-            )
-        return "visibility.hidden", f"CUDA_VISIBLE_DEVICES={value}: it sees no GPU"
-    if _CPU_BUILD in (process.framework or ""):
-        return "build.cpu-only", f"{process.framework} is a build without CUDA"
+            return "visibility.bad-ordinal", f"{shown}: {shorten(printable(seen.invalid), 40)} is no GPU here"
+        return "visibility.hidden", f"{shown}: it sees no GPU"
+    framework = printable(process.framework or "")
+    if _CPU_BUILD in framework:
+        return "build.cpu-only", f"{framework} is a build without CUDA"
     if process.cuda_loaded is False:
-        return (
-            "unknown",
-            "it has not loaded libcuda: a build without CUDA, or nothing asked for a GPU",
-        )
+        return "unknown", "it has not loaded libcuda: a build without CUDA, or nothing asked for a GPU"
     return "unknown", "nothing in its environment keeps it from the GPUs"
 
 
@@ -80,8 +80,11 @@ class Aside(LastingRule):
             cpu = process.number("cpu_percent")
             if process.framework is None or cpu is None or cpu < _CORE:
                 continue
-            cause, why = cause_of(process, look.snapshot.devices)
-            yield Sign(cause=cause, process=process, about=why, numbers={"cpu": cpu, "free": len(free)})
+            why = cause_of(process, look.snapshot.devices)
+            if why is None:
+                continue
+            cause, why_this = why
+            yield Sign(cause=cause, process=process, about=why_this, numbers={"cpu": cpu, "free": len(free)})
 
     def tell(self, stretch: Stretch, look: Look) -> Finding | None:
         """``likely`` in any case: what the program wants is not known from outside."""
@@ -96,7 +99,7 @@ class Aside(LastingRule):
             cause,
             severity,
             "likely",
-            title=f"{who(process)} computes on the CPU with {process.framework} while GPUs are free",
+            title=f"{who(process)} computes on the CPU with {printable(process.framework or '')} while GPUs are free",
             evidence=(
                 f"{mean(stretch, 'cpu', '%')} of a CPU core {lasted(stretch, look.at)}; it is on no GPU",
                 stretch.sign.about,

@@ -10,6 +10,7 @@ from gpuwatch.diagnosis.overtime.stretch import Sign, Stretch
 from gpuwatch.diagnosis.overtime.words import lasted, mean, span
 from gpuwatch.diagnosis.registry import finding
 from gpuwatch.diagnosis.rules.words import HELD_LEAST, HELD_SHARE, IDLE, command, seen_as, setting_of, who
+from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Device, Process
@@ -89,7 +90,7 @@ class Held(LastingRule):
                 f"process {process.pid} holds {size(held)} of {size(total)}",
                 f"idle {lasted(stretch, look.at)} (utilization {mean(stretch, 'busy', '%')}{whose})",
                 f"it has run for {span(age)}" if age is not None else "",
-                f"framework: {process.framework}" if process.framework else "",
+                f"framework: {printable(process.framework)}" if process.framework else "",
                 _instead(stretch),
                 command(process),
             ),

@@ -10,6 +10,7 @@ from gpuwatch.diagnosis.overtime.stretch import Sign, Stretch
 from gpuwatch.diagnosis.overtime.words import lasted, mean, span
 from gpuwatch.diagnosis.registry import finding
 from gpuwatch.diagnosis.rules.words import command, who
+from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import Finding
 
 _WINDOW = 9
@@ -114,7 +115,7 @@ class Input(LastingRule):
                 f"it waited for a disk in {disk.mean:.0f} % of the samples"
                 if disk is not None and disk.mean >= 5
                 else "",
-                f"framework: {process.framework}",
+                f"framework: {printable(process.framework or '')}",
                 command(process),
             ),
             action=_ADVICE.get(framework, "Prepare the input in more parallel workers, ahead of its step."),

@@ -22,7 +22,8 @@ _SETTINGS = {
 def setting_of(process: Process) -> str:
     """What its framework offers against holding memory."""
     name = (process.framework or "").partition(" ")[0]
-    return _SETTINGS.get(name, f"Ask {process.user or 'its owner'} whether the process is still needed.")
+    owner = printable(process.user) if process.user else "its owner"
+    return _SETTINGS.get(name, f"Ask {owner} whether the process is still needed.")
 
 
 def seen_as(device: Device) -> str:
