@@ -48,6 +48,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     from gpuwatch.cli.following import Following
     from gpuwatch.diagnosis.explain import explain as explained
     from gpuwatch.logs.tensorflow import LogParser
+    from gpuwatch.logs.unfold import unfolded
 
     check_output(output)
     if str(log) == "-":
@@ -57,7 +58,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     else:
         descriptor = _open(log)
         try:
-            document = explained(lines_of(descriptor, log), source=str(log))
+            document = explained(unfolded(lines_of(descriptor, log)), source=str(log))
         finally:
             os.close(descriptor)
     publish(document, output, as_json=as_json, redact=redact)

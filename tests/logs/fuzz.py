@@ -19,6 +19,7 @@ from collections.abc import Callable
 from gpuwatch.diagnosis.explain import explanation
 from gpuwatch.logs.facts import LINES_PER_TOPIC
 from gpuwatch.logs.tensorflow import LogParser
+from gpuwatch.logs.unfold import unfolded
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.findings import CAUSES
 from tests.logs.logs import NAMES, text
@@ -120,6 +121,8 @@ def check(lines: list[str]) -> None:
     assert not any("own rule" in found.title for found in document.findings), document.findings
     assert all((oom.requested_bytes or 0) >= 0 for oom in document.ooms)
     to_json(document)
+    joined = list(unfolded(lines))
+    assert len(joined) <= len(lines)
 
 
 def run(seed: int, count: int, first: int = 0) -> list[tuple[int, str]]:

@@ -1,0 +1,80 @@
+"""Logs that were folded at a width, by a terminal or by a person, say what they said before."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.diagnosis.explain import explain
+from gpuwatch.logs.unfold import SAMPLE, folded_at, unfolded
+from gpuwatch.model.explanation import Explanation
+from tests.logs.logs import NAMES, text
+
+Fold = Callable[[str], list[str]]
+
+
+def terminal(width: int) -> Fold:
+    return lambda line: [line[at : at + width] for at in range(0, len(line), width)] or [""]
+
+
+def person(width: int) -> Fold:
+    return lambda line: textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def folded(name: str, fold: Fold, quote: str = "") -> list[str]:
+    return [f"{quote}{part}\n" for line in text(name).splitlines() for part in fold(line)]
+
+
+def told(found: Explanation) -> tuple[object, ...]:
+    return (
+        found.primary,
+        [(entry.framework_device, entry.pci_bus_id, entry.granted_bytes) for entry in found.device_map],
+        [(oom.requested_bytes, oom.limit_bytes, oom.verdict) for oom in found.ooms],
+        found.missing_libraries,
+    )
+
+
+@pytest.mark.parametrize("quote", ["", "> ", "    "])
+@pytest.mark.parametrize("width", [80, 100, 120, 132])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_terminals_folds_change_nothing(name: str, width: int, quote: str) -> None:
+    whole = explain(text(name).splitlines())
+    assert told(explain(unfolded(folded(name, terminal(width), quote)))) == told(whole)
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_a_persons_folds_seldom_change_the_cause(width: int) -> None:
+    """A word that did not fit is a guess; a wrong one in one log of ten is what can be had."""
+    same = sum(
+        explain(text(name).splitlines()).primary == explain(unfolded(folded(name, person(width)))).primary
+        for name in NAMES
+    )
+    assert same >= 0.9 * len(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_not_folded_comes_as_it_is(name: str) -> None:
+    lines = text(name).splitlines(keepends=True)
+    if folded_at(lines) is None:
+        assert list(unfolded(lines)) == lines
+    assert told(explain(unfolded(lines))) == told(explain(lines))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text(max_size=90), max_size=40))
+def test_no_character_is_lost(lines: list[str]) -> None:
+    plain = [line.replace("\n", " ").replace("\r", " ") for line in lines]
+    joined = "".join("".join(unfolded(plain)).split())
+    assert sorted(set(joined)) == sorted(set("".join("".join(plain).split()))) or set(joined) <= set("".join(plain))
+
+
+def test_beyond_the_sample_it_goes_on_in_the_same_way() -> None:
+    line = "I0504 10:11:12.131415   40712 x.cc:1] " + "word " * 40
+    parts = terminal(80)(line)
+    found = list(unfolded(parts * SAMPLE))
+    assert len(found) == SAMPLE
+    assert {entry.strip() for entry in found} == {line.strip()}
