@@ -12,8 +12,8 @@ from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import Device, Mapped, Process
 from gpuwatch.model.visibility import visible_devices
 from gpuwatch.sources.answers import GpuProcess, Utilization
+from gpuwatch.sources.device import NvmlDevice
 from gpuwatch.sources.host import Facts, ProcessTable
-from gpuwatch.sources.nvml import NvmlDevice
 
 NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
 _GONE = Missing("unknown", detail="the process is not in this PID namespace, or is gone")

@@ -17,8 +17,9 @@ from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
 from gpuwatch.monitor.wire import aged
 from gpuwatch.sources.ancestry import Ancestry
 from gpuwatch.sources.answers import NvmlUnavailable
+from gpuwatch.sources.device import ASLEEP, NvmlDevice
 from gpuwatch.sources.host import HostReader, ProcessTable
-from gpuwatch.sources.nvml import ASLEEP, Nvml, NvmlDevice
+from gpuwatch.sources.nvml import Nvml
 
 _SLOW_EVERY = 5.0
 _REOPEN_EVERY = 5.0

@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
 import pynvml
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec
-from gpuwatch.model.reading import Missing, Reason, Value
+from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import Driver, MigInstance, Problem, Topology
-from gpuwatch.sources import calls, mig
+from gpuwatch.sources import mig, reasons
 from gpuwatch.sources.answers import (
     GpuProcess,
     NvmlUnavailable,
@@ -27,130 +26,20 @@ from gpuwatch.sources.answers import (
     field_value,
     pick,
 )
-from gpuwatch.sources.calls import ADAPTERS, NO_INSTANCE, ProcessLists
+from gpuwatch.sources.device import ASLEEP, NvmlDevice
 from gpuwatch.sources.gpm import Activity
+from gpuwatch.sources.plans import FIELDS, FieldPlan, Plan, field_plan, plans
 from gpuwatch.sources.sleep import Sleep
+from gpuwatch.sources.tenants import Tenants
 from gpuwatch.sources.topology import Member, topology
 
-_LOST = {pynvml.NVML_ERROR_GPU_IS_LOST: "lost", pynvml.NVML_ERROR_RESET_REQUIRED: "reset-required"}
-_ENDED = {
-    pynvml.NVML_ERROR_UNINITIALIZED,
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-}
-"""Said in the middle of a session: the driver has gone, or is another one now."""
-ASLEEP = "asleep"
-"""State of a device that the kernel has suspended."""
-_PERMANENT = {
-    pynvml.NVML_ERROR_NOT_SUPPORTED,
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-    pynvml.NVML_ERROR_DEPRECATED,
-}
-_REASONS: dict[int, Reason] = {
-    pynvml.NVML_ERROR_NOT_SUPPORTED: "not_supported",
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not_supported",
-    pynvml.NVML_ERROR_DEPRECATED: "not_supported",
-    pynvml.NVML_ERROR_NO_PERMISSION: "permission_denied",
-    pynvml.NVML_ERROR_GPU_IS_LOST: "device_lost",
-    pynvml.NVML_ERROR_RESET_REQUIRED: "device_lost",
-    pynvml.NVML_ERROR_NO_DATA: "no_sample",
-}
-_FIELDS = "nvmlDeviceGetFieldValues"
 _ACTIVITY = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
 _ALWAYS = tuple(spec for spec in METRICS if spec.lane is not Lane.GPM)
 """Metrics that are answered for whether anybody opted in or not."""
 
-_SIMULATE = "to look at simulated GPUs: gpuwatch --sim 2x24GiB"
-_HINTS = {
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
-        "driver.missing",
-        "no NVIDIA driver was found: libnvidia-ml.so.1 cannot be loaded",
-        "install NVIDIA's driver, or give the container its GPUs (docker run --gpus all); " + _SIMULATE,
-    ),
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: (
-        "driver.missing",
-        "NVIDIA's kernel module is not loaded",
-        "load it (modprobe nvidia) or see dmesg for why it does not load; " + _SIMULATE,
-    ),
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
-        "driver.mismatch",
-        "NVIDIA's library and kernel module are of different versions",
-        "the driver was upgraded while it was in use: reboot, or reload the nvidia modules",
-    ),
-    pynvml.NVML_ERROR_NO_PERMISSION: (
-        "driver.bad-state",
-        "this user may not talk to the NVIDIA driver",
-        "check the permissions of /dev/nvidiactl and /dev/nvidia*",
-    ),
-    pynvml.NVML_ERROR_UNKNOWN: (
-        "container.lost-devices",
-        "NVML does not start: Unknown Error",
-        "in a container this means that it lost its devices (after systemctl daemon-reload): recreate it; "
-        "elsewhere see dmesg",
-    ),
-}
-
-
-class _Plan(msgspec.Struct):
-    """One NVML call and the metrics that are picked from its answer."""
-
-    name: str
-    call: Callable[[Any], Any]
-    specs: tuple[MetricSpec, ...]
-
-
-class _FieldPlan(msgspec.Struct):
-    """The field values of one lane: one call, and each field answers for itself."""
-
-    specs: tuple[MetricSpec, ...]
-    fields: tuple[tuple[int, int], ...]
-    """Field and scope of each metric."""
-
-
-class NvmlDevice(msgspec.Struct):
-    """A device of the current list, with what was learnt about it."""
-
-    index: int
-    handle: Any
-    uuid: str
-    name: str
-    pci_bus_id: str
-    compute_capability: str | None
-    state: str = "ok"
-    state_detail: str = ""
-    permanent: dict[str, Missing] = {}
-    """Metric id to the reason that will not change."""
-    kept: dict[Lane, tuple[dict[str, Value], dict[str, Missing]]] = {}
-    """What the lanes other than the fast one answered when they were last asked."""
-    slow_at: float = 0.0
-    """When the slow lane was read, on the monotonic clock: rates divide by it."""
-    may_sleep: bool = False
-    """Whether the kernel may suspend it: then it is asked for before NVML is, which would wake the device."""
-    mig_on: bool | None = None
-    """Whether MIG is on; None where the device does not know MIG, or has not been asked."""
-    instances: list[mig.Instance] = []
-    """Its MIG instances, as they were at the last look."""
-    lists: list[tuple[str, list[tuple[int, int | None, int, int]]]] = []
-    """Its lists of processes as they were last told, by kind."""
-    listed: list[GpuProcess] = []
-    """The same, a process once."""
-    last_utilization: int = 0
-    """Microseconds since the epoch of the newest process utilization sample seen."""
-
-
-def _errordecode(code: int) -> str:
-    return str(pynvml.NVMLError(code))
-
 
 def _missing(code: int, call: str) -> Missing:
-    return Missing(_REASONS.get(code, "failed"), code=code, detail=f"{call}: {_errordecode(code)}")
-
-
-def _lack(device: NvmlDevice, code: int, call: str) -> Missing:
-    """As :func:`_missing`; says that MIG is the reason where it is."""
-    if device.mig_on and code == pynvml.NVML_ERROR_NOT_SUPPORTED and "Utilization" in call:
-        return Missing("not_supported", code=code, detail=f"{call}: not supported while MIG is on")
-    return _missing(code, call)
+    return reasons.missing(pynvml, code, call)
 
 
 class Nvml:
@@ -166,16 +55,11 @@ class Nvml:
         self._sleep = Sleep()
         self._topology: tuple[list[Member], Topology] | None = None
         self._activity = Activity(pynvml, _ACTIVITY)
-        self._plans: dict[Lane, tuple[_Plan, ...]] = {
-            lane: tuple(_plans(lane)) for lane in Lane if lane is not Lane.GPM
+        self._plans: dict[Lane, tuple[Plan, ...]] = {
+            lane: tuple(plans(pynvml, lane)) for lane in Lane if lane is not Lane.GPM
         }
-        self._fields = {lane: plan for lane in Lane if (plan := _field_plan(lane)) is not None}
-        self._process_calls = (
-            ("C", "nvmlDeviceGetComputeRunningProcesses"),
-            ("G", "nvmlDeviceGetGraphicsRunningProcesses"),
-            ("M", "nvmlDeviceGetMPSComputeRunningProcesses"),
-        )
-        self._lists = ProcessLists(pynvml)
+        self._fields = {lane: plan for lane in Lane if (plan := field_plan(pynvml, lane)) is not None}
+        self._tenants = Tenants(pynvml)
 
     def open(self) -> None:
         """Initialises NVML and lists the devices; :class:`NvmlUnavailable` when that fails."""
@@ -193,7 +77,7 @@ class Nvml:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            raise NvmlUnavailable(_problem(error.value)) from error
+            raise NvmlUnavailable(reasons.problem(pynvml, error.value)) from error
         self._open = True
         self.simulated = hasattr(pynvml.nvmlLib, "gpuwatch_sim_version")
         self._sleep = Sleep()
@@ -228,7 +112,7 @@ class Nvml:
                 )
             )
         except pynvml.NVMLError as error:
-            if error.value not in _ENDED:
+            if error.value not in reasons.ENDED:
                 return False
             self._begin_again()
             return True
@@ -274,73 +158,11 @@ class Nvml:
 
     def processes(self, device: NvmlDevice) -> tuple[list[GpuProcess], list[Missing]]:
         """Compute, graphics and MPS processes, a pid once; what could not be listed beside it."""
-        lists: list[tuple[str, list[tuple[int, int | None, int, int]]]] = []
-        problems: list[Missing] = []
-        for kind, base in self._process_calls:
-            key = f"processes.{kind}"
-            if key in device.permanent:
-                continue
-            rows, code = self._lists.running(device.handle, base)
-            if code == pynvml.NVML_ERROR_NO_PERMISSION and device.instances:
-                rows, code = self._running_on_instances(device, base)
-            if code:
-                lack = _missing(code, base)
-                if code in _PERMANENT:
-                    device.permanent[key] = lack
-                if kind == "C" or code not in _PERMANENT:
-                    problems.append(lack)
-                continue
-            lists.append((kind, rows))
-        if len(lists) != len(device.lists) or any(a[1] is not b[1] for a, b in zip(lists, device.lists, strict=True)):
-            device.lists, device.listed = lists, self._merged(lists)
-        return device.listed, problems
-
-    @staticmethod
-    def _merged(lists: list[tuple[str, list[tuple[int, int | None, int, int]]]]) -> list[GpuProcess]:
-        """A pid once, however many lists it is in."""
-        found: dict[tuple[int, str | None], GpuProcess] = {}
-        for kind, rows in lists:
-            for pid, used, gi, ci in rows:
-                mig = None if gi == NO_INSTANCE else f"{gi}/{ci}" if ci != NO_INSTANCE else str(gi)
-                before = found.get((pid, mig))
-                if before is None:
-                    found[pid, mig] = GpuProcess(pid, kind, used, mig)
-                else:
-                    # One process in two lists has one amount of memory: NVML repeats it.
-                    kinds = "C+G" if {before.kind, kind} == {"C", "G"} else before.kind
-                    found[pid, mig] = GpuProcess(pid, kinds, before.used_bytes or used, mig)
-        return list(found.values())
+        return self._tenants.processes(device)
 
     def process_utilization(self, device: NvmlDevice) -> tuple[dict[int, Utilization], Missing | None]:
         """Newest utilization by pid since the last call; None beside it when the call works."""
-        kept = device.permanent.get("processes.utilization")
-        if kept is not None:
-            return {}, kept
-        call = "nvmlDeviceGetProcessUtilization"
-        try:
-            samples = pynvml.nvmlDeviceGetProcessUtilization(device.handle, device.last_utilization)
-        except pynvml.NVMLError as error:
-            if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA):
-                return {}, Missing("no_sample", code=error.value, detail=f"{call}: no sample since the last one")
-            lack = _lack(device, error.value, call)
-            if error.value in _PERMANENT:
-                device.permanent["processes.utilization"] = lack
-            return {}, lack
-        newest: dict[int, tuple[int, Utilization]] = {}
-        latest = device.last_utilization
-        for sample in samples:
-            stamp = sample.timeStamp
-            # The driver's buffer also holds old and torn entries.
-            if stamp <= device.last_utilization or max(sample.smUtil, sample.memUtil) > 100:
-                continue
-            latest = max(latest, stamp)
-            if sample.pid not in newest or newest[sample.pid][0] < stamp:
-                newest[sample.pid] = (
-                    stamp,
-                    Utilization(sample.smUtil, sample.memUtil, sample.encUtil, sample.decUtil),
-                )
-        device.last_utilization = latest
-        return {pid: value for pid, (_, value) in newest.items()}, None
+        return self._tenants.utilization(device)
 
     def mig_instances(self, device: NvmlDevice) -> tuple[MigInstance, ...]:
         """The MIG instances with their memory now; a layout that changed is found again."""
@@ -406,7 +228,7 @@ class Nvml:
         try:
             on = bool(pynvml.nvmlDeviceGetMigMode(device.handle)[0])
         except pynvml.NVMLError as error:
-            if error.value in _PERMANENT:
+            if error.value in reasons.PERMANENT:
                 device.permanent["mig"] = _missing(error.value, "nvmlDeviceGetMigMode")
             return
         if on != device.mig_on:
@@ -422,22 +244,6 @@ class Nvml:
         except pynvml.NVMLError:
             device.instances = []  # the metric mig.instances has the reason
 
-    def _running_on_instances(
-        self, device: NvmlDevice, base: str
-    ) -> tuple[list[tuple[int, int | None, int, int]], int]:
-        """The processes of each instance, for users who may not list those of the whole device."""
-        rows: list[tuple[int, int | None, int, int]] = []
-        for instance in device.instances:
-            found, code = self._lists.running(instance.handle, base)
-            if code:
-                return [], code
-            gpu, compute = instance.facts.gpu_instance, instance.facts.compute_instance
-            rows += [
-                (pid, used, NO_INSTANCE if gpu is None else gpu, NO_INSTANCE if compute is None else compute)
-                for pid, used, _, _ in found
-            ]
-        return rows, 0
-
     def _lane(self, device: NvmlDevice, lane: Lane) -> tuple[dict[str, Value], dict[str, Missing]]:
         """Asks every call of a lane; of what is read once, those that have not answered yet."""
         fresh: dict[str, Value] = {}
@@ -451,7 +257,7 @@ class Nvml:
             self._ask_fields(device, self._fields[lane], fresh, failed)
         return fresh, failed
 
-    def _ask(self, device: NvmlDevice, plan: _Plan, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
+    def _ask(self, device: NvmlDevice, plan: Plan, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
         permanent = device.permanent.get(plan.name)
         if permanent is not None:
             for spec in plan.specs:
@@ -461,13 +267,13 @@ class Nvml:
             answer = plan.call(device.handle)
         except pynvml.NVMLError as error:
             code = error.value
-            lack = _lack(device, code, plan.specs[0].call)
-            if code in _PERMANENT:
+            lack = reasons.missing(pynvml, code, plan.specs[0].call, mig_on=bool(device.mig_on))
+            if code in reasons.PERMANENT:
                 device.permanent[plan.name] = lack
-            elif code in _LOST:
-                device.state = _LOST[code]
+            elif code in reasons.LOST:
+                device.state = reasons.LOST[code]
                 device.state_detail = lack.detail
-            elif code in _ENDED:
+            elif code in reasons.ENDED:
                 self.unsettled = True
             for spec in plan.specs:
                 missing[spec.id] = lack
@@ -491,7 +297,7 @@ class Nvml:
         missing.update(failed)
 
     def _ask_fields(
-        self, device: NvmlDevice, plan: _FieldPlan, readings: dict[str, Value], missing: dict[str, Missing]
+        self, device: NvmlDevice, plan: FieldPlan, readings: dict[str, Value], missing: dict[str, Missing]
     ) -> None:
         wanted = []
         for spec, field in zip(plan.specs, plan.fields, strict=True):
@@ -507,12 +313,12 @@ class Nvml:
         try:
             values = pynvml.nvmlDeviceGetFieldValues(device.handle, [field for _, field in wanted])
         except pynvml.NVMLError as error:
-            lack = _missing(error.value, _FIELDS)
-            if error.value in _LOST:
-                device.state, device.state_detail = _LOST[error.value], lack.detail
+            lack = _missing(error.value, FIELDS)
+            if error.value in reasons.LOST:
+                device.state, device.state_detail = reasons.LOST[error.value], lack.detail
             for spec, _ in wanted:
                 missing[spec.id] = lack
-                if error.value in _PERMANENT:
+                if error.value in reasons.PERMANENT:
                     device.permanent[spec.id] = lack
             return
         for (spec, _), value in zip(wanted, values, strict=True):
@@ -521,11 +327,11 @@ class Nvml:
                 readings[spec.id] = found
                 continue
             if found.code is not None:
-                found = _field_missing(found.code, str(spec.args[0]))
+                found = reasons.field_missing(pynvml, found.code, FIELDS, str(spec.args[0]))
                 if found.reason == "not_supported":
                     device.permanent[spec.id] = found
-                elif found.code in _LOST:
-                    device.state, device.state_detail = _LOST[found.code], found.detail
+                elif found.code in reasons.LOST:
+                    device.state, device.state_detail = reasons.LOST[found.code], found.detail
             missing[spec.id] = found
 
     def _answers(self, device: NvmlDevice) -> bool:
@@ -533,10 +339,10 @@ class Nvml:
         try:
             pynvml.nvmlDeviceGetUtilizationRates(device.handle)
         except pynvml.NVMLError as error:
-            if error.value in _LOST:
+            if error.value in reasons.LOST:
                 return False
-            if error.value not in _PERMANENT:
-                device.state_detail = f"nvmlDeviceGetUtilizationRates: {_errordecode(error.value)}"
+            if error.value not in reasons.PERMANENT:
+                device.state_detail = f"nvmlDeviceGetUtilizationRates: {reasons.text(pynvml, error.value)}"
                 return False
         device.state, device.state_detail = "ok", ""
         return True
@@ -567,7 +373,7 @@ class Nvml:
         try:
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
-            raise NvmlUnavailable(_problem(error.value)) from error
+            raise NvmlUnavailable(reasons.problem(pynvml, error.value)) from error
         there = self._sleep.gpus()
         asleep = {
             index: pci
@@ -595,8 +401,8 @@ class Nvml:
         except pynvml.NVMLError as error:
             # A lost device has no handle; its row stays, under what was known of this slot.
             before = next((device for device in known.values() if device.index == index), None)
-            state = _LOST.get(error.value, "failed")
-            detail = f"nvmlDeviceGetHandleByIndex: {_errordecode(error.value)}"
+            state = reasons.LOST.get(error.value, "failed")
+            detail = f"nvmlDeviceGetHandleByIndex: {reasons.text(pynvml, error.value)}"
             if before is not None:
                 before.state, before.state_detail = state, detail
                 return before
@@ -622,62 +428,9 @@ class Nvml:
         )
 
 
-def _problem(code: int) -> Problem:
-    reason, detail, hint = _HINTS.get(
-        code, ("driver.bad-state", f"NVML does not start: {_errordecode(code)} (code {code})", "see dmesg for why")
-    )
-    return Problem(source="nvml", reason=reason, detail=detail, hint=hint)
-
-
 def _maybe(call: Callable[..., Any], *args: Any) -> Any:
     """The answer, or None when NVML refuses: for identity facts, which have no reason of their own."""
     try:
         return call(*args)
     except pynvml.NVMLError:
         return None
-
-
-def _plans(lane: Lane) -> Iterable[_Plan]:
-    groups: dict[tuple[str, tuple[int | str, ...]], list[MetricSpec]] = {}
-    for spec in METRICS:
-        if spec.call and spec.lane is lane and (lane is Lane.FAST or spec.call != _FIELDS):
-            groups.setdefault((spec.call, spec.args), []).append(spec)
-    for (call, args), specs in groups.items():
-        name = call + "".join(f",{arg}" for arg in args)
-        yield _Plan(name, _caller(specs[0]), tuple(specs))
-
-
-def _field_plan(lane: Lane) -> _FieldPlan | None:
-    """The fields of a lane together. The fast lane has one, which needs no such care."""
-    specs = tuple(spec for spec in METRICS if spec.call == _FIELDS and spec.lane is lane)
-    if not specs or lane is Lane.FAST:
-        return None
-    return _FieldPlan(specs, tuple(_field(spec) for spec in specs))
-
-
-def _field(spec: MetricSpec) -> tuple[int, int]:
-    number, *scope = (getattr(pynvml, arg) if isinstance(arg, str) else arg for arg in spec.args)
-    return (number, scope[0] if scope else 0)
-
-
-def _field_missing(code: int, field: str) -> Missing:
-    """A field that the driver does not know is "invalid" to it, and stays so."""
-    reason = "not_supported" if code == pynvml.NVML_ERROR_INVALID_ARGUMENT else _REASONS.get(code, "failed")
-    return Missing(reason, code=code, detail=f"{_FIELDS} {field}: {_errordecode(code)}")
-
-
-def _caller(spec: MetricSpec) -> Callable[[Any], Any]:
-    """The NVML function of a spec as a function of the handle alone."""
-    adapter = ADAPTERS.get(spec.call)
-    if adapter is not None:
-        return lambda handle: adapter(pynvml, handle)
-    args = tuple(getattr(pynvml, arg) if isinstance(arg, str) else arg for arg in spec.args)
-    if spec.call == _FIELDS:
-        field = _field(spec)
-        return lambda handle: calls.field_value(pynvml, handle, field)
-    names = (spec.call, spec.fallback) if spec.fallback else (spec.call,)
-    functions = [function for function in (getattr(pynvml, name, None) for name in names) if function is not None]
-    if len(functions) == 1:
-        function = functions[0]
-        return (lambda handle: function(handle, *args)) if args else function
-    return lambda handle: calls.first_found(pynvml, functions, handle, args)

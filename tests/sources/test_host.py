@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from gpuwatch.sources.host import HostReader, ProcessTable, details
 
 CONTAINER = "4f1d" * 16
@@ -148,3 +150,38 @@ def test_details_that_may_not_be_read_have_their_reason(tmp_path: Path) -> None:
     assert told.why["environment"] == "No such file or directory"
     assert told.inner_pid == 3
     assert told.problem == ""
+
+
+def test_a_process_that_has_not_run_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its CPU clock stands still, so nothing of it can be another; after a while it is read all the same."""
+    table = ProcessTable()
+    reads: list[int] = []
+    stat = table._stat
+    monkeypatch.setattr(table, "_stat", lambda pid: reads.append(pid) or stat(pid))
+    idle = subprocess.Popen(["sleep", "300"])
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.3)
+        begin = time.monotonic()
+        for pid in (idle.pid, busy.pid):
+            table.look(pid, begin)
+        time.sleep(0.3)
+        reads.clear()
+        now = time.monotonic()
+        asleep, awake = table.look(idle.pid, now), table.look(busy.pid, now)
+        assert asleep is not None
+        assert awake is not None
+        assert reads == [busy.pid]
+        assert asleep.cpu_percent == 0.0
+        assert awake.cpu_percent is not None
+        assert awake.cpu_percent > 1.0
+        changes = asleep.changes
+        assert table.look(idle.pid, now + 0.5) is asleep
+        assert asleep.changes == changes
+        table.look(idle.pid, now + 11)
+        assert reads[-1] == idle.pid
+    finally:
+        for process in (idle, busy):
+            process.kill()
+            process.wait()
+    assert table.look(idle.pid, now + 12) is None

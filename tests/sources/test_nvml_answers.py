@@ -11,10 +11,11 @@ import pytest
 
 from gpuwatch.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.model.reading import Missing, Value
-from gpuwatch.sources import nvml as module
+from gpuwatch.sources import reasons
 from gpuwatch.sources.answers import number_or_name, pick
+from gpuwatch.sources.device import NvmlDevice
 from gpuwatch.sources.mig import profile
-from gpuwatch.sources.nvml import Nvml, NvmlDevice
+from gpuwatch.sources.nvml import Nvml
 from tests.sources.test_nvml_faults import CODES
 
 FIELDS = {spec.id: spec for spec in METRICS if spec.call == "nvmlDeviceGetFieldValues" and spec.lane is Lane.SLOW}
@@ -76,7 +77,7 @@ def test_a_field_that_fails_takes_no_other_along(driver: Callable[..., None], co
     nvml.sample(gpu, (Lane.SLOW,))
     never = lack.reason == "not_supported"
     assert asked.count(bad) == (1 if never else 2), "what a driver lacks is asked once"
-    assert never == (code in (*module._PERMANENT, pynvml.NVML_ERROR_INVALID_ARGUMENT))
+    assert never == (code in (*reasons.PERMANENT, pynvml.NVML_ERROR_INVALID_ARGUMENT))
 
 
 def test_all_fields_of_a_lane_are_one_call(driver: Callable[..., None]) -> None:
