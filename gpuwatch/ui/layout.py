@@ -20,6 +20,9 @@ CARD_HEIGHT = 5
 _LINE_MIN_WIDTH = 28
 _TABLE_ROWS = 6
 """Header and five processes: what the table keeps while GPUs can fold instead."""
+_TABLE_LEAST = 3
+"""What the table keeps before GPUs scroll; in fewer lines than ``_SMALL`` only its header."""
+_SMALL = 16
 BESIDE_WIDTH = 150
 """Cells inside a card from which on its readings stand beside the graphs."""
 FACT_WIDTH = 32
@@ -94,6 +97,9 @@ def plan(
         columns += 1
     rows = math.ceil(gpus / columns)
     if rows > most:
+        # The table gives way before a GPU does, but not the whole of it where there is a screen to speak of.
+        if rows <= height - 3 - (_TABLE_LEAST if height >= _SMALL else 1):
+            return Plan(style="line", columns=columns, host=False, gpu_height=rows, framed=framed)
         return Plan(style="line", columns=columns, host=False, gpu_height=most, scrolls=True, framed=framed)
     parts = max(instances, default=0) if columns == 1 else 0
     while parts and rows + sum(min(count, parts) for count in instances) > most:

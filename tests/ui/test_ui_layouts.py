@@ -172,7 +172,7 @@ def test_the_parts_add_up(size: tuple[int, int], gpus: int) -> None:
         for readings in (0, 7, 60):
             planned = plan(*size, gpus, processes=processes, readings=readings)
             table = size[1] - 3 - planned.host - planned.gpu_height
-            assert table >= 6, planned
+            assert table >= (3 if size[1] >= 16 else 1), planned
             assert planned == plan(*size, gpus, findings=True, processes=processes, readings=readings)
             if planned.style == "card":
                 rows = -(-gpus // planned.columns)
