@@ -14,15 +14,14 @@ import msgspec
 from gpuwatch.formatting.text import printable
 from gpuwatch.history.counters import Counters
 from gpuwatch.history.filling import Filling
+from gpuwatch.history.happened import BAD_STATES, of_device, span
 from gpuwatch.history.happened import Happened as Happened
 from gpuwatch.history.happened import ago as ago
-from gpuwatch.history.happened import of_device, span
 from gpuwatch.history.tenants import Tenants
 from gpuwatch.history.throttling import Throttling
 from gpuwatch.model.snapshot import Device, Snapshot
 
 CAPACITY = 1000
-_BAD = frozenset({"lost", "reset-required", "failed"})
 
 
 class FeedSeen(msgspec.Struct, frozen=True):
@@ -105,7 +104,7 @@ class Watcher:
                 self._away[uuid] = at
                 found.append(of_device(known, at, "device.lost", "is not listed any more", "error"))
         for uuid, device in here.items():
-            bad = device.state in _BAD
+            bad = device.state in BAD_STATES
             if bad and uuid not in self._away:
                 self._away[uuid] = at
                 detail = f": {printable(device.state_detail)}" if device.state_detail else ""

@@ -6,7 +6,7 @@ from collections import deque
 from itertools import pairwise
 
 from gpuwatch.formatting.units import size
-from gpuwatch.history.happened import Happened, of_device, span
+from gpuwatch.history.happened import BAD_STATES, Happened, of_device, span
 from gpuwatch.model.snapshot import Device
 
 NEARLY_FULL = 0.95
@@ -43,7 +43,7 @@ class Filling:
         """``left`` bytes were held by processes that went since the look before."""
         used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
         uuid = device.uuid
-        if used is None or not total:
+        if used is None or not total or device.state in BAD_STATES:
             self._past.pop(uuid, None)
             return []
         past = self._past.setdefault(uuid, deque(maxlen=_MOST_SAMPLES))

@@ -12,6 +12,9 @@ from gpuwatch.model.snapshot import Device, Process
 Severity = Literal["error", "warning", "info", "good"]
 Certainty = Literal["fact", "likely"]
 
+BAD_STATES = frozenset({"lost", "reset-required", "failed"})
+"""Device states in which readings cannot be believed."""
+
 
 class Happened(msgspec.Struct, frozen=True, kw_only=True):
     """One event."""

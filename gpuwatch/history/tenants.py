@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from gpuwatch.formatting.units import size
-from gpuwatch.history.happened import Happened, of_process, span, who
+from gpuwatch.history.happened import BAD_STATES, Happened, of_process, span, who
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 
-_BAD = frozenset({"lost", "reset-required", "failed"})
 _Key = tuple[str | None, int, float | None]
 
 
@@ -90,4 +89,4 @@ def _went(tenant: _Tenant, at: float) -> Happened:
 def tells(device: Device) -> bool:
     """Whether its list of processes was read: a list that failed is empty, and nobody went."""
     unread = device.missing.get("memory.unexplained_bytes")
-    return device.state not in _BAD and (unread is None or "list of processes" not in unread.detail)
+    return device.state not in BAD_STATES and (unread is None or "list of processes" not in unread.detail)

@@ -80,8 +80,26 @@ def test_broken_settings(snap_compare: Callable[..., bool]) -> None:
         ("gpus", ("shift+tab", "shift+tab", "right")),
         ("signal", ("k",)),
         ("tagged", ("space", "space", "k")),
+        ("tree", ("t",)),
+        ("users", ("u",)),
+        ("back", ("left_curly_bracket",)),
     ],
-    ids=["columns", "wrong-filter", "help", "sort", "missing", "findings", "filter", "paused", "gpus", "signal", "tagged"],
+    ids=[
+        "columns",
+        "wrong-filter",
+        "help",
+        "sort",
+        "missing",
+        "findings",
+        "filter",
+        "paused",
+        "gpus",
+        "signal",
+        "tagged",
+        "tree",
+        "users",
+        "back",
+    ],
 )
 def test_state(snap_compare: Callable[..., bool], name: str, keys: tuple[str, ...]) -> None:
     assert compare(snap_compare, "pair", (120, 40), *keys)

@@ -29,6 +29,9 @@ class EventList(Listed):
         self._events: list[Happened] = []
         self._view: View | None = None
         self._new = 0
+        self._drawn: dict[tuple[Happened, bool], Line] = {}
+        """Lines by event; an event never changes."""
+        self._drawn_for: tuple[int, datetime.date] | None = None
 
     @property
     def chosen(self) -> Happened | None:
@@ -52,7 +55,15 @@ class EventList(Listed):
         self.note = f" {len(self._events)} " if self._events else ""
         if len(self._events) >= CAPACITY:
             self.note = f" the last {len(self._events)} "
-        lines = [self._line(one, view, fresh=number < self._new) for number, one in enumerate(self._events)]
+        form = (self.inner, datetime.datetime.fromtimestamp(view.now).date())
+        if form != self._drawn_for or len(self._drawn) > 4 * CAPACITY:
+            self._drawn_for, self._drawn = form, {}
+        lines = []
+        for number, one in enumerate(self._events):
+            key = (one, number < self._new)
+            if key not in self._drawn:
+                self._drawn[key] = self._line(one, view, fresh=key[1])
+            lines.append(self._drawn[key])
         self.set_lines(lines or [_nothing(view)], stale=view.stale)
 
     def marked(self, line: Line) -> Line:

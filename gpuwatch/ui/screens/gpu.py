@@ -171,6 +171,7 @@ class GpuScreen(ProcessRowsScreen):
         framed = width >= 100 and height >= 30
         self.readings.framed = self.graphs.framed = self.about.framed = self.happened.framed = framed
         runs = self._lab.known if self._lab is not None else []
+        self.about.headed = not framed
         below.styles.height = max(height // 4, 5)
         self.happened.display = width >= _TWO
         self.processes.styles.height = min(max(height // 6, 4), 12)

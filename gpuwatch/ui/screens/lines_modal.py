@@ -18,13 +18,23 @@ Result = TypeVar("Result")
 
 
 def wrapped(line: list[Span], width: int) -> Lines:
-    """``line`` in as many lines as it takes, the text of its last span going on below its start."""
+    """``line`` in as many lines as it takes, the text of its last span going on below its start.
+
+    Where that start is far to the right, it goes on near the left: a column of half words is no text.
+    """
     if width <= 0 or sum(width_of(text) for text, _ in line) <= width:
         return [line]
     *before, (text, ink) = line
     indent = sum(width_of(part) for part, _ in before)
-    parts = textwrap.wrap(text, max(width - indent, 8)) or [""]
-    return [[*before, (parts[0], ink)], *([(" " * indent, "text"), (part, ink)] for part in parts[1:])]
+    if indent <= width // 2:
+        parts = textwrap.wrap(text, max(width - indent, 8)) or [""]
+        return [[*before, (parts[0], ink)], *([(" " * indent, "text"), (part, ink)] for part in parts[1:])]
+    near = 4
+    first, rest = "", text.split()
+    while rest and width_of(first) + width_of(rest[0]) < width - indent:
+        first = f"{first} {rest.pop(0)}".lstrip()
+    parts = textwrap.wrap(" ".join(rest), max(width - near, 8))
+    return [[*before, (first, ink)], *([(" " * near, "text"), (part, ink)] for part in parts)]
 
 
 class Sheet(Painted, can_focus=True):

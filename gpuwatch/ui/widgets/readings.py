@@ -96,7 +96,8 @@ def granted_lines(device: Device, runs: Iterable[Run], now: float, width: int) -
                 left(printable(run.config), 18 if width >= 80 else 11), "text"
             )
             pen.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
-            pen.add("  peak ", "dim").add(f"{size(run.memory.nvml_peak_bytes):>8}", "memory")
+            if width >= 70:
+                pen.add("  peak ", "dim").add(f"{size(run.memory.nvml_peak_bytes):>8}", "memory")
             pen.add(f"  {age(run.started_at, now)}", "dim")
             if run.simulated:
                 pen.add("  simulated", "warning")

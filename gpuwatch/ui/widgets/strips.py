@@ -20,6 +20,8 @@ class Strip(Painted):
     """One line that follows the view and its own width."""
 
     DEFAULT_CLASSES = "strip"
+    WASHED = True
+    """Whether the line looks like a chosen row while it has the focus."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -38,7 +40,8 @@ class Strip(Painted):
         if self._view is not None and self.size.width:
             pen = Pen(self.size.width)
             stale = self.draw(pen, self._view)
-            self.paint((pen.to(pen.limit).line("cursor" if self.has_focus else ""),), stale=stale)
+            washed = self.has_focus and self.WASHED
+            self.paint((pen.to(pen.limit).line("cursor" if washed else ""),), stale=stale)
 
     def watch_has_focus(self, focused: bool) -> None:
         """A line that has the focus looks like a chosen row."""

@@ -29,6 +29,7 @@ class TimelineStrip(Strip, can_focus=True):
     """Shown while paused. Arrows move in time while it has the focus, and a click goes there."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("timeline")
+    WASHED = False
 
     class Wanted(Message):
         """A click on the track."""
@@ -61,7 +62,7 @@ class TimelineStrip(Strip, can_focus=True):
             pen.add(begin, "dim")
             self._track = (pen.x, room)
             for text, ink in track(past, room):
-                pen.add(text, ink)
+                pen.add(text, "accent" if self.has_focus and ink == "dim" else ink)
             pen.add(" now" if view.now - last < 60 else " end", "dim")
         else:
             self._track = (0, 0)
