@@ -35,6 +35,18 @@ class SeenCard(msgspec.Struct, frozen=True, kw_only=True):
     """At the start of the framework: what is lacking, somebody else holds."""
 
 
+class SmiProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of nvidia-smi's process table."""
+
+    gpu: int
+    """nvidia-smi's index."""
+    pid: int
+    type: str
+    """``C``, ``G``, ``C+G``, ``M+C``."""
+    name: str
+    held_bytes: int | None = None
+
+
 class CuInitError(msgspec.Struct, frozen=True, kw_only=True):
     """What ``cuInit`` answered. ``code`` is CUDA's CUresult, None where the name is unknown to us."""
 
@@ -102,6 +114,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Version of the kernel module that TensorFlow read: the driver is loaded, whatever else fails."""
     cards: list[SeenCard] = []
     """GPUs with their memory, of versions that print it."""
+    smi_processes: list[SmiProcess] = []
+    """Who held memory, by the last nvidia-smi table in the log."""
     last_error_line: int | None = None
     """The line with the last exception; at the end of the log it is what ended the program."""
     found_device_lines: int = 0

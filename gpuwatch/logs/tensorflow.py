@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.logs import bfc, devices, pytorch, topics
+from gpuwatch.logs import bfc, devices, pytorch, smi, topics
 from gpuwatch.logs.clean import json_text, source_message, undecorated, unwrapped
 from gpuwatch.logs.facts import LogFacts, SeenCard
 from gpuwatch.logs.placement import ColocationReader, PlacementCounter
@@ -54,6 +54,7 @@ class LogParser:
         self._card: SeenCard | None = None
         """The GPU whose description is being read, line by line."""
         self._card_lines = 0
+        self._smi: smi.SmiReader | None = None
 
     @property
     def facts(self) -> LogFacts:
@@ -96,6 +97,8 @@ class LogParser:
                         return
                 self._source_line(line, message)
                 return
+        if self._smi is not None and self._continue_table(line):
+            return
         if self._colocation is None and not self._folded and self._card is None and not self._ooms.in_dump():
             if "): /" in line and self._placements.node(line):
                 return
@@ -150,6 +153,7 @@ class LogParser:
         self._end_colocation()
         self._end_folded()
         self._end_card()
+        self._end_table()
 
     # C++ lines
 
@@ -230,6 +234,13 @@ class LogParser:
             self._placements.executing(line)
             return True
         if "pu:" in line.lower() and not _ERROR_LINE.match(line) and self._placements.node(line):
+            return True
+        if "NVIDIA-SMI" in line and (version := smi.begins(line)) is not None:
+            self._end_table()
+            self._smi = smi.SmiReader()
+            # It asked the driver, and the driver answered.
+            self._facts.kernel_driver = self._facts.kernel_driver or version
+            self._facts.note("driver.loaded", line)
             return True
         known = self._meaning("", line, line)
         return self._python_error(line) or known
@@ -415,6 +426,27 @@ class LogParser:
 
     def _end_folded(self) -> None:
         self._folded.clear()
+
+    def _continue_table(self, raw: str) -> bool:
+        """A line of nvidia-smi's table; False where it is none, and is read as any other."""
+        if self._smi is None or self._smi.take(raw[:_MAX_LINE].rstrip()):
+            if "E. Process" in raw or "Prohibited" in raw:
+                self._meaning("", raw.strip(), raw)
+            return True
+        self._end_table()
+        return False
+
+    def _end_table(self) -> None:
+        table, self._smi = self._smi, None
+        if table is None:
+            return
+        facts = self._facts
+        for card in table.cards:
+            known = [entry for entry in facts.cards if entry.pci_bus_id != card.pci_bus_id]
+            if len(known) < MAX_LIST:
+                facts.cards = [*known, card]
+        if table.processes:
+            facts.smi_processes = table.processes[:MAX_LIST]
 
     def _continue_card(self, line: str) -> None:
         self._card_lines += 1

@@ -162,7 +162,7 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
     """Who held memory on the device, largest first: others of the same run, and those before the start."""
     lines = _beside(evidence)
     if evidence.snapshot is None:
-        return lines
+        return lines + _in_table(evidence)
     device = evidence.device_of(oom.device)
     held = [
         (process.number("gpu_memory_bytes") or 0, process)
@@ -175,6 +175,16 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
         f" {shorten(mask_text(printable(process.command or process.name or '–')), 80)}"
         for amount, process in held[:3]
         if amount > 0
+    ]
+
+
+def _in_table(evidence: Evidence) -> list[str]:
+    """Who held memory by the nvidia-smi table that stands in the log, largest first."""
+    rows = evidence.log.smi_processes if evidence.log is not None else []
+    held = sorted(((row.held_bytes, row) for row in rows if row.held_bytes), key=lambda item: (-item[0], item[1].pid))
+    return [
+        f"nvidia-smi: process {row.pid} held {size(amount)} of GPU {row.gpu}: {shorten(printable(row.name), 60)}"
+        for amount, row in held[:3]
     ]
 
 

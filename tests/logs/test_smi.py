@@ -1,0 +1,108 @@
+"""nvidia-smi's tables in a log, in the layouts of several drivers."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.explain import explain
+from gpuwatch.logs.smi import MOST_LINES
+from gpuwatch.logs.tensorflow import parse
+from tests.logs.logs import MIB, text
+
+OLD = """\
++-----------------------------------------------------------------------------+
+| NVIDIA-SMI 396.37                 Driver Version: 396.37                    |
+|-------------------------------+----------------------+----------------------+
+| GPU  Name        Persistence-M| Bus-Id        Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp  Perf  Pwr:Usage/Cap|         Memory-Usage | GPU-Util  Compute M. |
+|===============================+======================+======================|
+|   0  Quadro P5000        Off  | 00000000:17:00.0 Off |                  Off |
+| 26%   41C    P0    45W / 180W |  15980MiB / 16278MiB |     97%      Default |
++-------------------------------+----------------------+----------------------+
+
++-----------------------------------------------------------------------------+
+| Processes:                                                       GPU Memory |
+|  GPU       PID   Type   Process name                             Usage      |
+|=============================================================================|
+|    0      7711      C   /opt/sim/bin/solver                         15969MiB |
++-----------------------------------------------------------------------------+
+"""
+NEW = """\
+Mon May  4 10:11:12 2026
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 580.65.06              Driver Version: 580.65.06      CUDA Version: 13.0     |
++-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   0  NVIDIA A30                     On  |   00000000:31:00.0 Off |                   On |
+| N/A   34C    P0             29W /  165W |      14MiB /  24576MiB |     N/A      Default |
+|                                         |                        |              Enabled |
++-----------------------------------------+------------------------+----------------------+
+|   1  NVIDIA RTX 6000 Ada Gene...    Off |   00000000:B1:00.0  On |                  Off |
+| 30%   55C    P2            280W /  300W |   46001MiB /  49140MiB |     99%      Default |
+|                                         |                        |                  N/A |
++-----------------------------------------+------------------------+----------------------+
+
++-----------------------------------------------------------------------------------------+
+| MIG devices:                                                                            |
++------------------+----------------------------------+-----------+-----------------------+
+| GPU  GI  CI  MIG |              Shared Memory-Usage |        Vol|        Shared         |
+|  0    1   0   0  |              12MiB / 11968MiB    | 28      0 |  2   0    2    0    0 |
++------------------+----------------------------------+-----------+-----------------------+
+
++-----------------------------------------------------------------------------------------+
+| Processes:                                                                              |
+|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |
+|        ID   ID                                                               Usage      |
+|=========================================================================================|
+|    1   N/A  N/A            2210      G   /usr/lib/xorg/Xorg                       88MiB |
+|    1   N/A  N/A           40321      C   python3                               45890MiB |
++-----------------------------------------------------------------------------------------+
+"""
+
+
+def test_an_old_table() -> None:
+    found = parse(OLD)
+    (card,) = found.cards
+    assert (card.name, card.pci_bus_id) == ("Quadro P5000", "0000:17:00.0")
+    assert (card.total_bytes, card.free_bytes) == (16278 * MIB, 298 * MIB)
+    (row,) = found.smi_processes
+    assert (row.gpu, row.pid, row.type, row.name, row.held_bytes) == (0, 7711, "C", "/opt/sim/bin/solver", 15969 * MIB)
+    assert found.kernel_driver == "396.37"
+
+
+@pytest.mark.parametrize("quote", ["", "> ", "    ", "# "])
+def test_a_new_table_with_instances(quote: str) -> None:
+    found = parse("\n".join(quote + line for line in NEW.splitlines()))
+    assert [(card.name, card.total_bytes) for card in found.cards] == [
+        ("NVIDIA A30", 24576 * MIB),
+        ("NVIDIA RTX 6000 Ada Gene...", 49140 * MIB),
+    ]
+    assert [(row.gpu, row.pid, row.type) for row in found.smi_processes] == [(1, 2210, "G"), (1, 40321, "C")]
+
+
+def test_who_held_the_memory_stands_beside_the_failure() -> None:
+    found = explain([*OLD.splitlines(), *text("stub_tf218_ctx_oom").splitlines()])
+    assert found.primary == "memory.context-failed"
+    assert any("7711 held 15.6 GiB of GPU 0: /opt/sim/bin/solver" in line for line in found.findings[0].evidence)
+
+
+def test_a_table_proves_the_driver() -> None:
+    cuinit = "E0504 10:11:12.1 77 cuda_driver.cc:1] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device"
+    assert explain([cuinit]).primary == "driver.missing"
+    assert explain([*NEW.splitlines(), cuinit]).primary == "container.lost-devices"
+
+
+def test_what_follows_a_table_is_read() -> None:
+    found = parse(NEW + text("stub_tf221_map_default"))
+    assert found.gpus_mapped == 2
+    assert (
+        parse(NEW.splitlines()[2] + "\n" + "| x |\n" * (MOST_LINES + 5) + text("stub_tf221_map_default")).gpus_mapped
+        == 2
+    )
+
+
+def test_an_exclusive_card_is_told() -> None:
+    assert "mode.exclusive" in parse(OLD.replace("     Default |", "  E. Process |")).topics
