@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.logs.clean import pci_address, undecorated
+from gpuwatch.logs.clean import pci_address
 from gpuwatch.logs.facts import SeenCard, SmiProcess
 
 MOST_LINES = 400
 _MIB = 1 << 20
+_QUOTES = " \t>#|`"
 
 _VERSIONS = re.compile(r"NVIDIA-SMI [\d.]{1,24}.{1,60}?Driver Version: ([\d.]{1,24})")
 _CARD = re.compile(r"\|\s{1,6}\d{1,3}\s{1,4}(\S.{0,60}?)\s{1,30}(?:On|Off|N/A)\s*\|\s*([0-9A-Fa-f:.]{7,20})\s")
@@ -42,7 +43,7 @@ class SmiReader:
         """One line as it stands in the log; quote marks in front are allowed."""
         self._lines += 1
         at = next((i for i in (raw.find("|"), raw.find("+-")) if i >= 0), -1)
-        if self._lines > MOST_LINES or (at < 0 and undecorated(raw)) or at > 60:
+        if self._lines > MOST_LINES or (at < 0 and raw.strip(_QUOTES)) or at > 60:
             return False
         line = raw[at:] if at >= 0 else ""
         if match := _PROCESS.match(line):
