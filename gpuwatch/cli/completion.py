@@ -52,7 +52,8 @@ def _themes() -> Mapping[str, str]:
 def _filters() -> Mapping[str, str]:
     from gpuwatch.ui.filtering import FIELDS, SIGNS
 
-    return {f"{name}{SIGNS[name]}": "" for name in FIELDS}
+    # Those with < and > need quotes, which a completion cannot put around what is typed next.
+    return {f"{name}:": "" for name in FIELDS if SIGNS[name] == ":"}
 
 
 def _causes() -> Mapping[str, str]:

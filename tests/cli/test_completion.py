@@ -56,6 +56,8 @@ CASES = [
     ("gpuwatch --tab p", {"process", "probes"}),
     ("gpuwatch --theme gpuwatch-", {"gpuwatch-light", "gpuwatch-contrast", "gpuwatch-colour-blind"}),
     ("gpuwatch --sim 2", {"2x24GiB"}),
+    ("gpuwatch --filter u", {"user:"}),
+    ("gpuwatch --filter m", set()),
     ("gpuwatch cause memory.f", {"memory.fragmented"}),
     ("gpuwatch completion ", set(SHELLS)),
     ("gpuwatch schema sn", {"snapshot"}),
