@@ -15,7 +15,8 @@ import struct
 import time
 
 from gpuwatch.logs import devices
-from gpuwatch.model.run import DeviceMapping, Framework, RunProcess
+from gpuwatch.logs.pytorch import is_out_of_memory
+from gpuwatch.model.run import DeviceMapping, Framework, RunError, RunProcess
 from gpuwatch.probing.runner import kept_environment
 from gpuwatch.probing.streams import Lines, Streams
 from gpuwatch.probing.told import Told
@@ -26,6 +27,11 @@ _FRESH = 10.0
 """Seconds for which an answer about a process holds: its number may be used again."""
 _WROTE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +(\d+) [\w./-]+:\d+\] (.*)")
 _TELLING = (b"Created ", b"out of memory trying")
+
+
+def _exhausted(error: RunError) -> bool:
+    """Whether an exception says that device memory ran out: PyTorch's log names no process, this does."""
+    return "ResourceExhausted" in error.type or is_out_of_memory(error.message)
 
 
 class _Member:
@@ -163,7 +169,7 @@ class Family:
             device_map=(*member.map, *(one for name, one in told.mappings.items() if name not in names)),
             allocators=dict(told.allocators),
             held_bytes=held,
-            ooms=max(member.ooms, told.ooms),
+            ooms=max(member.ooms, told.ooms, sum(map(_exhausted, told.errors))),
             throughput=told.throughput,
             errors=tuple(told.errors),
         )

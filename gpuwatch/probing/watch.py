@@ -325,7 +325,7 @@ class _Watch:
         began = time.process_time()
         if self._program is not None:
             run = self._judge(self._observed(Outcome()))
-            self._live.findings(run.findings if run.framework is not None else ())
+            self._live.findings(run.findings)
         cost = time.process_time() - began
         now = time.monotonic()
         self._keep_at = now + max(min(60.0, max(5.0, (now - self._started) / 100)), cost / _SHARE)

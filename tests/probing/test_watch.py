@@ -280,6 +280,15 @@ def test_every_process_has_its_own_line(tmp_path: Path) -> None:
     assert first["pid"] != second["pid"]
 
 
+def test_an_exception_about_memory_is_the_processs_own(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    code = "import torch; raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 24.00 GiB total)')"
+    watched("-o", str(out), "--", sys.executable, "-c", code, env=with_torch(tmp_path))
+    run = read(out)
+    assert [process["ooms"] for process in run["processes"]] == [1]
+    assert run["verdict"] == "oom"
+
+
 _POOL = """
 import multiprocessing, os, sys, time
 if sys.argv[1] == "fork":
