@@ -11,6 +11,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from gpuwatch.history.events import ago
+from gpuwatch.history.timeline import LEVELS
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import width_of
 from gpuwatch.ui.lines import Span
@@ -21,8 +22,6 @@ from gpuwatch.ui.widgets.strips import Strip
 _LEAST = 12
 """Cells below which a track says nothing."""
 _BAD = {"error": ("✖", "error"), "warning": ("▲", "warning")}
-_HOLE = 20.0
-"""Seconds between two samples above which nothing was kept there; the oldest lie 15 s apart."""
 
 
 class TimelineStrip(Strip, can_focus=True):
@@ -103,7 +102,9 @@ def track(past: Shown, width: int) -> list[Span]:
         place = bisect_left(past.times, first + number * one)
         after = past.times[min(place, len(past.times) - 1)]
         before = past.times[max(place - 1, 0)]
-        cells.append(("─", "dim") if after - before <= max(_HOLE, 3 * past.asked) else (" ", "dim"))
+        apart = next((apart for span, apart in LEVELS if last - after <= span), LEVELS[-1][1])
+        hole = after - before > max(3 * past.asked, 1.4 * apart)
+        cells.append((" " if hole else "─", "dim"))
     ranks = {"warning": 1, "error": 2}
     worst: dict[int, str] = {}
     for at, severity in past.marks:
