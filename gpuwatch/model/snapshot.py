@@ -24,7 +24,8 @@ PROCESS_READINGS = (
 """Ids of a process's readings, in their order of columns."""
 
 MIG_READINGS = ("memory.total_bytes", "memory.used_bytes", "memory.free_bytes", "memory.reserved_bytes")
-"""Ids of a MIG instance's readings. Utilization is not among them: NVML has none while MIG is on."""
+"""Ids of a MIG instance's readings. Utilization is not among them: NVML has none while MIG is on. Beside them
+stands its activity (``activity.sm_percent`` ...) where somebody opted in and the GPU has GPM."""
 
 _NEVER_READ = Missing("unknown", detail="not asked for")
 _OPT_IN = Missing("no_sample", detail="asked for with --gpm only: it takes the counters that profilers take")
@@ -63,13 +64,15 @@ class MigInstance(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, Missing] = {}
 
     def get(self, reading_id: str) -> Reading:
-        """One of :data:`MIG_READINGS`; KeyError for another id."""
+        """One of :data:`MIG_READINGS`, or an activity (GPM) of the metric table; KeyError for another id."""
         value = self.readings.get(reading_id)
         if value is not None:
             return value
-        if reading_id not in MIG_READINGS:
+        spec = BY_ID.get(reading_id)
+        opted_in = spec is not None and spec.lane is Lane.GPM
+        if reading_id not in MIG_READINGS and not opted_in:
             raise KeyError(reading_id)
-        return self.missing.get(reading_id, _NEVER_READ)
+        return self.missing.get(reading_id) or (_OPT_IN if opted_in else _NEVER_READ)
 
     def number(self, reading_id: str) -> float | None:
         """The reading as a number, or None."""

@@ -163,7 +163,11 @@ class Sampler:
             self._rates.add(device.uuid, device.slow_at, readings, missing)
             if not self._on_demand:
                 _not_asked(readings, missing)
-            devices.append(_device(device, readings, missing, self._nvml.simulated, self._nvml.mig_instances(device)))
+            devices.append(
+                _device(
+                    device, readings, missing, self._nvml.simulated, self._nvml.mig_instances(device, gpm=self._gpm)
+                )
+            )
             processes.extend(rows)
         if not devices:
             problems.append(

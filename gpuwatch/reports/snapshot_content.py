@@ -94,10 +94,11 @@ def _device_row(device: Device) -> tuple[str, ...]:
 def _mig_instances(snapshot: Snapshot) -> Table:
     """The parts of GPUs that MIG divides; each is a device of its own to CUDA."""
     rows: list[tuple[str, ...]] = []
+    active = any("activity.sm_percent" in part.readings for d in snapshot.devices for part in d.mig_instances)
     for device in snapshot.devices:
         count = device.get("mig.instances")
         if device.readings.get("mig.mode") == "enabled" and isinstance(count, Missing):
-            unknown = [UNKNOWN] * 5
+            unknown = [UNKNOWN] * (6 if active else 5)
             rows.append((str(device.index), *unknown, clean(count.detail or count.reason)))
         for part in device.mig_instances:
             users = [p for p in snapshot.processes if (p.device_uuid, p.mig_instance) == (device.uuid, part.id)]
@@ -108,12 +109,14 @@ def _mig_instances(snapshot: Snapshot) -> Table:
                     clean(part.profile),
                     _of(*(size(part.number(f"memory.{name}_bytes")) for name in ("used", "total"))),
                     clean(part.multiprocessors),
+                    *([percent(part.number("activity.sm_percent"))] if active else []),
                     clean(len({p.pid for p in users})),
                     clean(part.uuid),
                 )
             )
-    heads = ("GPU", "GI/CI", "Profile", "Memory", "SMs", "Processes", "UUID")
-    return Table("MIG instances", heads, tuple(rows), frozenset({0, 3, 4, 5}), keep=frozenset({6}))
+    heads = ("GPU", "GI/CI", "Profile", "Memory", "SMs", *(["active"] if active else []), "Processes", "UUID")
+    last = len(heads) - 1
+    return Table("MIG instances", heads, tuple(rows), frozenset({0, *range(3, last)}), keep=frozenset({last}))
 
 
 def _of(part: str, whole: str) -> str:

@@ -1,7 +1,7 @@
 """The processes around those on the GPUs: their workers, and programs that compute on the CPU beside them.
 
-Looked at every ten seconds: one small file per process of the host, and more only of the few that keep a
-core busy.
+Looked at every ten seconds: the CPU clock of every process of the host, one small file of those that have
+run, and more only of the few that keep a core busy.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import os
 
 import msgspec
 
-from gpuwatch.sources.host import Facts, ProcessTable
+from gpuwatch.sources.host import Facts, ProcessTable, cpu_clock
 
 EVERY = 10.0
 _BUSY = 30.0
 """Percent of one core, over the seconds since the last look."""
+_RUNS = 1.0
+"""Percent of one core from which a process counts as somebody's worker."""
 _MOST = 8
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -35,7 +37,9 @@ class Around:
         self._table = table
         self._proc = proc
         self._at = float("-inf")
-        self._ticks: dict[int, tuple[int, int]] = {}
+        self._has_clocks = proc == "/proc"
+        self._spent: dict[int, float] = {}
+        self._parents: dict[int, int] = {}
         self._cuda: dict[tuple[int, int], bool] = {}
         self.workers: dict[int, float] = {}
         """CPU percent of all descendants together, of each process on a GPU that has any."""
@@ -48,28 +52,22 @@ class Around:
         if now - self._at < EVERY:
             return False
         lasted, self._at = now - self._at, now
-        before, self._ticks = self._ticks, {}
-        parents: dict[int, int] = {}
-        spent: dict[int, float] = {}
+        before, self._spent = self._spent, {}
+        self._parents = {}
+        self.workers = {}
+        busy: list[tuple[float, int]] = []
         for entry in os.listdir(self._proc):
             if not entry.isdigit():
                 continue
             pid = int(entry)
-            stat = self._stat(pid)
-            if stat is None:
+            spent = self._cpu(pid)
+            if spent is None:
                 continue
-            parent, start, ticks = stat
-            parents[pid] = parent
-            self._ticks[pid] = (start, ticks)
-            known = before.get(pid)
-            if known is not None and known[0] == start:
-                spent[pid] = (ticks - known[1]) / _TICKS / lasted * 100
-        self.workers = {}
-        busy: list[tuple[float, int]] = []
-        for pid, cpu in spent.items():
-            if pid in on_gpus:
+            self._spent[pid] = spent
+            cpu = (spent - before.get(pid, spent)) / lasted * 100
+            if cpu < _RUNS or pid in on_gpus:
                 continue
-            owner = _above(pid, parents, on_gpus)
+            owner = self._above(pid, on_gpus)
             if owner is not None:
                 self.workers[owner] = round(self.workers.get(owner, 0.0) + cpu, 1)
             elif cpu >= _BUSY and pid != os.getpid():
@@ -99,23 +97,35 @@ class Around:
                 return None
         return self._cuda[key]
 
-    def _stat(self, pid: int) -> tuple[int, int, int] | None:
-        """Parent, start and CPU ticks (proc(5)); None for kernel threads and for who is gone."""
+    def _cpu(self, pid: int) -> float | None:
+        """Seconds that a process has run, all threads together; None when it is gone."""
+        clock = cpu_clock(pid) if self._has_clocks else None
+        if clock is not None:
+            return clock / 1e9
+        fields = self._stat(pid)
+        return None if fields is None else (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def _above(self, pid: int, wanted: set[int]) -> int | None:
+        """The nearest ancestor that is ``wanted``."""
+        seen = {pid}
+        while wanted and (pid := self._parent(pid)) and pid not in seen:
+            if pid in wanted:
+                return pid
+            seen.add(pid)
+        return None
+
+    def _parent(self, pid: int) -> int:
+        """0 for the first process, and where nothing can be read."""
+        if pid not in self._parents:
+            fields = self._stat(pid)
+            self._parents[pid] = 0 if fields is None else int(fields[1])
+        return self._parents[pid]
+
+    def _stat(self, pid: int) -> list[bytes] | None:
+        """The fields of proc(5)'s stat from the state on; None for who is gone."""
         try:
             with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:
                 fields = file.read(4096).rpartition(b")")[2].split()
         except OSError:
             return None
-        if len(fields) < 22 or fields[20] == b"0":
-            return None
-        return int(fields[1]), int(fields[19]), int(fields[11]) + int(fields[12])
-
-
-def _above(pid: int, parents: dict[int, int], wanted: set[int]) -> int | None:
-    """The nearest ancestor that is ``wanted``."""
-    seen = {pid}
-    while (pid := parents.get(pid, 0)) and pid not in seen:
-        if pid in wanted:
-            return pid
-        seen.add(pid)
-    return None
+        return fields if len(fields) >= 22 else None

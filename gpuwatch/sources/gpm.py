@@ -7,7 +7,7 @@ It takes the counters that profilers and DCGM take, so nothing here runs unless 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from gpuwatch.model.reading import Missing, Value
 Lack = Callable[[int, str], Missing]
 
 _FIRST = Missing("no_sample", detail="needs two samples; this is the first")
-_TOO_OLD = Missing("not_supported", detail="nvmlGpmQueryDeviceSupport: GPM needs a Hopper GPU or a later one")
+TOO_OLD = Missing("not_supported", detail="nvmlGpmQueryDeviceSupport: GPM needs a Hopper GPU or a later one")
 _UNDER_MIG = Missing("not_supported", detail="nvmlGpmSampleGet: not supported for the whole GPU while MIG is on")
 
 
@@ -41,22 +41,30 @@ class Activity:
         self._request: Any = None
 
     def read(
-        self, uuid: str, handle: Any, mig_on: bool, lack: Lack
+        self, uuid: str, handle: Any, mig_on: bool, lack: Lack, *, gpu_instance: int | None = None
     ) -> tuple[dict[str, Value], dict[str, Missing], Missing | None]:
-        """Readings, reasons, and beside them a reason that will not change, for all of them."""
+        """Readings, reasons, and beside them a reason that will not change, for all of them.
+
+        ``handle`` is that of the whole device; with ``gpu_instance`` it is this one's activity that is asked for,
+        and ``uuid`` that of the MIG instance.
+        """
         lib = self._lib
+        call = "nvmlGpmSampleGet" if gpu_instance is None else "nvmlGpmMigSampleGet"
         try:
             if not lib.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
-                return {}, self._all(_TOO_OLD), _TOO_OLD
+                return {}, self._all(TOO_OLD), TOO_OLD
             samples = self._of(uuid, handle)
         except lib.NVMLError as error:
             return self._failed(error, "nvmlGpmQueryDeviceSupport", lack)
         try:
-            lib.nvmlGpmSampleGet(handle, samples.newer)
+            if gpu_instance is None:
+                lib.nvmlGpmSampleGet(handle, samples.newer)
+            else:
+                lib.nvmlGpmMigSampleGet(handle, gpu_instance, samples.newer)
         except lib.NVMLError as error:
-            if mig_on and error.value == lib.NVML_ERROR_NOT_SUPPORTED:
+            if mig_on and gpu_instance is None and error.value == lib.NVML_ERROR_NOT_SUPPORTED:
                 return {}, self._all(_UNDER_MIG), _UNDER_MIG
-            return self._failed(error, "nvmlGpmSampleGet", lack)
+            return self._failed(error, call, lack)
         was_filled, samples.filled = samples.filled, True
         samples.older, samples.newer = samples.newer, samples.older  # from now on the new one is the older
         if not was_filled:
@@ -76,15 +84,15 @@ class Activity:
                 readings[spec.id] = answer.value * spec.scale
         return readings, missing, None
 
-    def forget(self) -> None:
-        """Gives the buffers back; for when the session ends, or nobody wants them any more."""
-        for samples in self._samples.values():
-            for buffer in (samples.older, samples.newer):
+    def forget(self, uuids: Collection[str] | None = None) -> None:
+        """Gives the buffers back: when the session ends, nobody wants them any more, or instances are gone."""
+        for uuid in list(self._samples) if uuids is None else uuids:
+            samples = self._samples.pop(uuid, None)
+            for buffer in () if samples is None else (samples.older, samples.newer):
                 try:
                     self._lib.nvmlGpmSampleFree(buffer)
                 except self._lib.NVMLError:
                     break  # the session is over, and with it the buffers
-        self._samples.clear()
 
     # -- inside ---------------------------------------------------------------------------------
 

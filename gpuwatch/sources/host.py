@@ -88,7 +88,7 @@ def _changing(facts: Facts) -> tuple[object, ...]:
     return (facts.cpu_percent, facts.host_memory_bytes, facts.threads, facts.state, facts.framework)
 
 
-def _cpu_clock(pid: int) -> int | None:
+def cpu_clock(pid: int) -> int | None:
     """Nanoseconds that all threads of a process have run: a tenth of what a file of /proc costs to read.
 
     The clock's number is made as clock_getcpuclockid(3) makes it. None for a process that is gone, and
@@ -116,7 +116,7 @@ class ProcessTable:
         facts = self._known.get(pid)
         if facts is not None and facts.seen_at == now:
             return facts  # on another device too
-        clock = _cpu_clock(pid) if self._has_clocks else None
+        clock = cpu_clock(pid) if self._has_clocks else None
         if facts is not None and clock is not None and clock == facts.clock and now < facts.read_at + _READ_IDLE_EVERY:
             # It has not run since: its threads, its name and what it holds are what they were.
             facts.seen_at = now

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import pynvml
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec
@@ -27,7 +28,7 @@ from gpuwatch.sources.answers import (
     pick,
 )
 from gpuwatch.sources.device import ASLEEP, NvmlDevice
-from gpuwatch.sources.gpm import Activity
+from gpuwatch.sources.gpm import TOO_OLD, Activity
 from gpuwatch.sources.plans import FIELDS, FieldPlan, Plan, field_plan, plans
 from gpuwatch.sources.sleep import Sleep
 from gpuwatch.sources.tenants import Tenants
@@ -164,10 +165,17 @@ class Nvml:
         """Newest utilization by pid since the last call; None beside it when the call works."""
         return self._tenants.utilization(device)
 
-    def mig_instances(self, device: NvmlDevice) -> tuple[MigInstance, ...]:
-        """The MIG instances with their memory now; a layout that changed is found again."""
+    def mig_instances(self, device: NvmlDevice, *, gpm: bool = False) -> tuple[MigInstance, ...]:
+        """The MIG instances with their memory now, and with their activity where somebody opted in.
+
+        A layout that changed is found again.
+        """
         if not device.instances or device.state != "ok":
             return ()
+        found = self._instances(device)
+        return tuple(self._with_activity(device, instance) for instance in found) if gpm else found
+
+    def _instances(self, device: NvmlDevice) -> tuple[MigInstance, ...]:
         try:
             return tuple(mig.reading(pynvml, instance, _missing) for instance in device.instances)
         except pynvml.NVMLError:
@@ -176,6 +184,18 @@ class Nvml:
             return tuple(mig.reading(pynvml, instance, _missing) for instance in device.instances)
         except pynvml.NVMLError:
             return ()  # it changes right now: the next look finds it
+
+    def _with_activity(self, device: NvmlDevice, instance: MigInstance) -> MigInstance:
+        if device.permanent.get("gpm") is TOO_OLD:
+            missing = instance.missing | {spec.id: TOO_OLD for spec in _ACTIVITY}
+            return msgspec.structs.replace(instance, missing=missing)
+        if instance.uuid is None or instance.gpu_instance is None:
+            return instance
+        answered, failed, _ = self._activity.read(
+            instance.uuid, device.handle, True, _missing, gpu_instance=instance.gpu_instance
+        )
+        readings, missing = instance.readings | answered, instance.missing | failed
+        return msgspec.structs.replace(instance, readings=readings, missing=missing)
 
     def topology(self) -> Topology:
         """How the devices hang together; the same object until their list, or who of them answers, changes."""
@@ -239,6 +259,13 @@ class Nvml:
             self._list_instances(device)
 
     def _list_instances(self, device: NvmlDevice) -> None:
+        before = {instance.facts.uuid for instance in device.instances if instance.facts.uuid is not None}
+        self._renew_instances(device)
+        gone = before - {instance.facts.uuid for instance in device.instances}
+        if gone:
+            self._activity.forget(gone)
+
+    def _renew_instances(self, device: NvmlDevice) -> None:
         try:
             device.instances = mig.instances(pynvml, device.handle, _missing)
         except pynvml.NVMLError:

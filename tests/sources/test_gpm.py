@@ -98,6 +98,8 @@ def test_a_device_listed_anew_begins_anew_and_nothing_leaks() -> None:
     assert readings == {}, "two sessions are no interval"
     activity.read("GPU-b", "c", False, lack)
     assert library.allocated == 4
+    activity.forget({"GPU-b", "unknown"})
+    assert library.freed == 2
     activity.forget()
     assert library.freed == 4
 
@@ -167,9 +169,24 @@ def test_it_is_asked_for_when_somebody_wants_it_and_no_longer(
         if divided.mig_instances:
             break
     assert "while MIG is on" in divided.missing["activity.sm_percent"].detail
+    (instance,) = collector.wait(4, 10)[-1].devices[0].mig_instances
+    assert instance.number("activity.sm_percent") == pytest.approx(60, abs=2), "the part tells what the whole does not"
+    assert isinstance(instance.get("activity.pcie_tx_bytes_per_second"), Missing)
     collector.gpm = False
     collector.wait(2, 10)
     assert not IDS & collector.wait(2, 10)[-1].devices[0].missing.keys()
+
+
+def test_instances_of_a_gpu_without_gpm_say_so(sim_machine: Open, started: Callable[..., Collector]) -> None:
+    machine = sim_machine("1x8GiB")
+    machine.set_mig(0, "1g,2g")
+    collector = started(machine, gpm=True)
+    collector.wait(2, 10)
+    for instance in collector.wait(2, 10)[-1].devices[0].mig_instances:
+        assert not IDS & instance.readings.keys()
+        assert "Hopper" in instance.missing["activity.sm_percent"].detail
+    with pytest.raises(KeyError):
+        instance.get("utilization.gpu_percent")
 
 
 def test_at_the_command_line(sim_machine: Open, sleeper: Callable[[], int]) -> None:

@@ -15,6 +15,8 @@ typedef struct {
 
 typedef struct gpm_sample {
     int32_t device; /* -1: nothing in it yet */
+    int32_t mig;    /* index of an instance; -1: the whole device */
+    double sm_share; /* of an instance, whose busy time is not added up */
     uint64_t at_ns, busy_ns, to_device, to_host, nvlink_sent, nvlink_received;
     double memory_share;
 } *nvmlGpmSample_t;
@@ -70,6 +72,7 @@ API nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample) {
     if (!supported(state, index) || gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED;
     *sample = (struct gpm_sample){
         .device = (int32_t)index,
+        .mig = -1,
         .at_ns = gws_now_ns(),
         .busy_ns = gws_device_busy_ns(state, index),
         .to_device = atomic_load(&card->host_to_device_bytes),
@@ -81,6 +84,26 @@ API nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample) {
     return NVML_SUCCESS;
 }
 
+API nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned gpu_instance, nvmlGpmSample_t sample) {
+    ENTER_DEVICE(device);
+    REQUIRE(sample);
+    if (!supported(state, index)) return NVML_ERROR_NOT_SUPPORTED;
+    gws_mig part;
+    for (uint32_t place = 0; place < GWS_MAX_MIG; place++) {
+        if (gws_get_mig(state, index, place, &part) || part.gpu_instance != gpu_instance) continue;
+        gws_load load = gws_mig_load(state, index, place);
+        *sample = (struct gpm_sample){
+            .device = (int32_t)index,
+            .mig = (int32_t)place,
+            .at_ns = gws_now_ns(),
+            .sm_share = load.sm_share,
+            .memory_share = load.memory_share,
+        };
+        return NVML_SUCCESS;
+    }
+    return NVML_ERROR_INVALID_ARGUMENT;
+}
+
 #define MIB 1048576.0
 
 static nvmlReturn_t measure(const gws_state *state, const struct gpm_sample *a, const struct gpm_sample *b,
@@ -89,6 +112,10 @@ static nvmlReturn_t measure(const gws_state *state, const struct gpm_sample *a, 
     double busy = (double)(b->busy_ns - a->busy_ns) * 1e-9 / seconds * 100;
     int64_t value;
     if (busy > 100) busy = 100;
+    if (a->mig >= 0) {
+        busy = (a->sm_share + b->sm_share) / 2 * 100;
+        if (id >= 20) return NVML_ERROR_NOT_SUPPORTED; /* links belong to the whole device */
+    }
     switch (id) {
     case 1: case 2: *out = busy; return NVML_SUCCESS; /* graphics engine, SMs */
     case 5:                                           /* tensor cores of any kind */
@@ -112,7 +139,7 @@ API nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *get) {
     REQUIRE(get);
     if (get->version != 1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     const struct gpm_sample *a = get->first, *b = get->second;
-    REQUIRE(a && b && a->device >= 0 && a->device == b->device && b->at_ns > a->at_ns);
+    REQUIRE(a && b && a->device >= 0 && a->device == b->device && a->mig == b->mig && b->at_ns > a->at_ns);
     for (unsigned i = 0; i < get->count; i++) {
         gpm_metric *metric = &get->metric[i];
         metric->info = (metric_info){0};

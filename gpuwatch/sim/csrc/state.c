@@ -21,6 +21,7 @@
 #define CELL_AMOUNT_MASK ((1ull << CELL_AMOUNT_BITS) - 1)
 #define CELL_EPOCH_MASK 0xffffffull
 
+#define ASK_EVERY_NS 300000ull /* the calls of one look at a device ask once whether a process exists */
 #define CHECK_EVERY_NS 250000000ull /* how long a process that exists is believed not to be a zombie */
 #define HEAT_SECONDS 20.0           /* thermal inertia of a card */
 #define VARY_SECONDS 30.0           /* period of an attached process's varying load */
@@ -152,7 +153,9 @@ static uint64_t exec_id(void) {
 static bool slot_alive(gws_process *slot, uint64_t now_ns, bool exact) {
     if (slot->flags & GWS_SLOT_FOREIGN) return true;
     int32_t pid = slot->pid;
+    if (!exact && now_ns - slot->asked_ns < ASK_EVERY_NS) return true;
     if (kill(pid, 0) != 0 && errno == ESRCH) return false;
+    slot->asked_ns = now_ns;
     if (!exact && now_ns - slot->checked_ns < CHECK_EVERY_NS) return true;
     uint64_t cpu_ns = cpu_time_of(pid);
     slot->checked_ns = now_ns;
@@ -521,19 +524,38 @@ static int32_t mig_of(const gws_device *device, const gws_process *slot) {
     return -1;
 }
 
+static bool on_instance(const gws_device *card, const gws_process *slot, uint32_t index) {
+    int32_t on = mig_of(card, slot);
+    return on >= 0 && card->mig[on].gpu_instance == card->mig[index].gpu_instance;
+}
+
 uint64_t gws_mig_used_bytes(gws_state *state, uint32_t device, uint32_t index) {
-    const gws_device *card = &state->device[device];
     uint64_t used = 0;
     lock(state);
     sweep(state, (int32_t)device, gws_now_ns(), false);
     for (uint32_t i = 0; i < state->process_high; i++) {
         const gws_process *slot = &state->process[i];
         if (!slot->pid || slot->device != (int32_t)device) continue;
-        int32_t on = mig_of(card, slot);
-        if (on >= 0 && card->mig[on].gpu_instance == card->mig[index].gpu_instance) used += slot->bytes;
+        if (on_instance(&state->device[device], slot, index)) used += slot->bytes;
     }
     unlock(state);
     return used;
+}
+
+gws_load gws_mig_load(gws_state *state, uint32_t device, uint32_t index) {
+    gws_load sum = {0, 0};
+    uint64_t now_ns = gws_now_ns();
+    lock(state);
+    for (uint32_t i = 0; i < state->process_high; i++) {
+        const gws_process *slot = &state->process[i];
+        if (!slot->pid || slot->device != (int32_t)device) continue;
+        if (!on_instance(&state->device[device], slot, index)) continue;
+        gws_load load = slot_load(slot, now_ns);
+        sum.sm_share += load.sm_share;
+        sum.memory_share += load.memory_share;
+    }
+    unlock(state);
+    return (gws_load){clamp_share(sum.sm_share), clamp_share(sum.memory_share)};
 }
 
 uint32_t gws_list_processes(gws_state *state, uint32_t device, uint32_t kinds, gws_process_view *out,

@@ -147,7 +147,7 @@ typedef struct {
     uint64_t start_time; /* field 22 of /proc/PID/stat: tells a reused pid apart */
     uint64_t exec_id;    /* changes with execve, which keeps pid and start time but drops the contexts */
     uint64_t bytes;
-    uint64_t entered_ns, checked_ns;
+    uint64_t entered_ns, asked_ns, checked_ns;
     uint64_t checked_cpu_ns; /* its CPU clock at that moment: who has not run since is still there */
     _Atomic uint64_t last_busy_ns;
     _Atomic uint64_t running_since_ns; /* a kernel runs now, since then; 0: none */
@@ -251,6 +251,7 @@ int gws_set_mig(gws_state *state, uint32_t device, int on, uint32_t count, const
 int gws_mig_is_on(const gws_state *state, uint32_t device);
 int gws_get_mig(const gws_state *state, uint32_t device, uint32_t index, gws_mig *out);
 uint64_t gws_mig_used_bytes(gws_state *state, uint32_t device, uint32_t index);
+gws_load gws_mig_load(gws_state *state, uint32_t device, uint32_t index); /* of all on its GPU instance */
 int gws_cuda_version(const gws_state *state); /* the highest that the driver runs: 12080 */
 int gws_capability(const gws_state *state, const gws_device *card); /* 86 is 8.6 */
 int gws_multiprocessors(const gws_state *state, const gws_device *card);
