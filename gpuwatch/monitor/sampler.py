@@ -15,6 +15,7 @@ from gpuwatch.model.snapshot import Device, Driver, Host, MigInstance, Problem, 
 from gpuwatch.monitor.beside import Beside
 from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
 from gpuwatch.monitor.wire import aged
+from gpuwatch.sources import procfs
 from gpuwatch.sources.ancestry import Ancestry
 from gpuwatch.sources.answers import NvmlUnavailable
 from gpuwatch.sources.device import ASLEEP, NvmlDevice
@@ -23,6 +24,14 @@ from gpuwatch.sources.nvml import Nvml
 
 _SLOW_EVERY = 5.0
 _REOPEN_EVERY = 5.0
+_DCGM_EVERY = 60.0
+_DCGM = "nv-hostengine"
+_SHARED = Problem(
+    source="gpm",
+    reason="gpm.shared",
+    detail="DCGM's host engine (nv-hostengine) runs here, and GPM takes the counters that its profiling takes",
+    hint="run gpuwatch without --gpm, or pause the other: dcgmi profile --pause",
+)
 _SLOW_LANES = (Lane.FAST, Lane.SLOW, Lane.ONCE)
 _ALL_LANES = (*_SLOW_LANES, Lane.ON_DEMAND)
 
@@ -46,6 +55,8 @@ class Sampler:
         self._problem: Problem | None = None
         self._on_demand = on_demand
         self._gpm = gpm
+        self._dcgm_at = float("-inf")
+        self._dcgm = False
         self._rates = Rates()
         self._rows = ProcessRows(self._table)
         self._topology: Topology | None = None
@@ -146,6 +157,7 @@ class Sampler:
             self._slow_reads += 1
         if self._gpm:
             lanes = (*lanes, Lane.GPM)
+            problems.extend(self._counters_shared(now))
         listed = [(device, *self._nvml.sample(device, lanes)) for device in self._nvml.devices]
         if listed and self._slow_reads == 1:
             look_ahead(
@@ -179,6 +191,12 @@ class Sampler:
                 )
             )
         return self._nvml.driver, devices, processes
+
+    def _counters_shared(self, now: float) -> tuple[Problem, ...]:
+        """Said where DCGM runs: what both read then may be wrong."""
+        if now - self._dcgm_at >= _DCGM_EVERY:
+            self._dcgm_at, self._dcgm = now, procfs.runs(_DCGM)
+        return (_SHARED,) if self._dcgm else ()
 
     def _processes(self, device: NvmlDevice, problems: list[Problem]) -> tuple[list[Process], bool]:
         """The processes of one device, and whether the list is complete."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 
@@ -40,3 +41,17 @@ def sizes() -> Sizes:
     found = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(b":") for line in lines) if rest}
     total, swap = found[b"MemTotal"], found[b"SwapTotal"]
     return Sizes(total - found[b"MemAvailable"], total, swap - found[b"SwapFree"], swap)
+
+
+def runs(name: str) -> bool:
+    """Whether a process of this name (of 15 characters, as the kernel keeps them) can be seen."""
+    wanted = name[:15].encode()
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/comm", "rb", buffering=0) as file:
+                    if file.read(32).rstrip(b"\n") == wanted:
+                        return True
+            except OSError:
+                continue  # it has ended meanwhile
+    return False

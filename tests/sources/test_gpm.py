@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -187,6 +190,21 @@ def test_instances_of_a_gpu_without_gpm_say_so(sim_machine: Open, started: Calla
         assert "Hopper" in instance.missing["activity.sm_percent"].detail
     with pytest.raises(KeyError):
         instance.get("utilization.gpu_percent")
+
+
+def test_dcgm_beside_it_is_warned_of(sim_machine: Open, tmp_path: Path, started: Callable[..., Collector]) -> None:
+    machine = sim_machine("1x8GiB")
+    engine = tmp_path / "nv-hostengine"
+    shutil.copy(shutil.which("sleep") or "sleep", engine)
+    running = subprocess.Popen([str(engine), "60"])
+    try:
+        reasons = {problem.reason for problem in started(machine, gpm=True).wait(1, 10)[-1].problems}
+        assert "gpm.shared" in reasons
+        assert not started(machine, gpm=False).wait(1, 10)[-1].problems
+    finally:
+        running.kill()
+        running.wait()
+    assert not started(machine, gpm=True).wait(1, 10)[-1].problems
 
 
 def test_at_the_command_line(sim_machine: Open, sleeper: Callable[[], int]) -> None:
