@@ -72,7 +72,7 @@ ALL: tuple[GpuField, ...] = (
         metric="power.draw_watts",
         label="PWR ",
         suffix="W",
-        width=10,
+        width=11,
         text=_power,
     ),
     GpuField(
@@ -114,7 +114,7 @@ ALL: tuple[GpuField, ...] = (
         label="MCLK",
         digits=6,
         suffix="MHz",
-        width=8,
+        width=9,
     ),
     GpuField(
         "memory-temperature",
@@ -165,7 +165,7 @@ ALL: tuple[GpuField, ...] = (
         "generation × width of the link, and what comes in ↓ and goes out ↑",
         "GB/s",
         metric="pcie.generation",
-        width=17,
+        width=19,
         chosen=False,
         text=_link,
     ),
@@ -201,7 +201,8 @@ def in_line(field: GpuField, device: Device) -> list[Span]:
     if field.text is not None:
         text = field.text(device) + field.suffix
     else:
-        text = whole_number(device.number(field.metric), 1) + field.suffix
+        value = device.number(field.metric)
+        text = UNKNOWN if value is None else whole_number(value, 1) + field.suffix
     ink = _ink(field, device)
     cells = f"{text[: field.width - 1]:>{field.width}}"
     unit = len(field.suffix)

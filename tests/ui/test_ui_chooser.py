@@ -194,6 +194,32 @@ def test_a_field_that_no_gpu_has_is_not_drawn() -> None:
         assert told is None or len(told) == 4
 
 
+def test_no_number_of_a_line_is_cut() -> None:
+    """The largest that there are: 1.2 kW, GDDR at 10.5 GHz, PCIe 6 at full speed."""
+    device = machines.device(
+        0,
+        busy=100,
+        readings={
+            "power.draw_watts": 1187.0,
+            "power.limit_watts": 1200.0,
+            "clocks.sm_mhz": 3105,
+            "clocks.memory_mhz": 10501,
+            "temperature.gpu_celsius": 104,
+            "temperature.memory_celsius": 110,
+            "pcie.generation": 6,
+            "pcie.tx_bytes_per_second": 121.4e9,
+            "pcie.rx_bytes_per_second": 118.2e9,
+        },
+        missing={"fan.speed_percent": Missing("not_supported")},
+    )
+    told = {field.id: "".join(text for text, _ in in_line(field, device)).strip() for field in ALL if field.width}
+    assert told["power"] == "1187/1200W"
+    assert told["memory-clock"] == "10501MHz"
+    assert told["pcie"] == "6×16 ↓118.2 ↑121.4"
+    assert told["temperature"] == "104°C"
+    assert told["fan"] == "–"
+
+
 @pytest.mark.parametrize("width", range(40, 260, 7))
 def test_lines_of_gpus_fit_with_any_fields(width: int) -> None:
     devices = tuple(machines.device(n) for n in range(16))
