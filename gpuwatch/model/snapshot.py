@@ -27,6 +27,9 @@ MIG_READINGS = ("memory.total_bytes", "memory.used_bytes", "memory.free_bytes", 
 """Ids of a MIG instance's readings. Utilization is not among them: NVML has none while MIG is on. Beside them
 stands its activity (``activity.sm_percent`` ...) where somebody opted in and the GPU has GPM."""
 
+WSL = "wsl"
+"""Stands for a container: Windows has the GPU, and its processes are not listed."""
+
 _NEVER_READ = Missing("unknown", detail="not asked for")
 _OPT_IN = Missing("no_sample", detail="asked for with --gpm only: it takes the counters that profilers take")
 
@@ -253,7 +256,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     load: tuple[float, float, float] | None = None
     uptime_seconds: float | None = None
     container: str | None = None
-    """The kind of container that gpuwatch itself runs in; None outside of one."""
+    """The kind of container that gpuwatch itself runs in, or :data:`WSL`; None outside of one."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

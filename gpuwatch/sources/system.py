@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpuwatch.model.doctor import DeviceFile, Entry, PciCard, System
+from gpuwatch.model.snapshot import WSL
 
 T = TypeVar("T")
 
@@ -150,8 +151,9 @@ def _cards(base: Path) -> tuple[PciCard, ...] | None:
 
 
 def container(environment: Mapping[str, str]) -> str | None:
-    """The kind of container that this process runs in; None outside of one, and where nothing tells."""
-    return _container(Path("/"), environment)
+    """The kind of container that this process runs in, or ``wsl``; None outside, and where nothing tells."""
+    found = _container(Path("/"), environment)
+    return WSL if found is None and "microsoft" in os.uname().release.lower() else found
 
 
 def _container(base: Path, environment: Mapping[str, str]) -> str | None:

@@ -347,7 +347,7 @@ def test_a_process_that_ends_takes_its_finding_along_at_once() -> None:
     assert [past.id for past in watch.past] == ["idle.memory-held"]
 
 
-@pytest.mark.parametrize("container", [None, "docker"])
+@pytest.mark.parametrize("container", [None, "docker", "wsl"])
 def test_memory_that_nobody_listed_holds(container: str | None) -> None:
     odd = {"memory.unexplained_bytes": 5 * GIB}
     watch = watched(seconds(60, lambda s: sample(s, [gpu(used=6.0, readings=odd)], container=container)))
@@ -355,6 +355,7 @@ def test_memory_that_nobody_listed_holds(container: str | None) -> None:
     (found,) = [entry for entry in watch.findings if entry.id != "healthy"]
     assert (found.id, found.certainty) == (cause, "likely")
     assert "5.0 GiB" in found.title
+    assert ("Windows" in found.action) == (container == "wsl")
 
 
 def test_memory_that_is_not_known_is_not_unexplained() -> None:

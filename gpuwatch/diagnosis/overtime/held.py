@@ -13,7 +13,7 @@ from gpuwatch.diagnosis.rules.words import HELD_LEAST, HELD_SHARE, IDLE, command
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Device, Process
+from gpuwatch.model.snapshot import WSL, Device, Process
 
 _YOUNG = 120.0
 """Seconds for which a process may load its data before its idleness means anything."""
@@ -166,13 +166,18 @@ class Unexplained(LastingRule):
             lasted(stretch, look.at),
         )
         if host.container:
+            windows = host.container == WSL
+            where = "Linux under Windows" if windows else f"a container ({host.container})"
+            action = "Look on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host."
+            if windows:
+                action = "Look in the Task Manager of Windows (Details, with the column of dedicated GPU memory)."
             return finding(
                 "container.pid-namespace",
                 "info",
                 "likely",
-                title=f"{size(figure.last)} on {seen_as(device)} belong to nobody who can be seen from this container",
-                evidence=(*lines, f"this is a container ({host.container}): processes of others are not listed in it"),
-                action="Look on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host.",
+                title=f"{size(figure.last)} on {seen_as(device)} belong to nobody who can be seen from here",
+                evidence=(*lines, f"this is {where}: processes of others are not listed in it"),
+                action=action,
                 device_uuid=device.uuid,
             )
         return finding(
