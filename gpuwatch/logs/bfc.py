@@ -43,6 +43,7 @@ _CONTEXT = (
     "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY",
     "Bad StatusOr access: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY",
     "cuCtxCreate: CUDA_ERROR_OUT_OF_MEMORY",
+    "might have already set an error? Error 2: out of memory",
     "failed. Status: out of memory",  # cudaSetDevice(), the runtime's implicit initialisation
 )
 _ELSEWHERE = ("Dst tensor is not", "unable to allocate output tensor", "failed to allocate memory")

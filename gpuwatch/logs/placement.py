@@ -59,8 +59,8 @@ class PlacementCounter:
     def node(self, message: str) -> bool:
         """A placer line, prefixed or raw; False when it is none."""
         match = _NODE.search(message)
-        if match is None:
-            return False
+        if match is None or (match[2] is None and match.start() > 0):
+            return False  # without a type it is a sentence that ends in a device, unless it is all there is
         node = match[1]
         if ":" in node or node[0] == "[":
             node = _GLUED.sub("", node)

@@ -113,6 +113,7 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("Unable to determine the device handle for GPU", "hardware.fault"),
     # PyTorch's cudaGetDeviceCount, JAX
     ("Error 802: system not yet initialized", "driver.bad-state"),
+    ("Error 999: unknown error", "driver.bad-state"),
     ("Error 803: system has unsupported display driver", "driver.mismatch"),
     ("Error 804: forward compatibility", "driver.mismatch"),
     ("CUDA driver initialization failed, you might not have", "driver.bad-state"),

@@ -159,6 +159,12 @@ ROWS = (
     Row("no driver", "driver.missing", shape=""),
     Row("no libcuda", "driver.missing", without=("libcuda.so.1",)),
     Row("no NVML", "driver.missing", without=("libnvidia-ml.so.1",), but=NOT_SAID),
+    Row(
+        "no NVML, and TensorFlow names it",
+        "driver.missing",
+        without=("libnvidia-ml.so.1",),
+        variables={"TF_CPP_VMODULE": "dso_loader=1"},
+    ),
     Row("NVML: not loaded", "driver.missing", nvml_fails(9), but=NOT_SAID),
     Row("NVML: two versions", "driver.mismatch", nvml_fails(18), but=NOT_SAID),
     Row("NVML: unknown error", "container.lost-devices", nvml_fails(999), but=NOT_SAID),

@@ -1,0 +1,28 @@
+"""Explanations of small logs against their labels."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.explain import explain
+from gpuwatch.logs.unfold import unfolded
+from gpuwatch.model.findings import CAUSES
+from tests.logs.small_logs import ALL, Small
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("small", ALL, ids=lambda small: f"{small.causes[0]} {len(small.text)}")
+def test_it_is_labelled_right(small: Small) -> None:
+    found = explain(unfolded(small.text.split("\n")))
+    assert set(small.causes) <= set(CAUSES)
+    assert found.primary in small.causes
+    if small.gpus is not None:
+        assert len({(entry.framework_device, entry.pci_bus_id) for entry in found.device_map}) == small.gpus
+    if small.oom is not None:
+        assert bool(found.ooms) == small.oom
+    for name in small.libraries:
+        assert any(name in library for library in found.missing_libraries)
+    if small.granted is not None:
+        granted = {int(entry.framework_device[-1]): (entry.granted_bytes or 0) // MIB for entry in found.device_map}
+        assert granted == small.granted
