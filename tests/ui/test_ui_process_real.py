@@ -1,0 +1,121 @@
+"""A real TensorFlow program on simulated GPUs in the Process tab, and its end in the Events tab."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.monitor.collector import Collector
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.ui import exact
+from gpuwatch.ui.app import GpuwatchApp
+from gpuwatch.ui.screens.process import ProcessScreen
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
+
+PROGRAM = """
+import sys, time
+import tensorflow as tf
+with tf.device("/GPU:0"):
+    a = tf.fill([1024, 1024], 1.0)
+with tf.device("/GPU:1"):
+    b = tf.fill([2048, 1024], 1.0)
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+Tier = Literal["driver", "plugin"]
+
+
+@pytest.fixture
+def program(
+    sim_machine: Callable[[str], SimMachine], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Tier], subprocess.Popen[str]]]:
+    """Starts the program on two GPUs that it sees the other way round; the dashboard sees the same machine."""
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed here")
+    machine = sim_machine("2x8GiB")
+    running: list[subprocess.Popen[str]] = []
+
+    def start(tier: Tier) -> subprocess.Popen[str]:
+        settings = {"CUDA_VISIBLE_DEVICES": "1,0", "TF_FORCE_GPU_ALLOW_GROWTH": "true", "MY_TOKEN": "verysecret"}
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, "--api-key", "verysecret"],
+            env=machine.environment(os.environ | settings, tier=tier),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        running.append(process)
+        return process
+
+    for name, value in machine.environment(os.environ).items():
+        monkeypatch.setenv(name, value)
+    exact._simulated.cache_clear()
+    yield start
+    exact._simulated.cache_clear()
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        await pilot.pause(0.1)
+    assert condition()
+
+
+@pytest.mark.parametrize("tier", ["driver", "plugin"])
+async def test_its_framework_map_settings_and_end(program: Callable[[Tier], subprocess.Popen[str]], tier: Tier) -> None:
+    process = program(tier)
+    assert process.stdout is not None
+    assert process.stdin is not None
+    if process.stdout.readline().strip() != "ready":
+        pytest.skip(f"this build of TensorFlow does not run on the {tier} tier")
+    app = GpuwatchApp(Collector(0.5))
+    async with app.run_test(size=(120, 40)) as pilot:
+
+        def rows() -> list[int]:
+            return [row.pid for row in app.snapshot.processes] if app.snapshot is not None else []
+
+        await until(pilot, lambda: rows().count(process.pid) == 2, 30)
+        app.chosen_process = next(
+            (row.pid, row.create_time)
+            for row in (app.snapshot.processes if app.snapshot is not None else ())
+            if row.pid == process.pid
+        )
+        await pilot.press("3")
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, ProcessScreen)
+        await until(pilot, lambda: screen.details is not None and not screen.reading, 20)
+        await pilot.pause()
+        whole = "\n".join(
+            "".join(text for text, _ in line.spans) for line in screen.facts.content + screen.about.content
+        )
+        assert "tensorflow 2." in screen.who.plain
+        certainty = "fact" if tier == "plugin" else "likely"
+        assert f"GPU:0 → physical 1  {certainty}" in whole
+        assert f"GPU:1 → physical 0  {certainty}" in whole
+        told = " ".join(whole.split())
+        assert "CUDA_VISIBLE_DEVICES=1,0 → GPU:0 is physical 1, GPU:1 is physical 0" in told
+        assert "TF_FORCE_GPU_ALLOW_GROWTH=true → memory grows with what is needed" in told
+        assert "verysecret" not in whole + screen.who.plain
+        process.stdin.write("\n")
+        process.stdin.flush()
+        process.wait(30)
+        await until(pilot, lambda: any(one.kind == "process.went" for one in app.watcher.events), 20)
+        went = [one.text for one in app.watcher.events if one.kind == "process.went" and one.pid == process.pid]
+        assert len(went) == 2
+        assert all("freed, peak" in text and "verysecret" not in text for text in went)
+        assert len({row.device_uuid for row in screen.rows}) == 2, "what was last seen stays on screen"
