@@ -8,6 +8,7 @@ that started it. Nothing here is shown to a person.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import select
 import signal
@@ -47,6 +48,7 @@ def run(interval: float, on_demand: bool, gpm: bool = False) -> None:
     waiting.register(0, select.POLLIN)
     due = time.monotonic()
     pending = b""
+    settling = 3
     # The devices of the very first sample go ahead of its processes, of which there may be hundreds.
     snapshot = sampler.take(lambda devices: _write(sender.preview(devices)))
     while True:
@@ -73,6 +75,10 @@ def run(interval: float, on_demand: bool, gpm: bool = False) -> None:
                 if command.now:
                     due = time.monotonic()
         snapshot = sampler.take()
+        if settling:
+            settling -= 1
+            if not settling:
+                gc.freeze()  # what is there now stays: it need not be looked through for garbage again
 
 
 def _write(data: bytes) -> None:
@@ -85,6 +91,7 @@ def serve(interval: float, on_demand: bool, gpm: bool = False) -> None:
     """The life of the process, whether it was spawned or forked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is the parent's to handle
     _die_with_parent()
+    gc.enable()  # a fork has it from a parent that was in a hurry
     try:
         run(interval, on_demand, gpm)
     except BrokenPipeError:

@@ -97,8 +97,9 @@ def patches(old: Line, new: Line, width: int) -> list[Patch]:
     found = []
     x = 0
     for text, ink in new.spans:
-        found.append((x, text, ink))
-        x += width_of(text)
+        if text:
+            found.append((x, text, ink))
+            x += width_of(text)
     if x > width:
         return [(0, "", "")]  # what is cut in the middle is left to whoever knows how
     if x < width:
@@ -113,7 +114,7 @@ def _in_place(old: tuple[Span, ...], new: tuple[Span, ...], width: int) -> list[
     for before, now in zip(old, new, strict=True):
         text, ink = now
         size = width_of(text)
-        if before != now:
+        if before != now and (text or before[0]):
             was, its_ink = before
             if width_of(was) != size:
                 return None

@@ -9,7 +9,7 @@ programs take turns, so that what else runs on the machine meets each of them.
 
 "Nothing changing": the 200 processes sleep, hold the same memory all the time and use no GPU; clocks, run
 times and the host's own CPU and memory go on changing on every screen. nvsonar has no table of processes
-and takes no interval (it looks every second): what it does not show it need not read.
+and takes no interval, it looks twice a second: its numbers are those of what it does, not of the same work.
 """
 
 from __future__ import annotations

@@ -208,8 +208,8 @@ def test_keys_that_were_typed_too_early_are_not_lost_and_not_shown(two_gpus: Sim
     terminal.drain(0.5)
     assert not any("?" in row for row in Screen(120, 40).feed(bytes(terminal.output)).rows[:-1])
     assert terminal.drain(20, lambda output: b"Keys" in output) is not None, "the help did not open"
-    terminal.keys("\x1bq")
-    terminal.drain(0.5)
+    terminal.keys("\x1b")
+    terminal.drain(1.5)
     terminal.keys("q")
     assert terminal.close() == 0
 

@@ -1,0 +1,60 @@
+"""Lines as plain data: what has to be written to turn one into another."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.lines import Line, patches, with_text
+
+WIDTH = 30
+SPANS = st.lists(st.tuples(st.text("ab1–█漢", max_size=5), st.sampled_from(["text", "dim", "ok"])), max_size=8)
+
+
+def cells(line: Line) -> list[tuple[str, str]]:
+    """Each cell with its ink; the second half of a wide character is empty."""
+    found: list[tuple[str, str]] = []
+    for text, ink in line.spans:
+        for char in text:
+            found += [(char, ink), *[("", ink)] * (width_of(char) - 1)]
+    return found + [(" ", "")] * (WIDTH - len(found))
+
+
+@given(SPANS, SPANS, st.sampled_from(["", "cursor"]), st.sampled_from(["", "cursor"]))
+def test_patches_turn_one_line_into_the_other(
+    before: list[tuple[str, str]], after: list[tuple[str, str]], old_wash: str, new_wash: str
+) -> None:
+    old, new = Line(tuple(before), old_wash), Line(tuple(after), new_wash)
+    if any(sum(width_of(text) for text, _ in line.spans) > WIDTH for line in (old, new)):
+        return
+    grid = cells(old)
+    for x, text, ink in patches(old, new, WIDTH):
+        assert text
+        for char in text:
+            grid[x] = (char, ink)
+            for half in range(1, width_of(char)):
+                grid[x + half] = ("", ink)
+            x += width_of(char)
+    wanted = cells(new)
+    assert [char for char, _ in grid] == [char for char, _ in wanted]
+    assert all(ink == other for (char, ink), (_, other) in zip(grid, wanted, strict=True) if char.strip())
+
+
+def test_a_digit_is_a_patch_of_one_cell() -> None:
+    old = Line((("│", "border"), (" 0:12:38", "dim"), (" python", "text")))
+    new = Line((("│", "border"), (" 0:12:39", "dim"), (" python", "text")))
+    assert patches(old, new, WIDTH) == [(8, "9", "dim")]
+
+
+def test_what_does_not_fit_is_left_to_textual() -> None:
+    long = Line((("x" * (WIDTH + 1), "text"),))
+    assert patches(Line(()), long, WIDTH) == [(0, "", "")]
+
+
+def test_a_text_is_put_where_one_as_wide_begins() -> None:
+    line = Line((("ab", "text"), ("–", "dim"), ("12", "ok")), "cursor")
+    assert with_text(line, 3, "13") == Line((("ab", "text"), ("–", "dim"), ("13", "ok")), "cursor")
+    assert with_text(line, 3, "12") is line
+    assert with_text(line, 3, "123") is None
+    assert with_text(line, 1, "x") is None
