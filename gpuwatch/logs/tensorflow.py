@@ -12,17 +12,15 @@ import re
 
 from gpuwatch.logs import bfc, devices, pytorch, smi, topics
 from gpuwatch.logs.clean import json_text, source_message, undecorated, unwrapped
-from gpuwatch.logs.facts import LogFacts, SeenCard
-from gpuwatch.logs.placement import ColocationReader, PlacementCounter
+from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.placement import PlacementCounter
+from gpuwatch.logs.units import MAX_LIST, OpenUnits
 from gpuwatch.model.run import DeviceMapping, Oom, RunError
 
 MAX_ERRORS = 20
-MAX_LIST = 64
 _MAX_LINE = 20_000
 _MEMO_SIZE = 4096
 _MEMO_CHARS = 600
-_FOLDED_LINES = 4
-_CARD_LINES = 6
 _DIGITS = b"0123456789"
 _NOTHING, _REFUSAL, _TORCH = 1, 2, 3
 
@@ -48,13 +46,8 @@ class LogParser:
         self._memo: dict[str, tuple[str, str] | int | None] = {}
         self._shapes: dict[bytes, int] = {}
         """Messages without their digits, and what all of that shape come to."""
-        self._colocation: ColocationReader | None = None
+        self._units = OpenUnits(self._facts)
         self._placement_failed = False
-        self._folded: list[str] = []
-        self._card: SeenCard | None = None
-        """The GPU whose description is being read, line by line."""
-        self._card_lines = 0
-        self._smi: smi.SmiReader | None = None
 
     @property
     def facts(self) -> LogFacts:
@@ -89,7 +82,7 @@ class LogParser:
                 if self._ooms.in_dump():
                     if message.startswith(_CHUNK_IN_USE):
                         return
-                elif self._colocation is None and not self._folded:
+                elif not self._units.open:
                     if line.startswith("placer", at - 6) and self._placements.node(message):
                         self._framework("tensorflow")
                         return
@@ -97,9 +90,9 @@ class LogParser:
                         return
                 self._source_line(line, message)
                 return
-        if self._smi is not None and self._continue_table(line):
+        if self._units.open and self._row(line):
             return
-        if self._colocation is None and not self._folded and self._card is None and not self._ooms.in_dump():
+        if not self._units.open and not self._ooms.in_dump():
             if "): /" in line and self._placements.node(line):
                 return
             for hint in topics.HINTS:
@@ -150,10 +143,7 @@ class LogParser:
 
     def close(self) -> None:
         """The log is over: what was open is closed."""
-        self._end_colocation()
-        self._end_folded()
-        self._end_card()
-        self._end_table()
+        self._units.end()
 
     # C++ lines
 
@@ -169,11 +159,7 @@ class LogParser:
         source, message = found
         if "tensorflow" in line or source in _TENSORFLOW_SOURCES:
             self._framework("tensorflow")
-        if self._colocation is not None:
-            self._end_colocation()
-        if self._card is not None:
-            self._end_card()
-        self._end_folded()
+        self._units.end()
         action: tuple[str, str] | int | None = None
         if source == "bfc_allocator":
             self._allocator(line, message)
@@ -188,7 +174,7 @@ class LogParser:
             self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
         else:
             known = self._meaning(source, line, message)
-            if self._colocation is not None or self._folded or self._card is not None:
+            if self._units.open:
                 return
             if not known and len(tail) <= _MEMO_CHARS:
                 self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _NOTHING)
@@ -218,14 +204,8 @@ class LogParser:
             self._pieces(raw)
             return True
         line = unwrapped(undecorated(raw[:_MAX_LINE]))
-        if self._colocation is not None:
-            if self._colocation.take(line):
-                return True
-            self._end_colocation()
-        if self._folded and self._continue_folded(line):
+        if self._units.open and self._within(line):
             return True
-        if self._card is not None:
-            self._continue_card(line)
         if self._ooms.in_dump():
             self._ooms.dump_line(line)
         if not line:
@@ -236,8 +216,7 @@ class LogParser:
         if "pu:" in line.lower() and not _ERROR_LINE.match(line) and self._placements.node(line):
             return True
         if "NVIDIA-SMI" in line and (version := smi.begins(line)) is not None:
-            self._end_table()
-            self._smi = smi.SmiReader()
+            self._units.begin_table()
             # It asked the driver, and the driver answered.
             self._facts.kernel_driver = self._facts.kernel_driver or version
             self._facts.note("driver.loaded", line)
@@ -247,7 +226,7 @@ class LogParser:
 
     def _enveloped(self, line: str) -> bool:
         """A line of a container's log in JSON: what the program wrote is a string in it. False where it is not."""
-        within = self._colocation is not None or self._card is not None or self._folded or self._ooms.in_dump()
+        within = self._units.open or self._ooms.in_dump()
         if not within and "\\" not in line and ".cc:" not in line and not any(hint in line for hint in topics.HINTS):
             return False
         text = json_text(line)
@@ -331,7 +310,7 @@ class LogParser:
             facts.note("device.mapped", line)
             return True
         if devices.begins_mapping(message):
-            self._folded = [message]
+            self._units.begin_folded(message)
             return True
         if (gpu := devices.ignored(message)) is not None:
             if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST:
@@ -341,13 +320,13 @@ class LogParser:
         if "Found device" in message and "with properties" in message:
             facts.found_device_lines += 1
             facts.note("device.found", line)
-            self._card, self._card_lines = devices.described(message, SeenCard()), 0
+            self._units.begin_card(message)
             return True
         if (pci := devices.numa_pci(message)) is not None:
             self._keep(facts.seen_pci, pci)
             return True
         if "Colocation Debug Info" in message:
-            self._colocation = ColocationReader(failed=self._placement_failed)
+            self._units.begin_colocation(failed=self._placement_failed)
             return True
         return False
 
@@ -381,8 +360,8 @@ class LogParser:
     def _python_error(self, line: str) -> bool:
         match = _ERROR_LINE.match(line)
         if match is None:
-            if "Colocation Debug Info" in line and self._colocation is None:
-                self._colocation = ColocationReader(failed=self._placement_failed)
+            if "Colocation Debug Info" in line:
+                self._units.begin_colocation(failed=self._placement_failed)
                 return True
             return False
         name = (match[1] or match[3]).rsplit(".", 1)[-1]
@@ -401,65 +380,26 @@ class LogParser:
 
     # Units of several lines
 
-    def _end_colocation(self) -> None:
-        if self._colocation is None:
-            return
-        report = self._colocation.result()
-        self._colocation = None
-        colocations = self._facts.colocations
-        if (report.members or report.requested) and report not in colocations and len(colocations) < MAX_LIST:
-            colocations.append(report)
-
-    def _continue_folded(self, line: str) -> bool:
-        """A mapping line that somebody folded by hand: joined with the lines after it."""
-        self._folded.append(line)
-        joined = " ".join(self._folded)
-        found = devices.mapping(joined)
-        if found is not None:
-            self._folded.clear()
+    def _within(self, line: str) -> bool:
+        """A line that belongs to what is open, and to nothing else."""
+        if self._units.member(line):
+            return True
+        whole = self._units.rest_of_mapping(line)
+        if whole is not None:
+            found, joined = whole
             self._mapped(found)
             self._facts.note("device.mapped", joined)
             return True
-        if len(self._folded) > _FOLDED_LINES:
-            self._folded.clear()
+        self._units.property_of_card(line)
         return False
 
-    def _end_folded(self) -> None:
-        self._folded.clear()
-
-    def _continue_table(self, raw: str) -> bool:
-        """A line of nvidia-smi's table; False where it is none, and is read as any other."""
-        if self._smi is None or self._smi.take(raw[:_MAX_LINE].rstrip()):
-            if "E. Process" in raw or "Prohibited" in raw:
-                self._meaning("", raw.strip(), raw)
-            return True
-        self._end_table()
-        return False
-
-    def _end_table(self) -> None:
-        table, self._smi = self._smi, None
-        if table is None:
-            return
-        facts = self._facts
-        for card in table.cards:
-            known = [entry for entry in facts.cards if entry.pci_bus_id != card.pci_bus_id]
-            if len(known) < MAX_LIST:
-                facts.cards = [*known, card]
-        if table.processes:
-            facts.smi_processes = table.processes[:MAX_LIST]
-
-    def _continue_card(self, line: str) -> None:
-        self._card_lines += 1
-        if self._card_lines > _CARD_LINES:
-            self._end_card()
-        elif self._card is not None and devices.describes_card(line):
-            self._card = devices.described(line, self._card)
-
-    def _end_card(self) -> None:
-        card, self._card = self._card, None
-        cards = self._facts.cards
-        if card is not None and card != SeenCard() and card not in cards and len(cards) < MAX_LIST:
-            cards.append(card)
+    def _row(self, raw: str) -> bool:
+        """A line of nvidia-smi's tables, which may tell the compute mode as well."""
+        if not self._units.row(raw[:_MAX_LINE].rstrip()):
+            return False
+        if "E. Process" in raw or "Prohibited" in raw:
+            self._meaning("", raw.strip(), raw)
+        return True
 
     @staticmethod
     def _keep(where: list[str], text: str) -> None:

@@ -1,0 +1,128 @@
+"""Units of several lines that are being read: a colocation report, a folded mapping, a card, a table.
+
+``open`` says whether any is, so that a reader of a million lines asks one question and not four.
+"""
+
+from __future__ import annotations
+
+from gpuwatch.logs import devices
+from gpuwatch.logs.facts import LogFacts, SeenCard
+from gpuwatch.logs.placement import ColocationReader
+from gpuwatch.logs.smi import SmiReader
+from gpuwatch.model.run import DeviceMapping
+
+MAX_LIST = 64
+_FOLDED_LINES = 4
+_CARD_LINES = 6
+
+
+class OpenUnits:
+    """At most one of each kind; what is complete goes into the facts."""
+
+    def __init__(self, facts: LogFacts) -> None:
+        self._facts = facts
+        self.open = False
+        self.colocation: ColocationReader | None = None
+        self._folded: list[str] = []
+        self._card: SeenCard | None = None
+        self._card_lines = 0
+        self._table: SmiReader | None = None
+
+    def begin_colocation(self, *, failed: bool) -> None:
+        """``Colocation Debug Info:`` was read; a report that is open already goes on."""
+        if self.colocation is None:
+            self.colocation, self.open = ColocationReader(failed=failed), True
+
+    def begin_folded(self, message: str) -> None:
+        """A mapping line whose end was folded by hand onto the next lines."""
+        self._folded, self.open = [message], True
+
+    def begin_card(self, message: str) -> None:
+        """``Found device 0 with properties:``; they follow, one or more to a line."""
+        self._card, self._card_lines, self.open = devices.described(message, SeenCard()), 0, True
+
+    def begin_table(self) -> None:
+        """The head of nvidia-smi's output."""
+        self._end_table()
+        self._table, self.open = SmiReader(), True
+
+    def row(self, raw: str) -> bool:
+        """A line of nvidia-smi's tables; False where none is open, or this ends it."""
+        if self._table is None:
+            return False
+        if self._table.take(raw):
+            return True
+        self._end_table()
+        self._look()
+        return False
+
+    def member(self, line: str) -> bool:
+        """A line of the colocation report; False where none is open, or this ends it."""
+        if self.colocation is None:
+            return False
+        if self.colocation.take(line):
+            return True
+        self._end_colocation()
+        self._look()
+        return False
+
+    def rest_of_mapping(self, line: str) -> tuple[DeviceMapping, str] | None:
+        """The mapping that this line completes, with its whole text."""
+        if not self._folded:
+            return None
+        self._folded.append(line)
+        joined = " ".join(self._folded)
+        found = devices.mapping(joined)
+        if found is not None or len(self._folded) > _FOLDED_LINES:
+            self._folded.clear()
+            self._look()
+        return None if found is None else (found, joined)
+
+    def property_of_card(self, line: str) -> None:
+        """Perhaps a line of a card's description."""
+        if self._card is None:
+            return
+        self._card_lines += 1
+        if self._card_lines > _CARD_LINES:
+            self._end_card()
+            self._look()
+        elif devices.describes_card(line):
+            self._card = devices.described(line, self._card)
+
+    def end(self) -> None:
+        """A line of C++ begins something else, or the log is over."""
+        if self.open:
+            self._end_colocation()
+            self._folded.clear()
+            self._end_card()
+            self._end_table()
+            self.open = False
+
+    def _look(self) -> None:
+        self.open = bool(self.colocation or self._folded or self._card or self._table)
+
+    def _end_colocation(self) -> None:
+        reader, self.colocation = self.colocation, None
+        if reader is None:
+            return
+        report = reader.result()
+        known = self._facts.colocations
+        if (report.members or report.requested) and report not in known and len(known) < MAX_LIST:
+            known.append(report)
+
+    def _end_card(self) -> None:
+        card, self._card = self._card, None
+        known = self._facts.cards
+        if card is not None and card != SeenCard() and card not in known and len(known) < MAX_LIST:
+            known.append(card)
+
+    def _end_table(self) -> None:
+        table, self._table = self._table, None
+        if table is None:
+            return
+        for card in table.cards:
+            others = [entry for entry in self._facts.cards if entry.pci_bus_id != card.pci_bus_id]
+            if len(others) < MAX_LIST:
+                self._facts.cards = [*others, card]
+        if table.processes:
+            self._facts.smi_processes = table.processes[:MAX_LIST]
