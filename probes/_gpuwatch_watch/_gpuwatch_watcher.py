@@ -28,6 +28,8 @@ _WINDOWS = 240
 _MOST_FUNCTIONS = 200
 _MOST_OPS = 2000
 _ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
+# Only of GPUs that gpuwatch simulates, as a PluggableDevice, for which TensorFlow has no compiler.
+_SIMULATED = "GPUWATCH_SIM_STATE" in os.environ and "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" in os.environ
 _HISTORY = (
     "keras.src.callbacks.history",
     "keras.src.callbacks",
@@ -404,6 +406,13 @@ class Watcher:
                 if history is not None:
                     self.hooked.add(name)
                     _count_batches(history, self.batches)
+        if _SIMULATED and "xla" not in self.hooked:
+            trainer = sys.modules.get("keras.src.trainers.trainer")
+            if _complete(trainer) and hasattr(trainer, "model_supports_jit"):
+                self.hooked.add("xla")
+                trainer.model_supports_jit = lambda model: False
+                note = "simulated GPUs have no XLA: models that leave it to Keras are not compiled"
+                self.emit("setting", name="jit_compile", asked="auto", effective=False, note=note)
         if "torch" not in self.hooked:
             offered = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
             if offered is not None:

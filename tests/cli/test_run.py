@@ -136,6 +136,24 @@ def test_a_keras_training(tmp_path: Path) -> None:
     assert run["verdict_reason"].startswith("All of it ran on the CPU: ")
 
 
+@pytest.mark.tensorflow
+def test_a_keras_training_that_nobody_adapted_runs_on_a_simulated_gpu(
+    sim_machine: Callable[[str], SimMachine], tmp_path: Path
+) -> None:
+    script, out = tmp_path / "train.py", tmp_path / "run.json"
+    script.write_text(_KERAS)
+    environment = sim_machine("1x24GiB").environment(os.environ, tier="plugin")
+    seen = watched("-o", str(out), "--", sys.executable, str(script), env=environment)
+    assert seen.returncode == 0, seen.stderr[-2000:]
+    run = json.loads(out.read_text())
+    assert (run["verdict"], run["simulation"]) == ("ok", "plugin")
+    assert run["device_map"][0]["physical_index"] == 0
+    assert run["throughput"]["steps"] == 3 * 4096 // 32
+    assert run["memory"]["allocators"]["/device:GPU:0"] > 0
+    assert run["memory"]["devices"][0]["process_bytes"] > 0
+    assert run["settings"]["jit_compile"]["effective"] is False
+
+
 _BAR = """
 import os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
