@@ -38,7 +38,11 @@ _STILL = tuple(name for name in Snapshot.__struct_fields__ if name not in _MOVIN
 """What must be equal for a difference to say enough."""
 
 
-class Quiet(Snapshot, frozen=True, kw_only=True):
+class Calm(Snapshot, frozen=True, kw_only=True):
+    """A snapshot whose rows of processes differ from those of the one before in run times alone."""
+
+
+class Quiet(Calm, frozen=True, kw_only=True):
     """A snapshot that differs from the one before in its moment, in run times and in the host's readings."""
 
 
@@ -135,8 +139,9 @@ class Receiver:
             devices = tuple([new.devices.get(place, device) for place, device in enumerate(devices)])
         if new.processes:
             processes = tuple([new.processes.get(place, row) for place, row in enumerate(processes)])
-        moved = new.devices or new.processes or new.bystanders is not None
-        return (Snapshot if moved else Quiet)(
+        moved = new.processes or new.bystanders is not None
+        make = Snapshot if moved else Calm if new.devices else Quiet
+        return make(
             taken_at=new.taken_at,
             took_seconds=new.took_seconds,
             host=new.host,

@@ -7,6 +7,7 @@ has come, so nothing needs a lock and a burst of samples is drawn once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -25,7 +26,7 @@ from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import Feed
-from gpuwatch.monitor.wire import Quiet
+from gpuwatch.monitor.wire import Calm, Quiet
 from gpuwatch.ui.actions import of_tab
 from gpuwatch.ui.choices import ChoosingApp
 from gpuwatch.ui.messages import LabChanged, SnapshotsArrived
@@ -47,6 +48,8 @@ Diagnose = Callable[[Snapshot, History], tuple[Finding, ...]]
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """What + and - step through, in seconds."""
 _TICK = 1.0
+_SETTLED = 8.0
+"""Seconds after which everything that the dashboard needs has been made."""
 _HELD = 1.0
 """Seconds for which a first picture may stay while there is nothing better."""
 _DIAGNOSE_QUIET = 5.0
@@ -104,6 +107,7 @@ class GpuwatchApp(ChoosingApp):
         self._last_data = float("-inf")
         self._diagnosed_at = float("-inf")
         self._show_from = float("inf")
+        self._waiting: asyncio.TimerHandle | None = None
         self.direct = Direct(self)
         if self.driver_class is LinuxDriver:
             self.driver_class = TerminalDriver
@@ -156,7 +160,8 @@ class GpuwatchApp(ChoosingApp):
         self.feed.start(self._wake)
         if not self._take():
             self.tab.show(self.view())
-        self.set_interval(_TICK, self._tick)
+        self._wait(_TICK * 1.4)
+        self.set_timer(_SETTLED, gc.freeze)  # what is there by then stays: no garbage is looked for in it
         self._show_from = time.monotonic() + _HELD
         self.call_after_refresh(self._take_over)
         if self.settings_notice:
@@ -197,6 +202,8 @@ class GpuwatchApp(ChoosingApp):
 
     def stop_feed(self) -> None:
         """Ends the feed, once."""
+        if self._waiting is not None:
+            self._waiting.cancel()
         if self._feed_running:
             self._feed_running = False
             self.feed.stop()
@@ -222,7 +229,8 @@ class GpuwatchApp(ChoosingApp):
             self.watcher.look(snapshot, same=isinstance(snapshot, Quiet))
         self._watch_feed()
         first, self.snapshot = self.snapshot is None, arrived[-1]
-        quiet = not first and all(isinstance(one, Quiet) for one in arrived)
+        calm = not first and all(isinstance(one, Calm) for one in arrived)
+        quiet = calm and all(isinstance(one, Quiet) for one in arrived)
         if first:
             # The rules are imported when they are first asked: the first frame does not wait for that.
             self.findings = self.snapshot.findings
@@ -231,8 +239,9 @@ class GpuwatchApp(ChoosingApp):
             self._diagnose()
         self._keep(arrived)
         self._last_data = time.monotonic()
+        self._wait(_TICK * 1.4)
         with self.direct:
-            if quiet and self._past is None:
+            if calm and self._past is None:
                 self.tab.age(self.view())
             else:
                 self._show()
@@ -320,8 +329,19 @@ class GpuwatchApp(ChoosingApp):
             unseen=self.unseen,
         )
 
+    def _wait(self, seconds: float) -> None:
+        """The clock is looked at in so many seconds, unless data come first."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._waiting = asyncio.get_running_loop().call_later(seconds, self._tick_next)
+
+    def _tick_next(self) -> None:
+        if self._running:
+            self.call_next(self._tick)
+
     def _tick(self) -> None:
         """Once a second: what only the clock changes, and only when no data do it."""
+        self._wait(_TICK)
         self._watch_feed()
         with self.direct:
             if self._past is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.formatting.units import duration
+from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.monitor.wire import Calm, Quiet, aged
 from gpuwatch.ui.widgets.paint import Line, Painted, difference
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -103,3 +107,42 @@ def test_difference_is_the_cells_between_the_first_and_the_last_change() -> None
     assert difference(old, new) == (3, 5)
     assert difference(old, Line((*new.spans, ("!", "text")))) == (3, 9)
     assert difference(old, old._replace(wash="cursor")) is None
+
+
+async def test_while_only_time_passes_run_times_are_drawn_and_all_else_stays(stage: Stage) -> None:
+    """What comes marked as quiet is drawn by another way, and must look as if it had not been."""
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        still = machines.many(8, 200)
+        await ready(stage, pilot, still)
+        for seconds in (1, 2):
+            taken = still.taken_at + datetime.timedelta(seconds=seconds)
+            snapshot = aged(same_again(still, taken_at=taken))
+            stage.push(Quiet(**{name: getattr(snapshot, name) for name in snapshot.__struct_fields__}))
+            await pilot.pause()
+            await pilot.pause()
+        table = stage.app.overview.processes
+        quiet = table.plain
+        stage.app.overview.processes._view = None
+        stage.push(same_again(snapshot))
+        await pilot.pause()
+        await pilot.pause()
+        assert table.plain == quiet
+        row = next(row for row in table._rows if isinstance(row, Process))
+        assert duration(snapshot.taken_at.timestamp() - (row.create_time or 0)) in quiet
+        assert stage.app.history.snapshots == 4
+
+
+async def test_memory_that_nobody_explains_is_told_while_processes_stay(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        still = machines.pair()
+        await ready(stage, pilot, still)
+        devices = (
+            machines.device(0, readings={"memory.unexplained_bytes": 7 * 2**30}),
+            *still.devices[1:],
+        )
+        snapshot = same_again(still, devices=devices)
+        stage.push(Calm(**{name: getattr(snapshot, name) for name in snapshot.__struct_fields__}))
+        await pilot.pause()
+        await pilot.pause()
+        assert "unexplained" in stage.app.overview.processes.plain
+        assert "7.0 GiB" in stage.app.overview.processes.plain

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 _FILTER_KEYS = frozenset(next(action.keys for action in ACTIONS if action.id == "filter").split(","))
 
 
+def _unexplained(view: View) -> list[float | None]:
+    """What makes rows of the table that are no processes."""
+    return [device.number("memory.unexplained_bytes") for device in view.devices]
+
+
 class OverviewScreen(ProcessRowsScreen):
     """Everything at a glance."""
 
@@ -93,8 +98,14 @@ class OverviewScreen(ProcessRowsScreen):
         self._view = view
         self.top_line.show(view)
         self.host.show(view)
-        self.gpus.age(view)
-        self.processes.age(view)
+        if view.devices is before.devices:
+            self.gpus.age(view)
+        else:
+            self.gpus.show(view, self._plan)
+        if _unexplained(view) == _unexplained(before):
+            self.processes.age(view)
+        else:
+            self.processes.show(view, framed=self._plan.framed)
 
     def show_status(self, view: View) -> None:
         """Draws only what follows the clock."""

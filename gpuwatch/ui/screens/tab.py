@@ -65,7 +65,7 @@ class TabScreen(Screen[None]):
         self.show_keys()
 
     def age(self, view: View) -> None:
-        """Draws a sample that differs from the one before in its moment, in run times and in the host alone."""
+        """Draws a sample in which processes differ from the one before in their run times alone."""
         self.show(view)
 
     def show_status(self, view: View) -> None:
