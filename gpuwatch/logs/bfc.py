@@ -15,6 +15,7 @@ from gpuwatch.logs.clean import device, size_bytes, tensor_bytes
 from gpuwatch.model.run import Oom
 
 MAX_OOMS = 100
+_MOST_BESIDE = 15
 _ALIGNMENT = 256  # BFC rounds requests up to multiples of 256 bytes
 
 _HEAD = re.compile(
@@ -70,6 +71,8 @@ class Draft(msgspec.Struct, kw_only=True):
     in_use: int | None = None
     largest_free: int | None = None
     dumped: bool = False
+    writer: str | None = None
+    """The thread that writes the dump, where its lines tell (2.17 and later), else an empty text."""
     verdict: str | None = None
 
 
@@ -80,6 +83,8 @@ class OomCollector:
         self.drafts: list[Draft] = []
         self._open: Draft | None = None
         """The dump that is being read."""
+        self._beside: list[Draft] = []
+        """Dumps of other processes that write into the same log at the same time."""
 
     def in_dump(self) -> bool:
         """Whether plain lines (``Limit: …``) may belong to a dump."""
@@ -89,7 +94,7 @@ class OomCollector:
         """Whether no further failure will be kept."""
         return len(self.drafts) >= MAX_OOMS
 
-    def head(self, message: str) -> bool:
+    def head(self, message: str, writer: str | None = None) -> bool:
         """``ran out of memory trying to allocate``: True for a failure, False for its harmless twin."""
         if "is not a failure" in message:
             return False
@@ -97,15 +102,18 @@ class OomCollector:
         if match is None:
             return False
         requested = int(match[3]) if match[3] else size_bytes(match[2])
-        self._finish()
-        self._open = Draft(allocator=match[1], device=_allocator_device(match[1]), requested=requested)
+        if self._open is not None and self._open.writer != writer:
+            self._beside = [*self._beside[-_MOST_BESIDE:], self._open]
+        else:
+            self._finish()
+        self._open = Draft(allocator=match[1], device=_allocator_device(match[1]), requested=requested, writer=writer)
         return True
 
-    def orphan(self) -> bool:
+    def orphan(self, writer: str | None = None) -> bool:
         """A dump whose head was cut off by whoever posted it: True where it is a failure of its own."""
         if self._open is not None or self.drafts:
             return False
-        self._open = Draft()
+        self._open = Draft(writer=writer)
         return True
 
     def told(self, oom: Oom) -> None:
@@ -122,9 +130,12 @@ class OomCollector:
             )
         )
 
-    def dump_line(self, message: str) -> None:
-        """A line of ``bfc_allocator.cc`` or of the Stats block."""
+    def dump_line(self, message: str, writer: str | None = None) -> None:
+        """A line of ``bfc_allocator.cc``, or of the Stats block, which has no prefix to tell whose it is (None)."""
         draft = self._open
+        if draft is not None and (self._beside or writer is not None):
+            candidates = [entry for entry in (draft, *self._beside) if entry.writer == writer]
+            draft = candidates[0] if candidates else None
         if draft is None:
             return
         if message.startswith("InUse at"):
@@ -161,6 +172,12 @@ class OomCollector:
             self._merge(self._open, allocator, where, exact)
             self._finish()
             return True
+        for draft in self._beside:
+            if _same(draft, allocator, where, exact):
+                self._merge(draft, allocator, where, exact)
+                self._beside.remove(draft)
+                self._keep_new(draft)
+                return True
         self._finish()
         for draft in reversed(self.drafts):
             if _same(draft, allocator, where, exact):
@@ -206,7 +223,7 @@ class OomCollector:
 
     def result(self) -> list[Oom]:
         """The failures so far; an unfinished dump counts."""
-        drafts = self.drafts if self._open is None else [*self.drafts, self._open]
+        drafts = [*self.drafts, *self._beside, *([] if self._open is None else [self._open])]
         return [
             Oom(
                 device=draft.device,
@@ -222,16 +239,20 @@ class OomCollector:
 
     def _finish(self) -> None:
         if self._open is not None:
-            draft, self._open = self._open, None
-            for known in self.drafts:
-                if (known.allocator, known.requested, known.limit, known.in_use) == (
-                    draft.allocator,
-                    draft.requested,
-                    draft.limit,
-                    draft.in_use,
-                ):
-                    return
-            self._add(draft)
+            draft, self._open = self._open, self._beside.pop() if self._beside else None
+            self._keep_new(draft)
+
+    def _keep_new(self, draft: Draft) -> None:
+        """A dump that is over, unless the same one stands here already."""
+        for known in self.drafts:
+            if (known.allocator, known.requested, known.limit, known.in_use) == (
+                draft.allocator,
+                draft.requested,
+                draft.limit,
+                draft.in_use,
+            ):
+                return
+        self._add(draft)
 
     def _add(self, draft: Draft) -> None:
         if len(self.drafts) < MAX_OOMS:

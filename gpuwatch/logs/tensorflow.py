@@ -27,6 +27,7 @@ _NOTHING, _REFUSAL, _TORCH = 1, 2, 3
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump, which tell nothing that its sums do not."""
 _ERROR_LINE = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$|^((?:\w+\.)+\w*Error)$")
+_ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 # Bare file names of 2.21, which prints no paths.
 _TENSORFLOW_SOURCES = frozenset({*_GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"})
@@ -182,14 +183,14 @@ class LogParser:
 
     def _allocator(self, line: str, message: str) -> None:
         if "an out of memory trying" in message:
-            if self._ooms.head(message):
+            if self._ooms.head(message, _writer(line)):
                 self._facts.note("memory.oom", line)
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)
             return
-        if bfc.begins_dump(message) and self._ooms.orphan():
+        if bfc.begins_dump(message) and self._ooms.orphan(_writer(line)):
             self._facts.note("memory.oom", line)
-        self._ooms.dump_line(message)
+        self._ooms.dump_line(message, _writer(line))
 
     def _refused(self, line: str, amount: int) -> None:
         refusals = self._facts.refusals
@@ -299,7 +300,11 @@ class LogParser:
         return known
 
     def _memory(self, line: str, message: str) -> None:
-        failed = "trying to allocate" in message and "is not a failure" not in message and self._ooms.head(message)
+        failed = (
+            "trying to allocate" in message
+            and "is not a failure" not in message
+            and self._ooms.head(message, _writer(line))
+        )
         if failed or self._ooms.other(message) or (_ERROR_LINE.match(line) and self._ooms.unnamed(message)):
             self._facts.note("memory.oom", line)
 
@@ -405,6 +410,12 @@ class LogParser:
     def _keep(where: list[str], text: str) -> None:
         if text not in where and len(where) < MAX_LIST:
             where.append(text)
+
+
+def _writer(line: str) -> str:
+    """The thread that absl's prefix names: ``I0000 00:00:1755594043.834784      19 gpu_device.cc:2022]``."""
+    match = _ABSL.search(line)
+    return match[1] if match else ""
 
 
 def parse(text: str) -> LogFacts:

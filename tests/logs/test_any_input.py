@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import zip_longest
 
 import msgspec
 import pytest
@@ -144,3 +145,17 @@ def test_memory_stays_bounded_in_a_flood_of_different_lines() -> None:
     assert len(found.errors) <= MAX_LIST
     assert len(found.placements) <= 2000
     assert all(len(lines) <= LINES_PER_TOPIC for lines in found.evidence.values())
+
+
+def test_two_processes_that_write_at_once_keep_their_own_numbers() -> None:
+    """Each line of 2.21 names its thread; those of the Stats block do not, and are given to nobody."""
+    one, other = (text(name).splitlines() for name in ("lab_tf221_bfc_fragmentation_cpu", "stub_tf221_gpu_bfc_oom"))
+    mixed = [line for pair in zip_longest(one, other) for line in pair if line is not None]
+    found = {oom.allocator: oom for oom in parse("\n".join(mixed)).ooms}
+    for lines in (one, other):
+        (alone,) = parse("\n".join(lines)).ooms
+        together = found[alone.allocator]
+        assert together.requested_bytes == alone.requested_bytes
+        assert together.limit_bytes == alone.limit_bytes
+        assert together.largest_free_bytes == alone.largest_free_bytes
+        assert together.in_use_bytes == pytest.approx(alone.in_use_bytes, abs=1 << 20)
