@@ -32,25 +32,27 @@ def run(ctx: click.Context, settings: Loaded) -> int:
     # The collector opens the driver while this process imports the screens. What an import makes stays:
     # looking for garbage among it costs a tenth of the start, and again whenever it is looked at later.
     gc.disable()
-    begun = early.start(settings.preferences)
-    first = None
-    if begun is not None:
-        first = begun.collector
-    feed = EarlyFeed(Collector(settings.preferences.interval, gpm=asked_gpm(ctx), first=first))
+    begun = early.take()
+    first = begun.collector if begun is not None else None
+    collector = Collector(settings.preferences.interval, gpm=asked_gpm(ctx), first=first)
     try:
-        if begun is not None and begun.interval != feed.interval:
-            feed.interval = settings.preferences.interval
+        if begun is None:
+            begun = early.Start(collector.launch())
+            begun.paint(settings.preferences)
+        elif collector.interval != early.INTERVAL:
+            collector.interval = settings.preferences.interval
+        feed = EarlyFeed(collector)
         from gpuwatch.ui.app import run_dashboard
         from gpuwatch.ui.glyphs import needs_ascii
 
         gc.freeze()
         gc.enable()
-        if begun is not None and begun.picture is not None:
+        if begun.picture is not None:
             begun.picture.hand_over()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         return run_dashboard(feed, diagnose=watching(), settings=settings, ascii_only=ascii_only)
     finally:
-        feed.stop()
+        collector.stop()
         if begun is not None:
             begun.leave()
         if settings.notice:

@@ -14,15 +14,20 @@ import select
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from gpuwatch.monitor.forked import Forked
     from gpuwatch.ui.first import Picture
     from gpuwatch.ui.preferences import Preferences
 
 _PATIENCE = 0.1
 """Seconds for which a picture is worth waiting, doing nothing else."""
+INTERVAL = 1.0
+"""Seconds between the samples of a collector that was begun before anybody has said how many they should be."""
 _HEAVY = ("click", "asyncio", "rich.console", "textual.css.stylesheet", "textual.app", "textual.screen")
 """Modules to import one by one, looking between them whether the driver has answered."""
 
@@ -30,9 +35,8 @@ _HEAVY = ("click", "asyncio", "rich.console", "textual.css.stylesheet", "textual
 class Start:
     """What has begun: the collector's process, and the picture if there is one."""
 
-    def __init__(self, collector: Forked, interval: float) -> None:
+    def __init__(self, collector: Forked | Popen[bytes]) -> None:
         self.collector = collector
-        self.interval = interval
         self.picture: Picture | None = None
         self._waiting = True
 
@@ -56,6 +60,7 @@ class Start:
         if not self._waiting:
             return True
         stream = self.collector.stdout
+        assert stream is not None
         if not select.select([stream], [], [], seconds)[0]:
             return False
         from gpuwatch.monitor.wire import HEAD_BYTES, PREVIEW, Receiver, head
@@ -72,8 +77,10 @@ class Start:
         """Ends the collector where nobody else has taken it, and gives the terminal back."""
         if self.picture is not None:
             self.picture.leave()
-        # Its commands are at an end then, and it ends by itself.
-        self.collector.stdin.close()
+        if self.collector.stdin is not None:
+            # Its commands are at an end then, and it ends by itself.
+            with suppress(OSError):
+                self.collector.stdin.close()
 
 
 _begun: Start | None = None
@@ -90,7 +97,7 @@ def begin(arguments: Sequence[str]) -> None:
     if not all(map(os.isatty, (0, 1, 2))) or any(name.endswith("_COMPLETE") for name in os.environ):
         return
     gc.disable()
-    _begun = _fork(1.0)
+    _begun = _fork()
     if _begun is None:
         return
     from gpuwatch.ui.preferences import default_path, load
@@ -103,31 +110,26 @@ def begin(arguments: Sequence[str]) -> None:
         _begun.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments))
 
 
-def _fork(interval: float) -> Start | None:
+def _fork() -> Start | None:
     # What both processes need is imported once, before there are two.
     import gpuwatch.monitor.wire  # noqa: F401
     from gpuwatch.monitor.forked import fork
 
     try:
-        return Start(fork(interval), interval)
+        return Start(fork(INTERVAL))
     except OSError:
         return None  # the collector is then spawned, which says why it cannot be
 
 
-def start(chosen: Preferences) -> Start | None:
-    """What :func:`begin` began, or the same now, while there is still one thread; None where it cannot be had."""
+def take() -> Start | None:
+    """What :func:`begin` began, which from now on is the caller's to end; None where it began nothing."""
     global _begun
     begun, _begun = _begun, None
-    if begun is None and sys.platform.startswith("linux") and "threading" not in sys.modules:
-        begun = _fork(chosen.interval)
-        if begun is not None:
-            begun.paint(chosen)
     return begun
 
 
 def abandon() -> None:
     """Something else than the dashboard is about to happen: what was begun is undone."""
-    global _begun
-    begun, _begun = _begun, None
+    begun = take()
     if begun is not None:
         begun.leave()

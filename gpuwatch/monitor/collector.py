@@ -46,7 +46,7 @@ class Collector:
         on_demand: bool = False,
         gpm: bool = False,
         environment: dict[str, str] | None = None,
-        first: Forked | None = None,
+        first: subprocess.Popen[bytes] | Forked | None = None,
     ) -> None:
         self._interval = interval
         self._on_demand = on_demand
@@ -91,11 +91,13 @@ class Collector:
         self._gpm = wanted
         self._command(gpm=wanted)
 
-    def launch(self) -> None:
+    def launch(self) -> subprocess.Popen[bytes] | Forked:
         """Starts the process alone, so that it works while the caller imports what it needs."""
-        if self._process is None:
-            self._process = self._spawn()
+        process = self._process
+        if process is None:
+            process = self._process = self._spawn()
             self._started = time.monotonic()
+        return process
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
         """Begins to read; ``wake`` is called from the reader's thread after each snapshot."""

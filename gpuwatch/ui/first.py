@@ -132,9 +132,9 @@ class Picture:
         depth = depth_of(os.environ)
         inks = {ground: sequences(palette, ground, depth) for ground in (_STRIP, _PANE)}
         text = escape(lines, width, inks)
+        self.painted = True  # before it is: whatever ends this in the middle must be undone
         self._quieten()
         _write(_ENTER + (to_ascii(text) if ascii_only else text))
-        self.painted = True
         return True
 
     def hand_over(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import termios
 import time
@@ -214,21 +215,24 @@ def test_keys_that_were_typed_too_early_are_not_lost_and_not_shown(two_gpus: Sim
     assert terminal.close() == 0
 
 
-@pytest.mark.parametrize("key", ["\x03"])
-def test_ctrl_c_before_textual_is_there(two_gpus: SimMachine, tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(("how", "code"), [("ctrl+c", 130), ("terminate", 143)])
+def test_an_end_before_textual_is_there(two_gpus: SimMachine, tmp_path: Path, how: str, code: int) -> None:
     terminal = program(tmp_path, two_gpus, 60)
     before = termios.tcgetattr(terminal._fd)
     loaded(terminal, tmp_path)
     collector = family(terminal.pid)[1:]
     assert collector
     assert termios.tcgetattr(terminal._fd) != before
-    terminal.keys(key)
+    if how == "ctrl+c":
+        terminal.keys("\x03")
+    else:
+        os.kill(terminal.pid, signal.SIGTERM)
     until = time.monotonic() + 10
     while LEAVE not in terminal.output:
         assert time.monotonic() < until
         terminal.drain(0.05)
     assert termios.tcgetattr(terminal._fd) == before
-    assert terminal.close() == 130
+    assert terminal.close() == code
     assert terminal.output.count(ENTER) == terminal.output.count(LEAVE) == 1
     assert SHOWN in terminal.output
     assert b"Traceback" not in terminal.output
@@ -248,3 +252,16 @@ def test_a_driver_that_hangs_delays_nothing(two_gpus: SimMachine, tmp_path: Path
     two_gpus.clear_faults()
     for pid in collector:
         wait_until_ended(pid)
+
+
+def test_simulated_gpus_that_are_asked_for_are_painted_too(tmp_path: Path) -> None:
+    """The collector is another interpreter then: the simulated library is found by its environment."""
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "gpuwatch", "--interval", "0.5", "--sim", "2x8GiB"]
+    terminal = Terminal(command, environment, 120, 40)
+    assert terminal.drain(30, lambda output: b"waiting for the first sample" in output) is not None
+    assert b"Simulated GPU 8GiB" in terminal.output
+    assert terminal.drain(30, lambda output: b"no process uses a GPU" in output) is not None
+    terminal.keys("q")
+    assert terminal.close() == 0
+    assert terminal.output.count(ENTER) == terminal.output.count(LEAVE) == 1
