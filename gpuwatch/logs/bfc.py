@@ -178,11 +178,11 @@ class OomCollector:
                 self._beside.remove(draft)
                 self._keep_new(draft)
                 return True
-        self._finish()
         for draft in reversed(self.drafts):
             if _same(draft, allocator, where, exact):
                 self._merge(draft, allocator, where, exact)
                 return True
+        self._finish()
         self._add(Draft(allocator=allocator, device=where, requested=exact, exact=True))
         return True
 
