@@ -63,3 +63,11 @@ def test_nvitop(busy: tuple[SimMachine, int], peer: Callable[..., str]) -> None:
     assert "No running processes found" not in screen
     assert str(pid) in screen
     assert "ERROR" not in screen
+
+
+def test_nvitop_on_a_divided_gpu(busy: tuple[SimMachine, int], peer: Callable[..., str]) -> None:
+    machine, _ = busy
+    machine.set_mig(0, "1g,2g")
+    screen = peer(machine, "nvitop", "-1")
+    assert "1g.1gb @ GI/CI: 7/0" in screen
+    assert "2g.2gb @ GI/CI: 3/0" in screen

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.mig import layout_text, parse_layout
+from gpuwatch.sim.shape import parse_size
 from tests.sim.test_nvml import HEAD, Idle, Run, Start
 
 GIB = 2**30
@@ -42,6 +45,32 @@ def test_compute_instances_share_a_gpu_instance() -> None:
 def test_what_is_no_layout_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a MIG layout"):
         parse_layout(text)
+
+
+@given(st.text("1234567gc.,- onf", max_size=24))
+def test_any_text_is_a_layout_or_refused(text: str) -> None:
+    try:
+        instances = parse_layout(text)
+    except UsageError:
+        return
+    if instances is not None:
+        assert parse_layout(layout_text(instances)) == instances
+        slices = {i.gpu_instance: i.gpu_slices for i in instances}
+        assert sum(slices.values()) <= 7
+        assert all(i.compute_slices <= i.gpu_slices and 0 <= i.index < 8 for i in instances)
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_size_or_refused(text: str) -> None:
+    try:
+        size = parse_size(text)
+    except UsageError:
+        return
+    assert size >= 0
+
+
+def test_sizes_have_units() -> None:
+    assert [parse_size(text) for text in ("2GiB", " 1.5 gb", "512MiB")] == [2 << 30, 1_500_000_000, 512 << 20]
 
 
 MIG = """
