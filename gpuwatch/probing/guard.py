@@ -65,6 +65,7 @@ class Guard:
         ours = [number for number in WATCHED if signal.getsignal(number) is not signal.SIG_IGN]
         for number in ours:
             signal.signal(number, _nothing)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)  # held back until somebody could take them
         problem, problem_write = os.pipe()
         self._program = os.fork()
         if self._program == 0:
@@ -118,7 +119,10 @@ class Guard:
             if self._wake in ready:
                 self._signals()
             if self._control in ready:
-                data = os.read(self._control, 4096)
+                try:
+                    data = os.read(self._control, 4096)
+                except OSError:
+                    data = b""  # it died with unread lines of ours
                 if not data:
                     self._abandoned()
                     return

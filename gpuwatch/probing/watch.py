@@ -118,12 +118,12 @@ class _Watch:
         self._control, self._theirs = socket.socketpair()
         self._guard: subprocess.Popen[bytes] | None = None
         self._program: int | None = None
+        self._since = 0.0
         self._failed: int | None = None
         self._status: int | None = None
         self._left = 0
         self._guard_gone = False
         self._everybody_gone = False
-        self._passed_on: list[int] = []
         self._asked: list[int] = []
         self._kills = oom_kills()
         self._started_at = datetime.datetime.now(datetime.UTC)
@@ -167,7 +167,6 @@ class _Watch:
         self._start()
         if meanwhile is not None:
             meanwhile()
-        self._signals.ready = True
         while self._status is None and self._failed is None and not self._guard_gone:
             if not self._streams.drain(0 if len(self._backlog) else self._signals.patience(_TICK)):
                 self._backlog.work()  # passing on comes first
@@ -191,6 +190,8 @@ class _Watch:
 
     def _start(self) -> None:
         channel = self._channel
+        # A signal that comes while the guard starts waits until it can tell of it.
+        kept = signal.pthread_sigmask(signal.SIG_BLOCK, guard.WATCHED)
         try:
             self._guard = subprocess.Popen(
                 [
@@ -203,6 +204,8 @@ class _Watch:
             )
         except OSError as error:
             raise GpuwatchError(f"{sys.executable} cannot be started: {error.strerror}") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, kept)
         self._family.ancestor = self._guard.pid
         self._theirs.close()
         channel.given()
@@ -254,6 +257,8 @@ class _Watch:
         word, _, rest = line.partition(b" ")
         if word == b"started":
             self._program = int(rest)
+            self._since = time.monotonic()
+            self._signals.ready = True
         elif word == b"failed":
             self._failed = int(rest)
         elif word == b"ended":
@@ -267,8 +272,8 @@ class _Watch:
     def _guard_ended(self) -> None:
         self._guard_gone = True
 
-    def _take_signal(self, number: int, everybody: bool) -> None:
-        """A signal to us, or to our whole process group (``everybody``)."""
+    def _take_signal(self, number: int, everybody: bool, came: float) -> None:
+        """A signal to us, or to our whole process group (``everybody``), at monotonic time ``came``."""
         if number == signal.SIGWINCH:
             self._live.resized()
             self._tell_guard()
@@ -280,8 +285,7 @@ class _Watch:
             self._pause()
         elif self._program is not None:
             self._asked.append(number)
-            if not everybody:
-                self._passed_on.append(number)
+            if not everybody or came < self._since:
                 with suppress(OSError):
                     os.kill(self._program, number)
 
@@ -401,7 +405,7 @@ class _Watch:
 class _Signals:
     """Signals as bytes among the other streams, each with the answer to whom it was sent."""
 
-    def __init__(self, streams: Streams, take: Callable[[int, bool], None]) -> None:
+    def __init__(self, streams: Streams, take: Callable[[int, bool, float], None]) -> None:
         self._streams = streams
         self._take = take
         self._read, self._write = os.pipe()
@@ -435,7 +439,9 @@ class _Signals:
         self._witnessed.append((number, time.monotonic()))
 
     def judge(self) -> None:
-        """Hands out what is decided."""
+        """Hands out what is decided; nothing before there is a program."""
+        if not self.ready:
+            return
         now = time.monotonic()
         self._witnessed = [entry for entry in self._witnessed if now - entry[1] < 5 * _WITNESS]
         for entry in list(self._mine):
@@ -446,7 +452,7 @@ class _Signals:
             elif now - came < _WITNESS:
                 continue
             self._mine.remove(entry)
-            self._take(number, other is not None)
+            self._take(number, other is not None, came)
 
     def stop_here(self) -> None:
         """Stops this process as the signal would have; returns when it is continued."""
@@ -457,7 +463,7 @@ class _Signals:
     def _arrived(self, numbers: bytes) -> None:
         for number in numbers:
             if number in (signal.SIGWINCH, signal.SIGTSTP):
-                self._take(number, True)
+                self._take(number, True, time.monotonic())
             elif number in self._kept:
                 self._mine.append((number, time.monotonic()))
 
