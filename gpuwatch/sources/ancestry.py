@@ -16,6 +16,9 @@ EVERY = 5.0
 _FIRST = 1
 """The first process adopts orphans and is everybody's ancestor: it says nothing."""
 
+_LONGEST = 1000
+"""Characters that are kept of a command line: some launchers are given their whole configuration there."""
+
 
 class Ancestry:
     """Keeps the tree between two looks; ``table`` knows the rest about a process."""
