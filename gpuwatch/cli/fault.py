@@ -294,7 +294,8 @@ def mig(ctx: click.Context, gpu: str, layout: str) -> None:
     """GPU is divided by MIG: 1g,1g,-,2g,3g.
 
     Each part is an instance by its slices (1g 2g 3g 4g 7g), - leaves an index empty, 1c.2g is a part of
-    a GPU instance. on: MIG without instances; off: no MIG.
+    a GPU instance. on: MIG without instances; off: no MIG. What runs on simulated CUDA goes on seeing the
+    whole GPU; NVML counts it to the first instance.
     """
     from gpuwatch.sim import faults
 

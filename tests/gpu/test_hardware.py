@@ -19,6 +19,7 @@ import pynvml
 import pytest
 
 from gpuwatch.model.metrics import METRICS, Lane
+from gpuwatch.model.snapshot import MigInstance
 from gpuwatch.sources.nvml import Nvml
 from tests.conftest import gpuwatch
 
@@ -26,10 +27,16 @@ pytestmark = pytest.mark.gpu
 
 
 def test_every_metric_has_a_value_or_a_reason() -> None:
-    result = gpuwatch("snapshot", "--json")
+    result = gpuwatch("snapshot", "--gpm", "--json")
     assert result.code == 0, result.err
     snapshot = json.loads(result.out)
     assert not snapshot["simulated"]
+    topology = snapshot["topology"]
+    assert [place["uuid"] for place in topology["places"]] == [device["uuid"] for device in snapshot["devices"]]
+    for place in topology["places"]:
+        assert place["cpus"] or place["missing"]["cpus"]["detail"]
+    for connection in topology["connections"]:
+        assert connection["level"] or connection["missing"]["detail"]
     for device in snapshot["devices"]:
         answered = device["readings"].keys() | device["missing"].keys()
         assert {spec.id for spec in METRICS} <= answered
@@ -103,12 +110,21 @@ def field(handle: Any, number: int, scope: int) -> dict[str, Any]:
     }
 
 
+def told_instance(instance: MigInstance) -> dict[str, Any]:
+    """A MIG instance without what names the board."""
+    found: dict[str, Any] = msgspec.to_builtins(instance)
+    found["uuid"] = instance.uuid is not None
+    return found
+
+
 def record(nvml: Nvml) -> list[dict[str, Any]]:
     """Every function of the table on every device, beside what gpuwatch makes of it, twice for rates."""
     devices = []
     for device in nvml.devices:
         calls: dict[str, Any] = {}
         for spec in METRICS:
+            if spec.lane is Lane.GPM:
+                continue  # two samples and a request of its own
             args = [getattr(pynvml, arg) if isinstance(arg, str) else arg for arg in spec.args]
             for name in filter(None, (spec.call, spec.fallback)):
                 key = ",".join((name, *map(str, spec.args)))
@@ -138,6 +154,9 @@ def record(nvml: Nvml) -> list[dict[str, Any]]:
             began = time.perf_counter()
             readings, missing = nvml.sample(device, (Lane.FAST, lane))
             took[lane] = round((time.perf_counter() - began) * 1e3, 3)
+        calls["nvmlGpmQueryDeviceSupport"] = told("nvmlGpmQueryDeviceSupport", device.handle)
+        time.sleep(0.5)
+        readings, missing = nvml.sample(device, (Lane.FAST, Lane.GPM))
         readings.pop("identity.serial", None)
         devices.append(
             {
@@ -148,6 +167,7 @@ def record(nvml: Nvml) -> list[dict[str, Any]]:
                 "readings": readings,
                 "missing": msgspec.to_builtins(missing),
                 "milliseconds_by_lane": took,
+                "mig_instances": [told_instance(instance) for instance in nvml.mig_instances(device, gpm=True)],
             }
         )
     return devices
