@@ -56,6 +56,14 @@ def test_a_line_each_and_what_is_not_told_is_a_dash() -> None:
     assert third.startswith("└─ MIG 11/0"), "indices have gaps"
 
 
+@pytest.mark.parametrize("width", [46, 56, 90, 200])
+def test_who_is_on_it_is_told_at_every_width(width: int) -> None:
+    first = texts(divided(), 3, width)[0]
+    assert "11 alice" in first
+    assert len(first) <= width
+    assert ("▕" in first) == (width >= 54)
+
+
 def test_those_without_a_line_are_counted() -> None:
     lines = texts(divided(instances=7), 3)
     assert len(lines) == 3

@@ -15,12 +15,13 @@ from gpuwatch.ui.widgets.pen import Pen
 
 
 def part_spans(one: MigInstance, rows: Sequence[Process], cells: int) -> list[Span]:
-    """``MIG 7/0  1g.10gb  ▕███   ▏  4.2 / 9.8 GiB  4711 alice python``; ``cells`` of them are the bar."""
+    """``MIG 7/0  1g.10gb  ▕███   ▏  4.2 / 9.8 GiB  4711 alice python``; the bar has ``cells``, or is left out."""
     used, total = one.number("memory.used_bytes"), one.number("memory.total_bytes")
     filled, empty = bar(fraction(used, total), cells)
     line: list[Span] = [("MIG ", "dim"), (f"{printable(one.id):<5}", "strong")]
     line.append((f"{printable(one.profile) if one.profile else UNKNOWN:<9} ", "text" if one.profile else "dim"))
-    line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
+    if cells:
+        line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
     line.append((f"{UNKNOWN if used is None else gib(used):>6}", "dim" if used is None else "strong"))
     line += [(f" / {gib(total)} GiB" if cells >= 10 else f"/{gib(total)}G", "dim"), ("  ", "text")]
     line.append((who(rows), "text") if rows else ("nobody", "faint"))
@@ -48,7 +49,7 @@ def part_pens(device: Device, processes: Iterable[Process], lines: int, width: i
     for number, one in enumerate(shown):
         last = number == len(shown) - 1 and len(shown) == len(parts)
         pen = Pen(width).add("└─ " if last else "├─ ", "faint")
-        for text, ink in part_spans(one, on.get(one.id, []), 10 if width >= 70 else 4):
+        for text, ink in part_spans(one, on.get(one.id, []), 10 if width >= 70 else 4 if width >= 54 else 0):
             pen.add(text, ink)
         pens.append(pen)
     if len(shown) < len(parts) and lines:
