@@ -37,6 +37,8 @@ def session():
 nvml = session()
 whole, lacks = nvml.sample(nvml.devices[0], quick)
 nvml.close()
+right = {3: "not_supported", 4: "permission_denied", 13: "not_supported", 15: "device_lost", 16: "device_lost",
+    21: "no_sample", 26: "not_supported"}
 needs = {"nvmlDeviceGetMigMode": {"mig.instances"}}  # which are none while MIG is off
 symbols = {"nvmlDeviceGetMemoryInfo": ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2")}
 for (call, fallback), specs in calls.items():
@@ -57,8 +59,10 @@ for (call, fallback), specs in calls.items():
         for spec in specs:
             if spec.id in readings:
                 wrong.append(f"{spec.id} code {code}: value {readings[spec.id]!r}")
-            elif spec.id not in missing or not missing[spec.id].reason:
+            elif spec.id not in missing:
                 wrong.append(f"{spec.id} code {code}: no reason")
+            elif missing[spec.id].reason != right.get(code, "failed") or not missing[spec.id].detail:
+                wrong.append(f"{spec.id} code {code}: {missing[spec.id]}")
         others = {s.id for s in METRICS if s.id in whole} - {s.id for s in specs} - needs.get(call, set())
         if lanes is quick and not divided and code not in (15, 16) and not others <= readings.keys():
             wrong.append(f"{call} code {code} took {sorted(others - readings.keys())} along")
