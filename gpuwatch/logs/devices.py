@@ -20,13 +20,22 @@ _SESSION = re.compile(
     r"/(?:device:)?(gpu|GPU):(\d{1,6})()\s*-> device: (\d{1,6}), name: (.{1,120}?), "
     r"pci bus id: ([0-9a-fA-F:.]+|<undefined>)(?:, compute capability: (\d+\.\d+))?"
 )
+# device_lib.list_local_devices()
+_LISTED = re.compile(
+    r"physical_device_desc: \"device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+|<undefined>)"
+    r"(?:, compute capability: (\d+\.\d+))?"
+)
 _IGNORED = re.compile(
     r"Ignoring (?:visible )?gpu device \(device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+)"
     r".{0,120}?\) with (.+)$"
 )
 _CUINIT = re.compile(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d{1,9})\))?(?::\s*(.*))?")
 _LIBRARY = re.compile(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
-_SHARED = re.compile(r"(?:^|[\s:'\"])((?:lib)(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): cannot open shared object")
+# The loader speaks the language of its user; an exception around it does not.
+_SHARED = re.compile(
+    r"(?:^|[\s:'\"])(lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): cannot open shared object"
+    r"|(?:ImportError|OSError): (lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): "
+)
 _NOT_LOADED = re.compile(r"Could not load library (lib\S+?\.so[.\d]*?)\.? Error|Unable to load any of \{(lib[^,}\s]+)")
 _DLL = re.compile(r"Could not find '([\w.-]+\.dll)'")
 _DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
@@ -64,7 +73,7 @@ def mapping(message: str) -> DeviceMapping | None:
     """``Created device … -> device: 0, name: …``, any version, with or without the MB."""
     match = _CREATED.search(message) or _SESSION.search(message)
     if match is None:
-        return None
+        return _listed(message)
     return DeviceMapping(
         framework_device=f"/device:GPU:{int(match[2])}",
         cuda_ordinal=int(match[4]),
@@ -72,6 +81,20 @@ def mapping(message: str) -> DeviceMapping | None:
         name=match[5],
         compute_capability=match[7],
         granted_bytes=int(match[3]) * _MIB if match[3] else None,
+    )
+
+
+def _listed(message: str) -> DeviceMapping | None:
+    match = _LISTED.search(message)
+    if match is None:
+        return None
+    # It is listed under a name of its own, in a line before; by default the numbers are the same.
+    return DeviceMapping(
+        framework_device=f"/device:GPU:{int(match[1])}",
+        cuda_ordinal=int(match[1]),
+        pci_bus_id=pci_address(match[3]),
+        name=match[2],
+        compute_capability=match[4],
     )
 
 
@@ -125,8 +148,8 @@ def missing_library(message: str) -> list[str]:
     else:
         if match := _NOT_LOADED.search(message):
             names.append((match[1] or match[2]).rstrip("."))
-        if (match := _SHARED.search(message)) and match[1] not in names:
-            names.append(match[1])
+        if (match := _SHARED.search(message)) and (match[1] or match[2]) not in names:
+            names.append(match[1] or match[2])
     return [name for name in names if not name.startswith(_OPTIONAL_LIBRARIES)]
 
 

@@ -353,3 +353,34 @@ Colocation members, user-requested devices, and framework assigned devices, if a
 """,
     1,
 )
+add(
+    "memory.model-too-large memory.other-process",
+    """
+Original error: RESOURCE_EXHAUSTED: Failed to allocate request for 212.00MiB (222298112B) on device ordinal 1
+""",
+    0,
+    True,
+)
+add(
+    "memory.model-too-large memory.request-too-large",
+    """
+ResourceExhaustedError: OOM when allocating tensor with shapedim { size: 20000 } dim { size: 24 } dim { size: 24 } dim { size: 16 }
+""",
+    0,
+    True,
+)
+add(
+    "healthy",
+    """
+[name: "/device:CPU:0"
+device_type: "CPU"
+memory_limit: 268435456
+, name: "/device:GPU:0"
+device_type: "GPU"
+memory_limit: 7000000000
+physical_device_desc: "device: 0, name: GeForce RTX 2070 SUPER, pci bus id: 0000:2b:00.0, compute capability: 7.5"
+]
+""",
+    1,
+    False,
+)

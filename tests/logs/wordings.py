@@ -38,6 +38,8 @@ LIBRARIES = (
             "cuda.libraries-missing", "libcudart.so.12"),
     Wording("OSError: libcufft.so.11: cannot open shared object file: No such file or directory",
             "cuda.libraries-missing", "libcufft.so.11"),
+    Wording("ImportError: libcusparse.so.12: Kann die Shared-Object-Datei nicht öffnen: Datei oder Verzeichnis nicht"
+            " gefunden", "cuda.libraries-missing", "libcusparse.so.12"),
     Wording("ImportError: Could not find 'cudart64_80.dll'. TensorFlow requires that this DLL be installed in a"
             " directory that is named in your %PATH% environment variable.",
             "cuda.libraries-missing", "cudart64_80.dll"),
@@ -141,6 +143,24 @@ DRIVER = (
                  " version 515.76.0 -- cannot find working devices in this configuration"), "driver.mismatch"),
     Wording(_old("I", "stream_executor/cuda/cuda_diagnostics.cc:156", "kernel driver does not appear to be running on"
                  " this host (node7): /proc/driver/nvidia/version does not exist"), "driver.missing"),
+)  # fmt: skip
+
+OLD_PYTORCH = (
+    Wording("THCudaCheck FAIL file=/pytorch/aten/src/THC/THCGeneral.cpp line=51 error=802 : system not yet initialized\n"
+            "RuntimeError: cuda runtime error (802) : system not yet initialized at ../aten/src/THC/THCGeneral.cpp:51",
+            "driver.bad-state"),
+    Wording("RuntimeError: cuda runtime error (35) : CUDA driver version is insufficient for CUDA runtime version at"
+            " ..\\aten\\src\\THC\\THCGeneral.cpp:51", "driver.too-old"),
+    Wording("RuntimeError: cuda runtime error (38) : no CUDA-capable device is detected at THCGeneral.cpp:51",
+            "visibility.hidden driver.missing container.lost-devices"),
+    Wording("RuntimeError: cuda runtime error (30) : unknown error at /pytorch/aten/src/THC/THCGeneral.cpp:51",
+            "driver.bad-state"),
+    Wording("RuntimeError: cuda runtime error (77) : an illegal memory access was encountered at THCReduceAll.cuh:327",
+            "hardware.fault"),
+    Wording("RuntimeError: cuda runtime error (48) : no kernel image is available for execution on the device at x.cu:1",
+            "build.gpu-unsupported"),
+    Wording("UserWarning: cudaGetDeviceCount() returned cudaErrorNotSupported, likely running on CPU machine (Triggered"
+            " internally at ../c10/cuda/CUDAFunctions.cpp:86.)", "driver.missing"),
 )  # fmt: skip
 
 VISIBILITY = (
@@ -320,4 +340,16 @@ HEALTHY = tuple(
     )
 )  # fmt: skip
 
-ALL = (*LIBRARIES, *VERSIONS, *DRIVER, *VISIBILITY, *MEMORY, *BUILD, *HARDWARE, *REMOVED, *PLACEMENT, *HEALTHY)
+ALL = (
+    *LIBRARIES,
+    *VERSIONS,
+    *DRIVER,
+    *OLD_PYTORCH,
+    *VISIBILITY,
+    *MEMORY,
+    *BUILD,
+    *HARDWARE,
+    *REMOVED,
+    *PLACEMENT,
+    *HEALTHY,
+)
