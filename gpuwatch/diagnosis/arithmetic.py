@@ -65,7 +65,7 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
             lines.append(f"others held {size(others)} of {size(around.total_bytes)} before the start")
             return Judgement("memory.other-process", tuple(lines), certain=False)
         return Judgement("memory.model-too-large", tuple(lines), certain=False)
-    free = limit - (used or 0)
+    free = oom.free_bytes if oom.free_bytes is not None else limit - (used or 0)
     limits, total = around.limits_bytes, around.total_bytes
     if limits and total and limits + around.overhead_bytes > total and asked <= free and (around.refusals or not block):
         return _overcommitted(lines, around, limits, total)
@@ -105,7 +105,8 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
     if asked > limit:
         lines.append(f"{size(asked)} > limit of {size(limit)}: not even an empty allocator could hold it")
         return Judgement("memory.request-too-large", tuple(lines), certain=True)
-    lines.append(f"{size(asked)} > {size(limit)} limit − {size(used)} in use = {size(free)} free")
+    equal = "≈" if oom.rounded else "="
+    lines.append(f"{size(asked)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free")
     return Judgement("memory.model-too-large", tuple(lines), certain=True)
 
 

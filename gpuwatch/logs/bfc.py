@@ -16,6 +16,7 @@ from gpuwatch.model.run import Oom
 
 MAX_OOMS = 100
 _MOST_BESIDE = 15
+_ROUNDED = 0.006  # 1.00GiB may be 1.0049
 _ALIGNMENT = 256  # BFC rounds requests up to multiples of 256 bytes
 
 _HEAD = re.compile(
@@ -29,6 +30,9 @@ _TENSOR = re.compile(
 _FREE = re.compile(r"Free\s+at \S+ (?:next \d+ )?of size (\d+)")
 _FREE_IN_BIN = re.compile(r"Size: ([\d.]{1,24}\w{0,8}) \| Requested Size: \S+ \| in_use: 0")
 _POOL = re.compile(r"memory_limit_: ([\d.]{1,24} ?\w{0,8})")
+_ROOM = re.compile(r"available (?:size|bytes): ([\d.]{1,24} ?\w{0,8})")
+_REGION = re.compile(r"Next region of size (\d{1,18})")
+_CHUNKS = re.compile(r"(\d{1,12}) Chunks of size (\d{1,18}) totalling")
 _TOTAL_IN_USE = re.compile(r"Sum Total of in-use chunks: ([\d.]{1,24} ?\w{0,8})")
 _STAT = re.compile(r"(?:^|[\s:|\]>])(Limit|InUse|MaxInUse):\s+([\d.]{1,24} ?\w{0,8})$")
 _REFUSED = re.compile(r"failed to allocate ([\d.]{1,24}\w{0,8}) \((\d{1,18}) bytes\) from device")
@@ -78,6 +82,11 @@ class Draft(msgspec.Struct, kw_only=True):
     limit: int | None = None
     in_use: int | None = None
     largest_free: int | None = None
+    regions: int = 0
+    chunks: int = 0
+    """Sums in bytes of what the dump lists one by one: exact where its totals are rounded to three digits."""
+    alike: int | None = None
+    """Chunks in use of the very size that was asked."""
     dumped: bool = False
     writer: str | None = None
     """The thread that writes the dump, where its lines tell (2.17 and later), else an empty text."""
@@ -151,10 +160,18 @@ class OomCollector:
         if match := (_FREE.search(message) or _FREE_IN_BIN.search(message)):
             draft.dumped = True
             draft.largest_free = max(draft.largest_free or 0, size_bytes(match[1]) or 0)
+        elif match := _REGION.search(message):
+            draft.regions += int(match[1])
+        elif match := _CHUNKS.search(message):
+            draft.chunks += int(match[1]) * int(match[2])
+            if draft.requested is not None and 0 <= int(match[2]) - draft.requested < _ALIGNMENT:
+                draft.alike = int(match[1])
         elif match := _TOTAL_IN_USE.search(message):
-            draft.in_use = size_bytes(match[1])
+            draft.in_use = _exact(draft.chunks, match[1])
         elif match := _POOL.search(message):
-            draft.limit = size_bytes(match[1]) or draft.limit
+            room = _ROOM.search(message)
+            left = size_bytes(room[1]) if room is not None else None
+            draft.limit = _exact(draft.regions + left if left is not None else 0, match[1]) or draft.limit
             draft.dumped = True
             if draft.largest_free is None:
                 draft.largest_free = 0
@@ -164,7 +181,7 @@ class OomCollector:
                 # memory_limit_ of the pool line is exact where Limit may be 2^64 or rounded.
                 draft.limit = draft.limit or amount
             elif match[1] == "InUse":
-                draft.in_use = amount
+                draft.in_use = _exact(draft.chunks, match[2])
 
     def tensor(self, message: str) -> bool:
         """``OOM when allocating tensor with shape``: a new failure, or more about the one just dumped."""
@@ -246,6 +263,7 @@ class OomCollector:
                 limit_bytes=draft.limit,
                 in_use_bytes=draft.in_use,
                 largest_free_bytes=draft.largest_free,
+                alike_blocks=draft.alike,
                 verdict=draft.verdict,
             )
             for draft in drafts
@@ -290,6 +308,14 @@ class OomCollector:
         draft.device = where or draft.device
         if exact is not None:
             draft.requested, draft.exact = exact, True
+
+
+def _exact(summed: int, told: str) -> int | None:
+    """The sum of parts where the total that was told is the same number, rounded; else what was told."""
+    amount = size_bytes(told)
+    if amount is None or not summed or amount == summed:
+        return amount
+    return summed if abs(summed - amount) <= amount * _ROUNDED else amount
 
 
 def begins_dump(message: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuwatch.logs.frames import Frame
 from gpuwatch.model.run import DeviceMapping, Oom, Placement, RunError
 
 LINES_PER_TOPIC = 6
@@ -118,6 +119,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Who held memory, by the last nvidia-smi table in the log."""
     last_error_line: int | None = None
     """The line with the last exception; at the end of the log it is what ended the program."""
+    frame: Frame | None = None
+    """The user's own line in the latest traceback."""
     found_device_lines: int = 0
     seen_pci: list[str] = []
     """Devices that driver code named without a mapping: proof that cuInit and PCI enumeration worked."""

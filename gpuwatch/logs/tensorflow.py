@@ -13,6 +13,7 @@ import re
 from gpuwatch.logs import bfc, devices, pytorch, smi, topics
 from gpuwatch.logs.clean import json_text, source_message, undecorated, unwrapped
 from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.frames import FrameFinder
 from gpuwatch.logs.placement import PlacementCounter
 from gpuwatch.logs.units import MAX_LIST, OpenUnits
 from gpuwatch.model.run import DeviceMapping, Oom, RunError
@@ -48,6 +49,7 @@ class LogParser:
         self._shapes: dict[bytes, int] = {}
         """Messages without their digits, and what all of that shape come to."""
         self._units = OpenUnits(self._facts)
+        self._frames = FrameFinder()
         self._placement_failed = False
 
     @property
@@ -55,6 +57,7 @@ class LogParser:
         """What is known so far."""
         self._facts.placements = self._placements.result()
         self._facts.ooms = self._ooms.result()
+        self._facts.frame = self._frames.frame
         constant = self._facts.refusals.constant_bytes
         if constant is not None and not self._facts.ooms:
             self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
@@ -66,6 +69,10 @@ class LogParser:
         facts.lines += 1
         if line.startswith('{"') and self._enveloped(line):
             return
+        if self._frames.open:
+            self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
+        if ", line " in line:
+            self._frames.line(unwrapped(undecorated(line[:_MAX_LINE])))
         at = line.find(".cc:")
         if at > 0:
             end = line.find("]", at, at + 12)
@@ -227,7 +234,7 @@ class LogParser:
 
     def _enveloped(self, line: str) -> bool:
         """A line of a container's log in JSON: what the program wrote is a string in it. False where it is not."""
-        within = self._units.open or self._ooms.in_dump()
+        within = self._units.open or self._ooms.in_dump() or self._frames.open or ", line " in line
         if not within and "\\" not in line and ".cc:" not in line and not any(hint in line for hint in topics.HINTS):
             return False
         text = json_text(line)

@@ -105,9 +105,24 @@ class Oom(msgspec.Struct, frozen=True, kw_only=True):
     limit_bytes: int | None = None
     in_use_bytes: int | None = None
     largest_free_bytes: int | None = None
+    alike_blocks: int | None = None
+    """Blocks that were in use and have the very size that was asked; None where the log lists none."""
     verdict: str | None = None
     """A cause id."""
     expected: bool = False
+
+    @property
+    def free_bytes(self) -> int | None:
+        """Limit less in use, and never less than the largest free block: totals of logs are rounded, blocks not."""
+        if self.limit_bytes is None or self.in_use_bytes is None:
+            return None
+        return max(self.limit_bytes - self.in_use_bytes, self.largest_free_bytes or 0)
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the totals contradict the blocks, so that they can only be rounded ones."""
+        known = self.free_bytes is not None and self.limit_bytes is not None and self.in_use_bytes is not None
+        return known and self.free_bytes != self.limit_bytes - self.in_use_bytes  # type: ignore[operator]
 
 
 class MemoryPoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -101,16 +101,13 @@ def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
 
 
 def _oom_row(oom: Oom) -> tuple[str, ...]:
-    free = None
-    if oom.limit_bytes is not None and oom.in_use_bytes is not None:
-        free = oom.limit_bytes - oom.in_use_bytes
     return (
         clean(oom.device),
         clean(oom.allocator),
         size(oom.requested_bytes),
         size(oom.limit_bytes),
         size(oom.in_use_bytes),
-        size(free),
+        f"{'~' if oom.rounded else ''}{size(oom.free_bytes)}",
         size(oom.largest_free_bytes),
         clean(oom.verdict),
         clean(oom.expected),

@@ -10,6 +10,7 @@ import msgspec
 from gpuwatch.diagnosis.arithmetic import Judgement, Surroundings, judge
 from gpuwatch.diagnosis.cards import memory_in_log
 from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.growth import growth
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable, shorten
@@ -33,6 +34,16 @@ ACTIONS = {
     "memory.limit-too-small": "Raise the memory limit or fraction: the device has room for more.",
     "memory.masked": "Leave room for cuDNN and cuBLAS: set memory growth or a smaller limit, or free the device.",
 }
+
+_GROWS = "GPU memory in use rose step by step until none was left: the program probably keeps tensors"
+_STOP_KEEPING = (
+    "Stop keeping tensors from step to step: keep numbers (float(x), x.numpy()) and empty lists of results."
+    " If nothing is kept on purpose, make the batch or the model smaller."
+)
+_IF_GROWING = "If memory grows with every step, stop keeping tensors; else:"
+_MANY_ALIKE = 4
+_UNUSED = 1 << 20
+"""A device with less than a MiB in use was initialised, no more."""
 
 
 def surroundings(evidence: Evidence, oom: Oom) -> Surroundings:
@@ -139,11 +150,18 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         lines = [line for _, judgement in failures[:5] for line in judgement.lines]
         if cause in ("memory.other-process", "memory.context-failed"):
             lines += _holders(evidence, failures[0][0])
-        if evidence.log is not None:
-            lines += evidence.log.lines_of("memory.oom")[:2]
         device = evidence.device_of(failures[0][0].device)
         title = next((judgement.title for _, judgement in failures if judgement.title), "")
         action = next((judgement.action for _, judgement in failures if judgement.action), ACTIONS[cause])
+        if not expected:
+            grown = _grown(evidence, failures) if cause == "memory.model-too-large" else []
+            if grown:
+                certain, title, action = False, _GROWS, _STOP_KEEPING
+            elif cause == "memory.model-too-large" and _alike(failures):
+                action = f"{_IF_GROWING} {ACTIONS[cause]}"
+            lines = [*grown, *_own_line(evidence), *lines, *_alike(failures), *_unused(evidence, failures)]
+        if evidence.log is not None:
+            lines += _said(evidence.log.lines_of("memory.oom"), numbers=failures[0][0].limit_bytes is not None)
         if any(on_host(oom) for oom, _ in failures):
             title = "Out of host memory (a CPU allocator), not of GPU memory"
             action = "Make the batch or the data kept in host memory smaller, or give the work more RAM."
@@ -156,6 +174,64 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             action=action,
             device_uuid=device.uuid if device is not None else None,
         )
+
+
+def _grown(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
+    """The rise of memory in use over the run, where it is that which filled the device."""
+    run = evidence.run
+    found = growth(run.memory.timeline) if run is not None else None
+    if found is None:
+        return []
+    where = failures[0][0].device or "the GPU"
+    return [
+        f"in use on {where} rose from {size(found.first_bytes)} to {size(found.last_bytes)}"
+        f" in {found.rises} rises over {found.seconds:.0f} s, and was not given back in between"
+    ]
+
+
+def _own_line(evidence: Evidence) -> list[str]:
+    """The user's own line that asked for the memory; a probe's is nobody's."""
+    frame = evidence.log.frame if evidence.log is not None else None
+    if frame is None or (evidence.run is not None and evidence.run.group != "run"):
+        return []
+    code = f": {shorten(mask_text(printable(frame.code)), 120)}" if frame.code else ""
+    return [f"asked for at {printable(frame.file)}, line {frame.line}{code}"]
+
+
+def _alike(failures: list[tuple[Oom, Judgement]]) -> list[str]:
+    """Tensors of one size that fill the device: what a loop that keeps its results leaves."""
+    for oom, _ in failures:
+        count, asked, used = oom.alike_blocks, oom.requested_bytes, oom.in_use_bytes
+        if count is not None and asked and used and count >= _MANY_ALIKE and count * asked >= used / 2:
+            return [
+                f"{count} blocks of the same size ({size(asked)}) were in use already, {size(count * asked)} in all"
+            ]
+    return []
+
+
+def _unused(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
+    """Other GPUs of the program that it never used."""
+    run = evidence.run
+    if run is None or run.workers:
+        return []
+    full = {device_name(oom.device) for oom, _ in failures if oom.device}
+    peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
+    idle = [
+        f"{name} ({size(entry.granted_bytes)} granted)"
+        for entry in run.device_map
+        if (name := device_name(entry.framework_device)) not in full
+        and entry.granted_bytes
+        and peaks.get(name) is not None
+        and peaks[name] < _UNUSED
+    ]
+    return [f"not used by the program: {', '.join(idle)}"] if full and idle else []
+
+
+def _said(lines: tuple[str, ...], *, numbers: bool) -> list[str]:
+    """What the framework said; where its numbers are told already, the line that has the tensor's shape."""
+    if not numbers:
+        return list(lines[:2])
+    return [next((line for line in lines if "shape" in line), lines[0])] if lines else []
 
 
 def _holders(evidence: Evidence, oom: Oom) -> list[str]:
