@@ -246,10 +246,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     ended: bool = False
     """Whether the last event arrived."""
-    oom_killed: bool = False
-    """Killed by the kernel for want of host memory, as the counters of the kernel tell."""
-    left: int = 0
-    """Processes that it left behind."""
 
 
 class RunProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,6 +305,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     errors: tuple[RunError, ...] = ()
     missing_libraries: tuple[str, ...] = ()
     outcome: Outcome = Outcome()
+    host_memory_out: bool = False
+    """Killed by the kernel for want of host memory, as the kernel's counters tell (watched programs only)."""
+    left_behind: int = 0
+    """Processes that a watched program left behind."""
     verdict: Verdict
     verdict_reason: str = ""
     findings: tuple[Finding, ...] = ()

@@ -336,13 +336,11 @@ class _Watch:
 
     def _outcome(self) -> Outcome:
         if self._status is None:
-            return Outcome(signal=signal.SIGKILL, left=self._left)
+            return Outcome(signal=signal.SIGKILL)
         killed = os.WTERMSIG(self._status) if os.WIFSIGNALED(self._status) else None
         return Outcome(
             exit_code=None if killed is not None else os.WEXITSTATUS(self._status),
             signal=killed,
-            left=self._left,
-            oom_killed=killed == signal.SIGKILL and _oom_killed(self._kills, oom_kills()),
         )
 
     def _observed(self, outcome: Outcome) -> Observed:
@@ -366,6 +364,7 @@ class _Watch:
     def _judged(self, run: Run, outcome: Outcome) -> Run:
         """The program's own end decides, whatever its log says."""
         took = _duration(run.phases.total_seconds)
+        starved = outcome.signal == signal.SIGKILL and _oom_killed(self._kills, oom_kills())
         asked = [number for number in self._asked if number in (outcome.signal, (outcome.exit_code or 0) - 128)]
         ended = bool(outcome.exit_code) or outcome.signal is not None
         if outcome.exit_code is None and outcome.signal is None:
@@ -378,7 +377,7 @@ class _Watch:
             verdict, reason = "interrupted", f"It was ended by {_name(asked[-1])} after {took}, as gpuwatch was asked."
         elif ended and run.ooms:
             verdict, reason = "oom", "it ran out of memory"
-        elif outcome.oom_killed:
+        elif starved:
             limit = self._kills.limit_bytes
             whose = "of the host" if limit is None else f"that its control group may use ({limit >> 20} MiB)"
             verdict, reason = "error", f"The kernel killed it (SIGKILL) because the memory {whose} was used up."
@@ -389,9 +388,9 @@ class _Watch:
         else:
             verdict, reason = "ok", ""
         problems = run.problems
-        if outcome.left:
+        if self._left:
             word = "was ended too" if outcome.signal is not None else "still runs"
-            problems = (*problems, f"processes that the program left behind: {outcome.left}; what was left {word}")
+            problems = (*problems, f"processes that the program left behind: {self._left}; what was left {word}")
         if self._observation.log.frameworks and run.framework is None:
             problems = (*problems, "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is no Python")
         if self._backlog.left_out:
@@ -399,7 +398,15 @@ class _Watch:
         if not self._options.log:
             problems = (*problems, "the log was not read (--no-log)")
         outcome = msgspec.structs.replace(outcome, ended=outcome.exit_code is not None)
-        return msgspec.structs.replace(run, verdict=verdict, verdict_reason=reason, problems=problems, outcome=outcome)
+        return msgspec.structs.replace(
+            run,
+            verdict=verdict,
+            verdict_reason=reason,
+            problems=problems,
+            outcome=outcome,
+            host_memory_out=starved,
+            left_behind=self._left,
+        )
 
 
 class _Signals:

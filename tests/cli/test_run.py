@@ -172,7 +172,9 @@ def _without_times(shown: bytes) -> list[bytes]:
     """The last state of each line: how often a bar is drawn, and its times, differ from run to run."""
     lines = [line.rstrip(b"\r").rpartition(b"\r")[2] for line in shown.split(b"\n")]
     lines = [line.rpartition(b"\x08")[2] for line in lines if b"absl::InitializeLog" not in line]
-    return [re.sub(rb"[\d.]+ ?(?:ms|us|s)\b", b"T", line) for line in lines if not re.match(rb"[IWE]0000 ", line)]
+    return [
+        re.sub(rb"[\d.]+ ?(?:ms|us|s)\b", b"T", line).rstrip() for line in lines if not re.match(rb"[IWE]0000 ", line)
+    ]
 
 
 @pytest.mark.tensorflow

@@ -192,7 +192,7 @@ def test_nothing_runs_on_when_the_program_is_killed(descendants: Path, tmp_path:
     for pid in others:
         wait_until_ended(pid)
     run = read(out)
-    assert (run["verdict"], run["outcome"]["signal"], run["outcome"]["left"]) == ("error", 9, 2)
+    assert (run["verdict"], run["outcome"]["signal"], run["left_behind"]) == ("error", 9, 2)
     assert run["verdict_reason"].startswith("It was killed by SIGKILL after ")
 
 
@@ -206,7 +206,7 @@ def test_what_a_program_leaves_behind_on_purpose_goes_on(tmp_path: Path) -> None
     assert seen.stderr.read() == b"early\nlate\n"
     assert until(lambda: done.exists() and done.read_text()) == "0\n"
     run = read(out)
-    assert run["outcome"]["left"] >= 1
+    assert run["left_behind"] >= 1
     assert any("left behind" in problem for problem in run["problems"])
 
 
