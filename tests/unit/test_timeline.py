@@ -187,7 +187,7 @@ def test_room_for_eight_gpus_and_two_hundred_processes_that_come_and_go() -> Non
         )
         timeline.add(msgspec.structs.replace(shot, processes=fresh))
     assert timeline.size_bytes / len(timeline.times) * 1000 < MOST_BYTES
-    assert len(timeline._shapes) < 8 + 200 + 20 * 300 + 1
+    assert len(timeline._packer.shapes) < 8 + 200 + 20 * 300 + 1
 
 
 def test_rows_that_nothing_shows_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_rows_that_nothing_shows_any_more_are_forgotten(monkeypatch: pytest.Monk
     for tick in range(600):
         timeline.add(machines.snapshot((), (machines.process(0, pid=1000 + tick),), tick=tick))
     assert len(timeline.times) < 200
-    assert len(timeline._shapes) <= len(timeline.times)
+    assert len(timeline._packer.shapes) <= len(timeline.times)
 
 
 def test_it_never_grows_above_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
