@@ -154,7 +154,7 @@ def test_environment(sim_machine: Open) -> None:
     assert machine.environment(env, tier="plugin") == env
     back = machine.environment(env, tier="driver")
     assert back["LD_LIBRARY_PATH"] == f"{machine.library_dir}:/a"
-    assert back["LD_PRELOAD"] == "/x.so:/y.so"
+    assert back["LD_PRELOAD"] == f"{machine.library_dir}/{build.PROC_LIBRARY}:/x.so:/y.so"
     assert ENV_PLUGIN not in back
     assert ENV_PLUGIN in SimMachine.open(machine.shape, name="tier", tier="plugin").environment({})
     SimMachine.open(machine.shape, name="tier").remove()
