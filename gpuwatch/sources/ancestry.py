@@ -1,13 +1,12 @@
 """Who started the processes that are shown: their parents, up to the first process of the machine.
 
-One small file of /proc for each process that is new, and for all of them every five seconds, because a
-process whose parent ends gets another one.
+One small file of /proc for each process that is new. Every five seconds it is looked whether the parents
+are still there: a process gets another one only when its own ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from gpuwatch.model.snapshot import Ancestor
 from gpuwatch.sources.host import ProcessTable
@@ -28,8 +27,8 @@ class Ancestry:
         self._proc = proc
         self._at = float("-inf")
         self._shown: set[int] | None = None
-        self._known: dict[int, int] = {}
-        """Parents of all that were ever looked at and are still needed."""
+        self._known: dict[int, tuple[int | None, int, int | None]] = {}
+        """Of all that were ever looked at and are still needed: when it began, its parent, when that one began."""
         self.parents: dict[int, int] = {}
         """Parent by pid: of the processes that are shown, and of their ancestors."""
         self.ancestors: tuple[Ancestor, ...] = ()
@@ -45,7 +44,14 @@ class Ancestry:
         wanted = set(shown)
         if now - self._at >= EVERY:
             self._at = now
-            self._known.clear()
+            began = {
+                pid: self._began(pid, now) for pid in {*self._known, *(known[1] for known in self._known.values())}
+            }
+            self._known = {
+                pid: known
+                for pid, known in self._known.items()
+                if began[pid] == known[0] and began[known[1]] == known[2]
+            }
         elif wanted == self._shown:
             return
         self._shown = wanted
@@ -54,7 +60,7 @@ class Ancestry:
         for pid in wanted:
             at = pid
             while at not in parents:
-                parent = self._parent(at)
+                parent = self._parent(at, now)
                 if parent is None or parent <= _FIRST:
                     break
                 parents[at] = parent
@@ -69,14 +75,20 @@ class Ancestry:
         if ancestors != self.ancestors:
             self.ancestors = ancestors
 
-    def _parent(self, pid: int) -> int | None:
+    def _parent(self, pid: int, now: float) -> int | None:
         if pid not in self._known:
             try:
-                fields = Path(self._proc, str(pid), "stat").read_bytes().rpartition(b")")[2].split()
-                self._known[pid] = int(fields[1])
+                with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:
+                    parent = int(file.read(4096).rpartition(b")")[2].split()[1])
             except (OSError, IndexError, ValueError):
                 return None
-        return self._known[pid]
+            self._known[pid] = (self._began(pid, now), parent, self._began(parent, now))
+        return self._known[pid][1]
+
+    def _began(self, pid: int, now: float) -> int | None:
+        """What tells a process from another one that was given its number; the first process is always itself."""
+        facts = self._table.look(pid, now) if pid > _FIRST else None
+        return None if facts is None else facts.start_ticks
 
     def _described(self, pid: int, now: float) -> Ancestor | None:
         facts = self._table.look(pid, now)

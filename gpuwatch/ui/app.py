@@ -169,16 +169,26 @@ class GpuwatchApp(ChoosingApp):
         if self.preferences.tab != self.tab.TAB:
             self.call_after_refresh(self.show_tab, self.preferences.tab)
 
+    @property
+    def _holds(self) -> bool:
+        """Whether the first picture is still on the terminal."""
+        return isinstance(self._driver, TerminalDriver) and self._driver.holds
+
     def _take_over(self) -> None:
         """Shows what was drawn over a first picture as soon as it says as much as that one does."""
-        driver = self._driver
-        if not isinstance(driver, TerminalDriver) or not driver.holds:
+        if not self._holds:
             return
         drawn = self.snapshot is not None and bool(self.overview.processes.lines)
         if drawn or self.tab is not self.overview or time.monotonic() > self._show_from:
-            self.call_after_refresh(driver.release)
+            self.call_after_refresh(self._release)
         else:
-            self.set_timer(0.02, self._take_over)
+            self.set_timer(0.005, self._take_over)
+
+    def _release(self) -> None:
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.release()
+        # The rules, which have to be imported, come after what there is to see.
+        self.set_timer(0.02, self._diagnose_first)
 
     def _terminated(self) -> None:
         """SIGTERM leaves as q does, with the exit code that a shell gives to it."""
@@ -234,7 +244,8 @@ class GpuwatchApp(ChoosingApp):
         if first:
             # The rules are imported when they are first asked: the first frame does not wait for that.
             self.findings = self.snapshot.findings
-            self.call_after_refresh(self._diagnose_first)
+            if not self._holds:
+                self.call_after_refresh(self._diagnose_first)
         elif not quiet or time.monotonic() - self._diagnosed_at > _DIAGNOSE_QUIET:
             self._diagnose()
         self._keep(arrived)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -57,6 +58,7 @@ def test_a_new_one_is_looked_up_at_once_and_an_adopted_one_after_a_while(tmp_pat
     tree.look(0.0, [31])
     tree.look(1.0, [31, 50, 40])
     assert tree.parents[40] == 31
+    shutil.rmtree(tmp_path / "20")  # only then do children get another parent
     put(tmp_path, 31, 1)
     tree.look(2.0, [31, 50, 40])
     assert tree.parents[31] == 20
