@@ -6,7 +6,7 @@ they were when they last changed, and :func:`gpuwatch.monitor.wire.aged` gives t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import Device, Mapped, Process
@@ -48,19 +48,34 @@ class ProcessRows:
         if devices != self._devices:
             self._devices = devices
 
-    def row(
-        self, entry: GpuProcess, device: NvmlDevice, utilization: Utilization | None, lack: Missing | None
-    ) -> Process:
-        """The row of a process on a device: a new one only where something but its run time is another."""
-        facts = self._look(entry.pid, self._now)
-        changes = -1 if facts is None else facts.changes
-        key = (device.uuid, entry.pid, entry.mig_instance)
-        made_of = (entry, utilization, lack, changes, facts, device.index, self._devices)
-        kept = self._before.get(key)
-        if kept is None or not _same(kept[0], made_of):
-            kept = (made_of, _gpu_process(entry, device, facts, utilization, lack, self._devices, self._at))
-        self._rows[key] = kept
-        return kept[1]
+    def rows(
+        self,
+        entries: Sequence[GpuProcess],
+        device: NvmlDevice,
+        utilization: Mapping[int, Utilization],
+        lack: Missing | None,
+    ) -> list[Process]:
+        """The rows of a device's processes: new ones only where something but a run time is another."""
+        look, now, devices, place = self._look, self._now, self._devices, (device.uuid, device.index)
+        found = []
+        for entry in entries:
+            pid = entry.pid
+            facts = look(pid, now)
+            used = utilization.get(pid)
+            changes = -1 if facts is None else facts.changes
+            key = (place[0], pid, entry.mig_instance)
+            kept = self._before.get(key)
+            if kept is not None:
+                made = kept[0]
+                same = made[4] is facts and made[3] == changes and (made[0] is entry or made[0] == entry)
+                if not (same and made[6] is devices and made[1] == used and made[2] == lack and made[5] == place[1]):
+                    kept = None
+            if kept is None:
+                made_of = (entry, used, lack, changes, facts, place[1], devices)
+                kept = (made_of, _gpu_process(entry, device, facts, used, lack, devices, self._at))
+            self._rows[key] = kept
+            found.append(kept[1])
+        return found
 
     def host_row(self, facts: Facts) -> Process:
         """The row of a process on a machine on which no GPU answers."""

@@ -209,7 +209,7 @@ class Sampler:
         if not listed:
             return [], not failed
         utilization, lack = self._nvml.process_utilization(device)
-        rows = [self._rows.row(entry, device, utilization.get(entry.pid), lack) for entry in listed]
+        rows = self._rows.rows(listed, device, utilization, lack)
         return rows, not failed
 
 
