@@ -21,7 +21,6 @@
 #define CELL_AMOUNT_MASK ((1ull << CELL_AMOUNT_BITS) - 1)
 #define CELL_EPOCH_MASK 0xffffffull
 
-#define ASK_EVERY_NS 300000ull /* the calls of one look at a device ask once whether a process exists */
 #define CHECK_EVERY_NS 250000000ull /* how long a process that exists is believed not to be a zombie */
 #define HEAT_SECONDS 20.0           /* thermal inertia of a card */
 #define VARY_SECONDS 30.0           /* period of an attached process's varying load */
@@ -153,9 +152,7 @@ static uint64_t exec_id(void) {
 static bool slot_alive(gws_process *slot, uint64_t now_ns, bool exact) {
     if (slot->flags & GWS_SLOT_FOREIGN) return true;
     int32_t pid = slot->pid;
-    if (!exact && now_ns - slot->asked_ns < ASK_EVERY_NS) return true;
     if (kill(pid, 0) != 0 && errno == ESRCH) return false;
-    slot->asked_ns = now_ns;
     if (!exact && now_ns - slot->checked_ns < CHECK_EVERY_NS) return true;
     uint64_t cpu_ns = cpu_time_of(pid);
     slot->checked_ns = now_ns;

@@ -147,7 +147,7 @@ typedef struct {
     uint64_t start_time; /* field 22 of /proc/PID/stat: tells a reused pid apart */
     uint64_t exec_id;    /* changes with execve, which keeps pid and start time but drops the contexts */
     uint64_t bytes;
-    uint64_t entered_ns, asked_ns, checked_ns;
+    uint64_t entered_ns, checked_ns;
     uint64_t checked_cpu_ns; /* its CPU clock at that moment: who has not run since is still there */
     _Atomic uint64_t last_busy_ns;
     _Atomic uint64_t running_since_ns; /* a kernel runs now, since then; 0: none */
