@@ -129,7 +129,7 @@ def _joined(mappings: tuple[DeviceMapping, ...], before: Snapshot | None, saw: E
                 physical_index=device.index,
                 uuid=device.uuid,
                 pci_bus_id=device.pci_bus_id,
-                name=mapping.name or device.name,
+                name=device.name or mapping.name,  # plugins call every device by one name
                 compute_capability=mapping.compute_capability or device.compute_capability,
             )
         joined.append(mapping)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
-from gpuwatch.model.run import DeviceMapping, Run
+from gpuwatch.model.run import DeviceMapping, Run, Throughput
 from gpuwatch.reports import charts
 from gpuwatch.reports.content import SIMULATED_NOTE, Content, Table, clean, clean_finding
 from gpuwatch.reports.ledger import memory_table, results_table, workers_table
@@ -21,6 +21,10 @@ from gpuwatch.reports.tables import (
 )
 from gpuwatch.reports.watched_processes import watched_processes
 
+_TIERS = {
+    "driver": "driver tier: simulated libcuda and NVML under the framework's own CUDA code",
+    "plugin": "plugin tier: simulated GPUs as a plugin of the framework, which works without CUDA code",
+}
 _STATES = {"ok": "ok", "fallback": "warning", "skipped": "skipped", "interrupted": "warning"}
 
 
@@ -76,7 +80,8 @@ def setting_text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return name if value else f"no {name}"
     # A variable is written as in a shell, anything else as in a sentence.
-    return f"{name}={clean(value)}" if name.isupper() else f"{name} {clean(value)}"
+    unit = " MiB" if name == "memory_limit" and isinstance(value, (int, float)) else ""
+    return f"{name}={clean(value)}" if name.isupper() else f"{name} {clean(value)}{unit}"
 
 
 def granted(run: Run) -> str:
@@ -175,7 +180,7 @@ def _speed(run: Run) -> Table:
         ("Steps per second", speed(t)),
         ("Step, median", step_time(t.median_step_seconds)),
         ("Step, p10 to p90", f"{step_time(t.p10_step_seconds)} – {step_time(t.p90_step_seconds)}"),
-        ("Steps measured", f"{t.steps} after {t.warmup_steps} to warm up"),
+        _steps_counted(run, t),
     ]
     if t.examples_per_second is not None:
         rows.append(("Examples per second", per_second(t.examples_per_second)))
@@ -189,7 +194,19 @@ def _speed(run: Run) -> Table:
         rows.append(("Measured on", short_device(t.device)))
     chart = charts.step_times(run)
     drawn = (chart,) if chart is not None else ()
-    return Table("Throughput", ("What", "Value"), tuple(rows), frozenset({1}), charts=drawn)
+    # Keras prints the mean of an epoch, in which tracing and whatever lies between batches are counted too.
+    note = (
+        "The median of the steps: pauses, tracing and the ends of epochs are not in it." if run.group == "run" else ""
+    )
+    return Table("Throughput", ("What", "Value"), tuple(rows), frozenset({1}), note=note, charts=drawn)
+
+
+def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
+    """Of a program the first steps are among those that were counted, of a probe they came before."""
+    if run.group == "run":
+        of = f" {clean(t.counted)}" if t.counted else ""
+        return "Steps counted", f"{t.steps}{of}, the first {t.warmup_steps} of them left out of the times"
+    return "Steps measured", f"{t.steps} after {t.warmup_steps} to warm up"
 
 
 def _phases(run: Run) -> Table:
@@ -222,7 +239,7 @@ def _machine(run: Run) -> Table:
     )
     rows += [("Missing libraries", clean(run.missing_libraries))] if run.missing_libraries else []
     if run.simulated:
-        rows.append(("Simulation", f"{clean(run.simulation)} tier"))
+        rows.append(("Simulation", _TIERS.get(run.simulation or "", clean(run.simulation))))
     share = on_gpu(run)
     if share is not None:
         rows.append(("Ops on a GPU", percent(share)))

@@ -116,7 +116,8 @@ def cuda(facts: Facts) -> Answer | None:
     wants = facts.run.framework.build.get("cuda_version") if facts.run is not None and facts.run.framework else None
     driver = facts.snapshot.driver if facts.snapshot is not None else None
     if wants is None or driver is None or not driver.cuda_version:
-        return skip("the build's or the driver's CUDA version is not known")
+        unknown = ["the build's"] * (wants is None) + ["the driver's"] * (driver is None or not driver.cuda_version)
+        return skip(f"{' and '.join(unknown)} CUDA version is not known")
     has, needs = _numbers(driver.cuda_version), _numbers(str(wants))
     told = f"driver {driver.version} supports CUDA {driver.cuda_version}, the build wants {wants}"
     if has[0] < needs[0]:
@@ -137,7 +138,9 @@ def capabilities(facts: Facts) -> Answer | None:
         return None
     built = built_for(facts.run.framework.build) if facts.run is not None and facts.run.framework else ()
     if not built or not facts.gpus:
-        return skip("the build's capabilities are not known" if not built else "no driver tells the cards'")
+        return skip(
+            "the build's capabilities are not known" if not built else "no driver tells the cards' compute capability"
+        )
     words = {"native": "native code", "jit": "compiled at the first start", "no": "no code"}
     told, worst = [], "native"
     for device in facts.gpus:
@@ -230,10 +233,10 @@ def devices(facts: Facts) -> Answer | None:
             return fail(_cut_off(facts.look.late), "See dmesg for a GPU that hangs.")
         said = run.errors[-1] if run.errors else None
         detail = f"{said.type}: {said.message.splitlines()[0][:200]}" if said and said.message else "it listed none"
-        return fail(detail, "See the findings.")
+        return fail(detail, "What stands at the top explains it.")
     gpus = [name for name in run.devices.logical if "GPU" in name]
     if not gpus:
-        return fail(f"{facts.product} has no GPU", "See the primary cause.")
+        return fail(f"{facts.product} has no GPU", "What stands at the top explains it.")
     ignored = facts.log.ignored_gpus if facts.log is not None else ()
     if ignored:
         why = {"capability": "too old for this build", "core-count": "too few multiprocessors"}
@@ -254,13 +257,15 @@ def op(facts: Facts) -> Answer | None:
         return skip(_cut_off(look.late) or "no device was reached")
     bad = [test for test in look.tests if test.error is not None]
     if bad:
-        return fail(f"{bad[0].device}: {(bad[0].error or '').splitlines()[0][:200]}", "See the findings.")
+        return fail(
+            f"{bad[0].device}: {(bad[0].error or '').splitlines()[0][:200]}", "What stands at the top explains it."
+        )
     wrong = [test for test in look.tests if test.correct is False]
     if wrong:
         return fail(f"{wrong[0].device} computes a wrong result", "See dmesg for Xid and ECC errors; test the card.")
     told = ", ".join(f"{device_name(test.ran_on or test.device)} in {took(test.seconds)}" for test in look.tests)
     if not any("GPU" in (test.ran_on or "") for test in look.tests):
-        return fail(f"it ran on {told}", "See the primary cause.")
+        return fail(f"it ran on {told}", "What stands at the top explains it.")
     return ok(told)
 
 
@@ -274,7 +279,8 @@ def log(facts: Facts) -> Answer | None:
         return skip(_NOT_IMPORTED)
     told = []
     if said.cuinit_error is not None:
-        told.append(f"cuInit: {said.cuinit_error.name or said.cuinit_error.text}")
+        code = f" ({said.cuinit_error.code})" if said.cuinit_error.code is not None else ""
+        told.append(f"cuInit: {said.cuinit_error.name or said.cuinit_error.text}{code}")
     if said.hidden_by_environment is not None:
         told.append(f"CUDA_VISIBLE_DEVICES={said.hidden_by_environment} hides the GPUs")
     if said.missing_libraries:
@@ -284,6 +290,6 @@ def log(facts: Facts) -> Answer | None:
     if said.driver_messages:
         told.append(said.driver_messages[0][:160])
     if told:
-        return warn("; ".join(dict.fromkeys(told)), "See the findings.")
+        return warn("; ".join(dict.fromkeys(told)), "What stands at the top explains it.")
     unknown = f"; {several(len(said.unrecognised), 'line')} of GPU code not recognised" if said.unrecognised else ""
     return ok(f"{several(said.lines, 'line')}, no complaint{unknown}")

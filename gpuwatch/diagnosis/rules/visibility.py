@@ -9,6 +9,7 @@ from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.rules.driver import blames_visibility
 from gpuwatch.diagnosis.rules.placement import error_lines
 from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding, Severity
 
 KNOWN_VARIABLES = (
@@ -173,15 +174,32 @@ def misspelt(evidence: Evidence) -> Iterator[Finding]:
             continue
         for known in KNOWN_VARIABLES:
             if len(known) >= _SHORTEST and distance(name, known, _DISTANCE) <= _DISTANCE:
+                told, lines = _effect(evidence) if known == "CUDA_VISIBLE_DEVICES" else ("", ())
                 yield finding(
                     "visibility.misspelt",
                     "warning",
                     "likely",
-                    title=f"{name} is not a variable that anything reads; {known} was probably meant",
-                    evidence=(f"{name}={evidence.variables[name]}",),
+                    title=f"{name} is not a variable that anything reads; {known} was probably meant{told}",
+                    evidence=(f"{name}={evidence.variables[name]}", *lines),
                     action=f"Write {known}={evidence.variables[name]}",
                 )
                 break
+
+
+def _effect(evidence: Evidence) -> tuple[str, tuple[str, ...]]:
+    """Which GPUs a program got that meant to choose some, and what it held of each."""
+    run = evidence.run
+    got = sorted({entry.physical_index for entry in evidence.device_map if entry.physical_index is not None})
+    if run is None or run.group != "run" or not got:
+        return "", ()
+    listed = " and ".join(filter(None, [", ".join(map(str, got[:-1])), str(got[-1])]))
+    seen = f", so that the program got GPU{'' if len(got) == 1 else 's'} {listed}"
+    held = [
+        f"{size(entry.process_bytes)} of GPU {entry.index}"
+        for entry in run.memory.devices
+        if entry.process_bytes is not None
+    ]
+    return seen, (f"the program held {', '.join(held)}, by NVML",) if held else ()
 
 
 _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
