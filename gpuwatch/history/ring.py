@@ -5,13 +5,61 @@ A sample that is missing is kept as None: a gap in a graph, never a zero.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from math import nan
+from typing import overload
 
 from gpuwatch.model.reading import number
 from gpuwatch.model.snapshot import Device, Snapshot
+
+_GAP = nan
+_SPARE = 64
+"""Samples above the capacity that are dropped together."""
+
+
+class Series(Sequence[float | None]):
+    """The last samples of one metric, oldest first, in eight bytes each; None is a gap."""
+
+    __slots__ = ("_capacity", "_kept")
+
+    def __init__(self, capacity: int, kept: array[float] | None = None) -> None:
+        self._capacity = capacity
+        self._kept = array("d") if kept is None else kept
+
+    def append(self, value: float | None) -> None:
+        """One sample more, the oldest goes."""
+        self._kept.append(_GAP if value is None else value)
+        if len(self._kept) >= self._capacity + _SPARE:
+            del self._kept[:_SPARE]
+
+    def __len__(self) -> int:
+        return min(len(self._kept), self._capacity)
+
+    @overload
+    def __getitem__(self, place: int) -> float | None: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[float | None]: ...
+
+    def __getitem__(self, place: int | slice) -> float | list[float | None] | None:
+        ours = range(len(self._kept))[-self._capacity :]
+        if isinstance(place, int):
+            value = self._kept[ours[place]]
+            return None if value != value else value
+        wanted = ours[place]
+        values = self._kept[wanted.start : wanted.stop] if wanted.step == 1 else [self._kept[n] for n in wanted]
+        return [None if value != value else value for value in values]
+
+    def __iter__(self) -> Iterator[float | None]:
+        return iter(self[:])
+
+    def first(self, count: int) -> Series:
+        """A copy of the oldest ``count`` samples."""
+        begin = len(self._kept) - len(self)
+        return Series(self._capacity, self._kept[begin : begin + count])
 
 
 class History:
@@ -21,7 +69,7 @@ class History:
         """``capacity`` is in samples."""
         self.capacity = capacity
         self.snapshots = 0
-        self._series: dict[tuple[str, str], deque[float | None]] = {}
+        self._series: dict[tuple[str, str], Series] = {}
         self._times: deque[float] = deque(maxlen=capacity)
         self._devices: tuple[Device, ...] | None = None
         """Those of the last sample, and what was kept of them: where nothing changes they are the same objects."""
@@ -48,9 +96,8 @@ class History:
         for key, value in values.items():
             series = self._series.get(key)
             if series is None:
-                series = self._series[key] = deque(maxlen=self.capacity)
-            # What does not change is one object, however often it was read.
-            series.append(series[-1] if series and series[-1] == value else value)
+                series = self._series[key] = Series(self.capacity)
+            series.append(value)
         for key, series in self._series.items():
             if key not in values:
                 series.append(None)
@@ -82,5 +129,5 @@ class History:
                 continue
             left = keep - (len(times) - len(series))
             if left > 0:
-                then._series[key] = deque(islice(series, left), maxlen=self.capacity)
+                then._series[key] = series.first(left)
         return then

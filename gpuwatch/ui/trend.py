@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
@@ -53,13 +54,15 @@ def buckets(
     skip = len(times) - len(values)
     start = max(skip, len(times) - int(span / max(interval, 0.1) * 1.5) - 8, 0)
     reach = math.ceil(interval * 1.9 / width)
-    steady = _steady(list(islice(times, start, None)), list(islice(values, start - skip, None)), interval, first, width)
+    seen_at = list(islice(times, start, None))
+    seen = list(islice(values, start - skip, None)) if isinstance(values, deque) else list(values[start - skip :])
+    steady = _steady(seen_at, seen, interval, first, width)
     if steady is not None and last - first - steady[1] < reach:
         return [None] * steady[0] + [values[-1]] * (columns - steady[0])
     sums = [0.0] * columns
     counts = [0] * columns
     holes = [False] * columns
-    for moment, value in zip(islice(times, start, None), islice(values, start - skip, None), strict=True):
+    for moment, value in zip(seen_at, seen, strict=True):
         column = math.floor(moment / width) - first
         if not 0 <= column < columns:
             continue

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import datetime
 
+import pytest
+
 from gpuwatch.history.ring import History
 from gpuwatch.model.reading import Value
 from gpuwatch.model.snapshot import Device, Host, Snapshot
@@ -37,3 +39,23 @@ def test_names_are_not_numbers_and_unknown_series_are_empty() -> None:
     history.add(taken(("GPU-a", {"performance.state": "P0"})))
     assert list(history.series("GPU-a", "performance.state")) == []
     assert list(history.series("GPU-b", "memory.used_bytes")) == []
+
+
+def test_the_ring_keeps_the_last_samples_in_their_order_and_reads_like_a_list() -> None:
+    history = History(capacity=100)
+    for tick in range(1000):
+        history.put(float(tick), {("GPU-a", "x"): float(tick)} if tick % 3 else {})
+    series = history.series("GPU-a", "x")
+    told = [None if tick % 3 == 0 else float(tick) for tick in range(900, 1000)]
+    assert len(series) == len(history.times) == 100
+    assert list(series) == told
+    assert [series[place] for place in range(100)] == told
+    assert (series[-1], series[-2]) == (None, 998.0)
+    assert series[10:20] == told[10:20]
+    assert series[::-7] == told[::-7]
+    assert list(reversed(series)) == told[::-1]
+    with pytest.raises(IndexError):
+        series[100]
+    cut = history.until(950.0)
+    assert list(cut.series("GPU-a", "x")) == told[:51]
+    assert list(cut.times) == [float(tick) for tick in range(900, 951)]
