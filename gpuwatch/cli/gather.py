@@ -90,7 +90,7 @@ def _runs(
         (sum(run.simulated == simulated for run in young) - len(here), "of other machines"),
     ):
         if count:
-            missing.append(Gap(part="kept runs", why=f"{count} {why} left out"))
+            missing.append(Gap(part="earlier runs", why=f"{count} {why}: left out"))
     programs, probes = newest(here, PROGRAMS)
     if not programs:
         missing.append(Gap(part="programs", why="none was watched here: gpuwatch run -- python train.py"))

@@ -8,7 +8,7 @@ of causes decides (:mod:`gpuwatch.diagnosis.engine`).
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU
@@ -27,6 +27,7 @@ _MISSPELT = 2
 _LONG_NAME = 12
 """Shorter names are near to too many others."""
 
+_OWN = "GPUWATCH_"
 _SIMULATION = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"})
 # Sources, the first one first.
 _PROGRAM, _DOCTOR, _MACHINE, _EARLIER, _PROBE = range(5)
@@ -70,7 +71,7 @@ def diagnostic(looks: Looks) -> Diagnostic:
         findings=found,
         snapshot=looks.snapshot,
         doctor=looks.doctor,
-        variables=variables(looks.doctor, looks.programs) if looks.doctor is not None else (),
+        variables=variables(looks.doctor, looks.programs),
         programs=looks.programs,
         probes=looks.probes,
         missing=looks.missing,
@@ -165,15 +166,32 @@ def _healthy() -> Told:
     return Told(id="healthy", severity="info", certainty="likely", title=CAUSES["healthy"], sources=(MACHINE,))
 
 
-def variables(doctor: Doctor, programs: Sequence[Run]) -> tuple[Variable, ...]:
-    """Each variable that is set: whether it has an effect, and which."""
+def variables(doctor: Doctor | None, programs: Sequence[Run]) -> tuple[Variable, ...]:
+    """Each variable that is set: whether it has an effect, and which; of the latest program what it had otherwise."""
     late = " ".join(
         " ".join((found.title, *found.evidence))
         for run in programs
         for found in run.findings
         if found.id == "config.too-late"
     )
-    return tuple(_variable(name, value, doctor, late) for name, value in sorted(doctor.environment.items()))
+    here = doctor.environment if doctor is not None else {}
+    own = [_variable(name, value, doctor, late) for name, value in sorted(here.items())] if doctor is not None else []
+    return (*own, *(_of_program(programs[0], here, late) if programs else ()))
+
+
+def _of_program(run: Run, here: Mapping[str, str], late: str) -> Iterator[Variable]:
+    """What the program had otherwise than this shell has it now."""
+    for name, value in sorted(run.environment.items()):
+        if here.get(name) == value or name.startswith(_OWN) or (run.simulated and name in _SIMULATION):
+            continue
+        effect: Effect = "effect" if name in KNOWN_VARIABLES else "unknown"
+        note = f"this shell has {here[name]!r}" if name in here else "not set in this shell"
+        meant = _meant(name)
+        if meant is not None:
+            effect, note = "misspelt", f"nothing reads it; {meant} was probably meant"
+        elif name in late:
+            effect, note = "too-late", "the program set it after its framework had started"
+        yield Variable(name=name, value=value, effect=effect, note=note, program=run.title or run.config)
 
 
 def _variable(name: str, value: str, doctor: Doctor, late: str) -> Variable:

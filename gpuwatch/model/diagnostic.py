@@ -45,6 +45,8 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True):
     effect: Effect
     note: str = ""
     """What it does, in words."""
+    program: str | None = None
+    """The command line of the watched program that had it so; None: the shell in which the report was made."""
 
 
 class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.diagnostic/1"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from gpuwatch.formatting.text import shorten
@@ -18,6 +19,8 @@ _OWNERS = 6
 """Processes of one GPU that get a colour of their own; the rest is one part."""
 _ROWS = 40
 _NAME = 28
+_STEPS = 8
+"""Amounts by which a timeline is told in words."""
 
 Kind = Literal["owner", "others", "unexplained", "reserved", "value"]
 
@@ -81,6 +84,26 @@ class Timeline:
 
 
 Chart = Bars | Marks | Timeline
+
+
+def on_device(run: Run) -> str:
+    """`` on GPU 0``: the device that a timeline shows, which is the one that the run filled most."""
+    entry = next((entry for entry in run.memory.devices if entry.uuid == run.memory.device_uuid), None)
+    return f" on GPU {entry.index}" if entry is not None else ""
+
+
+def in_words(run: Run) -> str:
+    """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, over 124 s``; empty where nothing is known."""
+    points = [(point.t, amount) for point in run.memory.timeline if (amount := point.allocator_bytes) is not None]
+    whose = "in use by the framework"
+    if not points:
+        points = [(point.t, amount) for point in run.memory.timeline if (amount := point.process_bytes) is not None]
+        whose = "held, by NVML"
+    if len(points) < 2:
+        return ""
+    span = points[-1][0] - points[0][0]
+    shown = [points[round(step * (len(points) - 1) / (_STEPS - 1))][1] for step in range(_STEPS)]
+    return f"{whose}: {' → '.join(size(amount) for amount, _ in groupby(shown))}, over {span:.0f} s"
 
 
 def memory_by_owner(snapshot: Snapshot) -> Bars | None:

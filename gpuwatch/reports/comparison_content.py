@@ -27,6 +27,7 @@ _LESS = (
     "asked",
 )
 """Columns that give way first where the terminal is narrow."""
+_CPU = "Simulated GPUs compute on this computer's CPU: their steps/s say nothing of GPUs, and are no ranking."
 _WHOLE = ("config", "started", "verdict")
 """Columns that are never squeezed."""
 
@@ -61,7 +62,10 @@ def comparison_table(document: Comparison, title: str) -> Table:
     rows = []
     names, started = labels(document.runs), times(document.runs)
     named = list(zip(names, document.runs, strict=True))
-    drawn = (charts.speeds([named[index] for index in document.comparable]), charts.memory_of_runs(named))
+    simulated = any(run.simulated for run in document.runs)
+    # The speed of simulated GPUs is this computer's CPU's: bars in order of it would be read as a ranking.
+    speeds = None if simulated else charts.speeds([named[index] for index in document.comparable])
+    drawn = (speeds, charts.memory_of_runs(named))
     for index, run in enumerate(document.runs):
         shown = {**all_cells(run), "config": names[index], "started": started[index]}
         rows.append(tuple(_cell(document, index, run, name, shown[name]) for name, _ in known))
@@ -70,7 +74,9 @@ def comparison_table(document: Comparison, title: str) -> Table:
         tuple(head for _, head in known),
         tuple(rows),
         frozenset(index for index, (name, _) in enumerate(known) if name in RIGHT),
-        note=" ".join(part for part in (_legend(document, rows), *map(clean, document.notes)) if part),
+        note=" ".join(
+            part for part in (_legend(document, rows), *map(clean, document.notes), _CPU if simulated else "") if part
+        ),
         keep=frozenset(index for index, (name, _) in enumerate(known) if name in _WHOLE),
         optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
         lines=2,

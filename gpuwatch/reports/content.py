@@ -74,6 +74,8 @@ class Content:
     facts: tuple[tuple[str, str], ...]
     """The story in short: asked, granted, seen, happened, speed."""
     tables: tuple[Table, ...]
+    certainty: str = ""
+    """``fact`` or ``likely``, where the verdict is a finding."""
     action: str = ""
     """What to do about the verdict, where that comes before everything else."""
     evidence: tuple[str, ...] = ()
@@ -85,6 +87,17 @@ class Content:
     """Lines as they were, by where they are from."""
     parts: tuple[Content, ...] = field(default=())
     """Documents inside this one (the runs of a comparison)."""
+
+
+def sentence_case(head: str) -> str:
+    """``Seen by NVML`` of a terminal's ``SEEN BY NVML``: documents have room for small letters."""
+    if not head.isupper() or len(head) < 4:
+        return head
+    words = [word if word in _NAMES else word.lower() for word in head.replace("GPUS", "GPUs").split(" ")]
+    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
+
+
+_NAMES = frozenset({"NVML", "GPU", "GPUs", "PID", "UUID", "SM", "CUDA"})
 
 
 def clean(value: object) -> str:

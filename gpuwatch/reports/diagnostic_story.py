@@ -5,39 +5,82 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 
 from gpuwatch.formatting.text import shorten
 from gpuwatch.formatting.units import size
 from gpuwatch.model.diagnostic import Diagnostic, Told
 from gpuwatch.model.doctor import STATE_ORDER, Doctor
+from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.reports import run_content
 from gpuwatch.reports.content import clean
 
 _NAME = 60
+_DOCTOR = "doctor"
 
 
 def story(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]:
     """What a helper reads first, a line each."""
     doctor, snapshot = document.doctor, document.snapshot
     if main is not None and main.id != "healthy":
-        yield "told by", ", ".join(map(clean, main.sources))
-        yield "more", f"gpuwatch cause {main.id}: what it is, how it is recognised, what else helps"
+        yield "found in", ", ".join(short_command(clean(source)) for source in main.sources) + _where(main)
+        yield "meaning", f"{_meaning(main.id)} All of it: gpuwatch cause {main.id}".strip()
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
         yield "also", _also(others)
+    apart = _apart(document, main)
+    if apart:
+        yield "besides", apart
     yield "GPUs", _gpus(snapshot)
     yield "driver", _driver(document)
     yield "framework", _framework(doctor)
     if doctor is not None:
         counts = {state: sum(check.state == state for check in doctor.checks) for state in STATE_ORDER}
-        yield "doctor", ", ".join(f"{counts[state]} {state}" for state in ("fail", "warn", "skip", "pass"))
+        yield "checks", ", ".join(f"{counts[state]} {state}" for state in ("fail", "warn", "skip", "pass"))
+        where = next((check.detail for check in doctor.checks if check.id == "container.kind"), "")
+        if where and main is not None and main.id.startswith(("driver.", "container.")):
+            yield "container", clean(where)
     if document.programs:
         run = document.programs[0]
         where = ", on other GPUs than those here now" if _elsewhere(run, snapshot) else ""
-        yield "last program", f"{name_of(run)}, {age(run, document.taken_at)}{where}: {ended(run)}"
+        ago = age(run, document.taken_at)
+        yield "last program", f"{name_of(run)}, {_over(ago)}{where}: {ended(run, main)}"
     if document.probes is not None and document.probes.runs:
-        yield "probes", _probes(document.probes, document.taken_at, snapshot)
+        own = "; each sets its own environment, not that of this shell" if _of_environment(main) else ""
+        yield "probes", _probes(document.probes, document.taken_at, snapshot) + own
+
+
+def _where(main: Told) -> str:
+    """Whose environment it is that is wrong."""
+    return ": the environment of this shell" if _of_environment(main) and main.sources[:1] == (_DOCTOR,) else ""
+
+
+def _of_environment(main: Told | None) -> bool:
+    return main is not None and main.id.startswith("visibility.")
+
+
+def _meaning(cause: str) -> str:
+    """The first paragraph of the page about it, for readers who have no gpuwatch."""
+    path = files("gpuwatch") / "docs" / "causes" / f"{cause}.md"
+    if cause not in CAUSES or not path.is_file():
+        return ""
+    text = path.read_text(encoding="utf-8").partition("## What it is")[2].strip()
+    return " ".join(text.split("\n\n", 1)[0].replace("`", "").split())
+
+
+def _apart(document: Diagnostic, main: Told | None) -> str:
+    """Libraries that would still be missing when the first problem is mended."""
+    doctor = document.doctor
+    if doctor is None or main is None or any(found.id.startswith("cuda.") for found in document.findings):
+        return ""
+    check = next((c for c in doctor.checks if c.id == "framework.libraries" and c.state == "fail"), None)
+    return f"a second problem, {clean(check.title)}: {clean(check.action)}" if check is not None else ""
+
+
+def _over(ago: str) -> str:
+    return f"ended {ago}"
 
 
 def _also(others: Sequence[Told]) -> str:
@@ -83,8 +126,10 @@ def _framework(doctor: Doctor | None) -> str:
     return f"{clean(it.name)} {clean(it.version)}{build}, Python {clean(it.python_version)}, {clean(it.interpreter)}"
 
 
-def ended(run: Run) -> str:
-    """The verdict, and why."""
+def ended(run: Run, main: Told | None = None) -> str:
+    """The verdict, and why; not what the top of the report, ``main``, says already."""
+    if main is not None and clean(main.title).rstrip(".") in clean(run.verdict_reason):
+        return f"{run.verdict} ({'with a warning, ' if run.verdict == 'ok' else ''}as told at the top)"
     reason = f" ({clean(run.verdict_reason).rstrip('.')})" if run.verdict_reason else ""
     return f"{run.verdict}{reason}"
 
@@ -92,8 +137,13 @@ def ended(run: Run) -> str:
 def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | None) -> str:
     counts: dict[str, int] = {}
     for run in probes.runs:
-        bad = run.verdict == "oom" and all(oom.expected for oom in run.ooms) and run.ooms
-        name = "out of memory as meant" if bad else run.verdict
+        name: str = run.verdict
+        if run.verdict == "oom" and run.ooms and all(oom.expected for oom in run.ooms):
+            name = "out of memory as expected"
+        elif run.verdict == "ok" and run.ooms:
+            name = "ok after an out-of-memory that was expected"
+        elif run.verdict == "fallback" and run_content.expected_fallback(run):
+            name = "fallback as expected"
         counts[name] = counts.get(name, 0) + 1
     newest = max(probes.runs, key=lambda run: run.started_at)
     told = ", ".join(f"{count} {name}" for name, count in counts.items())
@@ -103,8 +153,9 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
 
 
 def age(run: Run, now: datetime.datetime) -> str:
-    """How long ago it started."""
-    minutes = max((now - run.started_at).total_seconds(), 0.0) / 60
+    """How long ago it ended."""
+    seconds = (now - run.started_at).total_seconds() - (run.phases.total_seconds or 0.0)
+    minutes = max(seconds, 0.0) / 60
     if minutes < 1:
         return "just now"
     if minutes < 60:
@@ -116,6 +167,10 @@ def name_of(run: Run) -> str:
     """A program by its command line, a probe by its configuration."""
     if run.group != "run" or not run.title:
         return clean(run.config)
-    # "python train.py" of "/opt/venv/bin/python /home/…/train.py": the whole line is in the part of the run.
-    words = [word if "=" in word or "://" in word else word.rpartition("/")[2] or word for word in run.title.split()]
+    return short_command(run.title)
+
+
+def short_command(command: str) -> str:
+    """``python train.py`` of ``/opt/venv/bin/python /home/…/train.py``: the whole line is in the part of the run."""
+    words = [word if "=" in word or "://" in word else word.rpartition("/")[2] or word for word in command.split()]
     return shorten(clean(" ".join(words)), _NAME)

@@ -114,6 +114,16 @@ def fell_back(run: Run) -> str:
     return ", ".join(moves) or UNKNOWN
 
 
+def expected_fallback(run: Run) -> bool:
+    """Whether a probe is there to fall back: its own choice of devices or placement did it, and nothing failed."""
+    return (
+        run.group != "run"
+        and bool(run.fallbacks)
+        and not any(found.severity == "error" for found in run.findings)
+        and all(entry.reason.startswith(("visibility.", "placement.")) for entry in run.fallbacks)
+    )
+
+
 def _short(mapping: DeviceMapping) -> str:
     name = clean(mapping.framework_device).removeprefix("/device:")
     index = mapping.physical_index

@@ -198,7 +198,7 @@ def test_the_order_is_that_of_a_helper(name: str) -> None:
     drawn = drawn[drawn.index("</nav>") :] if name == "html" else drawn
     order = [
         "Which device is which GPU",
-        "Driver, build and cards against each other",
+        "Checks: driver, build and cards",
         "Environment variables",
         "Libraries",
         "Out of memory",

@@ -106,6 +106,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         "visibility.bad-ordinal",
         severity,
         "fact" if devices is not None or (seen.ended_at or "").startswith("-") else "likely",
+        title="" if seen.entries else "The first entry of CUDA_VISIBLE_DEVICES is not valid, which hides every GPU",
         evidence=lines,
         action="List only GPUs that exist, without -1 and without repetition; UUIDs are safest.",
     )

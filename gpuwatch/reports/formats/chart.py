@@ -29,7 +29,8 @@ def memory_chart(run: Run) -> Markup | None:
     top = run.memory.device_total_bytes or max(known, default=0)
     if not top:
         return None
-    start, end = points[0].t, points[-1].t
+    # From the start of the program, though nothing was seen of it at first.
+    start, end = min(0.0, points[0].t), points[-1].t
     span = max(end - start, 1e-9)
 
     def x(t: float) -> float:
@@ -78,7 +79,7 @@ def _limit(run: Run, y: Callable[[float], float]) -> list[str]:
     at = y(limit)
     return [
         f'<line class="limit" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>',
-        f'<text class="limit-label" x="{_WIDTH - _RIGHT - 4}" y="{at + 14:.1f}" text-anchor="end">'
+        f'<text class="limit-label" x="{_LEFT + 6}" y="{at - 5 if at > _TOP + 12 else at + 14:.1f}">'
         f"allocator limit {size(limit)}</text>",
     ]
 

@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from gpuwatch.model.codec import Document
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.run import Comparison, Run
-from gpuwatch.reports.content import GLYPHS
+from gpuwatch.reports.commands import command, parts
+from gpuwatch.reports.content import GLYPHS, sentence_case
 from gpuwatch.reports.document import content_of
 from gpuwatch.reports.formats.bars import draw
 from gpuwatch.reports.formats.chart import memory_chart
@@ -26,16 +27,16 @@ _SIGNS = {"●": " good", "▲": " warning", "✖": " error", "○": " none"}
 
 def render(document: Document) -> str:
     """The document as one HTML file; everything from outside is escaped by the template engine."""
-    parts: tuple[Run, ...] = ()
+    inside: tuple[Run, ...] = ()
     if isinstance(document, Comparison):
-        parts = document.runs
+        inside = document.runs
     elif isinstance(document, Diagnostic):
-        parts = document.programs
+        inside = document.programs
     script = _part("report.js")
     return _template().render(
         content=content_of(document),
         chart=memory_chart(document) if isinstance(document, Run) else None,
-        part_charts=[memory_chart(run) for run in parts],
+        part_charts=[memory_chart(run) for run in inside],
         glyphs=GLYPHS,
         css=Markup(_part("report.css")),
         script=Markup(script),
@@ -50,6 +51,13 @@ def _part(name: str) -> str:
 def _breakable(text: str) -> Markup:
     """Lets a browser break long names where a reader would; the parts are escaped."""
     return Markup("<wbr>").join(_BREAKS.split(text))
+
+
+def _code(text: str) -> Markup:
+    """Commands and settings as code; everything is escaped."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if code else escape(piece) for piece, code in parts(text)
+    )
 
 
 def _sign(text: str) -> str:
@@ -72,4 +80,5 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.filters.update(breakable=_breakable, draw=draw, anchor=_anchor, sign=_sign)
+    environment.filters.update(code=_code, command=command, sentence=sentence_case)
     return environment.get_template("report.html.jinja")

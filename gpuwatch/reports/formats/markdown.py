@@ -9,12 +9,16 @@ from dataclasses import dataclass
 
 from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
-from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table
+from gpuwatch.reports.charts import Timeline, in_words
+from gpuwatch.reports.commands import parts
+from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table, sentence_case
 from gpuwatch.reports.document import content_of
 
 # Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
 _FOLDED = ("Environment", "Placements", "Machine and process")
+_LONG = 25
+"""Rows of a table that is folded away."""
 MOST = 65_000
 """GitHub refuses a comment of 65,536 characters; a few are left for what is written around it."""
 
@@ -61,7 +65,8 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
     if content.subtitle:
         yield _text(content.subtitle)
         yield ""
-    reason = f": {_text(content.reason)}" if content.reason else ""
+    reason = f" ({content.certainty})" if content.certainty else ""
+    reason += f": {_text(content.reason)}" if content.reason else ""
     yield f"**{GLYPHS.get(content.state) or GLYPHS.get(content.verdict, '●')} {_text(content.verdict)}**{reason}"
     yield ""
     if content.action:
@@ -72,12 +77,12 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
         yield ""
     if content.action and content.facts:
         # The order of a helper: the situation in short, then what else was found.
-        yield from _rows(("", ""), content.facts, frozenset(), room.rows)
+        yield from _facts(content)
         yield from _findings(content.findings, level + 1)
     else:
         yield from _findings(content.findings, level + 1)
         if content.facts:
-            yield from _rows(("", ""), content.facts, frozenset(), room.rows)
+            yield from _facts(content)
     for table in content.tables:
         yield from _table(table, level + 1, room.rows)
     if content.log_tail:
@@ -86,12 +91,17 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
         kept = lines[-room.raw :]
         yield from _details(f"{name}, {len(kept)} lines", _fence(kept))
     for part in content.parts if room.parts else ():
-        yield from _details(f"{part.title}: {part.verdict}", list(_document(part, level + 1, room)))
+        yield from _details(f"{part.title}: {part.verdict}", list(_document(part, level + 2, room)))
     if level == 1:
         if room.left_out:
             yield f"<sub>Left out to fit into an issue: {room.left_out}. HTML and JSON have everything.</sub>"
             yield ""
         yield f"<sub>{_text(content.footer)}</sub>"
+
+
+def _facts(content: Content) -> Iterator[str]:
+    yield from (f"- **{_text(name)}:** {_text(value)}" for name, value in content.facts)
+    yield ""
 
 
 def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
@@ -111,10 +121,11 @@ def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
 
 
 def _table(table: Table, level: int, most: int) -> Iterator[str]:
-    body = list(_rows(table.heads, table.rows, table.right, most)) if table.rows else []
+    body = [line for chart in table.charts if isinstance(chart, Timeline) for line in _timeline(chart)]
+    body += list(_rows(table.heads, table.rows, table.right, most)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]
-    if table.folded or table.title in _FOLDED:
+    if table.folded or table.title in _FOLDED or len(table.rows) > _LONG:
         yield from _details(table.title, body)
         return
     yield f"{'#' * level} {_text(table.title)}"
@@ -123,10 +134,10 @@ def _table(table: Table, level: int, most: int) -> Iterator[str]:
 
 
 def _rows(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], right: frozenset[int], most: int) -> Iterator[str]:
-    yield f"| {' | '.join(_text(head) for head in heads)} |"
+    yield f"| {' | '.join(_text(sentence_case(head)) for head in heads)} |"
     yield f"|{'|'.join('---:' if index in right else '---' for index in range(len(heads)))}|"
     for row in rows[:most]:
-        yield f"| {' | '.join(_text(cell) for cell in row)} |"
+        yield f"| {' | '.join(_cell(cell) for cell in row)} |"
     yield ""
     if len(rows) > most:
         yield f"… and {len(rows) - most} more."
@@ -148,7 +159,24 @@ def _fence(lines: tuple[str, ...]) -> list[str]:
     return [fence, *lines, fence, ""]
 
 
-def _text(text: str) -> str:
+def _timeline(chart: Timeline) -> Iterator[str]:
+    told = in_words(chart.run)
+    if told:
+        yield f"{_text(chart.title)}: {_text(told)}."
+        yield ""
+
+
+def _cell(text: str) -> str:
+    """In a table a bar ends the cell, even within code."""
+    return _text(text, bar="\\|")
+
+
+def _text(text: str, bar: str = "|") -> str:
+    """Prose with its commands as code, which must come out of it as they went in."""
+    return "".join(_code(piece).replace("|", bar) if code else _prose(piece) for piece, code in parts(text))
+
+
+def _prose(text: str) -> str:
     escaped = html.escape(text, quote=False)
     escaped = _SPECIAL.sub(r"\\\1", escaped)
     # An issue tracker would notify people and link other issues.

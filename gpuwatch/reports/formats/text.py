@@ -12,6 +12,7 @@ from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.reports.charts import Timeline, in_words
 from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table
 from gpuwatch.reports.document import content_of
 
@@ -62,7 +63,8 @@ def _head(content: Content, width: int) -> Iterator[str]:
         yield f"[{SIMULATED}] {content.simulated}"
     yield f"{content.title}   {content.subtitle}" if content.subtitle else content.title
     glyph = GLYPHS.get(content.state) or GLYPHS.get(content.verdict, "●")
-    verdict = f"{glyph} {content.verdict}" + (f": {content.reason}" if content.reason else "")
+    certainty = f" ({content.certainty})" if content.certainty else ""
+    verdict = f"{glyph} {content.verdict}{certainty}" + (f": {content.reason}" if content.reason else "")
     yield from textwrap.wrap(verdict, max(width, 40), subsequent_indent="  ", break_on_hyphens=False)
 
 
@@ -101,6 +103,9 @@ def _facts(content: Content, width: int) -> Iterator[str]:
 def _table(table: Table, width: int) -> Iterator[str]:
     table, left_out = _narrowed(table, width - 2)
     yield table.title
+    for chart in table.charts:
+        if isinstance(chart, Timeline) and (told := in_words(chart.run)):
+            yield from textwrap.wrap(f"{chart.title}: {told}.", width, initial_indent="  ", subsequent_indent="  ")
     if not table.rows:
         yield f"  {table.note}"
         return

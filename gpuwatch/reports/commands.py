@@ -1,0 +1,41 @@
+"""The commands and settings within a sentence: what a reader copies, and what no format may change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_QUOTED = r"\"[^\"]{1,80}\"|'[^']{1,80}'"
+_PART = rf"(?:{_QUOTED}|[\w./:=@%+\[\]{{}}*,-]*[\w/\]}}*])"
+_COMMAND = re.compile(
+    rf"\bexport [A-Z][A-Z0-9_]*=(?:{_QUOTED}|[\w./:,+-]*\w)"
+    r"|\bunset [A-Z][A-Z0-9_]+\b"
+    rf"|\bpip install(?: -{{1,2}}[\w-]+)*(?: {_PART})"
+    r"|\bgpuwatch run -- python train\.py"
+    r"|\bgpuwatch (?:cause|probe|doctor|report|explain|env)(?: (?:--?[a-z][\w-]*|[a-z][\w.-]*[\w]))*"
+    r"|\bnvidia-smi(?: -[\w-]+(?: \d)?)+"
+    r"|\bdocker run(?: --[\w-]+(?:[ =][\w-]+)?)+"
+    r"|\bdmesg(?: \| grep -i [\w]+)?"
+    rf"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+=(?:{_QUOTED}|[\w./:+-][\w./:,+-]*[\w+]|[\w+-]+)"
+    r"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b"
+)
+_RUNS = ("export ", "unset ", "pip ", "gpuwatch ", "nvidia-smi ", "docker ")
+
+
+def parts(text: str) -> Iterator[tuple[str, bool]]:
+    """The text in pieces; True for those that are code."""
+    at = 0
+    for match in _COMMAND.finditer(text):
+        if match.start() > at:
+            yield text[at : match.start()], False
+        yield match[0], True
+        at = match.end()
+    if at < len(text):
+        yield text[at:], False
+
+
+def command(text: str) -> str | None:
+    """The one thing in it to paste into a shell: a command, else an assignment; None where there is none."""
+    codes = [piece for piece, code in parts(text) if code]
+    run = next((piece for piece in codes if piece.startswith(_RUNS)), None)
+    return run or next((piece for piece in codes if "=" in piece), None)

@@ -1,0 +1,246 @@
+"""The machine in a diagnostic report: the map of its GPUs, the doctor's checks, variables, and who is there."""
+
+from __future__ import annotations
+
+from gpuwatch.formatting.units import UNKNOWN, duration, percent, size
+from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.doctor import STATE_ORDER, Check, Doctor
+from gpuwatch.model.run import DeviceMapping, Run
+from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.reports import charts
+from gpuwatch.reports.content import Table, clean
+from gpuwatch.reports.diagnostic_story import name_of, short_command
+from gpuwatch.reports.doctor_content import GROUPS, MARKS
+from gpuwatch.reports.tables import cut, short_device
+
+_EFFECTS = {
+    "effect": "● has effect",
+    "warning": "▲ has effect",
+    "misspelt": "✖ misspelt",
+    "too-late": "✖ set too late",
+    "unknown": "○ not known",
+}
+_ALWAYS = frozenset(
+    {
+        "driver.versions",
+        "driver.cuda-version",
+        "framework.build",
+        "framework.cuda-version",
+        "framework.capability",
+        "framework.libraries",
+        "framework.devices",
+        "framework.op",
+    }
+)
+"""Checks that a helper reads even when they pass."""
+_HERE = "this shell"
+_SHELL = "Environment variables are those of the shell in which this report was made"
+
+
+def device_map(document: Diagnostic) -> Table:
+    """Framework device, CUDA ordinal, NVML index, address, UUID, limits with whose they are, and how full it is."""
+    snapshot, doctor = document.snapshot, document.doctor
+    entries: list[DeviceMapping] = list(doctor.device_map) if doctor is not None else []
+    if doctor is None and snapshot is not None:
+        entries = [
+            DeviceMapping(
+                framework_device="",
+                physical_index=device.index,
+                uuid=device.uuid,
+                pci_bus_id=device.pci_bus_id,
+                name=device.name,
+                compute_capability=device.compute_capability,
+            )
+            for device in snapshot.devices
+        ]
+    program = _latest(document)
+    rows = tuple(
+        (
+            short_device(entry.framework_device) if entry.framework_device else "no device",
+            clean(entry.cuda_ordinal),
+            clean(entry.physical_index),
+            _name(entry, snapshot),
+            clean(entry.compute_capability),
+            clean(entry.pci_bus_id),
+            size(entry.granted_bytes),
+            *((_granted(program, entry),) if program is not None else ()),
+            _now(entry, snapshot),
+            clean(entry.uuid),
+        )
+        for entry in entries
+    )
+    if doctor is None or doctor.framework is None:
+        rows = tuple((UNKNOWN, *row[1:]) for row in rows)  # nobody asked a framework
+    who = ["the doctor's own run"] + ([name_of(program)] if program is not None else [])
+    note = (
+        f"Got: what the framework's allocator was granted, in {' and in '.join(who)};"
+        " it depends on what is free at the start."
+    )
+    return Table(
+        "Which device is which GPU",
+        (
+            *("Framework", "CUDA", "NVML", "Name", "Capability", "PCI bus id", "Doctor got"),
+            *(("Program got",) if program is not None else ()),
+            *("In use now", "UUID"),
+        ),
+        rows,
+        frozenset({1, 2, 6, 7} if program is not None else {1, 2, 6}),
+        note=note if any(entry.granted_bytes for entry in entries) else "",
+        keep=frozenset({0, 5}),
+        optional=(4,),
+    )
+
+
+def _latest(document: Diagnostic) -> Run | None:
+    """The latest program, if it was granted anything of the GPUs that are here."""
+    run = document.programs[0] if document.programs else None
+    return run if run is not None and any(entry.granted_bytes for entry in run.device_map) else None
+
+
+def _granted(run: Run, entry: DeviceMapping) -> str:
+    found = [own.granted_bytes for own in run.device_map if own.uuid and own.uuid == entry.uuid and own.granted_bytes]
+    return " + ".join(map(size, found)) or UNKNOWN
+
+
+def _name(entry: DeviceMapping, snapshot: Snapshot | None) -> str:
+    """NVML's name: plugins call every device by one."""
+    device = snapshot.device(entry.uuid) if snapshot is not None else None
+    return clean(device.name if device is not None and device.name else entry.name)
+
+
+def _now(entry: DeviceMapping, snapshot: Snapshot | None) -> str:
+    device = snapshot.device(entry.uuid) if snapshot is not None else None
+    if device is None:
+        return UNKNOWN
+    if device.state != "ok":
+        return clean(device.state) + (f": {clean(device.state_detail)}" if device.state_detail else "")
+    return f"{size(device.number('memory.used_bytes'))} of {size(device.number('memory.total_bytes'))}"
+
+
+def checks(document: Diagnostic, doctor: Doctor) -> Table:
+    """Driver, cards and build against each other: what is wrong first."""
+    groups = list(dict.fromkeys(check.group for check in doctor.checks))
+    marks = charts.checks((GROUPS.get(name, name), [c for c in doctor.checks if c.group == name]) for name in groups)
+    bad = sorted((c for c in doctor.checks if _bad(c)), key=lambda check: STATE_ORDER[check.state])
+    rest = [check for check in doctor.checks if not _bad(check) and check.id in _ALWAYS]
+    rest.sort(key=lambda check: check.state == "skip")
+    return Table(
+        "Checks: driver, build and cards",
+        ("State", "Check", "Found → what to do"),
+        tuple(_check(document, check) for check in (*bad, *rest)),
+        note=f"{_SHELL}, with its Python.",
+        keep=frozenset({0, 1}),
+        charts=(marks,),
+    )
+
+
+def passed(document: Diagnostic, doctor: Doctor) -> Table:
+    """The rest of the checks: nobody needs them at once, and somebody will ask for one."""
+    rest = [check for check in doctor.checks if not _bad(check) and check.id not in _ALWAYS]
+    rest.sort(key=lambda check: check.state == "skip")
+    rows = tuple(_check(document, check) for check in rest)
+    return Table("Other checks", ("State", "Check", "Found"), rows, keep=frozenset({0, 1}), folded=True)
+
+
+def _bad(check: Check) -> bool:
+    return check.state in ("fail", "warn")
+
+
+def _check(document: Diagnostic, check: Check) -> tuple[str, ...]:
+    what = clean(check.detail) + (f" → {clean(check.action)}" if check.action else "")
+    if check.group == "environment":
+        what = f"in {_HERE}: {what}{_otherwise(document, check)}"
+    return (MARKS[check.state], clean(check.title or check.id), what)
+
+
+def _otherwise(document: Diagnostic, check: Check) -> str:
+    """What the latest program had that this check, of another environment, cannot see."""
+    told = [
+        f"{clean(short_command(entry.program))} had {clean(entry.name)}={clean(entry.value)}"
+        for entry in document.variables
+        if entry.program is not None
+        and (entry.name == check.title or (check.id == "environment.misspelt" and entry.effect == "misspelt"))
+    ]
+    return f"; {'; '.join(told)}" if told else ""
+
+
+def variables(document: Diagnostic) -> Table | None:
+    """What is set, where, and what it does; what is wrong first."""
+    if document.doctor is None and not document.variables:
+        return None
+    order = list(_EFFECTS)
+    shown = sorted(document.variables, key=lambda entry: -order.index(entry.effect) if entry.effect != "unknown" else 1)
+    rows = tuple(
+        (
+            _EFFECTS[entry.effect],
+            clean(entry.name),
+            clean(entry.value),
+            clean(short_command(entry.program)) if entry.program is not None else _HERE,
+            clean(entry.note) if entry.note else "",
+        )
+        for entry in shown
+    )
+    if not rows:
+        rows = (("○ none", "", "", _HERE, "no variable that bears on GPUs is set"),)
+    return Table(
+        "Environment variables",
+        ("State", "Variable", "Value", "Set in", "What it does"),
+        rows,
+        note=f"This shell: that in which the report was made. {_programs(document)}".strip(),
+        keep=frozenset({0}),
+    )
+
+
+def _programs(document: Diagnostic) -> str:
+    if not document.programs:
+        return ""
+    return f"Of {name_of(document.programs[0])}, what it had otherwise."
+
+
+def distributions(doctor: Doctor) -> Table:
+    """The packages of the framework's environment."""
+    rows = tuple((clean(entry.name), clean(entry.version)) for entry in doctor.distributions)
+    return Table("Installed distributions", ("Name", "Version"), rows, folded=True)
+
+
+def people(snapshot: Snapshot) -> Table | None:
+    """Who is on the GPUs, the largest first."""
+    if not snapshot.devices:
+        return None
+    shown = sorted(
+        (p for p in snapshot.processes if p.device_uuid is not None),
+        key=lambda p: (p.device_index or 0, -(p.number("gpu_memory_bytes") or 0)),
+    )
+    rows = [_person(process) for process in shown]
+    heads = ("GPU", "PID", "User", "Framework", "GPU mem", "SM", "Time", "Sees", "Command")
+    chart = charts.memory_by_owner(snapshot)
+    return Table(
+        "Who is on the GPUs",
+        heads,
+        cut(rows, len(heads)),
+        frozenset({0, 1, 4, 5, 6}),
+        below=8,
+        note="" if rows else "No process is on a GPU.",
+        charts=(chart,) if chart is not None else (),
+    )
+
+
+def _person(process: Process) -> tuple[str, ...]:
+    return (
+        clean(process.device_index),
+        str(process.pid),
+        clean(process.user) + (f" ({clean(process.note)})" if process.note else ""),
+        clean(process.framework),
+        size(process.number("gpu_memory_bytes")),
+        percent(process.number("sm_percent")),
+        duration(process.number("run_seconds")),
+        _sees(process),
+        clean(process.command or process.name)[:160],
+    )
+
+
+def _sees(process: Process) -> str:
+    """CUDA_VISIBLE_DEVICES; a process whose environment nobody may read sees who knows what."""
+    if process.cuda_visible_devices is not None:
+        return clean(process.cuda_visible_devices)
+    return UNKNOWN if process.note or process.create_time is None else "all"

@@ -1,0 +1,135 @@
+"""Programs and probes in a diagnostic report: how they ended, what ran out of memory or fell back, and their logs."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Iterator, Sequence
+
+from gpuwatch.formatting.units import size
+from gpuwatch.model.diagnostic import Diagnostic, Told
+from gpuwatch.model.findings import CAUSES
+from gpuwatch.model.run import Comparison, Oom, Run
+from gpuwatch.reports import charts, run_content
+from gpuwatch.reports.comparison_content import comparison_table
+from gpuwatch.reports.content import Content, Table, clean
+from gpuwatch.reports.diagnostic_story import age, ended, name_of
+from gpuwatch.reports.raw_lines import readable
+from gpuwatch.reports.tables import cut
+
+_RAW = 60
+_LOGS = 8
+
+
+def programs(runs: Sequence[Run], now: datetime.datetime, main: Told | None) -> Table:
+    """The user's own programs, newest first."""
+    rows = tuple(
+        (
+            name_of(run),
+            age(run, now),
+            ended(run, main),
+            run_content.device_map(run),
+            size(run.memory.nvml_peak_bytes),
+            run_content.fell_back(run),
+        )
+        for run in runs
+    )
+    timelines = tuple(
+        charts.Timeline(f"Memory of {name_of(run)}{charts.on_device(run)}", run)
+        for run in runs[:2]
+        if len(run.memory.timeline) > 1
+    )
+    heads = ("Program", "Ended", "How", "Device map", "Held at most (NVML)", "Fell back")
+    note = "Device map: the framework's device → NVML's index." if rows else ""
+    return Table(
+        "Programs that were watched", heads, rows, frozenset({4}), note=note, charts=timelines, keep=frozenset({1})
+    )
+
+
+def ooms(document: Diagnostic) -> Table:
+    """Each failure with its numbers; one that says nothing beside another of the same run is left out."""
+    heads = ("Run", "Device", "Requested", "Limit", "In use", "Largest free", "Cause", "Expected")
+    rows = [
+        (
+            name_of(run),
+            clean(oom.device),
+            size(oom.requested_bytes),
+            size(oom.limit_bytes),
+            size(oom.in_use_bytes),
+            size(oom.largest_free_bytes),
+            clean(oom.verdict),
+            "yes" if oom.expected else "no",
+        )
+        for run in _runs(document)
+        for oom in sorted(_telling(run.ooms), key=lambda oom: oom.expected)[:3]
+    ]
+    notes = []
+    if any(row[-1] == "yes" for row in rows):
+        notes.append("Expected: the probe provokes it; it may catch it and end well.")
+    if any(run.workers and run.ooms for run in _runs(document)):
+        notes.append("Limit and in use are those of the process that failed, in a run of several that of one.")
+    return Table("Out of memory", heads, cut(rows, len(heads)), frozenset({2, 3, 4, 5}), note=" ".join(notes))
+
+
+def _telling(found: Sequence[Oom]) -> list[Oom]:
+    numbers = [oom for oom in found if oom.requested_bytes is not None or oom.limit_bytes is not None]
+    return numbers or list(found)
+
+
+def fallbacks(document: Diagnostic) -> Table:
+    """Ops that ran elsewhere than asked."""
+    heads = ("Run", "Op", "Type", "Asked", "Ran on", "Count", "Why")
+    rows = [
+        (
+            name_of(run),
+            clean(entry.op),
+            clean(entry.dtype),
+            clean(entry.requested),
+            clean(entry.actual),
+            str(entry.count),
+            clean(entry.detail or CAUSES.get(entry.reason, entry.reason)) + f" ({clean(entry.reason)})",
+        )
+        for run in _runs(document)
+        for entry in run.fallbacks[:5]
+    ]
+    return Table("Ops that fell back", heads, cut(rows, len(heads)), frozenset({5}), below=6)
+
+
+def comparison(probes: Comparison, *, timeline: bool) -> Table | None:
+    """The probes side by side; the memory of the latest over its time, where no program shows one."""
+    if not probes.runs:
+        return None
+    table = comparison_table(probes, "Probes compared")
+    drawn = [run for run in probes.runs if len(run.memory.timeline) > 1]
+    if not timeline or not drawn:
+        return table
+    latest = max(drawn, key=lambda run: run.started_at)
+    chart = charts.Timeline(f"Memory of the latest probe, {clean(latest.config)}{charts.on_device(latest)}", latest)
+    return dataclasses.replace(table, charts=(*table.charts, chart))
+
+
+def part(run: Run) -> Content:
+    """A program by itself: what stands above already, its findings and its log, is not told again."""
+    whole = run_content.run_content(run)
+    told = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
+    facts = (*whole.facts, *((("found", f"{told} (told above)"),) if told else ()))
+    return dataclasses.replace(
+        whole, title=name_of(run), subtitle=clean(run.title), facts=facts, findings=(), log_tail=()
+    )
+
+
+def raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The last lines of the doctor's run, of programs, and of probes that failed."""
+    doctor = document.doctor
+    if doctor is not None and doctor.log_tail:
+        yield "Log of the doctor's run", readable(doctor.log_tail, _RAW, simulated=doctor.simulated)
+    count = 0
+    for run in _runs(document):
+        bad = run.verdict in ("error", "timeout") or (run.verdict == "oom" and not all(o.expected for o in run.ooms))
+        if run.log_tail and (run.group == "run" or bad) and count < _LOGS:
+            count += 1
+            yield f"Log of {name_of(run)}", readable(run.log_tail, _RAW, simulated=run.simulated)
+
+
+def _runs(document: Diagnostic) -> tuple[Run, ...]:
+    return (*document.programs, *(document.probes.runs if document.probes is not None else ()))
