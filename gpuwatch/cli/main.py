@@ -118,6 +118,11 @@ def main() -> NoReturn:
         if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             raise
         code = 128 + signal.SIGPIPE if ending.code == 1 else ending.code
+    except Exception as error:  # noqa: BLE001  # told in one line, kept whole in a file
+        from gpuwatch.cli.crash import told
+
+        _say(*told(error))
+        code = EXIT_FAILED
     sys.exit(code if isinstance(code, int) else EXIT_OK)
 
 

@@ -220,6 +220,15 @@ class GpuwatchApp(ChoosingApp):
 
     # Data
 
+    @property
+    def failure(self) -> Exception | None:
+        """The error of gpuwatch itself that ended the screens."""
+        return self._exception
+
+    def _fatal_error(self) -> None:
+        # Textual would print screens of traceback with the values in it, secrets too: the command line says it.
+        self._close_messages_no_wait()
+
     def _wake(self) -> None:
         """Called from the feed's thread."""
         self.post_message(SnapshotsArrived())
@@ -450,4 +459,6 @@ def run_dashboard(
         app.run()
     finally:
         app.stop_feed()
+    if app.failure is not None:
+        raise app.failure
     return app.return_code or 0
