@@ -1,0 +1,41 @@
+"""The page that compares gpuwatch with its peers names only what the program has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.cli.main import cli
+from gpuwatch.model.metrics import METRICS
+
+PAGE = (Path(__file__).resolve().parents[2] / "gpuwatch" / "docs" / "peers.md").read_text(encoding="utf-8")
+ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith("| |")]
+_METRICS = {metric.id for metric in METRICS}
+
+
+def _own_column(row: str) -> str:
+    return row.split("|")[2].strip()
+
+
+def test_every_row_has_a_verdict_for_each_program() -> None:
+    assert len(ROWS) > 60
+    for row in ROWS:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert len(cells) == 7, row
+        assert cells[1][0] in "Y~–", row
+
+
+@pytest.mark.parametrize("named", sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", _own_column(row))}))
+def test_what_is_named_exists(named: str) -> None:
+    if named.startswith("gpuwatch "):
+        command, *options = named.split()[1:]
+        found = cli.get_command(None, command)  # type: ignore[arg-type]
+        assert found is not None, named
+        known = {option for parameter in found.params for option in parameter.opts}
+        assert set(options) <= known, named
+    elif ":" in named:
+        assert named.split(":")[0] == "gpu"  # a filter
+    else:
+        assert named in _METRICS, named
