@@ -106,7 +106,8 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
         lines.append(f"{size(asked)} > limit of {size(limit)}: not even an empty allocator could hold it")
         return Judgement("memory.request-too-large", tuple(lines), certain=True)
     equal = "≈" if oom.rounded else "="
-    lines.append(f"{size(asked)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free")
+    blocks = f", in blocks of at most {size(block)}" if block is not None and block < free else ""
+    lines = [f"{_asked(oom)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free{blocks}"]
     return Judgement("memory.model-too-large", tuple(lines), certain=True)
 
 
@@ -136,13 +137,17 @@ def _overcommitted(lines: list[str], around: Surroundings, limits: int, total: i
     )
 
 
-def _numbers(oom: Oom) -> str:
+def _asked(oom: Oom) -> str:
     parts = [f"asked {size(oom.requested_bytes)}"]
     if oom.device:
         parts.append(f"on {oom.device}")
     if oom.allocator:
         parts.append(f"from {oom.allocator}")
-    text = " ".join(parts)
+    return " ".join(parts)
+
+
+def _numbers(oom: Oom) -> str:
+    text = _asked(oom)
     known = [
         f"{name} {size(value)}"
         for name, value in (

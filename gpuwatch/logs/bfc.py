@@ -82,6 +82,8 @@ class Draft(msgspec.Struct, kw_only=True):
     limit: int | None = None
     in_use: int | None = None
     largest_free: int | None = None
+    free_listed: bool = False
+    """Whether free chunks were listed one by one."""
     regions: int = 0
     chunks: int = 0
     """Sums in bytes of what the dump lists one by one: exact where its totals are rounded to three digits."""
@@ -157,9 +159,15 @@ class OomCollector:
             return
         if message.startswith("InUse at"):
             return
-        if match := (_FREE.search(message) or _FREE_IN_BIN.search(message)):
+        if match := _FREE.search(message):
             draft.dumped = True
-            draft.largest_free = max(draft.largest_free or 0, size_bytes(match[1]) or 0)
+            # Exact, where the bins before it gave three digits.
+            draft.largest_free = max((draft.largest_free or 0) if draft.free_listed else 0, int(match[1]))
+            draft.free_listed = True
+        elif match := _FREE_IN_BIN.search(message):
+            draft.dumped = True
+            if not draft.free_listed:
+                draft.largest_free = max(draft.largest_free or 0, size_bytes(match[1]) or 0)
         elif match := _REGION.search(message):
             draft.regions += int(match[1])
         elif match := _CHUNKS.search(message):

@@ -19,6 +19,7 @@ _COMMAND = re.compile(
     rf"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+=(?:{_QUOTED}|[\w./:+-][\w./:,+-]*[\w+]|[\w+-]+)"
     r"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b"
 )
+_UNSET = re.compile(r"Unset ([A-Z][A-Z0-9_]+)\b")
 _RUNS = ("export ", "unset ", "pip ", "gpuwatch ", "nvidia-smi ", "docker ")
 
 
@@ -37,5 +38,7 @@ def parts(text: str) -> Iterator[tuple[str, bool]]:
 def command(text: str) -> str | None:
     """The one thing in it to paste into a shell: a command, else an assignment; None where there is none."""
     codes = [piece for piece, code in parts(text) if code]
+    if (match := _UNSET.match(text)) is not None:
+        return f"unset {match[1]}"  # a sentence that begins with the command
     run = next((piece for piece in codes if piece.startswith(_RUNS)), None)
     return run or next((piece for piece in codes if "=" in piece), None)

@@ -85,7 +85,7 @@ def device_map(document: Diagnostic) -> Table:
         ),
         rows,
         frozenset({1, 2, 6, 7} if program is not None else {1, 2, 6}),
-        note=note if any(entry.granted_bytes for entry in entries) else "",
+        note=note if program is not None or any(entry.granted_bytes for entry in entries) else "",
         keep=frozenset({0, 5}),
         optional=(4,),
     )
@@ -187,7 +187,7 @@ def variables(document: Diagnostic) -> Table | None:
         ("State", "Variable", "Value", "Set in", "What it does"),
         rows,
         note=f"This shell: that in which the report was made. {_programs(document)}".strip(),
-        keep=frozenset({0}),
+        keep=frozenset({0, 1, 3}),
     )
 
 

@@ -71,7 +71,7 @@ def test_kept_runs_of_this_kind_of_machine_are_in_it(own: dict[str, str]) -> Non
     assert document["simulated"] is True
     assert [run["config"] for run in document["probes"]["runs"]] == ["soft-missing"]
     told = " ".join(gap["why"] for gap in document["missing"])
-    assert "1 of real GPUs left out" in told
+    assert "1 of real GPUs: left out" in told
     assert "1 files" in told
 
 

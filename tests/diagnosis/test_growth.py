@@ -98,6 +98,7 @@ def test_a_program_that_keeps_tensors_is_told_to_stop_before_its_batch_is_blamed
     assert told.certainty == "likely", "nobody said it: it is inferred from the curve"
     assert told.action.index("Stop keeping tensors") < told.action.index("batch")
     first, second, *rest = told.evidence
+    assert first.startswith("the least in use on GPU:0")
     assert "rose from 1.0 GiB to 7.0 GiB in 6 rises over 24 s" in first
     assert second.startswith("asked for at /home/u/big.py, line 5: keep.append(")
     assert any(line.startswith("not used by the program: GPU:1 (7.3 GiB granted)") for line in rest)
@@ -152,6 +153,7 @@ def test_the_largest_free_block_is_never_more_than_what_is_free(asked: int, limi
 def test_what_the_dump_lists_is_added_up_where_its_totals_are_rounded() -> None:
     lines = [
         "Allocator (PluggableDevice_0_bfc) ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)",
+        "  Size: 291.84MiB | Requested Size: 1.00GiB | in_use: 0 | bin_num: 20, prev:   Size: 1.00GiB",
         "Next region of size 7822209024",
         "Free  at 7f78e1c29200 of size 306015744 next 18446744073709551615",
         "2 Chunks of size 256 totalling 512B",

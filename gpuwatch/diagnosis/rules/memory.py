@@ -184,8 +184,8 @@ def _grown(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[st
         return []
     where = failures[0][0].device or "the GPU"
     return [
-        f"in use on {where} rose from {size(found.first_bytes)} to {size(found.last_bytes)}"
-        f" in {found.rises} rises over {found.seconds:.0f} s, and was not given back in between"
+        f"the least in use on {where} rose from {size(found.first_bytes)} to {size(found.last_bytes)}"
+        f" in {found.rises} rises over {found.seconds:.0f} s, and never fell again"
     ]
 
 

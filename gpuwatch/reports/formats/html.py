@@ -49,8 +49,11 @@ def _part(name: str) -> str:
 
 
 def _breakable(text: str) -> Markup:
-    """Lets a browser break long names where a reader would; the parts are escaped."""
-    return Markup("<wbr>").join(_BREAKS.split(text))
+    """Lets a browser break long names where a reader would, and commands nowhere; the parts are escaped."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if code and " " in piece else Markup("<wbr>").join(_BREAKS.split(piece))
+        for piece, code in parts(text)
+    )
 
 
 def _code(text: str) -> Markup:

@@ -1,0 +1,329 @@
+"""The diagnostic report contradicts itself nowhere, says whose a thing is, and nothing twice."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+import msgspec
+import pytest
+
+from gpuwatch.diagnosis.diagnostic import diagnostic
+from gpuwatch.formatting.secrets import MASK
+from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.doctor import Check
+from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.model.run import DeviceMapping, Fallback, MemoryPoint, Oom, Run
+from gpuwatch.reports.charts import in_words
+from gpuwatch.reports.commands import command, parts
+from gpuwatch.reports.compare import compare
+from gpuwatch.reports.content import Table, sentence_case
+from gpuwatch.reports.diagnostic_content import diagnostic_content
+from gpuwatch.reports.diagnostic_story import age
+from gpuwatch.reports.raw_lines import readable
+from gpuwatch.reports.registry import BY_NAME
+from tests.doctor import machines
+from tests.reports.diagnostics import NOW, died, healthy, looks, nothing, probe, program, without_driver
+from tests.reports.documents import GIB, full_run
+
+replace = msgspec.structs.replace
+TITLE = "CUDA_VISIBLE_DIVICES is not a variable that anything reads; CUDA_VISIBLE_DEVICES was probably meant"
+
+
+def misspelt() -> Diagnostic:
+    """The program had a misspelt variable; the shell of the report has none."""
+    found = Finding(
+        id="visibility.misspelt",
+        severity="warning",
+        certainty="likely",
+        title=TITLE,
+        evidence=("CUDA_VISIBLE_DIVICES=1",),
+        action="Write CUDA_VISIBLE_DEVICES=1",
+    )
+    run = program(
+        verdict="ok",
+        verdict_reason=f"Ran, with a warning: {TITLE}.",
+        ooms=(),
+        fallbacks=(),
+        errors=(),
+        findings=(found,),
+        primary=found.id,
+        environment={"CUDA_VISIBLE_DIVICES": "1", "GPUWATCH_SIM": "2x8GiB"},
+    )
+    return diagnostic(looks(programs=(run,)))
+
+
+def table(document: Diagnostic, title: str) -> Table:
+    return next(entry for entry in diagnostic_content(document).tables if entry.title == title)
+
+
+def draw(document: Diagnostic, name: str) -> str:
+    return BY_NAME[name].render(document)
+
+
+# -- whose it is ----------------------------------------------------------------------------------
+
+
+def test_a_check_of_variables_says_whose_shell_it_looked_at_and_what_the_program_had() -> None:
+    rows = {row[1]: row for row in table(misspelt(), "Other checks").rows}
+    state, _, what = rows["Misspelt variables"]
+    assert state == "● pass"
+    assert what == "in this shell: none; python train.py had CUDA_VISIBLE_DIVICES=1"
+    assert all(
+        row[2].startswith("in this shell: ") for name, row in rows.items() if name.startswith(("CUDA_", "TF_", "LD_"))
+    )
+
+
+def test_variables_of_the_program_stand_beside_those_of_the_shell() -> None:
+    rows = table(misspelt(), "Environment variables").rows
+    assert rows[0][:4] == ("✖ misspelt", "CUDA_VISIBLE_DIVICES", "1", "python train.py")
+    assert not any("GPUWATCH" in row[1] for row in rows), "what gpuwatch sets for itself is nobody's setting"
+
+
+def test_a_variable_that_both_have_alike_is_told_once() -> None:
+    doctor = machines.examined(machines.machine(environment={"CUDA_VISIBLE_DEVICES": "0"}))
+    same, other = (program(environment={"CUDA_VISIBLE_DEVICES": value}) for value in ("0", "1"))
+    alike = [
+        v for v in diagnostic(looks(doctor=doctor, programs=(same,))).variables if v.name == "CUDA_VISIBLE_DEVICES"
+    ]
+    assert [entry.program for entry in alike] == [None]
+    differing = diagnostic(looks(doctor=doctor, programs=(other,))).variables
+    assert [entry.note for entry in differing if entry.program] == ["this shell has '0'"]
+
+
+def test_what_the_program_was_granted_stands_beside_what_the_doctor_was() -> None:
+    here = looks().snapshot.devices[0]  # type: ignore[union-attr]
+    mapped = DeviceMapping(framework_device="/device:GPU:0", uuid=here.uuid, name="PLUGIN", granted_bytes=7 * GIB)
+    shown = table(diagnostic(looks(programs=(program(device_map=(mapped,)),))), "Which device is which GPU")
+    row = dict(zip(shown.heads, shown.rows[0], strict=True))
+    assert row["Program got"] == "7.0 GiB"
+    assert row["Name"] == here.name
+    assert "python train.py" in shown.note
+    assert "doctor's own run" in shown.note
+
+
+def test_a_hidden_gpu_is_told_with_the_shell_that_hides_it_and_probes_with_their_own() -> None:
+    snapshot = machines.snapshot(machines.gpu(0))
+    doctor = machines.examined(machines.machine(snapshot=snapshot, environment={"CUDA_VISIBLE_DEVICES": "-1"}))
+    hides = Finding(id="visibility.hidden", severity="error", certainty="fact", title=CAUSES["visibility.hidden"])
+    document = diagnostic(looks(snapshot=snapshot, doctor=replace(doctor, findings=(hides,))))
+    facts = dict(diagnostic_content(document).facts)
+    assert facts["found in"].startswith("doctor: the environment of this shell")
+    assert facts["probes"].endswith("each sets its own environment, not that of this shell")
+
+
+# -- once -----------------------------------------------------------------------------------------
+
+
+def test_the_headline_is_not_repeated_all_over() -> None:
+    drawn = draw(misspelt(), "text")
+    assert " ".join(drawn.split()).count("is not a variable that anything reads") <= 1
+    assert "as told at the top" in drawn
+
+
+def test_a_log_and_its_findings_are_in_the_document_once() -> None:
+    run = program(log_tail=("a line that is there once",))
+    document = diagnostic(looks(programs=(run,)))
+    for name in ("html", "markdown"):
+        drawn = draw(document, name)
+        assert drawn.count("a line that is there once") == 1
+        assert drawn.count("pid 4711 of alice") == 1
+    assert "memory.other-process (told above)" in draw(document, "markdown")
+
+
+# -- logs -----------------------------------------------------------------------------------------
+
+SAME = [
+    f"E0000 00:00:1795170440.{n:06}   16044 utils.cc:80] Failed to get device properties, error code: 302"
+    for n in range(40)
+]
+BINS = [
+    f"I0000 00:00:1.0 1 bfc_allocator.cc:1056] Bin ({256 << n}):  Total Chunks: 0, Chunks in use: 0." for n in range(9)
+]
+
+
+def test_repeated_lines_are_one_with_a_count_and_empty_bins_a_mark() -> None:
+    shown = readable(["first", *SAME, *BINS, "last"], 60, simulated=False)
+    assert shown == ("first", f"{SAME[0]}  (× 40)", "… 9 lines of empty bins left out", "last")
+
+
+def test_lines_that_differ_stay_as_they_were() -> None:
+    lines = [f"step {number}" for number in range(5)]
+    assert readable(lines, 60, simulated=True) == tuple(lines)
+
+
+def test_what_is_cut_is_counted_and_the_decisive_line_stays() -> None:
+    decisive = "Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.00GiB"
+    shown = readable([decisive, *(f"line {number}" for number in range(100))], 10, simulated=False)
+    assert shown[:2] == (decisive, "… 90 earlier lines left out")
+    assert shown[-1] == "line 99"
+    assert len(shown) == 12
+
+
+def test_lines_of_the_simulation_are_explained_once_and_only_there() -> None:
+    lines = ["Could not find cuda drivers on your machine, GPU will not be used.", "x", *SAME]
+    explained = [line for line in readable(lines, 60, simulated=True) if "gpuwatch: harmless" in line]
+    assert len(explained) == 2
+    assert readable(lines, 60, simulated=False)[1] == "x"
+
+
+# -- commands -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "paste"),
+    [
+        ("Write CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=1"),
+        ('Install them: pip install "tensorflow[and-cuda]".', 'pip install "tensorflow[and-cuda]"'),
+        ("Ask alice, or use GPU 1: CUDA_VISIBLE_DEVICES=1.", "CUDA_VISIBLE_DEVICES=1"),
+        ("Unset CUDA_VISIBLE_DEVICES, or list the GPUs.", "unset CUDA_VISIBLE_DEVICES"),
+        ("If it is slow: gpuwatch run -- python train.py, then again.", "gpuwatch run -- python train.py"),
+        ("Make the batch or the model smaller.", None),
+    ],
+)
+def test_what_is_copied_is_the_command(text: str, paste: str | None) -> None:
+    assert command(text) == paste
+    assert "".join(piece for piece, _ in parts(text)) == text
+
+
+def test_commands_come_out_of_markdown_as_they_went_in() -> None:
+    drawn = draw(misspelt(), "markdown")
+    assert "**Do:** Write `CUDA_VISIBLE_DEVICES=1`" in drawn
+    assert r"CUDA\_" not in drawn
+    assert "|  |  |\n|---|---|" not in drawn, "a heading of nothing"
+    missing = draw(without_driver(), "markdown")
+    assert r"\[and-cuda" not in missing
+
+
+def test_the_copy_button_holds_the_command() -> None:
+    assert 'data-copy="CUDA_VISIBLE_DEVICES=1"' in draw(misspelt(), "html")
+
+
+# -- the document ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", [healthy(), died(), without_driver(), nothing(), misspelt()])
+def test_every_link_leads_somewhere_and_every_name_is_there_once(document: Diagnostic) -> None:
+    drawn = draw(document, "html")
+    names = re.findall(r'\bid="([^"]+)"', drawn)
+    assert len(names) == len(set(names))
+    assert set(re.findall(r'href="#([^"]+)"', drawn)) <= set(names)
+
+
+@pytest.mark.parametrize(("document", "said"), [(misspelt(), "likely"), (died(), "fact"), (healthy(), None)])
+def test_the_verdict_says_how_certain_it_is(document: Diagnostic, said: str | None) -> None:
+    drawn = draw(document, "html")
+    header = drawn[drawn.index("<header") : drawn.index("</header>")]
+    assert re.findall(r'class="tag"[^>]*>(\w+)<', header) == ([said] if said else [])
+    assert (f"({said})" in draw(document, "markdown").splitlines()[4]) == (said is not None)
+
+
+def test_no_row_names_a_section_that_there_is_not() -> None:
+    for document in (without_driver(), died()):
+        for name in ("html", "markdown", "text"):
+            assert "See the primary cause" not in draw(document, name)
+            assert "See the findings" not in draw(document, name)
+
+
+def test_the_essence_of_the_cause_is_there_without_the_tool() -> None:
+    facts = dict(diagnostic_content(without_driver()).facts)
+    assert "kernel module" in facts["meaning"]
+
+
+def test_a_second_problem_is_told_on_the_first_screen() -> None:
+    doctor = machines.examined(machines.bare())
+    lacking = Check(
+        id="framework.libraries",
+        title="CUDA libraries",
+        state="fail",
+        detail="cannot be loaded: libcudart.so.12",
+        action='pip install "tensorflow[and-cuda]"',
+    )
+    kept = tuple(check for check in doctor.checks if check.id != lacking.id)
+    document = diagnostic(looks(doctor=replace(doctor, checks=(*kept, lacking)), snapshot=None))
+    facts = dict(diagnostic_content(document).facts)
+    assert facts["besides"] == 'a second problem, CUDA libraries: pip install "tensorflow[and-cuda]"'
+    assert '`pip install "tensorflow[and-cuda]"`' in draw(document, "markdown")
+
+
+def test_the_footer_counts_what_was_masked_and_says_what_was_not() -> None:
+    run = program(environment={"CUDA_CACHE_PATH": MASK, "XLA_FLAGS": MASK})
+    footer = diagnostic_content(replace(diagnostic(looks(programs=(run,))), variables=())).footer
+    assert "in 2 places" in footer
+    assert "names, hosts and paths are as they were" in footer
+    assert "are replaced" in diagnostic_content(replace(healthy(), redacted=True)).footer
+
+
+def test_the_age_is_that_of_the_end() -> None:
+    run = program(started_at=NOW - datetime.timedelta(minutes=10))
+    run = replace(run, phases=replace(run.phases, total_seconds=480.0))
+    assert age(run, NOW) == "2 min ago"
+
+
+# -- probes ---------------------------------------------------------------------------------------
+
+
+def fell_back() -> Run:
+    hidden = Fallback(op="MatMul", requested="auto", actual="/device:CPU:0", reason="visibility.bad-ordinal")
+    found = Finding(id=hidden.reason, severity="info", certainty="fact", title=CAUSES[hidden.reason])
+    return probe("visible-invalid-first", 10.0, fallbacks=(hidden,), findings=(found,), primary=hidden.reason)
+
+
+def test_what_a_probe_is_there_for_is_called_expected_everywhere() -> None:
+    expected = Oom(device="GPU:0", requested_bytes=GIB, limit_bytes=GIB, in_use_bytes=GIB, expected=True)
+    silent = Oom(verdict="memory.model-too-large", expected=True)
+    probes = [
+        replace(fell_back(), verdict="fallback"),
+        probe("largest-batch", 10.0, ooms=(expected, silent)),
+        probe("contention", 10.0, ooms=(expected,), verdict="oom"),
+    ]
+    document = diagnostic(looks(probes=compare(probes)))
+    told = dict(diagnostic_content(document).facts)["probes"]
+    for part in ("1 fallback as expected", "1 ok after an out-of-memory", "1 out of memory as expected"):
+        assert part in told
+    assert [row[0] for row in table(document, "Out of memory").rows] == ["largest-batch", "contention"]
+    assert any(
+        "fallback" in cell and "(expected)" in cell for row in table(document, "Probes compared").rows for cell in row
+    )
+
+
+def test_speeds_of_simulated_gpus_are_no_ranking() -> None:
+    runs = [probe("default", 300.0), probe("cpu-only", 700.0)]
+    real = table(diagnostic(looks(probes=compare(runs))), "Probes compared")
+    simulated = table(
+        diagnostic(looks(probes=compare([replace(run, simulated=True) for run in runs]))), "Probes compared"
+    )
+    assert [chart.title for chart in real.charts][:1] == ["Steps per second"]
+    assert "Steps per second" not in [chart.title for chart in simulated.charts]
+    assert "this computer's CPU" in simulated.note
+
+
+def test_steps_of_a_program_are_counted_with_those_that_are_left_out() -> None:
+    run = full_run(group="run")
+    run = replace(run, throughput=replace(run.throughput, steps=96, warmup_steps=5, counted="batches of Keras"))  # type: ignore[type-var]
+    drawn = draw(diagnostic(looks(programs=(run,))), "markdown")
+    assert "96 batches of Keras, the first 5 of them left out of the times" in drawn
+
+
+def test_a_chart_is_told_in_words_where_nothing_can_be_drawn() -> None:
+    points = tuple(MemoryPoint(t=float(n), allocator_bytes=n * GIB) for n in range(1, 9))
+    run = program()
+    run = replace(run, memory=replace(run.memory, timeline=points))
+    assert in_words(run).startswith("in use by the framework: 1.0 GiB → 2.0 GiB → ")
+    for name in ("markdown", "text"):
+        assert "in use by the framework" in " ".join(draw(diagnostic(looks(programs=(run,))), name).split())
+    assert in_words(replace(run, memory=replace(run.memory, timeline=()))) == ""
+
+
+@pytest.mark.parametrize(
+    ("head", "shown"),
+    [
+        ("SEEN BY NVML", "Seen by NVML"),
+        ("STEPS/S", "Steps/s"),
+        ("ON GPU %", "On GPU %"),
+        ("UUID", "UUID"),
+        ("Op", "Op"),
+    ],
+)
+def test_headings_are_written_as_in_a_sentence(head: str, shown: str) -> None:
+    assert sentence_case(head) == shown
