@@ -28,6 +28,7 @@ _LESS = (
 )
 """Columns that give way first where the terminal is narrow."""
 _CPU = "Simulated GPUs compute on this computer's CPU: their steps/s say nothing of GPUs, and are no ranking."
+_TIER = "Driver tier: the framework's CUDA code on a simulated driver; plugin tier: a device plugin without CUDA code."
 _WHOLE = ("config", "started", "verdict")
 """Columns that are never squeezed."""
 
@@ -75,13 +76,19 @@ def comparison_table(document: Comparison, title: str) -> Table:
         tuple(rows),
         frozenset(index for index, (name, _) in enumerate(known) if name in RIGHT),
         note=" ".join(
-            part for part in (_legend(document, rows), *map(clean, document.notes), _CPU if simulated else "") if part
+            part
+            for part in (_legend(document, rows), *map(clean, document.notes), _CPU if simulated else "", _tiers(rows))
+            if part
         ),
         keep=frozenset(index for index, (name, _) in enumerate(known) if name in _WHOLE),
         optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
         lines=2,
         charts=tuple(chart for chart in drawn if chart is not None),
     )
+
+
+def _tiers(rows: list[tuple[str, ...]]) -> str:
+    return _TIER if any(" tier" in cell for row in rows for cell in row) else ""
 
 
 def _badly(run: Run) -> bool:

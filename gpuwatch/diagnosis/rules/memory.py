@@ -40,7 +40,10 @@ _STOP_KEEPING = (
     "Stop keeping tensors from step to step: keep numbers (float(x), x.numpy()) and empty lists of results."
     " If nothing is kept on purpose, make the batch or the model smaller."
 )
-_IF_GROWING = "If memory grows with every step, stop keeping tensors; else:"
+_IF_GROWING = (
+    "If memory grows with every step, stop keeping tensors."
+    " If it does not, make the batch or the model smaller, or use mixed precision."
+)
 _MANY_ALIKE = 4
 _UNUSED = 1 << 20
 """A device with less than a MiB in use was initialised, no more."""
@@ -158,7 +161,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             if grown:
                 certain, title, action = False, _GROWS, _STOP_KEEPING
             elif cause == "memory.model-too-large" and _alike(failures):
-                action = f"{_IF_GROWING} {ACTIONS[cause]}"
+                action = _IF_GROWING
             lines = [*grown, *_own_line(evidence), *lines, *_alike(failures), *_unused(evidence, failures)]
         if evidence.log is not None:
             lines += _said(evidence.log.lines_of("memory.oom"), numbers=failures[0][0].limit_bytes is not None)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import MemoryPoint, Run
 
-_WIDTH, _HEIGHT = 860, 260
+_WIDTH, _HEIGHT = 860, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 14, 30
 _MOST_POINTS = 600
 
@@ -47,6 +47,10 @@ def memory_chart(run: Run) -> Markup | None:
         if path:
             parts.append(f'<path class="line {name}" d="{path}"/>')
             legend.append(f'<span class="key {name}"><i></i>{title}</span>')
+    if run.memory.allocator_limit_bytes is not None:
+        # In the legend: the lines that reach the limit would run through its name.
+        limit = size(run.memory.allocator_limit_bytes)
+        legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {limit}</span>')
     axis = "device total" if run.memory.device_total_bytes else "largest value seen (the total is not known)"
     label = f"GPU memory over {span:.1f} s; vertical axis from 0 to {size(top)}, the {axis}"
     return Markup(
@@ -77,11 +81,7 @@ def _limit(run: Run, y: Callable[[float], float]) -> list[str]:
     if limit is None:
         return []
     at = y(limit)
-    return [
-        f'<line class="limit" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>',
-        f'<text class="limit-label" x="{_LEFT + 6}" y="{at - 5 if at > _TOP + 12 else at + 14:.1f}">'
-        f"allocator limit {size(limit)}</text>",
-    ]
+    return [f'<line class="limit" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>']
 
 
 def _path(
