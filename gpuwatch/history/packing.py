@@ -6,6 +6,7 @@ import datetime
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -160,6 +161,15 @@ def process_of(plain: bytes, readings: dict[str, Value]) -> Process:
     return msgspec.structs.replace(_of_process(plain), readings=readings, workers_cpu_percent=percent)
 
 
+class Taken(NamedTuple):
+    """Some rows taken apart."""
+
+    shapes: tuple[Shape, ...] = ()
+    wholes: bytes = b""
+    doubles: bytes = b""
+    singles: bytes = b""
+
+
 class Packer:
     """Takes snapshots apart and puts them together again; keeps what they share."""
 
@@ -172,23 +182,50 @@ class Packer:
         self.layout: Layout | None = None
         self.raw = b""
         """Layout and numbers of the last snapshot."""
+        self._others = Taken()
+        """Of the last snapshot: its processes, and those beside them."""
 
-    def take(self, snapshot: Snapshot, at: float) -> None:
-        """Takes a snapshot apart, the host aside; ``at`` in seconds since the epoch."""
-        rows: tuple[Device | Process, ...] = (*snapshot.devices, *snapshot.processes, *snapshot.bystanders)
-        frame = bytes_of(
+    def take(self, snapshot: Snapshot, at: float, *, calm: bool = False) -> None:
+        """Takes a snapshot apart, the host aside; ``at`` in seconds since the epoch.
+
+        ``calm``: but for its devices, its moment and run times it is the one that was taken before.
+        """
+        devices = self._taken(snapshot.devices, at)
+        if calm and self.layout is not None:
+            frame = self.layout.frame
+        else:
+            frame = self._frame(snapshot)
+            self._others = self._taken((*snapshot.processes, *snapshot.bystanders), at)
+        others = self._others
+        made_of = (frame, devices.shapes + others.shapes, len(snapshot.devices), len(snapshot.processes))
+        if self.layout is None or self.layout.made_of != made_of:
+            self.layout = Layout(*made_of)
+        self.raw = b"".join(
+            [
+                devices.wholes,
+                others.wholes,
+                devices.doubles,
+                others.doubles,
+                devices.singles,
+                others.singles,
+            ]
+        )
+
+    @staticmethod
+    def _frame(snapshot: Snapshot) -> bytes:
+        """What is in a snapshot beside its rows and what is in every one another."""
+        return bytes_of(
             msgspec.structs.replace(
                 snapshot, devices=(), processes=(), bystanders=(), host=_NO_HOST, took_seconds=0.0, taken_at=_NO_TIME
             )
         )
+
+    def _taken(self, rows: Sequence[Device | Process], at: float) -> Taken:
         wholes: array[int] = array("q")
         singles: array[float] = array("f")
         doubles: array[float] = array("d")
         shapes = tuple([self._shape(row, at, wholes, singles, doubles) for row in rows])
-        made_of = (frame, shapes, len(snapshot.devices), len(snapshot.processes))
-        if self.layout is None or self.layout.made_of != made_of:
-            self.layout = Layout(*made_of)
-        self.raw = wholes.tobytes() + doubles.tobytes() + singles.tobytes()
+        return Taken(shapes, wholes.tobytes(), doubles.tobytes(), singles.tobytes())
 
     def whole(self, layout: Layout, raw: bytes, at: float, took: float, host: Host) -> Snapshot:
         """The snapshot again."""

@@ -64,10 +64,18 @@ class Timeline:
 
     # Keeping
 
-    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...] | None = None, *, same: bool = False) -> None:
+    def add(
+        self,
+        snapshot: Snapshot,
+        findings: tuple[Finding, ...] | None = None,
+        *,
+        same: bool = False,
+        calm: bool = False,
+    ) -> None:
         """One more sample, later than all before; ``findings`` None: those of the sample before still hold.
 
-        ``same``: but for its moment, run times and the host it is the sample before.
+        ``same``: but for its moment, run times and the host it is the sample before; ``calm``: but for these
+        and its devices.
         """
         at = snapshot.taken_at.timestamp()
         if findings is not None:
@@ -76,7 +84,7 @@ class Timeline:
                 self._findings = encoded
         packer = self._packer
         if not same or packer.layout is None:
-            packer.take(snapshot, at)
+            packer.take(snapshot, at, calm=calm)
         assert packer.layout is not None
         own = encode(_Own(at, snapshot.took_seconds, snapshot.host))
         self._put(0, at, own, packer.layout, self._findings, packer.raw)

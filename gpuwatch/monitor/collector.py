@@ -20,7 +20,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.monitor.forked import Forked
-from gpuwatch.monitor.wire import HEAD_BYTES, PREVIEW, Receiver, head
+from gpuwatch.monitor.wire import HEAD_BYTES, PREVIEW, Receiver, head, plain
 
 _REPLACE_AFTER = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
@@ -248,6 +248,9 @@ class Collector:
             self._last = time.monotonic()
             self._in_vain, self._took = 0, snapshot.took_seconds
             with self._arrived:
+                if len(self._frames) == _KEEP:
+                    self._frames.popleft()
+                    self._frames[0] = plain(self._frames[0])  # nobody will have seen the one before it
                 self._frames.append(snapshot)
                 self._arrived.notify_all()
             if self._wake is not None:

@@ -1,8 +1,9 @@
 """How snapshots travel from the collector's process: whole, or as what differs from the one before.
 
 A frame is four bytes of length (big endian), one byte that says what it is, and MessagePack. Rows of
-processes travel as they were when they last changed; the reader gives them their run time. So a
-machine on which nothing happens costs some hundred bytes a second, whatever runs on it.
+processes travel as they were when they last changed; the reader gives them their run time. Of a device
+of which only numbers moved, these numbers travel alone. So a machine on which nothing happens costs some
+hundred bytes a second, whatever runs on it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import struct
 import msgspec
 from msgspec.structs import replace
 
+from gpuwatch.model.reading import Value
 from gpuwatch.model.snapshot import Device, Host, Process, Snapshot
 
 WHOLE, DIFFERENCE, PREVIEW = b"S", b"D", b"P"
@@ -31,6 +33,8 @@ class Difference(msgspec.Struct, array_like=True, omit_defaults=True):
     processes: dict[int, Process] = {}
     bystanders: tuple[Process, ...] | None = None
     """None: the same ones."""
+    readings: dict[int, dict[str, Value]] = {}
+    """Of devices that have the same readings with other values, and are the same else: the other values."""
 
 
 _MOVING = frozenset({"taken_at", "took_seconds", "host", "devices", "processes", "bystanders"})
@@ -69,11 +73,14 @@ class Sender:
         if before is None or not _comparable(before, snapshot):
             return self._frame(WHOLE, self._encode(snapshot))
         difference = Difference(snapshot.taken_at, snapshot.took_seconds, snapshot.host)
-        difference.devices = {
-            place: device
-            for place, (device, old) in enumerate(zip(snapshot.devices, before.devices, strict=True))
-            if device != old
-        }
+        for place, (device, old) in enumerate(zip(snapshot.devices, before.devices, strict=True)):
+            if device == old:
+                continue
+            values = _other_values(old, device)
+            if values is None:
+                difference.devices[place] = device
+            else:
+                difference.readings[place] = values
         difference.processes = {
             place: row
             for place, (row, old) in enumerate(zip(snapshot.processes, before.processes, strict=True))
@@ -94,6 +101,20 @@ def _comparable(before: Snapshot, now: Snapshot) -> bool:
         and len(before.processes) == len(now.processes)
         and all(getattr(before, name) == getattr(now, name) for name in _STILL)
     )
+
+
+def _other_values(before: Device, now: Device) -> dict[str, Value] | None:
+    """The readings that differ; None where anything else does, which readings there are included."""
+    if list(now.readings) != list(before.readings) or replace(now, readings=before.readings) != before:
+        return None
+    return {name: value for name, value in now.readings.items() if value != before.readings[name]}
+
+
+def plain(snapshot: Snapshot) -> Snapshot:
+    """The same without a word on the one before, which is for whoever does not have that one."""
+    if type(snapshot) is Snapshot:
+        return snapshot
+    return Snapshot(**{name: getattr(snapshot, name) for name in Snapshot.__struct_fields__})
 
 
 def aged(snapshot: Snapshot) -> Snapshot:
@@ -135,12 +156,12 @@ class Receiver:
         if before is None:
             raise ValueError("a difference came before any snapshot")
         devices, processes = before.devices, before.processes
-        if new.devices:
-            devices = tuple([new.devices.get(place, device) for place, device in enumerate(devices)])
+        if new.devices or new.readings:
+            devices = tuple([_moved(new, place, device) for place, device in enumerate(devices)])
         if new.processes:
             processes = tuple([new.processes.get(place, row) for place, row in enumerate(processes)])
         moved = new.processes or new.bystanders is not None
-        make = Snapshot if moved else Calm if new.devices else Quiet
+        make = Snapshot if moved else Calm if new.devices or new.readings else Quiet
         return make(
             taken_at=new.taken_at,
             took_seconds=new.took_seconds,
@@ -150,3 +171,11 @@ class Receiver:
             bystanders=before.bystanders if new.bystanders is None else new.bystanders,
             **{name: getattr(before, name) for name in _STILL},
         )
+
+
+def _moved(new: Difference, place: int, device: Device) -> Device:
+    """The device at a place as it is now."""
+    values = new.readings.get(place)
+    if values is None:
+        return new.devices.get(place, device)
+    return replace(device, readings={**device.readings, **values})

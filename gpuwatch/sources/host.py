@@ -77,6 +77,8 @@ class Facts(msgspec.Struct):
     changes: int = 0
     """Grows whenever something above has become another: equal counts mean equal facts."""
     looked_for_framework: float = 0.0
+    framework_clock: int | None = None
+    """Its CPU clock when a framework was looked for: a process that has not run since has opened no library."""
     cpu_seconds: float = 0.0
     seen_at: float = 0.0
     clock: int | None = None
@@ -135,6 +137,7 @@ class ProcessTable:
             facts = Facts(pid, start, self._boot + start / _TICKS, name)
             self._known[pid] = facts
             self._describe(facts, state)
+            facts.framework_clock = clock
             facts.read_at = now - pid % _READ_IDLE_EVERY  # not all of them at once
         else:
             before = _changing(facts)
@@ -143,11 +146,11 @@ class ProcessTable:
         facts.cpu_seconds, facts.clock, facts.seen_at = spent, clock, now
         facts.host_memory_bytes, facts.threads = resident, threads
         facts.state = state if state in ("D", "Z") else None
-        if facts.framework is None:
+        if facts.framework is None and (clock is None or clock != facts.framework_clock):
             # Frameworks are imported some seconds after the start; later it gets unlikely.
             young = time.time() - facts.create_time < _YOUNG_SECONDS
             if now - facts.looked_for_framework > (_RETRY_FRAMEWORK_YOUNG if young else _RETRY_FRAMEWORK_OLD):
-                facts.looked_for_framework = now
+                facts.looked_for_framework, facts.framework_clock = now, clock
                 facts.framework = self._framework(pid)
         if before != _changing(facts):
             facts.changes += 1

@@ -275,7 +275,7 @@ class GpuwatchApp(ChoosingApp):
             if snapshot is self.snapshot:
                 findings = self.findings
             same = isinstance(snapshot, Quiet) and self._kept is not None and snapshot.devices is self._kept.devices
-            self.timeline.add(snapshot, findings, same=same)
+            self.timeline.add(snapshot, findings, same=same, calm=isinstance(snapshot, Calm))
             self._kept = snapshot
 
     def trail(self, who: Identity) -> Trail:
