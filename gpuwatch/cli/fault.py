@@ -69,10 +69,11 @@ def _machine(ctx: click.Context) -> SimMachine:
     from gpuwatch.sim.machines import choose
 
     shape, name = asked_shape(ctx), ctx.meta.get(_NAME)
-    machine, in_use = choose(shape, name)
-    if not in_use:
-        ctx.meta[_UNUSED] = f" (nobody uses it yet: gpuwatch --sim {machine.shape})"
-    return machine
+    chosen = choose(shape, name)
+    if not chosen.in_use:
+        how = "" if name else f": gpuwatch --sim {chosen.machine.shape}"
+        ctx.meta[_UNUSED] = f" (nobody uses it yet{how}; {chosen.others})"
+    return chosen.machine
 
 
 def _say(text: str) -> None:

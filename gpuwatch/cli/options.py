@@ -90,8 +90,10 @@ def asked_shape(ctx: click.Context) -> SimShape | None:
     return shape
 
 
-def simulated_environment(shape: SimShape, tier: str) -> dict[str, str]:
+def simulated_environment(shape: SimShape, tier: str, *, hold: bool = False) -> dict[str, str]:
     """The environment of a program that shall see simulated GPUs; builds them at the first use.
+
+    ``hold``: this process will become that program, which counts as a user of the GPUs from now on.
 
     ``auto`` is for programs of the user's own: GPUs that compute where a C++ compiler is at hand, with
     a note and the driver tier where none is.
@@ -108,6 +110,8 @@ def simulated_environment(shape: SimShape, tier: str) -> dict[str, str]:
             tier = "driver"
     with _patience("gpuwatch: compiling the simulated GPUs, once"):
         machine = SimMachine.open(shape, tier="plugin" if tier == "plugin" else "driver")
+        if hold:
+            machine.hold()
         return machine.environment(os.environ)
 
 

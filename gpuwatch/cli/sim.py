@@ -46,7 +46,7 @@ def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
     program = shutil.which(command[0])
     if program is None:
         raise UsageError(f"{command[0]}: there is no such program")
-    environment = simulated_environment(shape, options["tier"])
+    environment = simulated_environment(shape, options["tier"], hold=True)
     try:
         os.execve(program, list(command), environment)
     except OSError as error:

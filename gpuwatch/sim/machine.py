@@ -36,6 +36,7 @@ ENV_SHAPE: Final = "GPUWATCH_SIM"
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 SHARED: Final = "shared"
 """In the name of the state file of the machine that all who ask for a shape share."""
+STATE_SUFFIX: Final = ".state"
 ANY_DEVICE: Final = -1
 FOR_EVER: Final = -1
 ENV_PLUGIN: Final = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
@@ -47,6 +48,7 @@ _VARYING: Final = 2
 _FOREIGN: Final = 4
 _MAX_FAULTS: Final = 64
 _MAX_PROCESSES: Final = 1024
+_HELD_DESCRIPTOR: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,8 @@ class SimMachine:
         self._control = _load_control(library_dir)
         self._handle: int | None = None
         self.tier: build.Tier = "driver"
+        self.name: str | None = None
+        """Of a private machine that `open` made."""
 
     @classmethod
     def open(cls, shape: SimShape, *, name: str | None = None, tier: build.Tier = "driver") -> Self:
@@ -162,8 +166,8 @@ class SimMachine:
         if tier == "plugin":
             build.ensure_built(tier)  # what is wrong shows now
         folder = state_folder()
-        machine = cls(shape, library_dir, folder / f"{name or SHARED}-{shape}.state")
-        machine.tier = tier
+        machine = cls(shape, library_dir, folder / state_name(shape, name, library_dir))
+        machine.tier, machine.name = tier, name
         with _locked(folder):
             machine._create_if_needed()
         machine._handle = machine._map()
@@ -529,12 +533,30 @@ class SimMachine:
         self.state_path.unlink(missing_ok=True)
         shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
 
+    def hold(self) -> None:
+        """Keep the machine in use by this process and by the program that takes its place (execve).
+
+        A program that opens no simulated library (a shell that starts others) is on the machine too.
+        """
+        descriptor = os.open(self.state_path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # Far from the numbers that programs expect to be free.
+            kept = fcntl.fcntl(descriptor, fcntl.F_DUPFD, _HELD_DESCRIPTOR)
+            fcntl.flock(kept, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        finally:
+            os.close(descriptor)
+
     def _create_if_needed(self) -> None:
         """Under the folder's lock."""
         path = os.fsencode(self.state_path)
         shape = self.shape
         if self._control.gws_check(path, shape.count, shape.memory_bytes) == 0:
             return
+        if in_use(self.state_path):
+            raise GpuwatchError(
+                f"the simulated GPUs in {self.state_path} are in use and do not fit this gpuwatch",
+                hint="end what uses them, or take another shape",
+            )
         fresh = self.state_path.with_suffix(f".new-{os.getpid()}")
         fresh.unlink(missing_ok=True)
         code = self._control.gws_create(
@@ -564,6 +586,35 @@ class SimMachine:
     def _check_device(self, device: int) -> None:
         if not 0 <= device < self.shape.count:
             raise GpuwatchError(f"there is no simulated GPU {device} (0 to {self.shape.count - 1})")
+
+
+def state_name(shape: SimShape, name: str | None, library_dir: Path) -> str:
+    """The name of a machine's state file: ``shared-2x24GiB.v3.419496.state``.
+
+    It carries the layout, so that two versions of gpuwatch, which do not understand each other's file, never
+    replace it under who uses it.
+    """
+    return f"{name or SHARED}-{shape}.v{layout(library_dir)}{STATE_SUFFIX}"
+
+
+def layout(library_dir: Path) -> str:
+    """The layout of the state that these libraries have: its version and its size in bytes."""
+    return str(_load_control(library_dir).gws_layout().decode())
+
+
+def in_use(state_path: Path) -> bool:
+    """Whether a process has the machine open: then it holds a shared lock on the file (state.c)."""
+    try:
+        descriptor = os.open(state_path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _put(path: Path, text: str) -> None:
@@ -631,6 +682,7 @@ def _load_control(library_dir: Path) -> ctypes.CDLL:
     signatures: dict[str, tuple[object, list[object]]] = {
         "gws_create": (int32, [text, uint, size, text, text]),
         "gws_check": (int32, [text, uint, size]),
+        "gws_layout": (text, []),
         "gws_open": (state, [text]),
         "gws_close": (None, [state]),
         "gws_use": (int32, [text]),

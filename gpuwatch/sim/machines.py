@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
+import re
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Final
 
 from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.sim.machine import SHARED, SimMachine, state_folder
+from gpuwatch.sim import build
+from gpuwatch.sim.machine import SHARED, STATE_SUFFIX, SimMachine, in_use, layout, state_folder
 from gpuwatch.sim.shape import SimShape
 
-_SUFFIX = ".state"
+_NAME: Final = re.compile(
+    rf"(?P<name>.+)-(?P<shape>[^-]+?)(?:\.v(?P<layout>\d+\.\d+))?{re.escape(STATE_SUFFIX)}"  # before layouts: none
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,25 +24,41 @@ class Found:
     """None: the one that all who ask for its shape share."""
     shape: SimShape
     in_use: bool
+    foreign: bool = False
+    """Of another version of gpuwatch, whose state has another layout: it cannot be reached from here."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.shape})" if self.name else str(self.shape)
 
 
 def machines() -> tuple[Found, ...]:
-    """All of them, those in use first."""
-    found = []
-    for path in sorted(state_folder().glob(f"*{_SUFFIX}")):
-        name, _, shape = path.name.removesuffix(_SUFFIX).rpartition("-")
+    """All of them, those in use first; of other versions of gpuwatch those alone that are in use."""
+    ours, found = layout(build.ensure_built()), []
+    for path in sorted(state_folder().glob(f"*{STATE_SUFFIX}")):
+        parts = _NAME.fullmatch(path.name)
+        if parts is None:
+            continue
         try:
-            parsed = SimShape.parse(shape)
+            shape = SimShape.parse(parts["shape"])
         except GpuwatchError:
             continue  # not of ours
-        found.append(Found(None if name == SHARED else name, parsed, _in_use(path)))
+        used, foreign = in_use(path), parts["layout"] != ours
+        if used or not foreign:
+            found.append(Found(None if parts["name"] == SHARED else parts["name"], shape, used, foreign))
     return tuple(sorted(found, key=lambda machine: not machine.in_use))
 
 
-def choose(shape: SimShape | None, name: str | None) -> tuple[SimMachine, bool]:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The machine that is meant."""
+
+    machine: SimMachine
+    in_use: bool
+    others: str
+    """Where nobody uses it: which machines are in use instead."""
+
+
+def choose(shape: SimShape | None, name: str | None) -> Choice:
     """The machine that is meant, and whether somebody uses it.
 
     With a shape alone it is made when it is not there: what is done to it awaits its first user.
@@ -48,20 +66,22 @@ def choose(shape: SimShape | None, name: str | None) -> tuple[SimMachine, bool]:
     Raises:
         UsageError: no such machine, none in use, or several and it is not said which.
     """
-    there = machines()
+    every = machines()
+    there = tuple(machine for machine in every if not machine.foreign)
     if shape is not None and name is None:
         used = any(machine.in_use for machine in there if machine.name is None and machine.shape == shape)
-        return SimMachine.open(shape), used
+        return Choice(SimMachine.open(shape), used, _those(every))
     if name is not None:
         meant = [m for m in there if m.name == name and shape in (None, m.shape)]
         if not meant:
             of_shape = f" of {shape}" if shape else ""
-            raise UsageError(f"there is no simulated machine {name!r}{of_shape}", hint=_those(there))
+            raise UsageError(f"there is no simulated machine {name!r}{of_shape}", hint=_those(every))
     else:
         meant = [machine for machine in there if machine.in_use]
         if not meant:
+            foreign = f"; {_those(every)}" if every and every[0].in_use else ""
             raise UsageError(
-                "nobody uses a simulated machine now",
+                f"nobody uses a simulated machine now{foreign}",
                 hint="start one in another terminal: gpuwatch --sim 2x24GiB; or name one with --sim",
             )
     if len(meant) > 1:
@@ -70,24 +90,13 @@ def choose(shape: SimShape | None, name: str | None) -> tuple[SimMachine, bool]:
             hint="choose one with --sim NxSIZE or --name",
         )
     (only,) = meant
-    return SimMachine.open(only.shape, name=only.name), only.in_use
+    return Choice(SimMachine.open(only.shape, name=only.name), only.in_use, _those(every))
 
 
 def _those(there: tuple[Found, ...]) -> str:
-    used = [str(machine) for machine in there if machine.in_use]
-    return f"in use now: {', '.join(used)}" if used else "none is in use now"
-
-
-def _in_use(path: Path) -> bool:
-    """Whoever has a machine open holds a shared lock on its file (state.c)."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    ours = [str(machine) for machine in there if machine.in_use and not machine.foreign]
+    foreign = [str(machine) for machine in there if machine.in_use and machine.foreign]
+    text = f"in use now: {', '.join(ours)}" if ours else "none is in use now"
+    if foreign:
+        text += f"; of another version of gpuwatch, out of reach from here: {', '.join(foreign)}"
+    return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -28,7 +29,8 @@ def machine() -> Iterator[SimMachine]:
 
 
 def name_of(machine: SimMachine) -> str:
-    return machine.state_path.name.removesuffix(f"-{machine.shape}.state")
+    assert machine.name is not None
+    return machine.name
 
 
 @pytest.fixture
@@ -189,6 +191,49 @@ def test_a_machine_is_in_use_as_long_as_a_process_of_it_lives(machine: SimMachin
     user.wait()
     time.sleep(0.05)
     assert gpuwatch("sim", "fault", "list", environment=environment).code == 2
+
+
+def test_a_program_that_opens_no_library_of_the_driver_is_on_the_machine_too(tmp_path: Any) -> None:
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    command = ["sim", "--gpus", "3", "--tier", "driver", "--", "sh", "-c", "echo up; exec sleep 60"]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "gpuwatch", *command], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "up\n"
+        done = gpuwatch("sim", "fault", "lost", "1", environment=environment)
+        assert done.code == 0
+        assert done.err == "gpuwatch: GPU 1 of 3x24GiB is lost; back 1 ends it\n"
+        other = gpuwatch("sim", "fault", "--sim", "2x4GiB", "list", environment=environment)
+        assert "nobody uses it yet: gpuwatch --sim 2x4GiB; in use now: 3x24GiB" in other.err
+    finally:
+        program.kill()
+        program.communicate()
+    after = gpuwatch("sim", "fault", "--sim", "3x24GiB", "clear", environment=environment)
+    assert "nobody uses it yet: gpuwatch --sim 3x24GiB; none is in use now" in after.err
+
+
+def test_the_machine_of_another_version_is_left_alone_and_named(tmp_path: Any) -> None:
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    folder = tmp_path / f"gpuwatch-sim-{os.getuid()}"
+    folder.mkdir(mode=0o700)
+    old = [folder / "shared-2x4GiB.state", folder / "shared-2x4GiB.v1.4096.state"]
+    for path in old:
+        path.write_bytes(b"another layout")
+    with old[0].open() as first, old[1].open() as second:
+        for file in (first, second):
+            fcntl.flock(file, fcntl.LOCK_SH)
+        named = gpuwatch("sim", "fault", "lost", "1", environment=environment)
+        assert named.code == 2
+        assert "of another version of gpuwatch, out of reach from here: 2x4GiB, 2x4GiB" in named.err
+        made = gpuwatch("sim", "fault", "--sim", "2x4GiB", "lost", "1", environment=environment)
+        assert made.code == 0
+        assert "nobody uses it yet" in made.err
+        assert "out of reach from here: 2x4GiB" in made.err
+    assert [path.read_bytes() for path in old] == [b"another layout"] * 2
+    told = json.loads(gpuwatch("snapshot", "--sim", "2x4GiB", "--json", environment=environment).out)
+    assert [device["state"] for device in told["devices"]] == ["ok", "lost"]
 
 
 def test_mig_that_may_not_be_looked_at_says_so(fault: Callable[..., Result], machine: SimMachine) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
 import subprocess
 import sys
 import uuid
@@ -30,7 +31,7 @@ def test_devices_are_stable_and_distinct(sim_machine: Callable[[str], SimMachine
 def test_two_openers_see_the_same_machine(
     machine: SimMachine, idle_process: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
-    name = machine.state_path.name.removesuffix(f"-{machine.shape}.state")
+    name = machine.name
     other = SimMachine.open(machine.shape, name=name)
     machine.attach(idle_process().pid, 1, 3 * GIB)
     assert other.state_path == machine.state_path
@@ -84,22 +85,49 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytes
         SimMachine.open(SimShape.parse("8GiB"))
 
 
-def test_a_state_of_another_layout_is_replaced(
-    machine: SimMachine, idle_process: Callable[[], subprocess.Popen[bytes]]
-) -> None:
-    name = machine.state_path.name.removesuffix(f"-{machine.shape}.state")
-    machine.attach(idle_process().pid, 0, GIB)
-    with machine.state_path.open("r+b") as file:
+def _spoil(path: Path) -> None:
+    with path.open("r+b") as file:
         file.seek(8)  # behind the magic number: the layout's version
         file.write(b"\x63\0\0\0")
-    fresh = SimMachine.open(machine.shape, name=name)
-    assert fresh.used_bytes(0) == 0
-    assert fresh.devices() == machine.devices()
+
+
+def test_a_state_that_does_not_fit_is_replaced(idle_process: Callable[[], subprocess.Popen[bytes]]) -> None:
+    shape, name = SimShape.parse("2x8GiB"), f"spoilt-{uuid.uuid4().hex[:8]}"
+    old = SimMachine.open(shape, name=name)
+    old.attach(idle_process().pid, 0, GIB)
+    devices, path = old.devices(), old.state_path
+    kept = path.read_bytes()
+    old.remove()  # nobody has it open any more
+    path.write_bytes(kept)
+    _spoil(path)
+    fresh = SimMachine.open(shape, name=name)
+    try:
+        assert fresh.state_path == path
+        assert fresh.used_bytes(0) == 0
+        assert fresh.devices() == devices
+    finally:
+        fresh.remove()
+
+
+def test_a_state_in_use_is_never_replaced(machine: SimMachine) -> None:
+    _spoil(machine.state_path)
+    before = machine.state_path.stat().st_ino
+    with pytest.raises(GpuwatchError, match="in use"):
+        SimMachine.open(machine.shape, name=machine.name)
+    assert machine.state_path.stat().st_ino == before
+
+
+def test_each_layout_has_a_file_of_its_own(machine: SimMachine) -> None:
+    layout = machine.state_path.name.removeprefix(f"{machine.name}-{machine.shape}.v").removesuffix(".state")
+    version, size = map(int, layout.split("."))
+    content = machine.state_path.read_bytes()
+    assert (version, size) == struct.unpack_from("<II", content, 8)
+    assert size == len(content)
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a state", b"\0" * 4096])
 def test_a_damaged_state_is_replaced(machine: SimMachine, damage: bytes) -> None:
-    name = machine.state_path.name.removesuffix(f"-{machine.shape}.state")
+    name = machine.name
     machine.state_path.unlink()  # truncating it in place would take it from under this process
     machine.state_path.write_bytes(damage)
     assert SimMachine.open(machine.shape, name=name).used_bytes(0) == 0

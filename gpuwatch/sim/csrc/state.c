@@ -800,6 +800,12 @@ int gws_check(const char *path, uint32_t device_count, uint64_t memory_bytes) {
     return fits ? 0 : ESTALE;
 }
 
+const char *gws_layout(void) {
+    static char text[32];
+    snprintf(text, sizeof text, "%u.%zu", GWS_LAYOUT_VERSION, sizeof(gws_state));
+    return text;
+}
+
 static _Atomic(gws_state *) default_state;
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -213,6 +213,7 @@ int gws_create(const char *path, uint32_t device_count, uint64_t memory_bytes, c
                const char *memory_label); /* 0 or an errno */
 int gws_check(const char *path, uint32_t device_count, uint64_t memory_bytes);
                                           /* 0: fits; ESTALE: another layout, boot or shape; else an errno */
+const char *gws_layout(void); /* "3.419496": version and bytes, for the file's name: each layout has its own */
 gws_state *gws_open(const char *path);    /* NULL with errno */
 void gws_close(gws_state *state);
 gws_state *gws_default(void);             /* the machine that GPUWATCH_SIM_STATE names, or NULL */
