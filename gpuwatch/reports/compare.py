@@ -151,8 +151,6 @@ def cells(run: Run) -> dict[str, str]:
         verdict_cell = f"{verdict} · {clean(run.primary).rpartition('.')[2]}"
     else:
         verdict_cell = verdict
-    if run.verdict == "fallback" and run_content.expected_fallback(run):
-        verdict_cell += " (expected)"
     if any(error.expected for error in run.errors):
         verdict_cell += " (expected error)"
     return {

@@ -9,7 +9,7 @@ from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports import charts
 from gpuwatch.reports.compare import HEADS, RIGHT, all_cells, labels, times
 from gpuwatch.reports.content import GLYPHS, SIMULATED_NOTE, Content, Table, clean
-from gpuwatch.reports.run_content import run_content
+from gpuwatch.reports.run_content import expected_fallback, run_content
 from gpuwatch.reports.speed import wide
 
 BEST, WORST = "★", "▽"
@@ -100,7 +100,8 @@ def _badly(run: Run) -> bool:
 
 def _cell(document: Comparison, index: int, run: Run, name: str, text: str) -> str:
     if name == "verdict":
-        return f"{GLYPHS.get(run.verdict, '•')}\u00a0{text}"
+        expected = " (expected)" if run.verdict == "fallback" and expected_fallback(run) else ""
+        return f"{GLYPHS.get(run.verdict, '•')}\u00a0{text}{expected}"
     if name == "steps_per_second" and run.throughput is not None:
         if wide(run.throughput):
             text = f"{text}\u00a0{SCATTERED}"

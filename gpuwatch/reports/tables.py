@@ -96,7 +96,7 @@ def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
         heads,
         cut(rows, len(heads)),
         frozenset({2, 3, 4, 5, 6}),
-        note="Free is limit minus in use; a request larger than the largest block fails however much is free.",
+        note="Free is limit minus in use, of PyTorch what is free on the device; a request larger than the largest block fails however much is free.",
     )
 
 
