@@ -24,7 +24,20 @@ def test_every_row_has_a_verdict_for_each_program() -> None:
     for row in ROWS:
         cells = [cell.strip() for cell in row.strip("|").split("|")]
         assert len(cells) == 7, row
-        assert cells[1][0] in "Y~–", row
+        assert cells[0], row
+        for verdict in cells[1:]:
+            assert re.match(r"[Y~–]( |$)", verdict), f"{verdict!r} in {row}"
+
+
+def test_no_feature_is_listed_twice() -> None:
+    features = [row.split("|")[1].strip() for row in ROWS]
+    assert len(features) == len(set(features))
+
+
+def test_every_note_is_explained() -> None:
+    used = {mark for row in ROWS for mark in re.findall(r"[¹²³]", row)}
+    explained = set(re.findall(r"(?m)^([¹²³]) ", PAGE))
+    assert used == explained
 
 
 @pytest.mark.parametrize("named", sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", _own_column(row))}))
