@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gpuwatch.diagnosis.arithmetic_torch import judge_torch
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Oom
 
@@ -52,6 +53,10 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
     """The cause of one failure. Request R, limit L, in use U, largest free block F."""
     asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
     lines = [_numbers(oom)]
+    if (told := judge_torch(oom)) is not None:
+        cause, why, certain, action = told
+        holders = [f"process {holder.pid} held {size(holder.held_bytes)}" for holder in oom.others]
+        return Judgement(cause, (*lines, why, *holders), certain=certain, action=action)
     if oom.verdict is not None:
         again = judge(msgspec.structs.replace(oom, verdict=None), around)
         if again.cause == oom.verdict:
@@ -59,7 +64,7 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
         if around.others_bytes:
             lines.append(f"in use on the device before the start: {size(around.others_bytes)}")
         return Judgement(oom.verdict, tuple(lines), certain=True)
-    if asked is None or limit is None:
+    if asked is None or limit is None or (used is None and block is None and asked <= limit):
         others = around.others_bytes if around.held_by_others is not False else None
         if others and around.total_bytes and others > around.total_bytes / 2:
             lines.append(f"others held {size(others)} of {size(around.total_bytes)} before the start")
@@ -153,6 +158,7 @@ def _numbers(oom: Oom) -> str:
         for name, value in (
             ("limit", oom.limit_bytes),
             ("in use", oom.in_use_bytes),
+            ("reserved and unallocated", oom.unallocated_bytes),
             ("largest free block", oom.largest_free_bytes),
         )
         if value is not None

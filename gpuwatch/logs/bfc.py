@@ -93,6 +93,8 @@ class Draft(msgspec.Struct, kw_only=True):
     writer: str | None = None
     """The thread that writes the dump, where its lines tell (2.17 and later), else an empty text."""
     verdict: str | None = None
+    whole: Oom | None = None
+    """A failure that came with all its numbers."""
 
 
 class OomCollector:
@@ -136,7 +138,7 @@ class OomCollector:
         return True
 
     def told(self, oom: Oom) -> None:
-        """A failure that came with all its numbers and its verdict (PyTorch)."""
+        """A failure that came with all its numbers (PyTorch)."""
         self._add_once(
             Draft(
                 allocator=oom.allocator,
@@ -146,6 +148,7 @@ class OomCollector:
                 limit=oom.limit_bytes,
                 in_use=oom.in_use_bytes,
                 verdict=oom.verdict,
+                whole=oom if oom.device_total_bytes is not None else None,
             )
         )
 
@@ -264,7 +267,9 @@ class OomCollector:
         """The failures so far; an unfinished dump counts."""
         drafts = [*self.drafts, *self._beside, *([] if self._open is None else [self._open])]
         return [
-            Oom(
+            msgspec.structs.replace(draft.whole, device=draft.device)
+            if draft.whole is not None
+            else Oom(
                 device=draft.device,
                 allocator=draft.allocator,
                 requested_bytes=draft.requested,
@@ -303,6 +308,7 @@ class OomCollector:
         for known in self.drafts:
             if (
                 known.verdict == draft.verdict
+                and (known.whole is None) == (draft.whole is None)
                 and known.requested == draft.requested
                 and (known.device == draft.device or None in (known.device, draft.device))
             ):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpuwatch.logs.clean import size_bytes
-from gpuwatch.model.run import Oom
+from gpuwatch.model.run import MemoryHolder, Oom
 
 _SAID = re.compile(
     r"(?:CUDA|HIP|XPU|MPS backend) out of memory(?:[.,:;!]| \(|[\s\"')]*$)|CUDA error: out of memory"
@@ -25,9 +25,12 @@ _UNALLOCATED = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _OWN = re.compile(rf"this process has {_SIZE} memory in use")
 _RESERVED = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|cached)")
 _ALLOWED = re.compile(rf"{_SIZE} allowed")
+_HOLDER = re.compile(rf"[Pp]rocess (\d{{1,10}}) has {_SIZE} memory in use")
 _FRACTION = re.compile(r"preemptively rejected.{0,300}?Requested size: ([\d.]{1,24} ?\w+)")
 
-_MOSTLY = 0.5
+_CONTEXT = 1 << 30
+"""What a process has beside its allocator at most: the CUDA context, and workspaces of libraries."""
+_MAX_HOLDERS = 8
 
 
 def is_out_of_memory(message: str) -> bool:
@@ -36,56 +39,41 @@ def is_out_of_memory(message: str) -> bool:
 
 
 def out_of_memory(message: str) -> Oom:
-    """The failure with its verdict, which follows from numbers that an Oom has no fields for."""
+    """The failure with its numbers."""
     fraction = _FRACTION.search(message)
-    asked = size_bytes(fraction[1]) if fraction else _find(_ASKED, message)
-    total = _find(_TOTAL, message)
-    free = _find(_FREE, message)
     used = _find(_ALLOCATED, message)
     unallocated = _find(_UNALLOCATED, message)
     reserved = _find(_RESERVED, message)
     if unallocated is None and reserved is not None and used is not None:
         unallocated = max(reserved - used, 0)
-    allowed = _find(_ALLOWED, message)
     own = _find(_OWN, message)
-    if own is None:
-        own = (used or 0) + (unallocated or 0)
+    others = [MemoryHolder(pid=int(pid), held_bytes=held) for pid, held in _holders(message)]
+    if own is None and used is not None:
+        own = used + (unallocated or 0)
+        # Where pids of the driver are not those of the process (a container), PyTorch names itself as another one.
+        same = [holder for holder in others if own <= holder.held_bytes <= own + _CONTEXT]
+        if len(same) == 1 and own > 0:
+            others.remove(same[0])
+            own = same[0].held_bytes
     device = _DEVICE.search(message)
     return Oom(
         device=f"GPU:{device[1]}" if device else None,
         allocator="pytorch",
-        requested_bytes=asked,
-        limit_bytes=allowed if allowed is not None else total,
+        requested_bytes=size_bytes(fraction[1]) if fraction else _find(_ASKED, message),
+        limit_bytes=_find(_ALLOWED, message),
         in_use_bytes=used,
-        largest_free_bytes=None,
-        verdict="memory.limit-too-small" if fraction else _verdict(asked, total, free, own, unallocated, allowed),
+        device_total_bytes=_find(_TOTAL, message),
+        device_free_bytes=_find(_FREE, message),
+        process_bytes=own,
+        unallocated_bytes=unallocated,
+        others=tuple(others),
+        verdict="memory.limit-too-small" if fraction else None,
     )
 
 
-def _verdict(
-    asked: int | None,
-    total: int | None,
-    free: int | None,
-    own: int,
-    unallocated: int | None,
-    allowed: int | None,
-) -> str | None:
-    if asked is None or total is None:
-        return None
-    if asked > total:
-        return "memory.request-too-large"
-    if unallocated is not None and unallocated >= asked:
-        return "memory.fragmented"
-    # Reserved and unallocated plus free would hold it, and most of the hole is PyTorch's own.
-    if unallocated is not None and free is not None and unallocated + free >= asked > free and unallocated > free:
-        return "memory.fragmented"
-    if allowed is not None and own + asked > allowed:
-        return "memory.limit-too-small"
-    if free is not None and own + free < _MOSTLY * total:
-        return "memory.other-process"
-    if free is not None and free >= asked and own < _MOSTLY * total:
-        return "memory.other-process"
-    return "memory.model-too-large"
+def _holders(message: str) -> list[tuple[str, int]]:
+    found = [(match[1], size_bytes(match[2])) for match in _HOLDER.finditer(message)]
+    return [(pid, held) for pid, held in found if held is not None][:_MAX_HOLDERS]
 
 
 def _find(pattern: re.Pattern[str], message: str) -> int | None:

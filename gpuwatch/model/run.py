@@ -96,6 +96,13 @@ class Fallback(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
+class MemoryHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """Another process with memory on the device, as the framework names it."""
+
+    pid: int
+    held_bytes: int
+
+
 class Oom(msgspec.Struct, frozen=True, kw_only=True):
     """An out-of-memory failure, with its numbers in bytes; None where it was not said."""
 
@@ -107,13 +114,25 @@ class Oom(msgspec.Struct, frozen=True, kw_only=True):
     largest_free_bytes: int | None = None
     alike_blocks: int | None = None
     """Blocks that were in use and have the very size that was asked; None where the log lists none."""
+    device_total_bytes: int | None = None
+    """The device's memory. PyTorch tells it, and has no limit unless a fraction was set."""
+    device_free_bytes: int | None = None
+    """What nobody held on the device."""
+    process_bytes: int | None = None
+    """What the failing process held of the device, its context included."""
+    unallocated_bytes: int | None = None
+    """What the allocator had reserved and not handed out: free, in blocks of any size."""
+    others: tuple[MemoryHolder, ...] = ()
     verdict: str | None = None
     """A cause id."""
     expected: bool = False
 
     @property
     def free_bytes(self) -> int | None:
-        """Limit less in use, and never less than the largest free block: totals of logs are rounded, blocks not."""
+        """What the framework says is free on the device; else limit less in use, and never less than the largest
+        free block: totals of logs are rounded, blocks not."""
+        if self.device_free_bytes is not None:
+            return self.device_free_bytes
         if self.limit_bytes is None or self.in_use_bytes is None:
             return None
         return max(self.limit_bytes - self.in_use_bytes, self.largest_free_bytes or 0)
@@ -121,7 +140,7 @@ class Oom(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rounded(self) -> bool:
         """Whether the totals contradict the blocks, so that they can only be rounded ones."""
-        known = self.free_bytes is not None and self.limit_bytes is not None and self.in_use_bytes is not None
+        known = self.device_free_bytes is None and self.limit_bytes is not None and self.in_use_bytes is not None
         return known and self.free_bytes != self.limit_bytes - self.in_use_bytes  # type: ignore[operator]
 
 

@@ -50,3 +50,56 @@ def test_every_explanation_is_one_document(name: str) -> None:
 def test_nothing_is_explained_as_nothing() -> None:
     found = explain([])
     assert (found.lines, found.primary, found.ooms, found.device_map) == (0, "healthy", (), ())
+
+
+_TORCH = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 1; 15.90 GiB total capacity;"
+    " 14.76 GiB already allocated; 11.88 MiB free; 14.99 GiB {})"
+)
+
+
+@pytest.mark.parametrize("reserved", ["reserved in total by PyTorch", "cached"])
+def test_pytorchs_fragmentation_gets_pytorchs_remedy(reserved: str) -> None:
+    (found,) = explain([_TORCH.format(reserved)]).findings
+    assert (found.id, found.certainty) == ("memory.fragmented", "likely")
+    assert "expandable_segments" in (found.action or "")
+    assert "TF_GPU_ALLOCATOR" not in (found.action or "")
+    assert "20.0 MiB ≤ 236 MiB reserved" in " ".join(found.evidence)
+
+
+def test_pytorchs_capacity_is_no_limit_and_its_free_is_what_it_says() -> None:
+    found = explain(
+        [
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+            "23.68 GiB of which 512.00 MiB is free. Process 4321 has 20.00 GiB memory in use. Of the allocated memory "
+            "2.50 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
+        ]
+    )
+    assert found.primary == "memory.other-process"
+    assert "4321" in (found.findings[0].action or "")
+    told = " ".join(found.findings[0].evidence)
+    assert "2.0 GiB > 512 MiB free on a device of 23.7 GiB" in told
+    assert "below the limit" not in told
+    assert (found.ooms[0].limit_bytes, found.ooms[0].free_bytes) == (None, 512 * MIB)
+
+
+_CREATED = (
+    "2026-05-04 10:11:12.131415: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1635] Created device"
+    " /job:localhost/replica:0/task:0/device:GPU:{0} with {1} MB memory:  -> device: {0}, name: A Card, pci bus id:"
+    " 0000:0{0}:00.0, compute capability: 8.6"
+)
+_REFUSED = (
+    "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with"
+    " shape[{},100000] and type float on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc [Op:Mul]"
+)
+
+
+def test_the_limit_of_a_request_is_that_of_the_devices_creation() -> None:
+    """No dump of the allocator tells it where only the exception was kept."""
+    created = [_CREATED.format(0, 44000), _CREATED.format(1, 22000)]
+    found = explain([*created, _REFUSED.format(100000)])
+    assert found.primary == "memory.request-too-large"
+    assert found.ooms[0].limit_bytes == 22000 * MIB
+    assert "37.3 GiB > limit of 21.5 GiB" in " ".join(found.findings[0].evidence)
+    # One that an empty allocator could have held says nothing of who held the rest.
+    assert explain([*created, _REFUSED.format(10000)]).primary == "memory.model-too-large"

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from gpuwatch.diagnosis.arithmetic import Surroundings, judge
 from gpuwatch.logs import clean
 from gpuwatch.logs.placement import op_name
 from gpuwatch.logs.tensorflow import LogParser, parse
@@ -189,8 +190,35 @@ HINT = "If reserved but unallocated memory is large try setting max_split_size_m
 def test_pytorch_tells_its_whole_story_in_one_line(message: str, requested: float, verdict: str) -> None:
     found = parse(message)
     (oom,) = found.ooms
-    assert (oom.device, oom.requested_bytes, oom.verdict) == ("GPU:0", int(requested * MIB), verdict)
+    assert (oom.device, oom.requested_bytes, judge(oom, Surroundings()).cause) == (
+        "GPU:0",
+        int(requested * MIB),
+        verdict,
+    )
+    assert oom.limit_bytes is None, "a device's memory is not a limit that somebody set"
     assert found.frameworks == ["pytorch"]
+
+
+def test_pytorch_names_who_holds_memory_and_what_is_free() -> None:
+    (oom,) = parse(
+        f"{TORCH} 2.00 GiB. GPU 3 has a total capacity of 23.68 GiB of which 512.00 MiB is free. Process 4321 has "
+        "20.00 GiB memory in use. Including non-PyTorch memory, this process has 3.10 GiB memory in use. Of the "
+        "allocated memory 2.50 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
+    ).ooms
+    assert (oom.device_free_bytes, oom.free_bytes) == (512 * MIB, 512 * MIB)
+    assert [(holder.pid, holder.held_bytes) for holder in oom.others] == [(4321, 20 * 1024 * MIB)]
+    assert oom.process_bytes == int(3.1 * 1024 * MIB)
+
+
+def test_pytorch_in_a_container_names_itself_by_another_pid() -> None:
+    (oom,) = parse(
+        f"{TORCH} 496.00 MiB. GPU 0 has a total capacity of 14.75 GiB of which 235.06 MiB is free. Process 20398 has "
+        "14.52 GiB memory in use. Of the allocated memory 14.06 GiB is allocated by PyTorch, and 100.00 MiB is "
+        "reserved by PyTorch but unallocated."
+    ).ooms
+    assert oom.others == ()
+    assert oom.process_bytes == int(14.52 * 1024 * MIB)
+    assert judge(oom, Surroundings()).cause == "memory.model-too-large"
 
 
 def test_a_dump_whose_head_was_cut_off_is_still_an_oom() -> None:

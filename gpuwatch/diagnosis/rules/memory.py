@@ -117,7 +117,20 @@ def _limits(evidence: Evidence, oom: Oom) -> int | None:
 
 def judged(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
     """The failures, each with its verdict."""
-    return tuple(msgspec.structs.replace(oom, verdict=judge(oom, surroundings(evidence, oom)).cause) for oom in ooms)
+    known = (_limited(evidence, oom) for oom in ooms)
+    return tuple(msgspec.structs.replace(oom, verdict=judge(oom, surroundings(evidence, oom)).cause) for oom in known)
+
+
+def _limited(evidence: Evidence, oom: Oom) -> Oom:
+    """The failure with its allocator's limit, which the line about the device's creation tells too.
+
+    Not where several processes or sessions had a device of this name with different limits.
+    """
+    if oom.limit_bytes is not None or oom.requested_bytes is None or not (oom.allocator or "").endswith("_bfc"):
+        return oom
+    wanted = device_name(oom.device) if oom.device else None
+    granted = {entry.granted_bytes for entry in evidence.device_map if device_name(entry.framework_device) == wanted}
+    return msgspec.structs.replace(oom, limit_bytes=granted.pop()) if len(granted) == 1 else oom
 
 
 def on_host(oom: Oom) -> bool:
@@ -128,8 +141,10 @@ def on_host(oom: Oom) -> bool:
 def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
     """The run's failures, else the log's."""
     if evidence.run is not None and evidence.run.ooms:
-        return evidence.run.ooms
-    return tuple(evidence.log.ooms) if evidence.log is not None else ()
+        found = evidence.run.ooms
+    else:
+        found = tuple(evidence.log.ooms) if evidence.log is not None else ()
+    return tuple(_limited(evidence, oom) for oom in found)
 
 
 @rule(
