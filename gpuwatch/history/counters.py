@@ -35,9 +35,13 @@ class Counters:
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], tuple[float, float]] = {}
         self._flags: dict[tuple[str, str], str] = {}
+        self._waiting: set[tuple[str, str]] = set()
+        """Counters that have grown since they were told, and are told after the pause."""
 
-    def look(self, device: Device, at: float) -> list[Happened]:
-        """Counters that have grown, flags that have changed."""
+    def look(self, device: Device, at: float, *, same: bool = False) -> list[Happened]:
+        """Counters that have grown, flags that have changed; ``same``: the device is as it was at the look before."""
+        if same and not self._waiting:
+            return []
         found: list[Happened] = []
         for metric, (words, severity) in _COUNTERS.items():
             count = device.number(metric)
@@ -47,8 +51,12 @@ class Counters:
             told = self._told.get(key)
             if told is None or count < told[1]:
                 self._told[key] = (float("-inf"), count)  # a reset, or the first look, is no event
-            elif count > told[1] and at - told[0] >= _PAUSE:
+                self._waiting.discard(key)
+            elif count > told[1] and at - told[0] < _PAUSE:
+                self._waiting.add(key)
+            elif count > told[1]:
                 self._told[key] = (at, count)
+                self._waiting.discard(key)
                 text = f"has {count - told[1]:.0f} more {words}, {count:.0f} in all"
                 found.append(of_device(device, at, metric, text, severity))
         for metric, (words, severity) in _FLAGS.items():

@@ -60,7 +60,8 @@ class Watcher:
         found: list[Happened] = []
         moved: list[Happened] = []
         left: dict[str, float] = {}
-        if same and not first:
+        same = same and not first
+        if same:
             self._tenants.stay(snapshot, at)
         else:
             found = self._devices(snapshot, at, first=first)
@@ -68,7 +69,7 @@ class Watcher:
         for device in snapshot.devices:
             found += self.throttling.look(device, at, first=first)
             found += self._filling.look(device, at, left=left.get(device.uuid, 0.0))
-            found += self._counters.look(device, at)
+            found += self._counters.look(device, at, same=same)
         found += moved
         self._keep(found)
         return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import nan
 from typing import overload
 
@@ -17,23 +17,25 @@ from gpuwatch.model.snapshot import Device, Snapshot
 
 _GAP = nan
 _SPARE = 64
-"""Samples above the capacity that are dropped together."""
+"""Samples that come before those above the capacity are dropped."""
 
 
 class Series(Sequence[float | None]):
     """The last samples of one metric, oldest first, in eight bytes each; None is a gap."""
 
-    __slots__ = ("_capacity", "_kept")
+    __slots__ = ("_capacity", "_kept", "put")
 
     def __init__(self, capacity: int, kept: array[float] | None = None) -> None:
         self._capacity = capacity
         self._kept = array("d") if kept is None else kept
+        self.put = self._kept.append
+        """One sample more, NaN for a gap. Whoever puts many calls :meth:`trim` now and then."""
 
-    def append(self, value: float | None) -> None:
-        """One sample more, the oldest goes."""
-        self._kept.append(_GAP if value is None else value)
-        if len(self._kept) >= self._capacity + _SPARE:
-            del self._kept[:_SPARE]
+    def trim(self) -> None:
+        """Forgets the oldest, above the capacity."""
+        more = len(self._kept) - self._capacity
+        if more > 0:
+            del self._kept[:more]
 
     def __len__(self) -> int:
         return min(len(self._kept), self._capacity)
@@ -72,13 +74,14 @@ class History:
         self._series: dict[tuple[str, str], Series] = {}
         self._times: deque[float] = deque(maxlen=capacity)
         self._devices: tuple[Device, ...] | None = None
-        """Those of the last sample, and what was kept of them: where nothing changes they are the same objects."""
-        self._values: Mapping[tuple[str, str], float] = {}
+        """Those of the last sample: where nothing changes they are the same objects."""
+        self._puts: tuple[tuple[Callable[[float], None], float], ...] = ()
+        """The last sample as it went into each series, so that the same one is quickly put again."""
 
     def add(self, snapshot: Snapshot) -> None:
         """Appends every numeric reading; devices that are away get a gap."""
         if snapshot.devices is self._devices:
-            self.put(snapshot.taken_at.timestamp(), self._values)
+            self._again(snapshot.taken_at.timestamp())
             return
         values: dict[tuple[str, str], float] = {}
         for device in snapshot.devices:
@@ -86,21 +89,27 @@ class History:
                 as_number = number(value)
                 if as_number is not None:
                     values[device.uuid, metric_id] = as_number
-        self._devices, self._values = snapshot.devices, values
         self.put(snapshot.taken_at.timestamp(), values)
+        self._devices = snapshot.devices
 
     def put(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
         """One sample by device UUID and metric id; what is not in it gets a gap."""
+        for key in values:
+            if key not in self._series:
+                self._series[key] = Series(self.capacity)
+        self._devices = None
+        self._puts = tuple([(series.put, values.get(key, _GAP)) for key, series in self._series.items()])
+        self._again(at)
+
+    def _again(self, at: float) -> None:
+        """The values of the sample before, once more."""
         self.snapshots += 1
         self._times.append(at)
-        for key, value in values.items():
-            series = self._series.get(key)
-            if series is None:
-                series = self._series[key] = Series(self.capacity)
-            series.append(value)
-        for key, series in self._series.items():
-            if key not in values:
-                series.append(None)
+        for put, value in self._puts:
+            put(value)
+        if self.snapshots % _SPARE == 0:
+            for series in self._series.values():
+                series.trim()
 
     def series(self, uuid: str, metric_id: str) -> Sequence[float | None]:
         """Oldest first; empty when nothing was ever read. The live buffer: do not change it.

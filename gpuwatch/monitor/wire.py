@@ -120,17 +120,15 @@ def plain(snapshot: Snapshot) -> Snapshot:
 def aged(snapshot: Snapshot) -> Snapshot:
     """The snapshot with every process's run time as it was when it was taken."""
     at = snapshot.taken_at.timestamp()
-    return replace(
-        snapshot,
-        processes=tuple(
-            [
-                row
-                if row.create_time is None
-                else replace(row, readings={**row.readings, "run_seconds": max(0.0, at - row.create_time)})
-                for row in snapshot.processes
-            ]
-        ),
-    )
+    rows = []
+    for row in snapshot.processes:
+        began = row.create_time
+        if began is not None:
+            readings = row.readings.copy()
+            readings["run_seconds"] = at - began if at > began else 0.0
+            row = replace(row, readings=readings)
+        rows.append(row)
+    return replace(snapshot, processes=tuple(rows))
 
 
 class Receiver:

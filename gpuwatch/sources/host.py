@@ -50,7 +50,7 @@ _FRAMEWORKS = (
 _YOUNG_SECONDS = 120.0
 _RETRY_FRAMEWORK_YOUNG = 10.0
 _RETRY_FRAMEWORK_OLD = 120.0
-_READ_IDLE_EVERY = 10.0
+_READ_IDLE_EVERY = 30.0
 """Seconds after which a process that does not run is read all the same: the kernel may swap it out."""
 
 

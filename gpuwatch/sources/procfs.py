@@ -37,10 +37,20 @@ def boot_time() -> float:
 def sizes() -> Sizes:
     """Memory and swap. OSError, ValueError, KeyError for a field that is not there."""
     with open("/proc/meminfo", "rb", buffering=0) as file:
-        lines = file.read(8192).splitlines()
-    found = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(b":") for line in lines) if rest}
-    total, swap = found[b"MemTotal"], found[b"SwapTotal"]
-    return Sizes(total - found[b"MemAvailable"], total, swap - found[b"SwapFree"], swap)
+        text = b"\n" + file.read(8192)
+    # Four of some fifty lines.
+    total, free, swap, swap_free = (
+        _kibibytes(text, name) * 1024 for name in (b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree")
+    )
+    return Sizes(total - free, total, swap - swap_free, swap)
+
+
+def _kibibytes(text: bytes, name: bytes) -> int:
+    begin = text.find(b"\n" + name + b":")
+    if begin < 0:
+        raise KeyError(name.decode())
+    begin += len(name) + 2
+    return int(text[begin : text.find(b"\n", begin)].split()[0])
 
 
 def runs(name: str) -> bool:

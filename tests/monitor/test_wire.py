@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpuwatch.model.snapshot import Device, Process, Snapshot
-from gpuwatch.monitor.wire import DIFFERENCE, HEAD_BYTES, PREVIEW, WHOLE, Quiet, Receiver, Sender, aged, head
+from gpuwatch.monitor import wire
+from gpuwatch.monitor.wire import DIFFERENCE, HEAD_BYTES, PREVIEW, WHOLE, Calm, Quiet, Receiver, Sender, aged, head
 from tests.ui import machines
 
 LATER = datetime.timedelta(seconds=1)
@@ -61,6 +64,52 @@ def test_what_changed_travels_and_nothing_else() -> None:
     assert length < 6000
     assert not isinstance(received, Quiet)
     assert received == aged(later)
+
+
+def test_of_a_device_of_which_numbers_moved_these_numbers_travel_alone() -> None:
+    sender, receiver = Sender(), Receiver()
+    snapshot = machines.many(8, 200)
+    sent(sender, receiver, snapshot)
+    devices = tuple(with_readings(one, **{"temperature.gpu_celsius": 70 + one.index}) for one in snapshot.devices)
+    later = replace(snapshot, taken_at=snapshot.taken_at + LATER, devices=devices)
+    kind, length, received = sent(sender, receiver, later)
+    assert kind == DIFFERENCE
+    assert length < 700
+    assert isinstance(received, Calm)
+    assert not isinstance(received, Quiet)
+    assert plain(received) == plain(later)
+    assert [list(one.readings) for one in received.devices] == [list(one.readings) for one in devices]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: replace(one, readings=dict(reversed(one.readings.items()))),
+        lambda one: replace(one, readings={k: v for k, v in one.readings.items() if k != "power.draw_watts"}),
+        lambda one: replace(one, state="lost", readings={**one.readings, "temperature.gpu_celsius": 99}),
+        lambda one: replace(one, missing={}),
+        lambda one: with_readings(one, **{"temperature.gpu_celsius": 99, "performance.state": "P8"}),
+    ],
+)
+def test_whatever_becomes_of_a_device_arrives(change: Callable[[Device], Device]) -> None:
+    sender, receiver = Sender(), Receiver()
+    snapshot = machines.pair()
+    sent(sender, receiver, snapshot)
+    later = replace(snapshot, devices=(snapshot.devices[0], change(snapshot.devices[1])))
+    kind, _, received = sent(sender, receiver, later)
+    assert (kind, plain(received)) == (DIFFERENCE, plain(later))
+    assert received.devices[0] is not later.devices[0]
+
+
+def test_a_snapshot_without_the_one_before_says_nothing_of_it() -> None:
+    sender, receiver = Sender(), Receiver()
+    snapshot = machines.pair()
+    sent(sender, receiver, snapshot)
+    quiet = sent(sender, receiver, replace(snapshot, taken_at=snapshot.taken_at + LATER))[2]
+    alone = wire.plain(quiet)
+    assert isinstance(quiet, Quiet)
+    assert type(alone) is Snapshot
+    assert plain(alone) == plain(quiet)
 
 
 def test_a_process_that_comes_or_goes_sends_the_whole() -> None:

@@ -178,10 +178,31 @@ def test_a_process_that_has_not_run_is_not_read_again(monkeypatch: pytest.Monkey
         changes = asleep.changes
         assert table.look(idle.pid, now + 0.5) is asleep
         assert asleep.changes == changes
-        table.look(idle.pid, now + 11)
+        table.look(idle.pid, now + 31)
         assert reads[-1] == idle.pid
     finally:
         for process in (idle, busy):
             process.kill()
             process.wait()
-    assert table.look(idle.pid, now + 12) is None
+    assert table.look(idle.pid, now + 32) is None
+
+
+def test_a_framework_is_looked_for_again_in_processes_that_have_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has not run since cannot have opened a library, and its maps are long."""
+    table = ProcessTable()
+    looked: list[int] = []
+    monkeypatch.setattr(table, "_framework", looked.append)
+    idle = subprocess.Popen(["sleep", "300"])
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.3)
+        now = time.monotonic()
+        for later in (0, 60, 300):
+            time.sleep(0.1)
+            for pid in (idle.pid, busy.pid):
+                assert table.look(pid, now + later) is not None
+        assert looked == [idle.pid, busy.pid, busy.pid, busy.pid]
+    finally:
+        for process in (idle, busy):
+            process.kill()
+            process.wait()

@@ -34,6 +34,22 @@ def test_a_missing_sample_is_a_gap_and_not_a_zero() -> None:
     assert list(history.series("GPU-a", "utilization.gpu_percent")) == [None, None, 0.0]
 
 
+def test_the_same_devices_again_are_a_sample_again() -> None:
+    history = History(capacity=100)
+    first = taken(("GPU-a", {"x": 1}), ("GPU-b", {"x": 5}))
+    for _ in range(150):
+        history.add(first)
+    other = taken(("GPU-a", {"x": 2}))
+    history.add(other)
+    history.add(other)
+    history.put(0.0, {("GPU-a", "x"): 3.0})
+    history.add(other)
+    assert list(history.series("GPU-a", "x")) == [1.0] * 96 + [2.0, 2.0, 3.0, 2.0]
+    assert list(history.series("GPU-b", "x")) == [5.0] * 96 + [None] * 4
+    assert len(history.times) == 100
+    assert history.snapshots == 154
+
+
 def test_names_are_not_numbers_and_unknown_series_are_empty() -> None:
     history = History()
     history.add(taken(("GPU-a", {"performance.state": "P0"})))

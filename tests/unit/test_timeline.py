@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.history.ring import History
 from gpuwatch.history.timeline import LEVELS, MOST_BYTES, Timeline
 from gpuwatch.model.snapshot import Host, MigInstance, Snapshot
-from gpuwatch.monitor.wire import Quiet, Receiver, Sender
+from gpuwatch.monitor.wire import Calm, Quiet, Receiver, Sender
 from tests.ui import machines
 
 METRICS = frozenset({"utilization.gpu_percent", "memory.used_bytes"})
@@ -133,6 +133,31 @@ def test_a_sample_that_is_the_same_but_for_its_moment() -> None:
         assert kept is not None
         alike(kept.snapshot, Snapshot(**{name: getattr(got, name) for name in Snapshot.__struct_fields__}))
         assert kept.snapshot.processes[0].readings["run_seconds"] == pytest.approx(float(run) + seconds, abs=0.06)
+
+
+def test_a_sample_of_which_devices_alone_are_others() -> None:
+    timeline, whole, shot = Timeline(), Timeline(), machines.many(8, 50)
+    aside = machines.process(60, gpu=None, type="H", cuda_loaded=False, create_time=None)
+    shot = msgspec.structs.replace(shot, bystanders=(aside,))
+    sender, receiver = Sender(), Receiver()
+    for seconds in range(5):
+        devices = list(shot.devices)
+        devices[2] = msgspec.structs.replace(
+            devices[2],
+            readings={**devices[2].readings, "energy.total_joules": 1e6 + seconds},
+            state_detail="x" * (seconds // 3),
+        )
+        shot = msgspec.structs.replace(
+            shot, taken_at=machines.NOON + datetime.timedelta(seconds=seconds), devices=tuple(devices)
+        )
+        frame = sender.frame(shot)
+        got = receiver.receive(frame[4:5], frame[5:])
+        assert isinstance(got, Calm) == (seconds > 0)
+        timeline.add(got, calm=isinstance(got, Calm))
+        whole.add(got)
+    assert [kept and kept.snapshot for kept in map(timeline.at, timeline.times)] == [
+        kept and kept.snapshot for kept in map(whole.at, whole.times)
+    ]
 
 
 def test_findings_of_then_stay_until_others_come() -> None:

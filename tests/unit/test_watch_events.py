@@ -233,6 +233,19 @@ def test_counters_of_errors_that_grow() -> None:
     assert [one.severity for one in found[5]] == ["error", "warning"]
 
 
+def test_growth_within_a_minute_of_the_last_is_told_after_it_though_nothing_else_moves() -> None:
+    watcher = Watcher()
+    counts = ((0, 1), (1, 2), (2, 7))
+    shots = [machines.snapshot((device(readings={"ecc.corrected": n}),), (), tick=at) for at, n in counts]
+    told = [one.text for shot in shots for one in watcher.look(shot)]
+    for at in range(3, 70):
+        told += [one.text for one in watcher.look(machines.snapshot(shots[-1].devices, (), tick=at), same=True)]
+    assert told == [
+        "GPU 0 has 1 more corrected ECC errors, 2 in all",
+        "GPU 0 has 5 more corrected ECC errors, 7 in all",
+    ]
+
+
 def test_one_step_of_growth_is_no_trend() -> None:
     found = watched(*(((device(used=80 if tick < 5 else 120),), ()) for tick in range(40)))
     assert [one for some in found for one in some] == []

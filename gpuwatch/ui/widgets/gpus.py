@@ -18,7 +18,7 @@ from gpuwatch.ui.widgets.gpu_grid import gpu_lines, owners, rows_of_lines
 from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
 from gpuwatch.ui.widgets.paint import Painted
 
-_MOVE_ON = 3.0
+_MOVE_ON = 5.0
 """Seconds after which graphs are drawn again although nothing else is new: a column of dots is one to four wide."""
 
 
@@ -55,7 +55,7 @@ class GpuPane(Painted, can_focus=True):
 
     def age(self, view: View) -> None:
         """As :meth:`show`, of a snapshot in which no device differs: only the graphs move on, now and then."""
-        if abs(view.now - self._drawn_at) >= _MOVE_ON:
+        if abs(view.now - self._drawn_at) >= _MOVE_ON - 0.5:
             self.show(view, self._plan)
         else:
             self._view = view
