@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,9 +15,10 @@ from gpuwatch.cli.dashboard import findings
 from gpuwatch.cli.options import FiniteRange, asked_gpm, enter_simulation, gpm_option, sim_option
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, UsageError
-from gpuwatch.model.snapshot import Problem, Snapshot
+from gpuwatch.model.snapshot import Host, Problem, Snapshot
 from gpuwatch.monitor.collector import Collector
-from gpuwatch.monitor.sampler import empty_host
+from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sources.host import HostReader
 
 _BETWEEN = 0.25
 """Seconds between the two samples: CPU and rates need two."""
@@ -31,23 +34,36 @@ def take(deadline: float, *, gpm: bool = False) -> tuple[Snapshot, bool]:
         collector.stop()
     if taken:
         return taken[-1], True
+    simulated = bool(os.environ.get(ENV_STATE))  # which a library that does not answer cannot tell
+    cure = (
+        "gpuwatch sim fault clear ends a fault of the simulated GPUs" if simulated else "see dmesg for a GPU that hangs"
+    )
     problem = Problem(
         source="collector",
         reason="driver.bad-state",
         detail=f"the driver did not answer within {deadline:g} s",
-        hint="see dmesg for a GPU that hangs; --deadline gives it more time",
+        hint=f"{cure}; --deadline gives it more time",
     )
+    host, problems = _host()
     silent = Snapshot(
         taken_at=datetime.datetime.now(datetime.UTC),
         took_seconds=deadline,
-        simulated=False,
+        simulated=simulated,
         driver=None,
         devices=(),
         processes=(),
-        host=empty_host(),
-        problems=(problem,),
+        host=host,
+        problems=(problem, *problems),
     )
     return silent, False
+
+
+def _host() -> tuple[Host, list[Problem]]:
+    """The machine around the GPUs, which answers although their driver does not."""
+    reader = HostReader()
+    reader.read()
+    time.sleep(_BETWEEN)
+    return reader.read()
 
 
 @click.command()

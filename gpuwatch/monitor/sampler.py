@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
-from gpuwatch.model.snapshot import Device, Driver, Host, MigInstance, Problem, Process, Snapshot, Topology
+from gpuwatch.model.snapshot import Device, Driver, MigInstance, Problem, Process, Snapshot, Topology
 from gpuwatch.monitor.beside import Beside
 from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
 from gpuwatch.monitor.wire import aged
@@ -187,7 +187,9 @@ class Sampler:
                     source="nvml",
                     reason="driver.bad-state",
                     detail="the NVIDIA driver answers, and lists no GPU",
-                    hint="see lspci and dmesg; in a container, check which GPUs it was given",
+                    hint="all were taken out; this puts one back: gpuwatch sim fault add 0"
+                    if self._nvml.simulated
+                    else "see lspci and dmesg; in a container, check which GPUs it was given",
                 )
             )
         return self._nvml.driver, devices, processes
@@ -308,8 +310,3 @@ def _unexplained(
         missing[key] = Missing("unknown", detail="the driver does not tell the memory of every process")
         return
     readings[key] = max(0, used - sum(known))
-
-
-def empty_host() -> Host:
-    """A host of which nothing is known, for snapshots made when the collector did not answer."""
-    return Host(hostname=None, cpu_percent=None, cpu_count=None, memory_used_bytes=None, memory_total_bytes=None)

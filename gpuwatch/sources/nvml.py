@@ -78,9 +78,9 @@ class Nvml:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            raise NvmlUnavailable(reasons.problem(pynvml, error.value)) from error
+            raise NvmlUnavailable(reasons.problem(pynvml, error.value, simulated=self._looked())) from error
         self._open = True
-        self.simulated = hasattr(pynvml.nvmlLib, "gpuwatch_sim_version")
+        self._looked()
         self._sleep = Sleep()
         self.driver = self._read_driver()
         self._list_devices()
@@ -132,6 +132,9 @@ class Nvml:
             device.may_sleep = self._sleep.managed(device.pci_bus_id)
         if (device.may_sleep or device.state == ASLEEP) and self._sleeps(device):
             return self._asleep(device, told)
+        if device.handle is None:
+            # It did not answer when it was listed: nothing can be asked, and the next look lists it again.
+            return {}, self._all_lost(device, told)
         if device.state in ("lost", "reset-required") and not self._answers(device):
             return {}, self._all_lost(device, told)
         if Lane.SLOW in asked:
@@ -211,6 +214,11 @@ class Nvml:
         return self._topology[1]
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _looked(self) -> bool:
+        """Whether the library is a simulated one, which it is also when it does not start."""
+        self.simulated = hasattr(pynvml.nvmlLib, "gpuwatch_sim_version")
+        return self.simulated
 
     def _sleeps(self, device: NvmlDevice) -> bool:
         """Whether the kernel has suspended it. One that was asleep when it was listed is described when it wakes."""
@@ -375,7 +383,7 @@ class Nvml:
         return True
 
     def _all_lost(self, device: NvmlDevice, told: tuple[MetricSpec, ...]) -> dict[str, Missing]:
-        lost = Missing("device_lost", detail=device.state_detail)
+        lost = Missing("failed" if device.state == "failed" else "device_lost", detail=device.state_detail)
         return {spec.id: lost for spec in told}
 
     def _read_driver(self) -> Driver:
@@ -400,7 +408,7 @@ class Nvml:
         try:
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
-            raise NvmlUnavailable(reasons.problem(pynvml, error.value)) from error
+            raise NvmlUnavailable(reasons.problem(pynvml, error.value, simulated=self.simulated)) from error
         there = self._sleep.gpus()
         asleep = {
             index: pci

@@ -91,9 +91,12 @@ def field_missing(lib: Any, code: int, call: str, field: str) -> Missing:
     return Missing(reason, code=code, detail=f"{call} {field}: {text(lib, code)}")
 
 
-def problem(lib: Any, code: int) -> Problem:
+_FAULT = "a fault was put on the simulated GPUs; this ends it: gpuwatch sim fault clear"
+
+
+def problem(lib: Any, code: int, *, simulated: bool = False) -> Problem:
     """Why NVML does not start, and what helps."""
     reason, detail, hint = _HINTS.get(
         code, ("driver.bad-state", f"NVML does not start: {text(lib, code)} (code {code})", "see dmesg for why")
     )
-    return Problem(source="nvml", reason=reason, detail=detail, hint=hint)
+    return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT if simulated else hint)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.model.snapshot import Device, Snapshot
+from gpuwatch.sim.sysfs import ENV_STATE
 
 if TYPE_CHECKING:
     from gpuwatch.history.happened import Happened
@@ -57,6 +59,11 @@ class View:
     """Errors and warnings, the most important first."""
     past: Shown | None = None
     """Where in the kept history this is; None: it is what is now."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the GPUs are; before their driver has answered, whether simulated ones were asked for."""
+        return bool(os.environ.get(ENV_STATE)) if self.snapshot is None else self.snapshot.simulated
 
     @property
     def told(self) -> bool:

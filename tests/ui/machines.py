@@ -231,7 +231,7 @@ def no_driver(tick: int = 0) -> Snapshot:
         problems=(
             Problem(
                 source="nvml",
-                reason="library-not-found",
+                reason="driver.missing",
                 detail="No NVIDIA driver: libnvidia-ml.so.1 could not be loaded.",
                 hint="Install the NVIDIA driver, or start the container with --gpus all.",
             ),

@@ -343,9 +343,25 @@ async def test_no_driver_says_why_and_what_helps(stage: Stage) -> None:
         assert "libnvidia-ml.so.1 could not be loaded" in text
         assert "Install the NVIDIA driver" in text
         assert "gpuwatch --sim 2x24GiB" in text
-        assert "✖ no GPU" in text
+        assert "✖ no driver" in text
+        assert "no NVIDIA driver: GPUs unknown" in text
+        assert "no GPU on this machine" not in text
         assert "GPU-MEM" not in text
         assert len(shown_pids(stage)) == 12
+
+
+async def test_simulated_gpus_say_so_before_their_driver_answers(
+    stage: Stage, make_stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPUWATCH_SIM_STATE", raising=False)
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "SIMULATED" not in everything(stage)
+    monkeypatch.setenv("GPUWATCH_SIM_STATE", "/nowhere/shared-2x24GiB.state")
+    asked = make_stage()
+    async with asked.app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert " SIMULATED " in everything(asked)
 
 
 async def test_a_gpu_that_is_lost_keeps_its_place(stage: Stage) -> None:

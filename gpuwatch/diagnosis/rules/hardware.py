@@ -32,7 +32,7 @@ def fault(evidence: Evidence) -> Iterator[Finding]:
                 "error",
                 "fact",
                 title=f"GPU {device.index} {_FAULTS[device.state]}",
-                evidence=(device.state_detail, f"{device.name} {device.uuid} at {device.pci_bus_id}"),
+                evidence=(device.state_detail, _which(device)),
                 action="Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
                 device_uuid=device.uuid,
             )
@@ -48,6 +48,12 @@ def fault(evidence: Evidence) -> Iterator[Finding]:
                 action="Reset the GPU so that the pages are retired; replace it if the count grows again.",
                 device_uuid=device.uuid,
             )
+
+
+def _which(device: Device) -> str:
+    if not device.pci_bus_id:  # it did not answer when it was listed
+        return f"NVML tells nothing of it but its place: it is number {device.index} of the list"
+    return f"{device.name} {device.uuid} at {device.pci_bus_id}"
 
 
 def _worn(device: Device) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ def verdict(view: View) -> Span:
     if errors:
         return f"✖ {errors} error{'s' * (errors > 1)}", "badge-error"
     if not snapshot.devices and snapshot.problems:
-        return "✖ no GPU", "badge-error"
+        return f"✖ {no_gpus(snapshot)[0]}", "badge-error"
     warnings += len(snapshot.problems) if not warnings else 0
     if warnings:
         return f"▲ {warnings} warning{'s' * (warnings > 1)}", "badge-warning"
@@ -44,6 +44,15 @@ def verdict(view: View) -> Span:
     lasted = snapshot.taken_at.timestamp() - well.timestamp() if well is not None else 0.0
     span = ago(lasted).removesuffix(" ago")
     return f"● all well for {span}" if lasted >= 60 else "● all well", "ok"
+
+
+def no_gpus(snapshot: Snapshot) -> tuple[str, str]:
+    """Why none is shown, in two words and in a title: the driver lists none, or nobody knows which there are."""
+    if snapshot.driver is not None:
+        return "no GPU", "no GPU on this machine"
+    if any(problem.reason == "driver.missing" for problem in snapshot.problems):
+        return "no driver", "no NVIDIA driver: GPUs unknown"
+    return "GPUs unknown", "the driver does not answer: GPUs unknown"
 
 
 def condition(view: View, *, short: bool = False) -> Span:
@@ -92,7 +101,7 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
     words, ink = verdict(view)
     state, state_ink = condition(view, short=pen.limit < 100)
     marks: list[Span] = []
-    if snapshot is not None and snapshot.simulated:
+    if view.simulated:
         marks.append((" SIMULATED ", "badge-warning"))
     if view.read_only:
         marks.append((" read-only ", "dim"))

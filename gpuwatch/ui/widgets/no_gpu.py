@@ -7,6 +7,7 @@ import textwrap
 from gpuwatch.formatting.text import printable
 from gpuwatch.ui.lines import Line, Span
 from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.headline import no_gpus
 from gpuwatch.ui.widgets.pen import Pen
 
 SIMULATE = "gpuwatch --sim 2x24GiB"
@@ -38,7 +39,7 @@ def _said(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
         if view.status.detail:
             body.append([("  " + printable(view.status.detail), "dim")])
     else:
-        title, ink = "no GPU on this machine", "strong"
+        title, ink = no_gpus(view.snapshot)[1], "strong"
         problems = [p for p in view.snapshot.problems if any(word in p.source.lower() for word in _GPU_SOURCES)]
         for problem in problems or view.snapshot.problems:
             for number, text in enumerate(textwrap.wrap(printable(problem.detail), inner - 2) or [""]):
@@ -47,7 +48,7 @@ def _said(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
                 body.append([("  → " if not number else "    ", "accent"), (text, "text")])
         if not body:
             body.append([("– ", "dim"), ("The driver answers, and lists no GPU.", "text")])
-        if any("--sim" in problem.hint for problem in view.snapshot.problems):
+        if view.simulated or any("--sim" in problem.hint for problem in view.snapshot.problems):
             return title, ink, body
         body.append([])
         body.append([("To see gpuwatch with simulated GPUs:  ", "dim"), (SIMULATE, "key")])

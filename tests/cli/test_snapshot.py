@@ -1,0 +1,83 @@
+"""``gpuwatch snapshot`` while the driver fails: what is simulated says so, what is unknown is not nought."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+import pytest
+
+from gpuwatch.sim import faults
+from gpuwatch.sim.machine import SimMachine
+from tests.conftest import Result, gpuwatch
+
+MARK = "[SIMULATED]"
+
+
+@pytest.fixture
+def machine(sim_machine: Callable[[str], SimMachine]) -> SimMachine:
+    return sim_machine("2x8GiB")
+
+
+@pytest.fixture
+def snapshot(machine: SimMachine) -> Callable[..., Result]:
+    def take(*options: str) -> Result:
+        return gpuwatch("snapshot", *options, environment=machine.environment(os.environ))
+
+    return take
+
+
+def test_a_driver_that_hangs(machine: SimMachine, snapshot: Callable[..., Result]) -> None:
+    faults.hang(machine, 60)
+    done = snapshot("--deadline", "1")
+    assert done.code == 1
+    assert done.out.startswith(MARK)
+    assert "GPUs unknown: driver not answering" in done.out
+    assert "0 GPUs" not in done.out
+    assert "gpuwatch sim fault clear" in done.out
+    told = json.loads(snapshot("--deadline", "1", "--json").out)
+    assert told["simulated"] is True
+    host = told["host"]
+    assert host["hostname"] == os.uname().nodename
+    assert host["cpu_count"] == os.cpu_count()
+    assert host["memory_total_bytes"] > host["memory_used_bytes"] > 0
+    assert 0 <= host["cpu_percent"] <= 100
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("DRIVER_NOT_LOADED", "kernel module is not loaded"), ("LIB_RM_VERSION_MISMATCH", "of different versions")],
+)
+def test_a_driver_that_does_not_start(
+    machine: SimMachine, snapshot: Callable[..., Result], code: str, said: str
+) -> None:
+    faults.fail_init(machine, faults.CODES[code], None)
+    done = snapshot()
+    assert done.out.startswith(MARK)
+    assert "GPUs unknown: NVIDIA's" in done.out
+    assert said in done.out
+    assert "modprobe" not in done.out
+    assert "gpuwatch sim fault clear" in done.out
+    assert "gpuwatch --sim" not in done.out
+
+
+def test_no_gpus_where_the_driver_lists_none(machine: SimMachine, snapshot: Callable[..., Result]) -> None:
+    for device in (0, 1):
+        machine.show_device(device, False)
+    done = snapshot()
+    assert done.out.startswith(MARK)
+    assert "0 GPUs" in done.out
+    assert "gpuwatch sim fault add 0" in done.out
+
+
+def test_a_gpu_that_was_lost_before_anybody_looked(machine: SimMachine, snapshot: Callable[..., Result]) -> None:
+    faults.lose(machine, 1)
+    device = json.loads(snapshot("--json").out)["devices"][1]
+    assert device["state"] == "lost"
+    assert device["state_detail"] == "nvmlDeviceGetHandleByIndex: GPU is lost"
+    assert {lack["reason"] for lack in device["missing"].values()} == {"device_lost"}
+    text = snapshot().out
+    assert "Invalid Argument" not in text
+    assert "unknown-1" not in text
+    assert "NVML tells nothing of it but its place" in text
