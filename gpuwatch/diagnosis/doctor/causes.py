@@ -167,14 +167,13 @@ def libraries(facts: Facts) -> Iterator[Finding]:
         return
     bad = [library for library in found if library.state != "loaded"]
     if bad and facts.has_driver_trace:
-        install = 'Install them into the same environment: pip install "tensorflow[and-cuda]".'
         yield finding(
             "cuda.libraries-missing",
             "warning" if facts.usable else "error",
             "fact",
             title=f"CUDA libraries cannot be loaded: {', '.join(library.name for library in bad)}",
             evidence=[f"{library.name}: {library.detail or library.state}" for library in bad],
-            action=install if facts.look.name == "tensorflow" else "Install the framework's build again.",
+            action=framework.install_libraries(facts, [library.name for library in bad]),
         )
     shadowing = [library for library in found if library.shadows]
     if shadowing:

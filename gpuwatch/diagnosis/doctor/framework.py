@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuwatch.diagnosis.capability import built_for, capability, support
+from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.doctor.facts import Facts, several, took
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.logs.clean import device as device_name
@@ -18,7 +19,6 @@ _BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel",
 _OF_THE_DRIVER = ("libcuda.so", "libnvidia-ml.so")
 _NOT_IMPORTED = "the framework was not imported"
 TORCH_BUILD = "Install a CUDA build (see pytorch.org for the index of your CUDA version)."
-INSTALL_CUDA = 'Install them into the same environment: pip install "tensorflow[and-cuda]".'
 
 
 def _cut_off(doing: str) -> str:
@@ -171,14 +171,23 @@ def libraries(facts: Facts) -> Answer | None:
     if names:
         broken = next((library.detail for library in bad if library.state == "broken"), "")
         inside = f" ({broken})" if broken else ""
-        action = INSTALL_CUDA if look.name == "tensorflow" else "Install the build again."
-        return fail(f"cannot be loaded: {', '.join(names)}{inside}", action)
+        return fail(f"cannot be loaded: {', '.join(names)}{inside}", install_libraries(facts, names))
     if look.search_late:
         return skip(f"{_cut_off(look.search_late)}; opened so far: {len(look.libraries)}")
     if not look.libraries:
         return skip("the build names none")
     origins = dict.fromkeys(library.origin or "?" for library in look.libraries)
     return ok(f"{several(len(look.libraries), 'library', 'libraries')} load, from {', '.join(origins)}")
+
+
+def install_libraries(facts: Facts, names: Iterable[str]) -> str:
+    """How the framework that was looked at gets these libraries."""
+    look = facts.look
+    told = facts.run.framework if facts.run is not None else None
+    version = told.version if told is not None else None
+    if version is None and look is not None:
+        version = next((entry.version for entry in look.distributions or () if entry.name in _BUILDS), None)
+    return install(names, version, torch=look is not None and look.name == "torch")
 
 
 _CUDNN_NEEDED = {

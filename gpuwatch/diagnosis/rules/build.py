@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.capability import capability
+from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.model.findings import Finding, Severity
@@ -15,7 +16,6 @@ _NOT_FOR = re.compile(r"compatible with compute capability (\d+\.\d+)")
 _COUNT = re.compile(r"count: (\d+)")
 _PTX = (8, 0)
 """The oldest GPU that can compile what TensorFlow's own wheels bring for that (2.10: compute_80, 2.16: compute_90)."""
-_INSTALL = 'Install them into the same environment: pip install "tensorflow[and-cuda]".'
 
 
 @rule("cuda.libraries-missing")
@@ -42,8 +42,10 @@ def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
     severity: Severity = "warning" if evidence.gpu_usable else "error"
     shown = ", ".join(names)
     title = f"CUDA libraries cannot be loaded: {shown}" if shown else "CUDA libraries cannot be loaded"
-    action = _INSTALL
-    if not names:
+    framework = evidence.run.framework if evidence.run is not None else None
+    torch = framework.name == "torch" if framework is not None else log.frameworks == ["pytorch"]
+    action = install(names, framework.version if framework is not None else None, torch=torch)
+    if not names and not torch:
         action += " TF_CPP_VMODULE=dso_loader=1 with TF_CPP_MIN_LOG_LEVEL=0 makes TensorFlow name them."
     yield finding(
         "cuda.libraries-missing",

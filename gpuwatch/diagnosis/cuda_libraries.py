@@ -1,0 +1,64 @@
+"""Which CUDA a missing library belongs to, and how the framework gets it.
+
+Source: names of the files in NVIDIA's toolkits, and TensorFlow's table "Tested build configurations". Its wheels
+bring CUDA themselves (``[and-cuda]``) from 2.14 on; one of CUDA 10 or of another major version loads none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_WHEEL = 'pip install "tensorflow[and-cuda]"'
+_FIRST_WITH_WHEELS = (2, 14)
+_FIRST_CUDA_WITH_WHEELS = 12
+_NAME = re.compile(r"(?:lib)?(cudart|cublas|cublasLt)(?:\.so\.|64_)(\d{1,3})(?:\.(\d))?")
+_EXACT = re.compile(r"lib(?:cufft|curand|cusolver|cusparse|cupti)\.so\.(\d{1,2})\.(\d)")
+_NEEDED_BY = {
+    "8": "1.0 to 1.4", "9": "1.5 to 1.12", "10": "1.13 to 2.3", "10.0": "1.13 to 2.0", "10.1": "2.1 to 2.3",
+    "11": "2.4 to 2.14",
+}  # fmt: skip
+_TORCH = "Install PyTorch's build again: its wheels bring the CUDA libraries that they want."
+
+
+def cuda_of(names: Iterable[str]) -> str | None:
+    """``10.0`` of libcudart.so.10.0, ``12`` of libcublas.so.12; None where no name tells.
+
+    Sonames of CUDA 11 and later stand for the whole major version; cuDNN's for none.
+    """
+    for name in names:
+        match = _NAME.search(name)
+        if match is not None:
+            number, minor = match[2], match[3]
+            if (minor is None and len(number) == 3) or (minor is None and number in ("80", "90")):
+                number, minor = number[:-1], number[-1]  # cudart64_101.dll
+        elif (match := _EXACT.search(name)) is not None:
+            number, minor = match[1], match[2]
+        else:
+            continue
+        return number if int(number) >= 11 or minor is None else f"{number}.{minor}"
+    return None
+
+
+def install(names: Iterable[str], version: str | None = None, *, torch: bool = False) -> str:
+    """How these libraries come to the framework; ``version`` is TensorFlow's, where it is known."""
+    if torch:
+        return _TORCH
+    wants = cuda_of(names)
+    release = re.match(r"(\d+)\.(\d+)", version or "")
+    old = release is not None and (int(release[1]), int(release[2])) < _FIRST_WITH_WHEELS
+    new = release is not None and not old
+    if new or (wants is not None and int(wants.partition(".")[0]) >= _FIRST_CUDA_WITH_WHEELS and not old):
+        return f"Install them into the same environment: {_WHEEL}."
+    if wants is None and not old:
+        return f"Install them into the same environment: {_WHEEL}, with TensorFlow 2.14 or later."
+    if wants is None:
+        which = f"the CUDA and cuDNN that TensorFlow {version} was built for"
+        return f"Install {which} (system or conda), or a newer TensorFlow with its own: {_WHEEL}."
+    by = f", which TensorFlow {version if old else _NEEDED_BY.get(wants, 'of this age')} wants"
+    if wants == "11" and not old:
+        by += " (2.14: " + 'pip install "tensorflow[and-cuda]==2.14.*")'
+    return (
+        f"Install CUDA {wants} with its cuDNN (system or conda){by}; no other version of CUDA will do."
+        f" Or move to a newer TensorFlow that brings its own: {_WHEEL}."
+    )
