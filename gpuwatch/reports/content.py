@@ -6,6 +6,7 @@ outside has gone through :func:`printable`; formats still escape for their own s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -46,13 +47,15 @@ class Table:
     keep: frozenset[int] = frozenset()
     """Columns that a narrow terminal must not squeeze."""
     one_line: bool = False
-    """Whether squeezed cells are cut (long lists) instead of wrapped."""
+    """Whether rows stay one line (long lists): the last column is cut, none is folded."""
     optional: tuple[int, ...] = ()
     """Columns that a narrow terminal leaves out, the first one first; other formats have them."""
     lines: int = 0
     """Lines that a row may have on a terminal; 0: as many as it needs."""
     below: int | None = None
     """A column of sentences: where it would be squeezed, a terminal puts it under its row."""
+    shorter: tuple[tuple[int, Callable[[str], str]], ...] = ()
+    """Columns whose cells have a short form, for narrow terminals."""
     charts: tuple[Chart, ...] = ()
     """Drawn above the rows, by formats that draw."""
     folded: bool = False

@@ -88,7 +88,9 @@ def _checks(group: str, checks: list[Check]) -> Table:
         )
         for check in checks
     )
-    return Table(GROUPS.get(group, group), ("State", "Check", "Found → what to do"), rows, keep=frozenset({0, 1}))
+    return Table(
+        GROUPS.get(group, group), ("State", "Check", "Found → what to do"), rows, keep=frozenset({0, 1}), below=2
+    )
 
 
 def libraries_table(document: Doctor) -> Table:
@@ -110,6 +112,7 @@ def libraries_table(document: Doctor) -> Table:
         ("Wanted", "State", "Version", "From", "Opened", "File"),
         rows,
         keep=frozenset({0, 1, 2, 3, 4}),
+        below=5,
         note="Opened: whether the framework itself opened it in the doctor's run.",
     )
 

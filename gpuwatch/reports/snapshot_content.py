@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
+from gpuwatch.formatting.brief import short_framework, without_folder
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import UNKNOWN, duration, percent, reading, size
 from gpuwatch.model.findings import Finding
@@ -13,12 +16,12 @@ from gpuwatch.model.snapshot import Device, Problem, Process, Snapshot
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
 
 _COMMAND = 120
+_BRIEF = 9
+"""Characters of ``tf 2.21``, a framework's name where the room is short."""
 
 
 def snapshot_content(snapshot: Snapshot) -> Content:
     """Everything that a report of one snapshot shows."""
-    devices = tuple(_device_row(device) for device in snapshot.devices)
-    heads = ("GPU", "Name", "Util", "Memory", "Power", "Temp", "SM clock", "State")
     processes = sorted(
         snapshot.processes,
         key=lambda p: (p.device_index if p.device_index is not None else 1 << 30, -(p.number("gpu_memory_bytes") or 0)),
@@ -37,7 +40,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         "Command",
     )
     tables = (
-        Table("GPUs", heads, devices, frozenset({0, 2, 3, 4, 5, 6}), keep=frozenset({1})),
+        _gpus(snapshot),
         _mig_instances(snapshot),
         Table(
             "Processes",
@@ -45,6 +48,8 @@ def snapshot_content(snapshot: Snapshot) -> Content:
             tuple(_process_row(p) for p in processes),
             frozenset({0, 1, 5, 6, 7, 8, 9}),
             one_line=True,
+            optional=(3, 9, 8, 7, 6, 2, 4),
+            shorter=((4, partial(short_framework, width=_BRIEF)), (10, without_folder)),
         ),
         _problems(snapshot),
     )
@@ -64,8 +69,8 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         title=clean(host.hostname) if host.hostname else "snapshot",
         subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
         state="error" if worst else "warning" if snapshot.problems else "ok",
-        verdict=f"{count} GPU{'' if count == 1 else 's'}",
-        reason="",
+        verdict=f"{count} GPU{'' if count == 1 else 's'}" if snapshot.driver else "GPUs unknown",
+        reason=_silence(snapshot),
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
         facts=tuple(facts),
         tables=tuple(table for table in tables if table.rows),
@@ -74,20 +79,39 @@ def snapshot_content(snapshot: Snapshot) -> Content:
     )
 
 
-def _device_row(device: Device) -> tuple[str, ...]:
+def _gpus(snapshot: Snapshot) -> Table:
+    rows = [_device_row(device, marked=device.simulated and not snapshot.simulated) for device in snapshot.devices]
+    heads: tuple[str, ...] = ("GPU", "Name", "Util", "Memory", "Power", "Temp", "SM clock", "State", "Why")
+    if not any(device.state_detail for device in snapshot.devices):
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
+    below = 8 if len(heads) > 8 else None
+    return Table(
+        "GPUs", heads, tuple(rows), frozenset({0, 2, 3, 4, 5, 6}), keep=frozenset({1}), optional=(6, 4), below=below
+    )
+
+
+def _silence(snapshot: Snapshot) -> str:
+    """Why nobody knows which GPUs there are; empty where the driver said it, be it none."""
+    if snapshot.driver is not None:
+        return ""
+    told = next((one for one in snapshot.problems if one.source in ("nvml", "collector")), None)
+    return clean(told.detail) if told is not None and told.source == "nvml" else "driver not answering"
+
+
+def _device_row(device: Device, *, marked: bool) -> tuple[str, ...]:
     def show(metric_id: str) -> str:
         return reading(metric(metric_id), device.get(metric_id))
 
-    state = device.state + (f": {clean(device.state_detail)}" if device.state_detail else "")
     return (
         str(device.index),
-        clean(device.name) + (" (simulated)" if device.simulated else ""),
+        clean(device.name) + (" (simulated)" if marked else ""),
         show("utilization.gpu_percent"),
         _of(show("memory.used_bytes"), show("memory.total_bytes")),
         _of(show("power.draw_watts"), show("power.limit_watts")),
         show("temperature.gpu_celsius"),
         show("clocks.sm_mhz"),
-        state,
+        device.state,
+        clean(device.state_detail) if device.state_detail else "",
     )
 
 

@@ -48,7 +48,12 @@ def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) 
     if predicted:
         heads = (*heads, "Expected")
     return Table(
-        "Device map", heads, tuple(rows), frozenset({1, 2, 7, 8}), note=expectation(run) if run is not None else ""
+        "Device map",
+        heads,
+        tuple(rows),
+        frozenset({1, 2, 7, 8}),
+        note=expectation(run) if run is not None else "",
+        optional=(6, 5),
     )
 
 
@@ -96,7 +101,10 @@ def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
         heads,
         cut(rows, len(heads)),
         frozenset({2, 3, 4, 5, 6}),
-        note="Free is limit minus in use, of PyTorch what is free on the device; a request larger than the largest block fails however much is free.",
+        below=7,
+        optional=(1,),
+        note="Free is limit minus in use, of PyTorch what is free on the device; a request larger than the largest"
+        " block fails however much is free.",
     )
 
 

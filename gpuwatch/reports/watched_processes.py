@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuwatch.formatting.brief import without_folder
 from gpuwatch.formatting.units import UNKNOWN, size
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.run import Run, RunProcess
@@ -15,7 +16,15 @@ def watched_processes(run: Run) -> Table:
     """Nothing where one process did all the work: the run itself is its."""
     rows = tuple(_row(process, run) for process in run.processes) if len(run.processes) > 1 else ()
     note = "A process without a command is known from NVML alone." if any(not row[1] for row in rows) else ""
-    return Table("Processes", _HEADS, rows, frozenset({4, 5, 6, 7}), note=note, optional=(8, 2, 4))
+    return Table(
+        "Processes",
+        _HEADS,
+        rows,
+        frozenset({4, 5, 6, 7}),
+        note=note,
+        optional=(8, 2, 4),
+        shorter=((1, without_folder),),
+    )
 
 
 def _row(process: RunProcess, run: Run) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gpuwatch.formatting.brief import short_framework, without_folder
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, duration, gib, short_size
 from gpuwatch.model.snapshot import Device, Mapped, Process, Snapshot
@@ -92,20 +93,6 @@ def _host_memory(process: Process, width: int) -> str:
 
 
 @lru_cache(maxsize=1024)
-def short_framework(framework: str | None, width: int) -> str:
-    """``tensorflow 2.21.0`` as it fits: whole, without the patch level, or ``tf 2.21``."""
-    if not framework:
-        return UNKNOWN
-    framework = printable(framework)
-    name, _, version = framework.partition(" ")
-    brief = ".".join(version.split("+")[0].split(".")[:2])
-    for text in (f"{name} {brief}".strip(), f"{'tf' if name == 'tensorflow' else name[:6]} {brief}".strip()):
-        if len(text) <= width:
-            return text
-    return framework
-
-
-@lru_cache(maxsize=1024)
 def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int) -> str:
     """Which physical GPU each of the process's own numbers is: ``GPU:0→1``, or ``0-7→0-7``."""
     if not device_map:
@@ -141,16 +128,9 @@ def command_text(process: Process) -> str:
     return f"({printable(process.note)})" if process.note else UNKNOWN
 
 
-@lru_cache(maxsize=4096)
-def _without_folder(command: str) -> str:
-    program, space, rest = command.partition(" ")
-    name = program.rpartition("/")[2]
-    return f"{name}{space}{rest}" if name and program.startswith("/") else command
-
-
 def short_command(process: Process) -> str:
     """The command line with the program's name instead of its path: ``python train.py``."""
-    return _without_folder(command_text(process))
+    return without_folder(command_text(process))
 
 
 def _framework(process: Process, width: int) -> str:

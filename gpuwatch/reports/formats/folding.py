@@ -1,0 +1,99 @@
+"""Lines that fit a terminal: words and ids stay whole, paths are divided where they have a slash."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from rich.cells import cell_len
+
+_WORD = re.compile(r"([ \t\n]*)([^ \t\n]+)")  # not at \u00a0, which is there to hold words together
+_SOFT = (
+    re.compile(r"[^/]*/+|[^/]+"),
+    re.compile(r"[^,;=:&?]*[,;=:&?]+|[^,;=:&?]+"),
+    re.compile(r"[^-_.]*[-_.]+|[^-_.]+"),
+)
+"""Where a word that is longer than the line may be divided; the better places first."""
+_ID = re.compile(r"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
+_LEAST_OF_ID = 8
+"""Digits of a UUID that are shown at least; more where they would not tell two devices apart."""
+_LONG_WORD = 28
+"""Cells of a word that no narrow column divides."""
+
+
+def words(text: str) -> list[str]:
+    """What must stay together."""
+    return [word for _, word in _WORD.findall(text)]
+
+
+def fold(text: str, width: int) -> list[str]:
+    """``text`` in lines of at most ``width`` cells; at least one line."""
+    width = max(width, 1)
+    lines: list[str] = []
+    line = ""
+    for gap, word in _WORD.findall(text):
+        for number, piece in enumerate(_pieces(word, width)):
+            joint = " " * len(gap) if line and not number else ""
+            if line and cell_len(line) + len(joint) + cell_len(piece) > width:
+                lines.append(line)
+                line = piece
+            else:
+                line += joint + piece
+    return [*lines, line] if line or not lines else lines
+
+
+def paragraph(text: str, width: int, first: str = "", rest: str = "", most: int = 0) -> list[str]:
+    """``text`` folded behind ``first`` and then ``rest``; after ``most`` lines (0: any number) it ends in ``…``."""
+    lead = text[: len(text) - len(text.lstrip(" "))]  # of code that a log quotes
+    room = max(width - max(len(first), len(rest)) - len(lead), 20)
+    lines = fold(text, room)
+    if most and len(lines) > most:
+        lines = [*lines[: most - 1], _cut(lines[most - 1], room - 2) + " …"]
+    return [(rest if number else first) + lead + line for number, line in enumerate(lines)]
+
+
+def _cut(line: str, room: int) -> str:
+    """Without its last word where something must stand behind it."""
+    return line if cell_len(line) <= room or " " not in line else line.rpartition(" ")[0]
+
+
+def least(text: str) -> int:
+    """The narrowest column in which no word of ``text`` is divided, but for long paths and the like."""
+    return max((_least(word) for word in words(text)), default=0)
+
+
+def _least(word: str) -> int:
+    size = cell_len(word)
+    if size <= _LONG_WORD or _ID.search(word):
+        return size
+    parts = (part for piece in _SOFT[0].findall(word) for part in _SOFT[1].findall(piece))
+    return min(max(map(cell_len, parts)), _LONG_WORD)
+
+
+def _pieces(word: str, width: int) -> list[str]:
+    """The parts of a word, none wider than ``width``: the word itself where it fits."""
+    if cell_len(word) <= width:
+        return [word]
+    for soft in _SOFT:
+        parts = soft.findall(word)
+        if len(parts) > 1:
+            return [piece for part in parts for piece in _pieces(part, width)]
+    return list(word)
+
+
+def short_ids(texts: Iterable[str]) -> Callable[[str], str]:
+    """Shortens the UUIDs of GPUs to what tells those in ``texts`` apart: ``GPU-71ae67ee…``."""
+    known = {match.group().lower() for text in texts if "-" in text for match in _ID.finditer(text)}
+    digits = _LEAST_OF_ID
+    while len({_start(uuid, digits) for uuid in known}) < len(known):
+        digits += 1
+
+    def shorten(text: str) -> str:
+        return _ID.sub(lambda match: f"{_start(match.group(), digits)}…", text) if "-" in text else text
+
+    return shorten
+
+
+def _start(uuid: str, digits: int) -> str:
+    kind, number = uuid[: -len("01234567-0123-0123-0123-012345678901")], uuid[-36:]
+    return kind + number[:digits].rstrip("-")

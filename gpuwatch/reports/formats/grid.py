@@ -1,0 +1,195 @@
+"""Tables for a terminal: columns where they fit, else fewer, else each row as a few lines of its own.
+
+In this order something gives way: ids and command lines are shortened, a column of sentences goes under its
+rows, optional columns are left out (and named under the table), and at last there are no columns any more.
+No word is divided in any of these forms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from rich.cells import cell_len, set_cell_size
+
+from gpuwatch.reports.content import Table
+from gpuwatch.reports.formats.folding import fold, least, paragraph
+
+_GAP = "  "
+_INDENT = "  "
+_LEAST_SENTENCE = 24
+"""Cells below which a sentence is better read under its row."""
+_LEAST_CUT = 24
+"""Cells of the last column of a long list, which alone is cut there."""
+_BETWEEN = "   "
+"""Between two values of a row that has no columns."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Form:
+    """A way to show a table: the columns that are left, what goes under each row, the headings left out."""
+
+    table: Table
+    under: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    cards: bool = False
+
+
+def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elastic: bool = False) -> Iterator[str]:
+    """The rows and what stands under them, without the title; ``table`` has rows.
+
+    ``elastic`` is for files: lines may be longer than ``width`` where the words need it, and nothing is shortened.
+    """
+    form = _Form(table) if elastic else _form(table, width - len(_INDENT), shorten)
+    shown = form.table
+    if form.cards:
+        for row in shown.rows:
+            yield from _card(shown, row, width)
+    else:
+        widths = _widths(shown, max(width - len(_INDENT), _total(shown) if elastic else 0))
+        yield from _row(shown, shown.heads, widths, head=True)
+        for number, row in enumerate(shown.rows):
+            yield from _row(shown, row, widths)
+            if form.under and form.under[number]:
+                yield from paragraph(form.under[number], width, "    ", "    ")
+    note = table.note
+    if form.left_out:
+        note += f" Not shown for want of width: {', '.join(form.left_out)}; a wider terminal and -o FILE have them."
+    if note:
+        yield from paragraph(note.strip(), width, _INDENT, _INDENT)
+
+
+def _form(table: Table, room: int, shorten: Callable[[str], str]) -> _Form:
+    """The first form that fits, the fullest one first."""
+    if _total(table) <= room and (table.below is None or _sentence_fits(table, room)):
+        return _Form(table)
+    table = _shorter(table, shorten)
+    for kept in (table, dataclasses.replace(table, keep=frozenset())):
+        form = _fewer(kept, room)
+        if form is not None:
+            return form
+    return _Form(table, cards=True)
+
+
+def _fewer(table: Table, room: int) -> _Form | None:
+    """With the sentences under their rows, or without optional columns; None where even that is too wide."""
+    for count in range(len(table.optional) + 1):
+        gone = table.optional[:count]
+        left_out = tuple(table.heads[i] for i in sorted(gone))
+        kept = _without(table, *gone)
+        if _total(kept) <= room and (kept.below is None or _sentence_fits(kept, room)):
+            return _Form(kept, (), left_out)
+        if kept.below is not None:
+            rest = _without(kept, kept.below)
+            if _total(rest) <= room:
+                return _Form(rest, tuple(row[kept.below] for row in kept.rows), left_out)
+    return None
+
+
+def _sentence_fits(table: Table, room: int) -> bool:
+    """Whether the column of sentences is wide enough to be read in its place."""
+    assert table.below is not None
+    whole = max(cell_len(row[table.below]) for row in (table.heads, *table.rows))
+    return _widths(table, room)[table.below] >= min(whole, _LEAST_SENTENCE)
+
+
+def _shorter(table: Table, shorten: Callable[[str], str]) -> Table:
+    """With the short forms of ids, and of what the table has short forms for."""
+    brief = dict(table.shorter)
+    return dataclasses.replace(
+        table,
+        rows=tuple(
+            tuple(shorten(brief[i](cell) if i in brief else cell) for i, cell in enumerate(row)) for row in table.rows
+        ),
+    )
+
+
+def _without(table: Table, *gone: int) -> Table:
+    kept = [i for i in range(len(table.heads)) if i not in gone]
+    return dataclasses.replace(
+        table,
+        heads=tuple(table.heads[i] for i in kept),
+        rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
+        right=frozenset(kept.index(i) for i in table.right if i in kept),
+        keep=frozenset(kept.index(i) for i in table.keep if i in kept),
+        below=kept.index(table.below) if table.below in kept else None,
+        optional=(),
+        shorter=(),
+    )
+
+
+def _total(table: Table) -> int:
+    """Cells of the narrowest table in which no word is divided."""
+    return sum(_least(table, i) for i in range(len(table.heads))) + len(_GAP) * (len(table.heads) - 1)
+
+
+def _least(table: Table, column: int) -> int:
+    """Numbers need their width; text can be folded, down to its words; headings always."""
+    head = least(table.heads[column])
+    cells = [row[column] for row in table.rows]
+    whole = max(map(cell_len, cells), default=0)
+    if table.one_line and column == len(table.heads) - 1:
+        return max(head, min(whole, _LEAST_CUT))
+    if table.one_line or column in table.right or column in table.keep:
+        return max(head, whole)
+    return max(head, *map(least, cells))
+
+
+def _widths(table: Table, room: int) -> list[int]:
+    """The widest column gives way first, none below its words."""
+    columns = range(len(table.heads))
+    widths = [max(cell_len(row[i]) for row in (table.heads, *table.rows)) for i in columns]
+    floors = [_least(table, i) for i in columns]
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > room:
+        roomy = [i for i in columns if widths[i] > floors[i]]
+        if not roomy:
+            break
+        widths[max(roomy, key=lambda i: widths[i])] -= 1
+    return widths
+
+
+def _row(table: Table, row: tuple[str, ...], widths: list[int], *, head: bool = False) -> Iterator[str]:
+    cells = [
+        [text] if table.one_line and not head else _folded(text, size, 0 if head else table.lines)
+        for text, size in zip(row, widths, strict=True)
+    ]
+    for line in range(max(len(cell) for cell in cells)):
+        parts = [
+            _cell(cell[line] if line < len(cell) else "", widths[i], right=i in table.right)
+            for i, cell in enumerate(cells)
+        ]
+        yield _INDENT + _GAP.join(parts)
+
+
+def _folded(text: str, width: int, most: int) -> list[str]:
+    if cell_len(text) <= width:
+        return [text]
+    lines = fold(text, width)
+    if most and len(lines) > most:
+        lines = [*lines[: most - 1], lines[most - 1][: max(width - 1, 0)] + "…"]
+    return lines
+
+
+def _cell(text: str, width: int, *, right: bool) -> str:
+    if cell_len(text) > width:
+        return set_cell_size(text, max(width - 1, 0)) + "…"
+    padding = " " * (width - cell_len(text))
+    return padding + text if right else text + padding
+
+
+def _card(table: Table, row: tuple[str, ...], width: int) -> Iterator[str]:
+    """A row without columns: its first value, then the others behind their headings."""
+    first = f"{table.heads[0]} {row[0]}" if 0 in table.right else row[0]
+    yield from paragraph(first, width, _INDENT, "    ")
+    line = ""
+    for head, value in list(zip(table.heads, row, strict=True))[1:]:
+        part = f"{head}: {value}" if head else value
+        if not value:
+            continue
+        if line and cell_len(line) + len(_BETWEEN) + cell_len(part) > width - 4:
+            yield from paragraph(line, width, "    ", "      ") if cell_len(line) > width - 4 else [f"    {line}"]
+            line = part
+        else:
+            line = f"{line}{_BETWEEN}{part}" if line else part
+    if line:
+        yield from paragraph(line, width, "    ", "      ") if cell_len(line) > width - 4 else [f"    {line}"]

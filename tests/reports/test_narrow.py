@@ -1,0 +1,131 @@
+"""Text on narrow terminals: it fits, no word is divided, and what was left out is said."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gpuwatch.diagnosis.explain import explain
+from gpuwatch.model.codec import Document
+from gpuwatch.reports.compare import compare
+from gpuwatch.reports.content import Table
+from gpuwatch.reports.document import content_of
+from gpuwatch.reports.formats.folding import fold, paragraph, short_ids
+from gpuwatch.reports.formats.grid import table_lines
+from gpuwatch.reports.registry import render
+from tests.reports import diagnostics
+from tests.reports.documents import UUID, bare_run, bare_snapshot, full_run, full_snapshot
+from tests.reports.test_comparison import timed
+
+_OOM = """
+2024-01-01 00:00:00.0: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1639] Created device \
+/job:localhost/replica:0/task:0/device:GPU:0 with 256 MB memory:  -> device: 0, name: Fake RTX 0, \
+pci bus id: 0000:01:00.0, compute capability: 8.6
+tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with \
+shape[104857600] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc
+"""
+DOCUMENTS: dict[str, Document] = {
+    "run": full_run(),
+    "bare run": bare_run(),
+    "snapshot": full_snapshot(),
+    "bare snapshot": bare_snapshot(),
+    "comparison": compare([full_run(), bare_run(), timed("growth")]),
+    "diagnostic": diagnostics.died(),
+    "explanation": explain(_OOM.strip().splitlines()),
+}
+WIDTHS = [60, 80, 100, 140]
+_LONG = 28
+
+
+def _said_left_out(drawn: str) -> set[str]:
+    told = " ".join(drawn.split())
+    return {name for names in re.findall(r"Not shown for want of width: (.*?);", told) for name in names.split(", ")}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_no_line_is_longer_than_the_terminal(document: Document, width: int) -> None:
+    for line in render(document, "text", width=width).splitlines():
+        assert cell_len(line) <= width, line
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_no_word_of_a_table_is_divided_and_what_is_left_out_is_named(document: Document, width: int) -> None:
+    content = content_of(document)
+    shorten = short_ids(cell for table in content.tables for row in table.rows for cell in row)
+    for table in content.tables:
+        if not table.rows or table.lines or table.one_line:
+            continue  # these cut, and mark it
+        drawn = "\n".join(table_lines(table, width, shorten))
+        missing = _said_left_out(drawn)
+        shown = set(drawn.split())
+        brief = dict(table.shorter)
+        for row in table.rows:
+            for column, cell in enumerate(row):
+                if table.heads[column] in missing:
+                    continue
+                short = shorten(brief[column](cell) if column in brief else cell)
+                for whole, word in zip(cell.split(), short.split(), strict=False):
+                    assert len(word) > _LONG or {whole, word} & shown, (table.title, table.heads[column], word)
+
+
+def test_uuids_are_as_long_as_it_takes_to_tell_them_apart() -> None:
+    one, other = "GPU-71ae67ee-5fd0-1111-2222-333344445555", "GPU-71ae67ee-5fd1-1111-2222-333344445555"
+    shorten = short_ids([one, f"also {other}", one])
+    assert (shorten(one), shorten(other)) == ("GPU-71ae67ee-5fd0…", "GPU-71ae67ee-5fd1…")
+    assert short_ids([one])(f"MIG of {one}.") == "MIG of GPU-71ae67ee…."
+    assert short_ids([one, one.upper().replace("GPU", "GPU")])("GPU-…-1") == "GPU-…-1"
+
+
+def test_command_lines_begin_with_the_program_where_the_room_is_short() -> None:
+    snapshot = full_snapshot()
+    process = msgspec.structs.replace(
+        snapshot.processes[0],
+        command="/opt/environments/of/somebody/bin/python3.11 train_the_model.py",
+        framework="tensorflow 2.21.0",
+        user="somebody",
+    )
+    snapshot = msgspec.structs.replace(snapshot, processes=(process,))
+    for width in (60, 80):
+        drawn = render(snapshot, "text", width=width)
+        assert "python3.11 train_the" in drawn
+        assert "/opt/environments" not in drawn
+        assert {"Type", "Time"} <= _said_left_out(drawn)
+    assert "tf 2.21" in render(snapshot, "text", width=80)
+    assert "/opt/environments/of/somebody/bin/python3.11" in render(snapshot, "text", width=200)
+
+
+def test_a_gpu_keeps_its_line_at_80_columns_and_its_reason_stands_under_it() -> None:
+    drawn = render(full_snapshot(), "text", width=80)
+    (line,) = [line for line in drawn.splitlines() if "97 %" in line]
+    assert "12.0 / 24.0 GiB" in line
+    assert "    fallen off the bus" in drawn.splitlines()
+
+
+def test_a_table_too_wide_for_columns_becomes_lines_of_their_own() -> None:
+    table = Table("Map", ("GPU", "Name", "Id"), (("0", "A_very_long_single_name", UUID),), frozenset({0}))
+    lines = list(table_lines(table, 40, short_ids([UUID])))
+    assert lines == ["  GPU 0", "    Name: A_very_long_single_name", f"    Id: {UUID[:12]}…"]
+
+
+@given(st.text(alphabet="ab/-_.,= 漢", max_size=200), st.integers(2, 60))
+def test_folding_loses_no_character(text: str, width: int) -> None:
+    lines = fold(text, width)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert all(cell_len(line) <= width for line in lines)
+
+
+def test_paths_are_divided_at_slashes_and_code_keeps_its_indent() -> None:
+    assert fold("in /root/.cache/gpuwatch/sim/libcuda.so now", 22) == [
+        "in /root/.cache/",
+        "gpuwatch/sim/",
+        "libcuda.so now",
+    ]
+    assert paragraph("  x = 1", 60, "    ", "      ") == ["      x = 1"]
+    assert paragraph("one two three four five six", 24, most=1) == ["one two three four …"]
