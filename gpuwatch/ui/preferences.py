@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -186,6 +187,12 @@ def default_path() -> Path:
     named = os.environ.get(ENVIRONMENT)
     if named:
         return Path(named).expanduser()
+    if sys.platform.startswith("linux"):
+        # What platformdirs answers there; the first picture waits for this, and it imports twenty modules.
+        folder = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+        if not folder.is_absolute():
+            folder = Path("~/.config").expanduser()
+        return folder / "gpuwatch" / "settings.toml"
     from platformdirs import user_config_path
 
     return user_config_path("gpuwatch") / "settings.toml"

@@ -5,7 +5,8 @@
 
 Prints ratios: machines are noisy, seconds of another machine mean nothing. CPU is that of the kernel's
 clocks, of all processes and threads of a dashboard together, those that have ended included. The
-programs take turns, so that what else runs on the machine meets each of them.
+programs take turns, so that what else runs on the machine meets each of them. Each is started once before
+its first frame is timed, so that modules are compiled: pip does that to those that it installs.
 
 "Nothing changing": the 200 processes sleep, hold the same memory all the time and use no GPU; clocks, run
 times and the host's own CPU and memory go on changing on every screen. nvsonar has no table of processes
@@ -88,6 +89,8 @@ def running_cost(program: Program, environment: dict[str, str], seconds: float) 
 def frames(programs: list[Program], environment: dict[str, str], count: int) -> None:
     for what, marker, bar in (("GPUs", GPUS, "<= 1.5"), ("processes", PROCESSES, "")):
         shown = [program for program in programs if program.lists_processes or marker is GPUS]
+        for program in shown:
+            first_frame(program, environment, marker)
         times: dict[str, list[float]] = {program.name: [] for program in shown}
         for _ in range(count):
             for program in shown:
@@ -132,6 +135,7 @@ def main() -> None:
         raise SystemExit("name an interpreter that has nvitop: --peer-python, or GPUWATCH_PEER_PYTHON")
     machine = SimMachine.open(SimShape.parse("8x80GiB"), name=f"benchmark-{os.getpid()}")
     environment = machine.environment(os.environ)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     programs = [
         Program("gpuwatch", [arguments.python, "-P", "-m", "gpuwatch"]),
         Program("nvitop", [arguments.peer_python, "-P", "-m", "nvitop", "--interval", "1"]),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import stat
+import sys
 import tomllib
 from pathlib import Path
 
+import platformdirs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -270,3 +272,13 @@ def test_a_spoilt_file_never_fails(line: str, spoiler: str, place: int) -> None:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         assert problems
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems ask platformdirs")
+@pytest.mark.parametrize("chosen", [None, "", "/srv/settings", "relative"])
+def test_the_file_lies_where_platformdirs_says(chosen: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(preferences.ENVIRONMENT, raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("XDG_CONFIG_HOME", chosen)
+    assert preferences.default_path() == platformdirs.user_config_path("gpuwatch") / "settings.toml"
