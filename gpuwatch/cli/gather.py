@@ -44,7 +44,6 @@ def gather(python: str | None, framework: str | None, *, with_doctor: bool = Tru
         missing.append(Gap(part="doctor", why="left out with --no-doctor"))
     _say("reading the runs that were kept")
     host = snapshot.host.hostname
-    # A simulated driver that does not answer cannot say that it is one.
     simulated = snapshot.simulated or (doctor is not None and doctor.simulated)
     programs, probes = _runs(taken_at, host, simulated=simulated, missing=missing)
     _say("")
@@ -58,6 +57,7 @@ def gather(python: str | None, framework: str | None, *, with_doctor: bool = Tru
         programs=programs,
         probes=compare(probes) if probes else None,
         missing=tuple(missing),
+        simulated=simulated,
     )
     return diagnostic(looks)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -108,7 +107,7 @@ def simulated_environment(shape: SimShape, tier: str, *, hold: bool = False) -> 
         except GpuwatchError as error:
             click.echo(f"gpuwatch: {error.message}; matrix products alone are computed ({error.hint})", err=True)
             tier = "driver"
-    with _patience("gpuwatch: compiling the simulated GPUs, once"):
+    with compiling_told():
         machine = SimMachine.open(shape, tier="plugin" if tier == "plugin" else "driver")
         if hold:
             machine.hold()
@@ -116,18 +115,21 @@ def simulated_environment(shape: SimShape, tier: str, *, hold: bool = False) -> 
 
 
 @contextmanager
-def _patience(message: str) -> Iterator[None]:
-    """Says what is going on when it takes more than a moment, on a terminal."""
+def compiling_told() -> Iterator[None]:
+    """Says on a terminal that simulated libraries are being compiled, when they are."""
     if not progress_wanted():
         yield
         return
-    timer = threading.Timer(0.7, lambda: click.echo(message, err=True))
-    timer.daemon = True
-    timer.start()
-    try:
+    from gpuwatch.sim import build
+
+    with build.announced(_say_compiling):
         yield
-    finally:
-        timer.cancel()
+
+
+def _say_compiling() -> None:
+    # Over a line of progress, should there be one.
+    sys.stderr.write("\r\x1b[Kgpuwatch: compiling the simulated GPUs: once, for some seconds\n")
+    sys.stderr.flush()
 
 
 def progress_wanted() -> bool:

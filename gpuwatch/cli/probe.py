@@ -12,7 +12,7 @@ import msgspec
 
 from gpuwatch.cli.completion import files, named
 from gpuwatch.cli.keeping import keep, no_save_option
-from gpuwatch.cli.options import FiniteRange, enter_simulation, progress_wanted, sim_option
+from gpuwatch.cli.options import FiniteRange, compiling_told, enter_simulation, progress_wanted, sim_option
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.model.codec import to_json
@@ -228,7 +228,7 @@ def _run_all(
         with Runner(chosen, collector) as runner:
             for number, script in enumerate(scripts, 1):
                 before = collector.fresh(5.0)
-                with _progress(script, number, len(scripts)) as on_event:
+                with _progress(script, number, len(scripts)) as on_event, compiling_told():
                     observed = runner.run(script, before=before, on_event=on_event)
                 runs.append(complete(observed.run, observed.log, observed.before))
                 # One line is enough where they cannot be kept.

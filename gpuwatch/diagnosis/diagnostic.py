@@ -48,6 +48,8 @@ class Looks:
     programs: tuple[Run, ...] = ()
     probes: Comparison | None = None
     missing: tuple[Gap, ...] = field(default=())
+    simulated: bool = False
+    """Whether simulated GPUs were asked for, which a driver that does not answer cannot tell."""
 
 
 def diagnostic(looks: Looks) -> Diagnostic:
@@ -57,7 +59,8 @@ def diagnostic(looks: Looks) -> Diagnostic:
     if main == "healthy" and all(entry.id != main for entry in found):
         found = (_healthy(), *found)
     simulated = bool(
-        (looks.snapshot is not None and looks.snapshot.simulated)
+        looks.simulated
+        or (looks.snapshot is not None and looks.snapshot.simulated)
         or (looks.doctor is not None and looks.doctor.simulated)
     )
     host = looks.snapshot.host.hostname if looks.snapshot is not None else None

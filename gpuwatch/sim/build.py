@@ -10,6 +10,7 @@ library that keeps it apart from CUDA kernels, and of the driver tier NVML alone
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import mmap
 import os
@@ -19,8 +20,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -124,6 +126,20 @@ ALIASES: Final = {
     "libcurand.so.10": _EMPTY,
     "libcusparse.so.11": _EMPTY,
 }
+
+
+_announce: Callable[[], None] | None = None
+
+
+@contextmanager
+def announced(say: Callable[[], None]) -> Iterator[None]:
+    """While this lasts ``say`` is called before anything is compiled, which takes seconds, and not otherwise."""
+    global _announce
+    before, _announce = _announce, say
+    try:
+        yield
+    finally:
+        _announce = before
 
 
 def ensure_built(tier: Tier = "driver") -> Path:
@@ -259,6 +275,35 @@ def _cpu_model() -> str:
 
 def _make(folder: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` build in a temporary folder, and make it `folder` when it is complete."""
+    if _announce is not None:
+        _announce()
+    with _one_at_a_time(folder.parent):
+        if not folder.is_dir():  # else another process built it while this one waited
+            _build(folder, fill)
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Processes that need the same build do not compile it all at once.
+
+    Where the folder cannot be locked (some network file systems) they do, and no harm comes of it.
+    """
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield  # what is wrong with it is said by who builds
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _build(folder: Path, fill: Callable[[Path], None]) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _sweep(folder.parent)

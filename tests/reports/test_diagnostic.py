@@ -290,3 +290,12 @@ def test_a_driver_that_does_not_answer_is_never_healthy() -> None:
     document = diagnostic(looks(snapshot=None, silent="the driver did not answer within 10 s"))
     assert document.primary == "driver.bad-state"
     assert "Nothing wrong was found" not in whole(document, "text")
+
+
+def test_simulated_gpus_whose_driver_does_not_answer_are_marked() -> None:
+    asked = diagnostic(looks(snapshot=None, doctor=None, silent="the driver did not answer", simulated=True))
+    assert asked.simulated
+    assert whole(asked, "text").startswith("[SIMULATED]")
+    real = diagnostic(looks(snapshot=None, doctor=None, silent="the driver did not answer"))
+    assert not real.simulated
+    assert "SIMULATED" not in whole(real, "text")

@@ -47,6 +47,26 @@ def test_two_first_builds_at_once(tmp_path: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]  # nothing is left lying about
 
 
+def test_what_is_compiled_is_announced_and_compiled_once(tmp_path: Path) -> None:
+    cc = tmp_path / "cc"
+    count = tmp_path / "count"
+    cc.write_text(f'#!/bin/sh\necho x >> {count}\nexec gcc "$@"\n')
+    cc.chmod(0o755)
+    code = """
+    from gpuwatch.sim import build
+    with build.announced(lambda: print("compiling")):
+        build.ensure_built()
+        build.ensure_built()
+    """
+    some = [in_process(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CC=str(cc)) for _ in range(3)]
+    told = [process.communicate(timeout=120)[0] for process in some]
+    assert told.count("compiling\n") >= 1
+    assert set(told) <= {"compiling\n", ""}  # one that came later found it there
+    sources = {source for library in build.LIBRARIES for source in library.sources}
+    assert len(count.read_text().splitlines()) == len(sources) + len(build.LIBRARIES)
+    assert in_process(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CC=str(cc)).communicate(timeout=60)[0] == ""
+
+
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
