@@ -17,6 +17,7 @@ CONFIG = {
     "workload": "matmul",
     "verdict": "oom",
     "processes": 2,
+    "measurements": 10,
     "options": {"fraction": 0.4, "need": 0.3},
 }
 

@@ -26,6 +26,8 @@ from gpuwatch.probing.runner import ProbeOptions, Runner
 from gpuwatch.probing.tiers import Tier
 
 _SAMPLE_SECONDS = 0.1
+_DEADLINE, _START = 180.0, 60.0
+"""Seconds that a probe has at least where nobody chose, and those of them for its start."""
 WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
 
@@ -63,8 +65,7 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 @click.option(
     "--deadline",
     type=FiniteRange(1, 86400),
-    default=180.0,
-    show_default=True,
+    show_default="180, more for long --seconds",
     help="Seconds after which a probe is killed.",
 )
 @click.option("--fresh", is_flag=True, help="Start every probe from nothing (default: the framework is imported once).")
@@ -92,7 +93,7 @@ def probe(
     virtual: int | None,
     visible: str | None,
     gpu: str | None,
-    deadline: float,
+    deadline: float | None,
     fresh: bool,
     as_json: bool,
     output: Path | None,
@@ -123,6 +124,7 @@ def probe(
         else:
             click.echo("\n\n".join(recipes.values()), nl=False)
         return
+    _deadline(scripts, seconds, deadline)
     check_output(output)
     enter_simulation(ctx)
     try:
@@ -135,7 +137,7 @@ def probe(
     options = ProbeOptions(
         interpreters=interpreters,
         seconds=seconds,
-        deadline=deadline,
+        deadline=_deadline(scripts, seconds, deadline),
         own=own,
         fresh=fresh or len(scripts) == 1,
         tier=sim_tier,
@@ -150,6 +152,23 @@ def probe(
         raise
     _publish(runs, as_json, output, redact=redact)
     ctx.exit(_exit_code(runs))
+
+
+def _deadline(scripts: list[ProbeScript], seconds: float, asked: float | None) -> float:
+    """Seconds that each probe has; a deadline that the measurements alone would pass is refused."""
+    script = max(scripts, key=lambda script: script.measurements)
+    measuring = script.measurements * seconds
+    ample = max(_DEADLINE, _START + 3 * measuring)
+    if asked is None:
+        return ample
+    if measuring > asked:
+        many = script.measurements > 1
+        times = f"{script.measurements} measurements of --seconds {seconds:g} take" if many else "measuring takes"
+        raise UsageError(
+            f"{script.name} cannot end within --deadline {asked:g}: {times} {measuring:g} s",
+            hint=f"use --deadline {ample:g}, or fewer --seconds",
+        )
+    return asked
 
 
 def _interpreters(scripts: list[ProbeScript], asked: str | None) -> dict[str, Interpreter]:

@@ -11,6 +11,8 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU
 from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
 from gpuwatch.model.diagnostic import Diagnostic, Effect, Gap, Told, Variable
@@ -94,6 +96,12 @@ def on_purpose(run: Run, found: Finding) -> bool:
     return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or _provoked(run, found))
 
 
+def _of_probe(run: Run, found: Finding) -> Finding:
+    """A probe that its own deadline ended tells nothing certain of the machine: that is a remark."""
+    late = run.group != "run" and run.verdict == "timeout" and found.id == "unknown"
+    return msgspec.structs.replace(found, severity="info") if late else found
+
+
 def _provoked(run: Run, found: Finding) -> bool:
     return any(fallback.reason == found.id for fallback in run.fallbacks) and found.id.startswith(
         ("visibility.", "placement.")
@@ -112,7 +120,9 @@ def _told(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
     if looks.silent:
         yield _MACHINE, _silent(looks.silent), MACHINE
     for run in looks.probes.runs if looks.probes is not None else ():
-        yield from ((_PROBE, found, source_of(run)) for found in run.findings if not on_purpose(run, found))
+        yield from (
+            (_PROBE, _of_probe(run, found), source_of(run)) for found in run.findings if not on_purpose(run, found)
+        )
 
 
 def _joined(told: Iterable[tuple[int, Finding, str]]) -> list[Told]:

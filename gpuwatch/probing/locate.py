@@ -33,6 +33,8 @@ class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
     """Simulated GPUs that can show it: ``driver``, ``plugin`` or ``any``."""
     fresh: bool = False
     """Must start from nothing: what it sets is read when the framework is loaded."""
+    measurements: int = 1
+    """How often it measures for ``--seconds``, one after another."""
     options: dict[str, Any] = {}
     """Its own options with their defaults."""
     environment: dict[str, str]

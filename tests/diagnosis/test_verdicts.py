@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from gpuwatch.diagnosis.complete import complete
+from gpuwatch.diagnosis.diagnostic import Looks, diagnostic
 from gpuwatch.logs.facts import LogFacts
-from gpuwatch.model.run import DeviceMapping, Devices, Oom, Outcome, Placement, Run, RunError, Setting
+from gpuwatch.model.run import Comparison, DeviceMapping, Devices, Oom, Outcome, Placement, Run, RunError, Setting
 from gpuwatch.model.snapshot import Snapshot
 from tests.diagnosis.cases import (
     CPU,
@@ -201,6 +202,37 @@ def test_a_run_that_broke_is_never_healthy(verdict: str, outcome: Outcome) -> No
     assert done.verdict == verdict
     assert done.primary == "unknown"
     assert done.verdict_reason
+
+
+def test_a_deadline_asks_for_a_later_one_and_blames_nobody() -> None:
+    done = complete(
+        draft("x", verdict="timeout", outcome=Outcome(timed_out=True), placements=(), devices=Devices()),
+        LogFacts(),
+        EVERY_GPU,
+    )
+    (found,) = [entry for entry in done.findings if entry.id == "unknown"]
+    assert found.severity == "warning"
+    assert "--deadline" in (found.action or "")
+    assert "report it" not in (found.action or "")
+
+
+def test_a_probes_deadline_is_not_what_a_report_on_the_machine_begins_with() -> None:
+    late = complete(
+        draft("x", verdict="timeout", outcome=Outcome(timed_out=True), placements=(), devices=Devices()),
+        LogFacts(),
+        EVERY_GPU,
+    )
+    report = diagnostic(
+        Looks(
+            taken_at=late.started_at,
+            took_seconds=1.0,
+            version="1",
+            snapshot=EVERY_GPU,
+            probes=Comparison(runs=(late,), columns=(), best={}),
+        )
+    )
+    assert report.primary == "healthy"
+    assert [entry.severity for entry in report.findings if entry.id == "unknown"] == ["info"]
 
 
 def test_the_map_is_joined_by_bus_address_and_not_by_index() -> None:

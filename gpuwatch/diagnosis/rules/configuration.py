@@ -62,6 +62,9 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The work ended in an error that no topic explains: said, so that it is not taken for health."""
     lines = _run_ended(evidence.run, evidence.log) if evidence.run is not None else _log_ended(evidence.log)
+    if not lines and evidence.run is not None and evidence.run.verdict == "timeout":
+        yield _deadline(evidence.run)
+        return
     if not lines:
         return
     name = lines[0].partition(":")[0]
@@ -83,13 +86,34 @@ def _run_ended(run: Run, log: LogFacts | None) -> list[str]:
     lines = [_line(error) for error in unexpected if not _known(error.message)]
     if lines:
         return lines
-    if run.verdict == "timeout":
-        return ["it did not end before its deadline"]
     if run.verdict != "error" or unexpected or _explains(log):
         return []
     ending = f"killed by signal {run.outcome.signal}" if run.outcome.signal else f"exit code {run.outcome.exit_code}"
     last = log.errors[-1:] if log is not None else []
     return [*map(_line, last), ending]
+
+
+def _deadline(run: Run) -> Finding:
+    """gpuwatch itself ended it: too little time is the first thing to think of, and no fault of the machine."""
+    phases = run.phases
+    reached = [
+        f"{name} took {seconds:.1f} s"
+        for name, seconds in (
+            ("the import", phases.import_seconds),
+            ("starting the devices", phases.device_init_seconds),
+            ("the first step", phases.first_step_seconds),
+        )
+        if seconds is not None
+    ]
+    spent = f"it was killed after {phases.total_seconds:.0f} s" if phases.total_seconds is not None else ""
+    return finding(
+        "unknown",
+        "warning",
+        "fact",
+        title="The probe did not end before its deadline, so it could not show its subject",
+        evidence=[spent or "it was killed", *(reached or ["it did not come as far as the end of the import"])],
+        action="Raise --deadline (or lower --seconds). If it ends at no deadline, look in dmesg for a GPU that hangs.",
+    )
 
 
 def _log_ended(log: LogFacts | None) -> list[str]:
