@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpuwatch.errors import UsageError
+from gpuwatch.formatting.terminal import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.model.codec import Document
@@ -47,18 +48,23 @@ def to_stdout(output: Path | None) -> bool:
 def check_output(output: Path | None, *, any_suffix: bool = False) -> None:
     """A file that cannot be written is said before the work, not after it."""
     from gpuwatch.reports.registry import format_for
+    from gpuwatch.reports.writing import is_special, unwritable
 
     if output is None or to_stdout(output):
         return
+    name = file_name(output)
+    if output.is_dir():
+        raise UsageError(f"cannot write {name}: it is a folder", hint="name a file in it")
     if not any_suffix:
         format_for(output)
-    folder = output.absolute().parent
-    if output.is_dir():
-        raise UsageError(f"cannot write {output}: it is a folder", hint="name a file in it")
+    folder = Path(os.path.realpath(output)).parent
     if not folder.is_dir():
-        raise UsageError(f"cannot write {output}: its folder does not exist", hint=f"mkdir -p {output.parent}")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"cannot write {output}: its folder is not writable", hint="choose another folder")
+        raise UsageError(f"cannot write {name}: its folder does not exist", hint=f"mkdir -p {file_name(folder)}")
+    if not os.access(folder, os.W_OK | os.X_OK) and not is_special(output):
+        raise UsageError(f"cannot write {name}: its folder is not writable", hint="choose another folder")
+    why = unwritable(output)
+    if why:
+        raise UsageError(f"cannot write {name}: {why}", hint="choose another file")
 
 
 def publish(
@@ -74,7 +80,7 @@ def publish(
 
     if output is not None and not to_stdout(output):
         write(document, output, format_name=format_name, redact=redact)
-        click.echo(f"written: {output}", err=True)
+        click.echo(f"written: {file_name(output)}", err=True)
         if not as_json:
             return
     name = "json" if as_json else format_name or "text"

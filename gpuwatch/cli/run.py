@@ -14,6 +14,7 @@ from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option
 from gpuwatch.cli.output import check_output, redact_option, to_stdout
 from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.run import Run
 from gpuwatch.monitor.collector import Collector
 
@@ -100,12 +101,15 @@ class _Keeper:
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
         from gpuwatch.history.runs import RunStore
+        from gpuwatch.reports.writing import is_special
 
         self._store = RunStore() if keep else None
         self._output = output
         self._as_json = as_json
         self._redact = redact
         self._problem = ""
+        # What is written to a device or a pipe cannot be replaced by a later state of the run.
+        self._once = output is not None and is_special(output)
 
     def prepare(self) -> None:
         """Loads what judging needs, while the program starts."""
@@ -124,20 +128,22 @@ class _Keeper:
                 self._store.save(finished)
             except OSError as error:
                 self._problem = f"the run is not kept: {self._store.folder}: {error.strerror or error}"
-        if self._output is not None:
-            try:
-                self._write(finished, self._output)
-            except GpuwatchError as error:
-                self._problem = error.message
+        if self._output is not None and not self._once:
+            self._write(finished, self._output)
         return finished
 
     def _write(self, finished: Run, output: Path) -> None:
         from gpuwatch.reports.registry import write
 
-        write(finished, output, format_name="json" if self._as_json else None, redact=self._redact)
+        try:
+            write(finished, output, format_name="json" if self._as_json else None, redact=self._redact)
+        except GpuwatchError as error:
+            self._problem = error.message
 
     def end(self, finished: Run, *, quiet: bool) -> None:
         """The last word, on stderr."""
+        if self._output is not None and self._once:
+            self._write(finished, self._output)
         if self._problem:
             click.echo(f"gpuwatch: {self._problem}", err=True)
         if quiet:
@@ -146,7 +152,7 @@ class _Keeper:
 
         click.echo("\n" + render(finished, "text"), nl=False, err=True)
         if self._output is not None and not self._problem:
-            click.echo(f"written: {self._output}", err=True)
+            click.echo(f"written: {file_name(self._output)}", err=True)
 
 
 def _tier() -> str | None:

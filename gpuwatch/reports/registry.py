@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.errors import UsageError
 from gpuwatch.model.codec import Document
 from gpuwatch.reports.formats import csv, html, json, markdown, text
 from gpuwatch.reports.masking import sendable
+from gpuwatch.reports.writing import is_special, write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,13 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
 
 
 def format_for(path: Path) -> str:
-    """The name of the format that a file's suffix stands for; UsageError for another suffix."""
+    """The name of the format that a file's suffix stands for; UsageError for another suffix.
+
+    A device or a pipe without a suffix (``/dev/stderr``) gets text.
+    """
     suffix = path.suffix.lower()
+    if not suffix and is_special(path):
+        return "text"
     for entry in FORMATS:
         if entry.suffix == suffix:
             return entry.name
@@ -60,35 +64,6 @@ def format_for(path: Path) -> str:
 
 
 def write(document: Document, path: Path, *, format_name: str | None = None, redact: bool = False) -> None:
-    """Writes a report, format by suffix where none is named. The file is either whole or as it was before."""
+    """Writes a report, format by suffix where none is named. See :func:`write_text`."""
     entry = BY_NAME[format_name or format_for(path)]
     write_text(entry.render(sendable(document, redact=redact)), path)
-
-
-def write_text(rendered: str, path: Path) -> None:
-    """Writes to a temporary file in the same folder and renames it over ``path``."""
-    temporary: str | None = None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(rendered)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files private; a report gets the mode that any new file would have.
-        Path(temporary).chmod(_new_file_mode(path))
-        Path(temporary).replace(path)
-        temporary = None
-    except OSError as error:
-        raise GpuwatchError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _new_file_mode(path: Path) -> int:
-    try:
-        return path.stat().st_mode & 0o777
-    except OSError:
-        umask = os.umask(0)
-        os.umask(umask)
-        return 0o666 & ~umask

@@ -1,0 +1,57 @@
+"""What the terminal and the locale can show. One rule, for the dashboard and for text."""
+
+from __future__ import annotations
+
+import locale
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpuwatch.formatting.text import printable
+
+_PLAIN_TERMINALS = re.compile(r"^(linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*)$")
+"""Terminals whose fonts have 256 or 512 glyphs at most; braille and eighths of cells are not among them."""
+_SAMPLE = "▕█▏⣿─╭→–●✖▲"
+_PLAIN_LOCALES = frozenset({"C", "POSIX"})
+_COERCED = frozenset({"c.utf-8", "c.utf8", "utf-8"})
+"""What Python puts into LC_CTYPE by itself where the locale is C (PEP 538)."""
+
+
+def needs_ascii(environment: Mapping[str, str], encoding: str | None, *, terminal: bool = True) -> str:
+    """Why only ASCII can be shown; empty where everything can be.
+
+    ``encoding`` is that of the program's output. What the user says in LC_ALL, LC_CTYPE or LANG goes before it:
+    Python writes UTF-8 where the locale is C (PEP 538 and 540), though nobody asked for it. ``terminal`` is whether
+    the output goes to one; TERM says nothing of a file.
+    """
+    term = environment.get("TERM", "")
+    if terminal and _PLAIN_TERMINALS.match(term):
+        return f"TERM is {term}"
+    asked = _asked(environment)
+    if asked in _PLAIN_LOCALES:
+        return f"the locale is {asked}"
+    codeset = asked.partition("@")[0].partition(".")[2]
+    for name in filter(None, (codeset, encoding or locale.getpreferredencoding(False))):
+        try:
+            _SAMPLE.encode(name)
+        except (UnicodeEncodeError, LookupError):
+            return f"the locale's encoding is {name}"
+    return ""
+
+
+def _asked(environment: Mapping[str, str]) -> str:
+    """The locale for characters, as the user set it; empty where nothing is set."""
+    everything, characters, language = (environment.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    if everything:
+        return everything
+    if language in _PLAIN_LOCALES and characters.lower() in _COERCED:
+        return language
+    return characters or language
+
+
+def file_name(path: Path | str) -> str:
+    """The name of a file as stderr can show it, every byte that it cannot as ``\\xc3``; it stays one line."""
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    return printable(os.fsencode(path).decode(encoding, "backslashreplace"))

@@ -1,0 +1,87 @@
+"""Text onto disk: a file is either whole or as it was before; links stay links, devices and pipes are written to."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.formatting.terminal import file_name
+
+
+def is_special(path: Path) -> bool:
+    """Whether there is something at ``path``, links followed, that is no plain file: a device, a pipe, a terminal."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
+
+
+def unwritable(path: Path) -> str:
+    """Why ``path`` cannot be written, as far as it can be told before; empty where nothing speaks against it.
+
+    Makes and removes a file in its folder: permissions alone do not tell of read-only file systems.
+    """
+    try:
+        if is_special(path):
+            return "" if os.access(path, os.W_OK) else "it is not writable"
+        target = _target(path)
+        if target.exists() and not os.access(target, os.W_OK):
+            return "it is not writable"
+        handle, probe = _temporary(target)
+        os.close(handle)
+        Path(probe).unlink()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def write_text(rendered: str, path: Path) -> None:
+    """Writes to a temporary file beside the target of ``path`` and renames it there; GpuwatchError where it fails.
+
+    A device or a pipe cannot be renamed to and is written as it is.
+    """
+    temporary: str | None = None
+    try:
+        if is_special(path):
+            with path.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(rendered)
+            return
+        target = _target(path)
+        handle, temporary = _temporary(target)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(rendered)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files private; a report gets the mode that any new file would have.
+        Path(temporary).chmod(_mode(target))
+        Path(temporary).replace(target)
+        temporary = None
+    except OSError as error:
+        raise GpuwatchError(f"cannot write {file_name(path)}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _target(path: Path) -> Path:
+    """Where the links lead; OSError where they lead in circles."""
+    try:
+        return path.resolve()
+    except RuntimeError as error:  # what Python before 3.13 calls a circle of links
+        raise OSError(40, "its links lead in a circle") from error
+
+
+def _temporary(target: Path) -> tuple[int, str]:
+    return tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.", suffix=".tmp")
+
+
+def _mode(target: Path) -> int:
+    try:
+        return target.stat().st_mode & 0o777
+    except OSError:
+        umask = os.umask(0)
+        os.umask(umask)
+        return 0o666 & ~umask
