@@ -288,6 +288,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", ta
     """Parent by pid, of the processes and of their ancestors, up to the first process of the machine."""
     ancestors: tuple[Ancestor, ...] = ()
     """Those that started the processes and are not among them."""
+    host_processes: int | None = None
+    """Without a GPU ``processes`` are the busiest of so many that this host runs; None with one."""
 
     def device(self, uuid: str | None) -> Device | None:
         """The device with this UUID, or None."""

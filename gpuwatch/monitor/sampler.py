@@ -114,6 +114,7 @@ class Sampler:
             parents=self._ancestry.parents,
             ancestors=self._ancestry.ancestors,
             topology=self._topology if devices else None,
+            host_processes=None if devices else self._table.counted,
         )
 
     @property

@@ -16,43 +16,27 @@ from gpuwatch.model.snapshot import Device, Problem, Process, Snapshot
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
 
 _COMMAND = 120
+_SILENT = {
+    "driver.missing": "no NVIDIA driver",
+    "driver.mismatch": "the driver's library and kernel module differ",
+}
+_BUSIEST = 10
+"""Without a GPU processes are not what one looks for."""
 _BRIEF = 9
 """Characters of ``tf 2.21``, a framework's name where the room is short."""
 
 
 def snapshot_content(snapshot: Snapshot) -> Content:
     """Everything that a report of one snapshot shows."""
-    processes = sorted(
-        snapshot.processes,
-        key=lambda p: (p.device_index if p.device_index is not None else 1 << 30, -(p.number("gpu_memory_bytes") or 0)),
-    )
-    process_heads = (
-        "GPU",
-        "PID",
-        "User",
-        "Type",
-        "Framework",
-        "GPU mem",
-        "SM",
-        "CPU",
-        "Host mem",
-        "Time",
-        "Command",
-    )
-    tables = (
-        _gpus(snapshot),
-        _mig_instances(snapshot),
-        Table(
-            "Processes",
-            process_heads,
-            tuple(_process_row(p) for p in processes),
-            frozenset({0, 1, 5, 6, 7, 8, 9}),
-            one_line=True,
-            optional=(3, 9, 8, 7, 6, 2, 4),
-            shorter=((4, partial(short_framework, width=_BRIEF)), (10, without_folder)),
-        ),
-        _problems(snapshot),
-    )
+    if snapshot.devices:
+        tables: tuple[Table, ...] = (
+            _gpus(snapshot),
+            _mig_instances(snapshot),
+            _processes(snapshot),
+            _problems(snapshot),
+        )
+    else:
+        tables = (_problems(snapshot), _busiest(snapshot))
     host, driver = snapshot.host, snapshot.driver
     facts = [
         ("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}" if driver else "none answers"),
@@ -94,8 +78,7 @@ def _silence(snapshot: Snapshot) -> str:
     """Why nobody knows which GPUs there are; empty where the driver said it, be it none."""
     if snapshot.driver is not None:
         return ""
-    told = next((one for one in snapshot.problems if one.source in ("nvml", "collector")), None)
-    return clean(told.detail) if told is not None and told.source == "nvml" else "driver not answering"
+    return next((_SILENT[one.reason] for one in snapshot.problems if one.reason in _SILENT), "driver not answering")
 
 
 def _device_row(device: Device, *, marked: bool) -> tuple[str, ...]:
@@ -151,9 +134,68 @@ def _of(part: str, whole: str) -> str:
     return f"{amount} / {whole}" if amount and whole.endswith(f" {unit}") else f"{part} / {whole}"
 
 
+def _processes(snapshot: Snapshot) -> Table:
+    """The processes on the GPUs; on each the largest first."""
+    processes = sorted(
+        snapshot.processes,
+        key=lambda p: (p.device_index if p.device_index is not None else 1 << 30, -(p.number("gpu_memory_bytes") or 0)),
+    )
+    heads = (
+        "GPU",
+        "PID",
+        "User",
+        "Type",
+        "Framework",
+        "GPU mem",
+        "SM",
+        "CPU",
+        "Host mem",
+        "Time",
+        "Command",
+    )
+    return Table(
+        "Processes",
+        heads,
+        tuple(_process_row(p) for p in processes),
+        frozenset({0, 1, 5, 6, 7, 8, 9}),
+        one_line=True,
+        optional=(3, 9, 8, 7, 6, 2, 4),
+        shorter=((4, partial(short_framework, width=_BRIEF)), (10, without_folder)),
+    )
+
+
+def _busiest(snapshot: Snapshot) -> Table:
+    """Without a GPU: what the host is busy with."""
+    rows = tuple(
+        (
+            str(process.pid),
+            clean(process.user),
+            percent(process.number("cpu_percent")),
+            size(process.number("host_memory_bytes")),
+            duration(process.number("run_seconds")),
+            clean(process.framework),
+            _command(process),
+        )
+        for process in snapshot.processes[:_BUSIEST]
+    )
+    there, listed = snapshot.host_processes, len(snapshot.processes)
+    note = "None of them is on a GPU." if snapshot.driver else "Which of them use a GPU, nobody can tell."
+    if there is not None and there > len(rows):
+        note = f"The {len(rows)} busiest of {there} processes; --json has {min(listed, there)}. {note}"
+    return Table(
+        "Processes of the host",
+        ("PID", "User", "CPU", "Host mem", "Time", "Framework", "Command"),
+        rows,
+        frozenset({0, 2, 3, 4}),
+        note=note,
+        one_line=True,
+        optional=(4, 5, 3),
+        shorter=((5, partial(short_framework, width=_BRIEF)), (6, without_folder)),
+    )
+
+
 def _process_row(process: Process) -> tuple[str, ...]:
     note = f" ({clean(process.note)})" if process.note else ""
-    command = process.command or process.name
     where = clean(process.device_index)
     return (
         f"{where}:{clean(process.mig_instance)}" if process.mig_instance else where,
@@ -166,8 +208,13 @@ def _process_row(process: Process) -> tuple[str, ...]:
         percent(process.number("cpu_percent")),
         size(process.number("host_memory_bytes")),
         duration(process.number("run_seconds")),
-        shorten(printable(command), _COMMAND) if command else UNKNOWN,
+        _command(process),
     )
+
+
+def _command(process: Process) -> str:
+    command = process.command or process.name
+    return shorten(printable(command), _COMMAND) if command else UNKNOWN
 
 
 def _advised(found: Finding, snapshot: Snapshot) -> Finding:

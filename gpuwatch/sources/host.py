@@ -112,6 +112,8 @@ class ProcessTable:
         self._users: dict[int, str] = {}
         self._ticks: dict[int, tuple[int, int]] = {}
         self._boot = _boot_time()
+        self.counted = 0
+        """How many processes there were when :meth:`everyone` looked last; kernel threads left out."""
 
     def look(self, pid: int, now: float) -> Facts | None:
         """Facts about ``pid`` at monotonic time ``now``; None when there is no such process here."""
@@ -173,6 +175,7 @@ class ProcessTable:
             spent = ticks - known[1] if known is not None and known[0] == start else 0
             rows.append((-spent, -resident, pid))
         rows.sort()
+        self.counted = len(rows)
         return [facts for _, _, pid in rows[:most] if (facts := self.look(pid, now)) is not None]
 
     def forget_except(self, pids: set[int]) -> None:

@@ -47,7 +47,10 @@ def test_a_driver_that_hangs(machine: SimMachine, snapshot: Callable[..., Result
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [("DRIVER_NOT_LOADED", "kernel module is not loaded"), ("LIB_RM_VERSION_MISMATCH", "of different versions")],
+    [
+        ("DRIVER_NOT_LOADED", "GPUs unknown: no NVIDIA driver"),
+        ("LIB_RM_VERSION_MISMATCH", "GPUs unknown: the driver's library and kernel module differ"),
+    ],
 )
 def test_a_driver_that_does_not_start(
     machine: SimMachine, snapshot: Callable[..., Result], code: str, said: str
@@ -55,7 +58,6 @@ def test_a_driver_that_does_not_start(
     faults.fail_init(machine, faults.CODES[code], None)
     done = snapshot()
     assert done.out.startswith(MARK)
-    assert "GPUs unknown: NVIDIA's" in done.out
     assert said in done.out
     assert "modprobe" not in done.out
     assert "gpuwatch sim fault clear" in done.out
@@ -69,6 +71,18 @@ def test_no_gpus_where_the_driver_lists_none(machine: SimMachine, snapshot: Call
     assert done.out.startswith(MARK)
     assert "0 GPUs" in done.out
     assert "gpuwatch sim fault add 0" in done.out
+    head, table, rows = done.out.partition("Processes of the host")
+    assert "gpuwatch sim fault add 0" in head, "what is wrong comes before what the host does beside it"
+    assert table
+    told = json.loads(snapshot("--json").out)
+    assert told["host_processes"] >= len(told["processes"]) > 0
+    listed = [line for line in rows.splitlines()[2:] if line.split() and line.split()[0].isdecimal()]
+    assert len(listed) == min(told["host_processes"], 10)
+    assert "None of them is on a GPU." in rows
+
+
+def test_with_gpus_the_processes_of_the_host_are_not_counted(snapshot: Callable[..., Result]) -> None:
+    assert json.loads(snapshot("--json").out)["host_processes"] is None
 
 
 def test_a_gpu_that_was_lost_before_anybody_looked(machine: SimMachine, snapshot: Callable[..., Result]) -> None:

@@ -34,7 +34,7 @@ def render(document: Document, width: int = WIDTH, *, details: bool = True) -> s
     lines = list(_head(content, width))
     findings = _findings(content.findings, width)
     told: frozenset[str] = _TOLD if isinstance(document, Run) and not details else frozenset()
-    if isinstance(document, Snapshot):
+    if isinstance(document, Snapshot) and document.devices:
         # The table is what one looks for; versions and host stand under it.
         for table in content.tables:
             lines += ["", *_table(table, width, shorten, elastic=details)]
