@@ -6,10 +6,13 @@ their texts are the library's.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from gpuwatch.model.no_driver import SIMULATE, missing_driver_action
 from gpuwatch.model.reading import Missing, Reason
 from gpuwatch.model.snapshot import Problem
+from gpuwatch.sources import system
 
 UNINITIALIZED = 1
 INVALID_ARGUMENT = 2
@@ -42,17 +45,16 @@ _REASONS: dict[int, Reason] = {
     NO_DATA: "no_sample",
 }
 
-_SIMULATE = "to look at simulated GPUs: gpuwatch --sim 2x24GiB"
 _HINTS = {
     LIBRARY_NOT_FOUND: (
         "driver.missing",
         "no NVIDIA driver was found: libnvidia-ml.so.1 cannot be loaded",
-        "install NVIDIA's driver, or give the container its GPUs (docker run --gpus all); " + _SIMULATE,
+        "",
     ),
     DRIVER_NOT_LOADED: (
         "driver.missing",
         "NVIDIA's kernel module is not loaded",
-        "load it (modprobe nvidia) or see dmesg for why it does not load; " + _SIMULATE,
+        "",
     ),
     LIB_RM_VERSION_MISMATCH: (
         "driver.mismatch",
@@ -99,4 +101,6 @@ def problem(lib: Any, code: int, *, simulated: bool = False) -> Problem:
     reason, detail, hint = _HINTS.get(
         code, ("driver.bad-state", f"NVML does not start: {text(lib, code)} (code {code})", "see dmesg for why")
     )
+    if reason == "driver.missing" and not simulated:
+        hint = missing_driver_action(system.look(os.environ), library=code == DRIVER_NOT_LOADED) + SIMULATE
     return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT if simulated else hint)

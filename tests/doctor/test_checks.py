@@ -374,4 +374,4 @@ def test_without_a_card_one_advice_is_enough() -> None:
     failed = {entry.id: entry for entry in examined(bare()).checks if entry.state == "fail"}
     assert "Use a machine with an NVIDIA GPU" in failed["driver.cards"].action
     for name in ("driver.kernel-module", "driver.libcuda", "driver.nvml", "devices.files"):
-        assert failed[name].action == "Nothing: there is no card for it."
+        assert failed[name].action == "First a card: see NVIDIA cards on the bus."

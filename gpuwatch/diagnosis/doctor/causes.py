@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from gpuwatch.diagnosis.doctor import framework
-from gpuwatch.diagnosis.doctor.driver import GIVE_GPUS, INSTALL, NO_CARD, NOUVEAU, REBOOT, driver_versions, start_action
+from gpuwatch.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
 from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.diagnosis.engine import NO_GPU, diagnose
 from gpuwatch.diagnosis.evidence import Evidence
@@ -17,6 +17,7 @@ from gpuwatch.diagnosis.registry import Rule, finding
 from gpuwatch.diagnosis.rules.driver import HALF_ACTION
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding, Severity
+from gpuwatch.model.no_driver import GIVE_GPUS
 
 Cause = Callable[[Facts], Iterator[Finding]]
 _TIGHT_BYTES = 500 << 20
@@ -36,22 +37,19 @@ def no_driver(facts: Facts) -> Iterator[Finding]:
         return
     if system.kernel_module is not None and facts.driver is not None and facts.driver.nvml_code:
         return  # it is there and does not start
-    lines, action = [], INSTALL
+    lines = []
     if system.cards and any(card.driver == "nouveau" for card in system.cards):
         lines.append(f"nouveau drives {system.cards[0].bus_id}")
-        action = NOUVEAU
     elif system.cards is not None and not system.cards and not system.wsl:
         lines.append("no NVIDIA card is on the PCI bus")
-        action = NO_CARD
-    elif system.container is not None:
-        lines.append(f"this is a container ({system.container}); device files in it: {len(system.device_files)}")
-        action = GIVE_GPUS
-    elif system.kernel_module is not None:
+    elif system.container is None and system.kernel_module is not None:
         return
+    if system.container is not None:
+        lines.append(f"this is a container ({system.container}); device files in it: {len(system.device_files)}")
     if system.kernel_module is None and not system.wsl:
         lines.append("/proc/driver/nvidia/version is not there: the kernel module is not loaded")
     if lines:
-        yield finding("driver.missing", "error", "fact", evidence=lines, action=action)
+        yield finding("driver.missing", "error", "fact", evidence=lines, action=advice(facts))
 
 
 def versions_differ(facts: Facts) -> Iterator[Finding]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.diagnosis.doctor.driver import GIVE_GPUS, late, remedy
+from gpuwatch.diagnosis.doctor.driver import late, remedy
 from gpuwatch.diagnosis.doctor.facts import Facts, several
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.formatting.units import size
+from gpuwatch.model.no_driver import GIVE_GPUS
 
 _GPU_FILE = re.compile(r"^/dev/nvidia\d+$")
 _CREATE = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it with its GPUs."

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts, cuda_version, several, took
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.model.no_driver import INSTALL, NOUVEAU, missing_driver_action
 
-INSTALL = "Install NVIDIA's driver and load it (modprobe nvidia; nvidia-smi must work)."
-GIVE_GPUS = "Start the container with its GPUs (docker run --gpus all, with the NVIDIA Container Toolkit on the host)."
-NO_CARD = (
-    "Use a machine with an NVIDIA GPU, or pass one through to this one; if it has one: seat it, and switch its slot on"
-    " in the firmware."
-)
 REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
-NOUVEAU = "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau modeset=0), reboot, install NVIDIA's."
 _SIMULATED = "simulated GPUs have no kernel driver"
 _STARTS = {
     34: "The libcuda.so.1 that was loaded is the toolkit's stub: take its folder out of LD_LIBRARY_PATH.",
@@ -28,11 +22,17 @@ _STARTS = {
 }
 
 
+def advice(facts: Facts) -> str:
+    """What to do against a missing driver, as everywhere (:mod:`gpuwatch.model.no_driver`)."""
+    nvml = facts.driver.nvml if facts.driver is not None else None
+    return missing_driver_action(facts.system, library=nvml is not None and nvml.error is None)
+
+
 def remedy(facts: Facts, action: str) -> str:
     """What to do, unless there is no card at all: then one advice is enough, that of the first check."""
     system = facts.system
     bare = system is not None and system.cards is not None and not system.cards and not system.wsl
-    return "Nothing: there is no card for it." if bare and not facts.nvml_answers else action
+    return "First a card: see NVIDIA cards on the bus." if bare and not facts.nvml_answers else action
 
 
 def start_action(code: int) -> str:
@@ -60,7 +60,7 @@ def cards(facts: Facts) -> Answer | None:
     if not found:
         if facts.nvml_answers:
             return ok("none in /sys, and NVML answers all the same")
-        return fail("no NVIDIA card is on the PCI bus", NO_CARD)
+        return fail("no NVIDIA card is on the PCI bus", advice(facts))
     listed = ", ".join(f"{card.bus_id} ({card.driver or 'no driver'})" for card in found[:16])
     return ok(f"{several(len(found), 'card')}: {listed}")
 
@@ -98,9 +98,9 @@ def kernel_module(facts: Facts) -> Answer | None:
         return ok("/proc/driver/nvidia is not shown here, and NVML answers")
     if facts.system.modules is not None and "nvidia" in facts.system.modules:
         return warn("the module nvidia is loaded, and /proc/driver/nvidia/version is not there", REBOOT)
-    action = GIVE_GPUS if facts.system.container else INSTALL
     return fail(
-        "the kernel module nvidia is not loaded (/proc/driver/nvidia/version is not there)", remedy(facts, action)
+        "the kernel module nvidia is not loaded (/proc/driver/nvidia/version is not there)",
+        remedy(facts, advice(facts)),
     )
 
 
@@ -114,9 +114,9 @@ def libcuda(facts: Facts) -> Answer | None:
     if library.error is not None:
         if facts.system is not None and facts.system.wsl:
             return fail(library.error, "Add /usr/lib/wsl/lib to LD_LIBRARY_PATH, or run ldconfig with it.")
-        action = INSTALL
+        action = advice(facts)
         if facts.system is not None and facts.system.container:
-            action = GIVE_GPUS + " NVIDIA_DRIVER_CAPABILITIES must have compute."
+            action += " NVIDIA_DRIVER_CAPABILITIES must have compute."
         return fail(library.error, remedy(facts, action))
     where = library.path or "its file is not known"
     for part in ("/stubs/", "/compat/"):
@@ -136,7 +136,7 @@ def nvml(facts: Facts) -> Answer | None:
         return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late(facts)
     if answer.nvml.error is not None:
         works = answer.cuinit_code == 0
-        action = INSTALL
+        action = advice(facts)
         if works or (facts.system is not None and facts.system.container):
             action = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
         said = answer.nvml.error + ("; TensorFlow from 2.21 on needs it" if works else "")

@@ -12,13 +12,13 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.visible import read_visible
 from gpuwatch.model.findings import Finding, Severity
+from gpuwatch.model.no_driver import SIMULATE, missing_driver_action
 from gpuwatch.model.snapshot import Problem
 
 _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)
 _REFUSALS = ("container.lost-devices", "driver.bad-state")
 """What NVML's own failure may mean where it could be loaded (gpuwatch.sources.nvml)."""
-_INSTALL = "Install the NVIDIA driver and load it (nvidia-smi must work); in a container start it with --gpus all."
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """For a driver of which one library is there and the other is not."""
 _OTHER_ADVICE = {
@@ -73,6 +73,12 @@ def blames_visibility(evidence: Evidence) -> bool:
     return evidence.driver_answers is None and evidence.visible_devices is not None
 
 
+def _advice(evidence: Evidence) -> str:
+    """What the source that looked at this machine advises; of a log alone nothing is known of its machine."""
+    said = next((problem.hint for problem in _problems(evidence) if problem.reason == "driver.missing"), "")
+    return said.removesuffix(SIMULATE) or missing_driver_action(None)
+
+
 @rule("driver.missing", "container.lost-devices", "driver.bad-state")
 def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     """No driver: NVML cannot be used, or cuInit finds no libcuda or no device."""
@@ -117,7 +123,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
         severity,
         "fact" if certainty == "fact" else "likely",
         evidence=lines or ["NVML does not answer"],
-        action=_INSTALL,
+        action=_advice(evidence),
     )
 
 
@@ -144,7 +150,7 @@ def half_a_driver(evidence: Evidence) -> Iterator[Finding]:
             "likely",
             title="libcuda.so.1, which comes with the driver, cannot be loaded",
             evidence=log.lines_of("cuda.missing-library"),
-            action=_INSTALL,
+            action=_advice(evidence),
         )
     elif error is None and not log.libraries_skipped and _only_nvml_missing(log.missing_libraries):
         yield finding(

@@ -1,0 +1,52 @@
+"""What to do where no NVIDIA driver answers: one advice for a snapshot, a report and the doctor alike.
+
+It depends on where one is: a container gets GPUs from outside, WSL its driver from Windows, a machine without
+a card needs one before any driver helps. Sources: NVIDIA driver README, Container Toolkit, CUDA on WSL guide.
+"""
+
+from __future__ import annotations
+
+from gpuwatch.model.doctor import System
+
+INSTALL = "Install NVIDIA's driver and load it (modprobe nvidia; nvidia-smi must work)."
+LOAD = "Load the driver's kernel module (modprobe nvidia); dmesg says why where it does not load."
+GIVE_GPUS = "Start the container with its GPUs (docker run --gpus all, with the NVIDIA Container Toolkit on the host)."
+NO_CARD = (
+    "Use a machine with an NVIDIA GPU, or pass one through to this one; if it has one: seat it, and switch its slot on"
+    " in the firmware."
+)
+NOUVEAU = "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau modeset=0), reboot, install NVIDIA's."
+SIMULATE = " To look at simulated GPUs: gpuwatch --sim 2x24GiB"
+"""Follows the advice where a person looks at this machine, and is no remedy of it."""
+_ELSEWHERE = "Install NVIDIA's driver and load it (nvidia-smi must work); in a container: " + GIVE_GPUS
+_NO_CARD_IN_CONTAINER = (
+    "No NVIDIA card is on this machine's PCI bus: run the container on a machine with one, and with its GPUs"
+    " (docker run --gpus all)."
+)
+_ON_HOST = "Install NVIDIA's driver on the host, never in the container. "
+_IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown."
+
+
+def missing_driver_action(system: System | None, *, library: bool = False) -> str:
+    """The advice for what is known of the system; None: nobody looked, or it is another machine's log.
+
+    ``library``: the driver's libraries are there, and say that no kernel module is loaded.
+    """
+    if system is None:
+        return _ELSEWHERE
+    if system.wsl:
+        return _IN_WINDOWS
+    bare = system.cards is not None and not system.cards
+    loaded = system.kernel_module is not None or "nvidia" in (system.modules or ())
+    if system.container is not None:
+        if bare and not loaded:
+            return _NO_CARD_IN_CONTAINER
+        return GIVE_GPUS if loaded else _ON_HOST + GIVE_GPUS
+    if any(card.driver == "nouveau" for card in system.cards or ()):
+        return NOUVEAU
+    if bare:
+        return NO_CARD
+    if loaded and not library:
+        release = f" of release {system.kernel_module}" if system.kernel_module is not None else ""
+        return f"Install the driver's libraries (libnvidia-ml, libcuda){release}: those of the loaded kernel module."
+    return LOAD if library else INSTALL
