@@ -87,7 +87,7 @@ class OverviewScreen(ProcessRowsScreen):
         self.processes.show(view, framed=self._plan.framed)
         self._show_users()
         if self.filter_bar is not None:
-            self.filter_bar.say(self.processes.counts)
+            self.filter_bar.recount(self.processes.counts)
 
     def age(self, view: View) -> None:
         """The clock, the host, run times and, now and then, the graphs."""

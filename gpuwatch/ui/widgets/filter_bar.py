@@ -79,6 +79,11 @@ class FilterBar(Widget):
         self._note.styles.width = _NOTE
         self._note.paint((Line(((text.rjust(_NOTE - len(keys)), "text"), (keys, "dim"))),))
 
+    def recount(self, counts: tuple[int, int]) -> None:
+        """A sample came: an error stays until the text is changed."""
+        if not self._wrong:
+            self.say(counts)
+
     @property
     def _overview(self) -> OverviewScreen:
         return cast("OverviewScreen", self.screen)
@@ -93,10 +98,10 @@ class FilterBar(Widget):
             await self._overview.filter_done(keep=True)
 
     async def on_key(self, event: events.Key) -> None:
-        """Esc clears; the arrows go back to the table and keep the filter."""
+        """Esc clears; the arrows go back to the table and keep the filter, as Enter does."""
         if event.key == "escape":
             event.stop()
             await self._overview.filter_done(keep=False)
         elif event.key in ("down", "up"):
             event.stop()
-            await self._overview.filter_done(keep=True)
+            await self._kept()
