@@ -49,8 +49,13 @@ def doctor(
     enter_simulation(ctx)
     document = examined(python, framework)
     publish(document, output, as_json=as_json, redact=redact)
-    bad = any(found.severity == "error" for found in document.findings)
-    ctx.exit(EXIT_FINDING if bad else EXIT_OK)
+    ctx.exit(EXIT_FINDING if _bad(document) else EXIT_OK)
+
+
+def _bad(document: Doctor) -> bool:
+    """Whether something keeps the framework from its GPUs; one that is not installed has none."""
+    absent = any(entry.id == "framework.interpreter" and entry.state == "fail" for entry in document.checks)
+    return absent or any(found.severity == "error" for found in document.findings)
 
 
 def examined(python: str | None, framework: str | None) -> Doctor:
@@ -85,6 +90,7 @@ def examined(python: str | None, framework: str | None) -> Doctor:
         run=run,
         log=log,
         simulated=SimMachine.from_environment(os.environ) is not None,
+        asked=python is not None or framework is not None,
         deadline=looking.DEADLINE,
     )
     return examine(facts, taken_at, time.monotonic() - started)

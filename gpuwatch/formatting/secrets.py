@@ -38,8 +38,10 @@ _OPTION = re.compile(
     rf"({_QUOTED}|\S+)",
     re.IGNORECASE,
 )
+_NAMED_AGAIN = rf"(?![\w-]{{0,40}}{_STRONG}s?\s*[:=]\s)"
+"""Not where the value is itself the name of a secret: "key=password: x" has its secret behind the colon."""
 _ASSIGNED = re.compile(
-    rf"((?<!-){_NAME}(?:{_STRONG}|token|key|auth|cookie){_NAME}\s?=\s?)(?!=)({_QUOTED}|[^\s,;&\"']+)",
+    rf"((?<!-){_NAME}(?:{_STRONG}|token|key|auth|cookie){_NAME}\s?=\s?)(?!=){_NAMED_AGAIN}({_QUOTED}|[^\s,;&\"']+)",
     re.IGNORECASE,
 )
 _MEMBER = re.compile(
@@ -47,7 +49,10 @@ _MEMBER = re.compile(
     r"(\\{1,8}\"[^\"\\]*\\{1,8}\"|\"(?:[^\"\\]|\\.)*\"|\\{0,8}'[^']*'|[^\s,}\]\[{\"'\\]+)",
     re.IGNORECASE,
 )
-_TOLD = re.compile(rf"([\w-]{{0,40}}{_STRONG}s?\s*:\s+)({_QUOTED}|[^\s,;\"']+)", re.IGNORECASE)
+_TOLD = re.compile(
+    rf"([\w-]{{0,40}}(?:{_STRONG}s?\s*:\s+|passw(?:or)?d\s*:|passphrase\s*:)){_NAMED_AGAIN}({_QUOTED}|[^\s,;\"']+)",
+    re.IGNORECASE,
+)
 _QUERY = re.compile(
     r"([?&;](?:[\w.-]{0,40}(?:token|secret|passw|pwd|key|auth|sig|signature|credential)[\w.-]{0,40})=)([^&\s\"'<>;]+)",
     re.IGNORECASE,

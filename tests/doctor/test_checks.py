@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -375,3 +376,20 @@ def test_without_a_card_one_advice_is_enough() -> None:
     assert "Use a machine with an NVIDIA GPU" in failed["driver.cards"].action
     for name in ("driver.kernel-module", "driver.libcuda", "driver.nvml", "devices.files"):
         assert failed[name].action == "First a card: see NVIDIA cards on the bus."
+
+
+def test_a_framework_that_was_asked_for_and_is_not_there_is_an_error() -> None:
+    """Without being asked for it is a warning: gpuwatch's own interpreter need not have one."""
+    absent = machine(run=None, look=FrameworkLook(name="torch", missing="PyTorch is not installed in /x/python"))
+    for asked, severity in ((False, "warning"), (True, "error")):
+        found = examined(dataclasses.replace(absent, asked=asked)).findings
+        assert [entry.severity for entry in found if entry.id == "unknown"] == [severity]
+
+
+def test_pytorch_is_not_told_of_tensorflows_variables() -> None:
+    looked = machine(run=None, look=FrameworkLook(name="torch", interpreter="p", gpu_build=True))
+    environment = {**looked.environment, "TF_GPU_ALLOCATOR": "cuda_malloc_async", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    asked = {entry.id for entry in examined(dataclasses.replace(looked, environment=environment)).checks}
+    own = {"environment.growth", "environment.allocator", "environment.log-level"}
+    assert not own & asked
+    assert own - {"environment.allocator"} <= {entry.id for entry in examined(machine()).checks}

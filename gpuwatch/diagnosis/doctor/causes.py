@@ -193,7 +193,7 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
     if look.missing:
         yield finding(
             "unknown",
-            "warning",
+            "error" if facts.asked else "warning",
             "fact",
             title=look.missing,
             action="Install it there, or name the interpreter that has it with --python.",

@@ -110,9 +110,16 @@ def misspelt(facts: Facts) -> Answer | None:
     return warn(listed, "; ".join(f"export {meant}={facts.environment[name]}" for name, meant in found))
 
 
+def _of_torch(facts: Facts) -> bool:
+    """Whether PyTorch is looked at, to which TensorFlow's variables mean nothing."""
+    return facts.look is not None and facts.look.name == "torch"
+
+
 @check("environment.growth", "TF_FORCE_GPU_ALLOW_GROWTH")
 def growth(facts: Facts) -> Answer | None:
-    """Wins over what the program sets."""
+    """Wins over what the program sets; TensorFlow alone reads it."""
+    if _of_torch(facts):
+        return None
     value = facts.environment.get("TF_FORCE_GPU_ALLOW_GROWTH")
     if value is None:
         return ok("not set: TensorFlow takes nearly all memory of every visible GPU, unless the program says otherwise")
@@ -129,6 +136,8 @@ def growth(facts: Facts) -> Answer | None:
 @check("environment.allocator", "TF_GPU_ALLOCATOR")
 def allocator(facts: Facts) -> Answer | None:
     """Another allocator than TensorFlow's own."""
+    if _of_torch(facts):
+        return None
     value = facts.environment.get("TF_GPU_ALLOCATOR")
     if value is None:
         return None
@@ -167,6 +176,8 @@ def library_path(facts: Facts) -> Answer | None:
 @check("environment.log-level", "TF_CPP_MIN_LOG_LEVEL")
 def log_level(facts: Facts) -> Answer | None:
     """Hides the lines that say which GPU is which, and why there is none."""
+    if _of_torch(facts):
+        return None
     value = facts.environment.get("TF_CPP_MIN_LOG_LEVEL")
     if value in (None, "0"):
         return ok("every line is shown; since 2.12 names of missing libraries need TF_CPP_VMODULE=dso_loader=1 as well")

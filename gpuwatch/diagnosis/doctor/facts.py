@@ -52,6 +52,8 @@ class Facts:
     run: Run | None = None
     log: LogFacts | None = None
     simulated: bool = False
+    asked: bool = False
+    """Whether the user named the framework or the interpreter: that it is not there is then an error."""
     deadline: float = 3.0
     """Seconds that each look had that imported no framework."""
 
