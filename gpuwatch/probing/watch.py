@@ -45,8 +45,9 @@ _GRACE = 2.0
 _QUIET = 0.2
 _WITNESS = 0.1
 """Seconds after which a signal that the guard did not get too was meant for us alone."""
-_FIRST = 3.0
-_SHARE = 0.005
+_YOUNG = 10.0
+"""Seconds for which a run is kept every second: whatever ends it then, there is something to look at."""
+_SHARE, _SHARE_YOUNG = 0.005, 0.05
 """Share of a core that judging and keeping an unfinished run may cost."""
 
 
@@ -130,7 +131,7 @@ class _Watch:
         self._started = time.monotonic()
         self._observation = Observation(self._started, before, self._family.belongs)
         self._latest = before
-        self._keep_at = self._started + _FIRST
+        self._keep_at = self._started
         self._next = 0.0
 
     def __enter__(self) -> Self:
@@ -175,7 +176,7 @@ class _Watch:
                 self._signals.judge()
                 self._look()
                 self._live.tick()
-                if time.monotonic() >= self._keep_at:
+                if self._program is not None and time.monotonic() >= self._keep_at:
                     self._keep()
         if self._failed is not None:
             self._live.end()
@@ -325,14 +326,17 @@ class _Watch:
         self._live.update(self._latest, used, observation.told.throughput)
 
     def _keep(self) -> None:
-        """The run as far as it came; often at first, later at most every minute."""
+        """The run as far as it came: from the start and every second at first, later at most every minute."""
         began = time.process_time()
-        if self._program is not None:
-            run = self._judge(self._observed(Outcome()))
-            self._live.findings(run.findings)
+        run = self._judge(self._observed(Outcome()))
+        self._live.findings(run.findings)
         cost = time.process_time() - began
         now = time.monotonic()
-        self._keep_at = now + max(min(60.0, max(5.0, (now - self._started) / 100)), cost / _SHARE)
+        if now - self._started < _YOUNG:
+            pause = max(1.0, cost / _SHARE_YOUNG)
+        else:
+            pause = max(min(60.0, max(5.0, (now - self._started) / 100)), cost / _SHARE)
+        self._keep_at = now + pause
 
     def _outcome(self) -> Outcome:
         if self._status is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import stat
@@ -353,6 +354,34 @@ def test_the_run_is_kept_unless_told_not_to(tmp_path: Path) -> None:
     watched("--", "true", env=environment)
     (kept,) = tmp_path.rglob("*.json")
     assert read(kept)["title"] == "true"
+
+
+def test_a_run_that_is_killed_at_its_start_is_kept(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    seen = started("-q", "-o", str(out), "--", "sleep", "60", env={**os.environ, "XDG_STATE_HOME": str(tmp_path)})
+    until(out.exists)
+    seen.kill()
+    seen.wait()
+    run = read(out)
+    assert run["phases"]["total_seconds"] < 2.5, "it waited with the first writing"
+    assert run["verdict"] == "interrupted"
+    (kept,) = (tmp_path / "gpuwatch").rglob("*.json")
+    assert read(kept)["title"] == "sleep 60"
+
+
+def test_a_young_run_is_written_every_second(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    seen = started("-q", "-o", str(out), "--", "sleep", "60")
+    until(out.exists)
+    times = [read(out)["phases"]["total_seconds"]]
+    while len(times) < 4:
+        until(lambda: read(out)["phases"]["total_seconds"] > times[-1])
+        times.append(read(out)["phases"]["total_seconds"])
+    seen.kill()
+    seen.wait()
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    assert all(gap >= 0.9 for gap in gaps), "it costs no more than it need"
+    assert min(gaps) < 2.5
 
 
 def test_a_folder_that_cannot_be_written_is_said_and_the_program_runs(tmp_path: Path) -> None:
