@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 import click
 
 from gpuwatch.cli.completion import named
+from gpuwatch.cli.output import data
 from gpuwatch.diagnosis.pages import grouped, near, page
 from gpuwatch.errors import UsageError
 from gpuwatch.model.findings import CAUSES
@@ -23,7 +25,10 @@ def cause(cause_id: str | None, as_json: bool) -> None:
     On a terminal the page is set as rich text; in a pipe it is Markdown.
     """
     if cause_id is None:
-        click.echo(_json_list() if as_json else _list(), nl=False)
+        if as_json:
+            data(_json_list())
+        else:
+            click.echo(_list(), nl=False)
         return
     if cause_id not in CAUSES:
         meant = near(cause_id)
@@ -31,7 +36,13 @@ def cause(cause_id: str | None, as_json: bool) -> None:
         raise UsageError(f"there is no cause {cause_id!r}", hint=hint)
     text = page(cause_id)
     if as_json:
-        click.echo(_json({"schema": "gpuwatch.cause/1", "id": cause_id, "title": CAUSES[cause_id], "markdown": text}))
+        told: dict[str, object] = {
+            "schema": "gpuwatch.cause/1",
+            "id": cause_id,
+            "title": CAUSES[cause_id],
+            "markdown": text,
+        }
+        data(_json(told) + "\n")
     elif sys.stdout.isatty():
         _set(text)
     else:
@@ -39,9 +50,22 @@ def cause(cause_id: str | None, as_json: bool) -> None:
 
 
 def _list() -> str:
+    """A line for each; on a terminal that is too narrow for it the title is folded under itself."""
+    from gpuwatch.reports.formats.folding import paragraph
+
     width = max(map(len, CAUSES))
+    room = max(shutil.get_terminal_size().columns, width + 30) if sys.stdout.isatty() else 1000
     blocks = [
-        "\n".join([f"{title}:", *(f"  {cause:<{width}}  {CAUSES[cause]}" for cause in causes)])
+        "\n".join(
+            [
+                f"{title}:",
+                *(
+                    line
+                    for cause in causes
+                    for line in paragraph(CAUSES[cause], room, f"  {cause:<{width}}  ", " " * (width + 4))
+                ),
+            ]
+        )
         for title, causes in grouped()
     ]
     return "\n\n".join(blocks) + "\n"

@@ -13,6 +13,7 @@ import click
 from gpuwatch.cli import early
 from gpuwatch.cli.options import asked_gpm, enter_simulation
 from gpuwatch.errors import UsageError
+from gpuwatch.formatting.terminal import needs_ascii
 from gpuwatch.monitor.collector import Collector
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ def run(ctx: click.Context, settings: Loaded) -> int:
             collector.interval = settings.preferences.interval
         feed = EarlyFeed(collector)
         from gpuwatch.ui.app import run_dashboard
-        from gpuwatch.ui.glyphs import needs_ascii
 
         gc.freeze()
         gc.enable()

@@ -15,6 +15,7 @@ import click
 from gpuwatch.cli.options import progress_wanted
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, UsageError
+from gpuwatch.formatting.terminal import file_name
 
 if TYPE_CHECKING:
     from gpuwatch.cli.following import Following
@@ -75,10 +76,10 @@ def _stdin() -> int:
 def _open(path: Path) -> int:
     try:
         if path.is_dir():
-            raise UsageError(f"cannot read {path}: it is a folder")
+            raise UsageError(f"cannot read {file_name(path)}: it is a folder")
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {file_name(path)}: {error.strerror}") from error
 
 
 def lines_of(descriptor: int, name: Path, following: Following | None = None) -> Iterator[str]:

@@ -82,7 +82,11 @@ def cli(ctx: click.Context, /, config_file: Path | None, **given: Any) -> None:
 
     Without a command: the dashboard. Its options win over the settings file, which w in it saves.
     """
-    if ctx.invoked_subcommand is None:
+    if ctx.invoked_subcommand is not None:
+        from gpuwatch.cli.plain import prepare
+
+        prepare()
+    else:
         settings = preferred(config_file, given)
         from gpuwatch.cli.dashboard import run
 
@@ -142,7 +146,10 @@ def _give_up_output(code: int) -> int:
 
 
 def _say(message: str, hint: str = "") -> None:
+    from gpuwatch.cli.plain import prepare
+
     early.abandon()  # what is said must be seen
+    prepare()
     click.echo(f"gpuwatch: {message}" + (f" ({hint})" if hint else ""), err=True)
 
 

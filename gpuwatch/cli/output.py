@@ -67,6 +67,11 @@ def check_output(output: Path | None, *, any_suffix: bool = False) -> None:
         raise UsageError(f"cannot write {name}: {why}", hint="choose another file")
 
 
+def data(text: str) -> None:
+    """A document for a program on stdout: UTF-8, whatever the locale is."""
+    click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
+
+
 def publish(
     document: Document,
     output: Path | None,
@@ -84,4 +89,8 @@ def publish(
         if not as_json:
             return
     name = "json" if as_json else format_name or "text"
-    click.echo(render(document, name, redact=redact), nl=False)
+    rendered = render(document, name, redact=redact)
+    if name == "text":
+        click.echo(rendered, nl=False)
+    else:
+        data(rendered)

@@ -13,7 +13,7 @@ import msgspec
 from gpuwatch.cli.completion import files, named
 from gpuwatch.cli.keeping import keep, no_save_option
 from gpuwatch.cli.options import FiniteRange, compiling_told, enter_simulation, progress_wanted, sim_option
-from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.events import Event
@@ -120,7 +120,7 @@ def probe(
 
         recipes = {script.name: recipe(script, own) for script in scripts}
         if as_json:
-            click.echo(_document("gpuwatch.recipes/1", recipes=recipes))
+            data(_document("gpuwatch.recipes/1", recipes=recipes) + "\n")
         else:
             click.echo("\n\n".join(recipes.values()), nl=False)
         return
@@ -131,7 +131,7 @@ def probe(
         interpreters = _interpreters(scripts, python)
     except FrameworkMissing as error:
         if as_json:
-            click.echo(to_json(_not_run(scripts[0], error)), nl=False)
+            data(to_json(_not_run(scripts[0], error)))
         raise
     # One configuration alone gains nothing from a template.
     options = ProbeOptions(
@@ -191,7 +191,7 @@ def _list(as_json: bool) -> None:
             {"config": s.name, "group": s.group, "framework": s.framework, "title": s.title, "summary": s.summary}
             for s in find_probes().values()
         ]
-        click.echo(_document("gpuwatch.probes/1", probes=rows))
+        data(_document("gpuwatch.probes/1", probes=rows) + "\n")
         return
     for script in find_probes().values():
         click.echo(f"{script.name:<22} {script.group:<12} {script.title}")

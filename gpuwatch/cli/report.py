@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
 from gpuwatch.cli.options import asked_shape, enter_simulation, sim_option
-from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.codec import DOCUMENTS, Document, NotADocument, from_json, schema_of
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
@@ -20,11 +22,16 @@ def read_document(path: Path) -> Document:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {file_name(path)}: {error.strerror}") from error
     try:
         return from_json(raw)
     except NotADocument as error:
-        raise UsageError(f"{path} is no gpuwatch document: {error}") from error
+        name = file_name(path)
+        if raw.strip() and not raw.lstrip().startswith(b"{") and b"\0" not in raw:
+            raise UsageError(
+                f"{name} is no gpuwatch document but other text", hint=f"a log: gpuwatch explain {shlex.quote(name)}"
+            ) from error
+        raise UsageError(f"{name} is no gpuwatch document: {error}") from error
 
 
 @click.command()
@@ -115,9 +122,13 @@ def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Do
             # What is held against each other no longer tells which word is a host and which a user.
             reports.append(sendable(document, redact=redact))
         else:
-            raise UsageError(f"{source} is no run: only runs and comparisons can be compared, and reports with reports")
+            raise UsageError(
+                f"{file_name(source)} is no run: only runs and comparisons can be compared, and reports with reports"
+            )
         if runs and reports:
-            raise UsageError(f"{source}: runs are compared with runs, reports with reports", hint="give one kind")
+            raise UsageError(
+                f"{file_name(source)}: runs are compared with runs, reports with reports", hint="give one kind"
+            )
     if reports:
         if len(reports) < 2:
             raise UsageError("one report alone cannot be compared", hint="give two: of here and of there")
@@ -132,6 +143,6 @@ def schema(name: str) -> None:
     import msgspec
 
     try:
-        click.echo(msgspec.json.format(msgspec.json.encode(schema_of(name)), indent=2))
+        data(msgspec.json.format(msgspec.json.encode(schema_of(name)), indent=2).decode() + "\n")
     except TypeError as error:
         raise GpuwatchError(f"the schema of {name} cannot be written: {error}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from gpuwatch.model.contrast import Contrast
@@ -33,10 +35,29 @@ class NotADocument(ValueError):
 
 def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
     """The document as JSON text, ending in a newline; ``indent=0`` gives one line."""
-    raw = msgspec.json.encode(document)
+    try:
+        raw = msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        raw = msgspec.json.encode(_as_text(msgspec.to_builtins(document)))
     if indent:
         raw = msgspec.json.format(raw, indent=indent)
     return raw.decode() + "\n"
+
+
+def _as_text(value: Any) -> Any:
+    """``value`` with every byte that is no text (of file names and command lines, PEP 383) as ``\\xff``."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        try:
+            return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_as_text(name): _as_text(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_text(item) for item in value]
+    return value
 
 
 def from_json(raw: bytes) -> Document:

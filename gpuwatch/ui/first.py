@@ -13,11 +13,12 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
+from gpuwatch.formatting.terminal import needs_ascii
 from gpuwatch.history.ring import History
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.ui.cells import width_of
-from gpuwatch.ui.glyphs import needs_ascii, spelled, to_ascii
+from gpuwatch.ui.glyphs import spelled, to_ascii
 from gpuwatch.ui.gpu_fields import FIELDS, unavailable
 from gpuwatch.ui.inks import depth_of, palette_of, sequences
 from gpuwatch.ui.layout import plan, rounded

@@ -7,9 +7,7 @@ with an é, a file name) has no stand-in: each of its cells becomes ``?``, as ``
 
 from __future__ import annotations
 
-import locale
 import re
-from collections.abc import Mapping
 
 from gpuwatch.ui.cells import width_of
 
@@ -147,23 +145,3 @@ def spelled(key: str) -> str:
     for sign, name in _KEYS:
         key = key.replace(sign, name)
     return key
-
-
-_PLAIN_TERMINALS = re.compile(r"^(linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*)$")
-"""Terminals whose fonts have 256 or 512 glyphs at most; braille and eighths of cells are not among them."""
-_SAMPLE = "▕█▏⣿─╭→–●✖▲"
-
-
-def needs_ascii(environment: Mapping[str, str], encoding: str | None) -> str:
-    """Why this terminal can show only ASCII; empty when it can show everything.
-
-    ``encoding`` is that of the program's output (Python derives it from the locale).
-    """
-    term = environment.get("TERM", "")
-    if _PLAIN_TERMINALS.match(term):
-        return f"TERM is {term}"
-    try:
-        _SAMPLE.encode(encoding or locale.getpreferredencoding(False))
-    except (UnicodeEncodeError, LookupError):
-        return f"the locale's encoding is {encoding}"
-    return ""

@@ -132,7 +132,7 @@ COMMANDS = (
     [
         ("nowhere/x.html", "its folder does not exist"),
         ("file.txt/x.html", "its folder does not exist"),
-        (".", "no report format ends in"),
+        (".", "it is a folder"),
         ("folder.html", "it is a folder"),
         ("x.pdf", "no report format ends in .pdf"),
         ("x", "no report format ends in nothing"),

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
+from gpuwatch.formatting.terminal import needs_ascii
 from gpuwatch.ui.cells import width_of
-from gpuwatch.ui.glyphs import SIGNS, needs_ascii, spelled, to_ascii
+from gpuwatch.ui.glyphs import SIGNS, spelled, to_ascii
 from gpuwatch.ui.preferences import Loaded, Preferences, default_path
 from gpuwatch.ui.tabs import TABS
 from tests.ui.labs import Bench
@@ -166,3 +167,29 @@ def test_any_text_becomes_ascii_of_its_width(text: str) -> None:
 )
 def test_when_it_is_chosen_by_itself(term: str, encoding: str, needed: bool) -> None:
     assert bool(needs_ascii({"TERM": term}, encoding)) is needed
+
+
+@pytest.mark.parametrize(
+    ("asked", "needed"),
+    [
+        ({}, False),
+        ({"LANG": "C.UTF-8"}, False),
+        ({"LANG": "de_DE.UTF-8"}, False),
+        ({"LANG": "de_DE.utf8@euro"}, False),
+        ({"LC_ALL": "C"}, True),
+        ({"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8"}, True),
+        ({"LC_ALL": "", "LC_CTYPE": "C", "LANG": "de_DE.UTF-8"}, True),
+        ({"LC_CTYPE": "en_US.UTF-8", "LANG": "C"}, False),
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, True),  # what Python makes of LANG=C
+        ({"LC_ALL": "C.UTF-8", "LANG": "C"}, False),
+        ({"LC_ALL": "de_DE.ISO-8859-1"}, True),
+        ({"LC_ALL": "de_DE.no-such-codec"}, True),
+    ],
+)
+def test_the_locale_that_is_asked_for_decides_though_python_writes_utf8(asked: dict[str, str], needed: bool) -> None:
+    assert bool(needs_ascii({"TERM": "xterm-256color", **asked}, "utf-8")) is needed
+
+
+def test_term_says_nothing_of_a_file() -> None:
+    assert needs_ascii({"TERM": "linux"}, "utf-8")
+    assert not needs_ascii({"TERM": "linux"}, "utf-8", terminal=False)
