@@ -31,6 +31,8 @@ TABS = (
     Tab("events", "Events", "What happened, also while nobody looked: processes, throttling, devices, memory"),
 )
 
+_NEWS = 3
+"""Cells of a number behind a name."""
 _FACTS = 32
 """Cells of the driver's version and the like."""
 
@@ -81,7 +83,9 @@ def labels(active: str, room: int, news: Mapping[str, int] | None = None) -> lis
         shown = [
             _label(number, tab, tab.id == active, style, news.get(tab.id, 0)) for number, tab in enumerate(TABS, 1)
         ]
-        if sum(len(text) for _, text, _ in shown) + beside <= room or style == "folded":
+        # Room for news is kept before there are any: names that fold when something happens would jump.
+        coming = 0 if any(news.values()) else _NEWS
+        if sum(len(text) for _, text, _ in shown) + coming + beside <= room or style == "folded":
             return shown
     raise AssertionError("unreachable")
 

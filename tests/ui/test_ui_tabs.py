@@ -12,6 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.model.metrics import METRICS
+from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.ui.screens.findings import FindingsScreen
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.lines_modal import LinesModal
@@ -260,3 +261,26 @@ async def test_nothing_wrong_is_said(stage: Stage) -> None:
         await settle(pilot)
         assert "Nothing wrong was found" in plain(stage)
         assert "What was looked for" in plain(stage)
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (100, 30), (120, 40), (200, 60)])
+async def test_tabs_do_not_move_when_something_goes_wrong(stage: Stage, size: tuple[int, int], simulated: bool) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        line = stage.app.overview.top_line
+        stage.push(msgspec.structs.replace(machines.many(2), simulated=simulated))
+        await settle(pilot)
+        calm = [start for start, _end, _tab in line._places][:5]
+        stage.push(msgspec.structs.replace(machines.broken(), simulated=simulated))
+        await settle(pilot)
+        assert "✖ 1 error " in line.plain
+        assert [start for start, _end, _tab in line._places][:5] == calm
+        stage.feed.state = FeedStatus(state="not-answering", age_seconds=10.0, waiting_seconds=9.0)
+        stage.app._last_data = float("-inf")
+        stage.app._tick()
+        await settle(pilot)
+        assert "for 9 s" in line.plain
+        assert "✖ 1 error " in line.plain
+        assert "…" not in line.plain.rstrip()[-20:]
+        if size[0] >= 80:
+            assert [start for start, _end, _tab in line._places][:5] == calm

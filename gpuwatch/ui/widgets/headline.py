@@ -9,8 +9,9 @@ from gpuwatch.formatting.units import gib
 from gpuwatch.history.happened import ago
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.ui.cells import cut, width_of
-from gpuwatch.ui.facts import fraction, whole_number
+from gpuwatch.ui.facts import fraction, throttle, whole_number
 from gpuwatch.ui.lines import Span
+from gpuwatch.ui.standing import FEED_TITLES
 from gpuwatch.ui.tabs import labels
 from gpuwatch.ui.view import BAD_STATES, View
 from gpuwatch.ui.widgets.pen import Pen
@@ -21,14 +22,31 @@ _LAST_MIN = 24
 
 
 def verdict(view: View) -> Span:
-    """Whether anything is wrong, in one or two words with a glyph."""
+    """Whether anything is wrong now, in one or two words with a glyph; where what is shown is from before, of it too.
+
+    It is never green while anything on the screen is not: while the display stands still, a machine that
+    is well now does not make what is shown well.
+    """
+    if view.live is None:
+        return _verdict(view)
+    (then, then_ink), (now, now_ink) = _verdict(view), _verdict(view.live)
+    if then == now or not now:
+        return (now, now_ink) if now or then_ink != "ok" else ("", "dim")
+    if now_ink == "ok":
+        return (f"then {then}", then_ink) if then_ink != "ok" else (now, now_ink)
+    return f"now {now}", now_ink
+
+
+def _verdict(view: View) -> Span:
     snapshot = view.snapshot
     if snapshot is None:
         return "◌ starting", "dim"
     told = {finding.device_uuid for finding in view.wrong}
-    errors = sum(f.severity == "error" for f in view.wrong)
+    silent = view.status.state == "not-answering"
+    wrong = [f for f in view.wrong if not (silent and f.title in FEED_TITLES)]  # the line says it in its own words
+    errors = sum(f.severity == "error" for f in wrong)
     errors += sum(d.state in BAD_STATES and d.uuid not in told for d in snapshot.devices)
-    warnings = sum(f.severity == "warning" for f in view.wrong)
+    warnings = sum(f.severity == "warning" for f in wrong)
     if errors:
         return f"✖ {errors} error{'s' * (errors > 1)}", "badge-error"
     if not snapshot.devices and snapshot.problems:
@@ -38,10 +56,13 @@ def verdict(view: View) -> Span:
         return f"▲ {warnings} warning{'s' * (warnings > 1)}", "badge-warning"
     if not snapshot.devices:
         return "– no GPU", "dim"
-    if view.status.state == "not-answering":
+    if silent:
         return "", "dim"  # what is known is old, and the line says so
     well = next((one.since for one in view.findings if one.id == "healthy" and one.until is None), None)
-    lasted = snapshot.taken_at.timestamp() - well.timestamp() if well is not None else 0.0
+    slowed = sum(throttle(device)[1] or bool(device.number("ecc.uncorrected")) for device in snapshot.devices)
+    if slowed:  # the cards say so, and no finding does yet
+        return f"▲ {slowed} warning{'s' * (slowed > 1)}", "badge-warning"
+    lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.troubled) if well is not None else 0.0
     span = ago(lasted).removesuffix(" ago")
     return f"● all well for {span}" if lasted >= 60 else "● all well", "ok"
 
@@ -60,11 +81,13 @@ def condition(view: View, *, short: bool = False) -> Span:
     status = view.status
     if status.state == "not-answering":
         words = "no answer for" if short else "driver not answering for"
+        if status.blame:
+            words = f"collector {printable(status.blame).removeprefix('was ')}, no data for"
         return f"✖ {words} {status.waiting_seconds:.0f} s", "error"
     if status.state == "stopped":
         return f"■ stopped{': ' + printable(status.detail) if status.detail else ''}", "error"
     if status.state == "starting" or view.snapshot is None:
-        return "◌ starting: asking the driver…", "accent"
+        return "◌ starting" if short else "◌ starting: asking the driver…", "accent"
     return "", "text"
 
 
@@ -86,37 +109,90 @@ def _facts(snapshot: Snapshot, room: int) -> list[Span]:
     return facts
 
 
+_Labels = list[tuple[str, str, str]]
+_BADGE = 15
+"""Cells that the verdict has beside the names of the tabs, whatever it is: these must not fold with it."""
+_HOST = 8
+"""Cells for the name of the machine, or its beginning."""
+
+
+def _length(marks: list[Span]) -> int:
+    return sum(width_of(text) for text, _ in marks)
+
+
+def _apart(marks: list[Span], level: int) -> list[Span]:
+    """A gap behind each."""
+    return [part for mark in marks for part in (mark, (" " if level >= 4 else "  ", "text"))]
+
+
+def _marks(view: View, level: int) -> list[Span]:
+    """What must be seen at once, the shorter the higher ``level`` is."""
+    marks: list[Span] = []
+    if view.simulated:
+        marks.append((" SIMULATED " if level < 3 else " SIM ", "badge-warning"))
+    if view.read_only:
+        marks.append((" read-only " if level < 3 else "r/o", "dim"))
+    state, ink = condition(view, short=level > 0)
+    if state:
+        marks.append((state, ink))
+    if view.stale and view.status.state != "not-answering":  # which says for how long itself
+        marks.append((f"data {view.age:.0f} s old", "warning"))
+    words, ink = verdict(view)
+    if words and view.snapshot is not None:
+        short = words.partition(" for ")[0] if ink == "ok" and level else words
+        marks.append((f" {words} " if ink.startswith("badge") else short, ink))
+    return _apart(marks, level)
+
+
+def _ends(view: View, level: int) -> list[Span]:
+    """The clock, and how often it is looked."""
+    moment = datetime.datetime.fromtimestamp(view.now)
+    ends: list[Span] = [(moment.strftime("%H:%M:%S" if level < 4 else "%H:%M"), "text")] if level < 5 else []
+    if level < 2:
+        ends.append((f"  {view.past.asked if view.past is not None else view.interval:g}s", "dim"))
+    return [*ends, (" ", "text")]
+
+
+def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], list[Span]]:
+    """What stands at the left, names of tabs included, what is marked, and the clock, as they fit.
+
+    How the tabs are named follows from the width alone, so that nothing moves when something goes wrong;
+    the words about it become shorter instead, then the clock, and the names only when nothing else helps.
+    """
+    calm = [mark for mark in _marks(view, 0) if mark[0].strip() in ("SIMULATED", "read-only")]
+    title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if width >= 80 else []
+    still = (
+        sum(width_of(text) for _, text, _ in title)
+        + _length(_apart(calm, 0))
+        + _BADGE
+        + sum(width_of(text) for text, _ in _ends(view, 0))
+    )
+    usual = labels(tab, width - still - _HOST, {"events": view.unseen})
+    active = [label for label in usual if label[0] == tab]
+    folded = labels(tab, 0, {"events": view.unseen})
+    # Of a feed that has stopped the reason is said in full: nothing is going to move any more.
+    for names in (usual, folded, active) if view.status.state == "stopped" else (usual, active):
+        for level in range(7):
+            left = names if level >= 6 else [*title, *names]
+            marks, ends = _marks(view, level), _ends(view, level)
+            need = sum(width_of(text) for _, text, _ in left) + sum(width_of(text) for text, _ in ends)
+            if need + _length(marks) + (_HOST if not level else 1) <= width:
+                return left, marks, ends
+    return left, marks, ends
+
+
 def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
     """The tabs, who, what, whether anything is wrong, and when; where the names of the tabs stand.
 
     Secondary words are dropped from the right as the line gets shorter.
     """
     snapshot = view.snapshot
-    moment = datetime.datetime.fromtimestamp(view.now)
-    ends: list[Span] = [
-        (moment.strftime("%H:%M:%S"), "text"),
-        (f"  {view.past.asked if view.past is not None else view.interval:g}s", "dim"),
-        (" ", "text"),
-    ]
-    words, ink = verdict(view)
-    state, state_ink = condition(view, short=pen.limit < 100)
-    marks: list[Span] = []
-    if view.simulated:
-        marks.append((" SIMULATED ", "badge-warning"))
-    if view.read_only:
-        marks.append((" read-only ", "dim"))
-    if state:
-        marks.append((state, state_ink))
-    if view.stale:
-        marks.append((f"data {view.age:.0f} s old", "warning"))
-    if snapshot is not None:
-        marks.append((f" {words} " if ink.startswith("badge") else words, ink))
-    reserve = sum(width_of(text) for text, _ in ends) + sum(width_of(text) + 2 for text, _ in marks)
-    pen.add(" gpuwatch ", "title" if pen.limit >= 100 else "dim")
-    # The name of the machine comes before the names of the tabs: they fold first.
+    names, marks, ends = _fitting(pen.limit, view, tab)
+    reserve = _length(marks) + sum(width_of(text) for text, _ in ends)
     places = []
-    for tab_id, text, tab_ink in labels(tab, pen.left - reserve - 8, {"events": view.unseen}):
-        places.append((pen.x, pen.x + width_of(text), tab_id))
+    for tab_id, text, tab_ink in names:
+        if tab_id:
+            places.append((pen.x, pen.x + width_of(text), tab_id))
         pen.add(text, tab_ink)
     pen.add(" ")
     facts = _facts(snapshot, pen.left - reserve) if snapshot is not None else []
@@ -135,7 +211,7 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
         pen.add(" · ", "faint").add(cut(f"{ago(view.now - last.at)}: {last.text}", room), "text")
     pen.to(pen.limit - reserve)
     for text, mark_ink in marks:
-        pen.add(text, mark_ink).add("  ")
+        pen.add(text, mark_ink)
     for text, end_ink in ends:
         pen.add(text, end_ink)
     return places
