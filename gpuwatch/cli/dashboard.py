@@ -55,9 +55,9 @@ def run(ctx: click.Context, settings: Loaded) -> int:
         collector.stop()
         if begun is not None:
             begun.leave()
-        if settings.notice:
-            # Once more where it stays, now that the screen is gone.
-            click.echo(f"gpuwatch: {settings.notice}", err=True)
+        for line in settings.lines:
+            # All of it where it stays, now that the screen is gone.
+            click.echo(f"gpuwatch: {line}", err=True)
 
 
 class EarlyFeed:

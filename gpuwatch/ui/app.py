@@ -37,6 +37,7 @@ from gpuwatch.ui.terminal import TerminalDriver
 from gpuwatch.ui.trail import Identity, Trail, Trails
 from gpuwatch.ui.view import View, ranked
 from gpuwatch.ui.widgets.direct import Direct
+from gpuwatch.ui.widgets.keys import KEYS_BESIDE
 
 if TYPE_CHECKING:
     from gpuwatch.sources.host import Details
@@ -164,8 +165,8 @@ class GpuwatchApp(ChoosingApp):
         self.set_timer(_SETTLED, gc.freeze)  # what is there by then stays: no garbage is looked for in it
         self._show_from = time.monotonic() + _HELD
         self.call_after_refresh(self._take_over)
-        if self.settings_notice:
-            self.overview.tell(self.settings_notice, "warning", 60)
+        if self.settings_file is not None and self.settings_file.problems:
+            self.overview.tell(self.settings_file.fitted(self.size.width - KEYS_BESIDE), "warning", 60)
         if self.preferences.tab != self.tab.TAB:
             self.call_after_refresh(self.show_tab, self.preferences.tab)
 

@@ -26,8 +26,8 @@ class ChoosingApp(App[None]):
         self.settings_path = settings.path if settings is not None else default_path()
         self.preferences = settings.preferences if settings is not None else Preferences()
         """What was chosen so far; :meth:`gathered` adds what is on screen."""
-        self.settings_notice = settings.notice if settings is not None else ""
-        """What is wrong with the settings file, in one line."""
+        self.settings_file = settings
+        """What the settings file said, and what is wrong with it."""
         self._ascii_filter = AsciiFilter()
         for one in theme.textual_themes():
             self.register_theme(one)

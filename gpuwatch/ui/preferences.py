@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.suggest import closest, did_you_mean
 from gpuwatch.formatting.text import printable
+from gpuwatch.ui.cells import width_of
 from gpuwatch.ui.filtering import FilterError, parse
 from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS, FIELDS
 from gpuwatch.ui.rows import BY_ID, DEFAULT_COLUMNS
@@ -175,11 +176,30 @@ class Loaded:
 
     @property
     def notice(self) -> str:
-        """All problems in one line; empty when there is none."""
+        """How many problems, and the first of them, in one line; empty when there is none."""
         if not self.problems:
             return ""
-        more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-        return f"{printable(self.path.name)}: {self.problems[0]}{more}"
+        count = f"{len(self.problems)} problems, the first: " if len(self.problems) > 1 else ""
+        return f"{self._name}: {count}{self.problems[0]}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Every problem in a line that names the file."""
+        return tuple(f"{self._name}: {problem}" for problem in self.problems)
+
+    def fitted(self, width: int) -> str:
+        """The notice where it fits whole into so many cells, else how many problems there are; ``w`` has all."""
+        if not self.problems:
+            return ""
+        count = len(self.problems)
+        told = f"{self.notice}; w lists them" if count > 1 else self.notice
+        if width_of(told) <= width:
+            return told
+        return f"{self._name}: {count} problem{'s' * (count > 1)}, w tells {'them' if count > 1 else 'it'}"
+
+    @property
+    def _name(self) -> str:
+        return printable(self.path.name)
 
 
 def default_path() -> Path:

@@ -134,9 +134,19 @@ def test_the_rest_of_a_file_that_is_no_toml_is_used() -> None:
     )
 
 
-def test_several_problems_are_one_line() -> None:
+def test_of_several_problems_their_number_and_the_first_are_said() -> None:
     loaded = Loaded(Path("/x/settings.toml"), *understood("a = 1\nb = 2\nc = 3"))
-    assert loaded.notice == "settings.toml: unknown key a (and 2 more)"
+    assert loaded.notice == "settings.toml: 3 problems, the first: unknown key a"
+    assert loaded.fitted(70) == "settings.toml: 3 problems, the first: unknown key a; w lists them"
+    assert loaded.fitted(55) == "settings.toml: 3 problems, w tells them"
+    assert loaded.lines == tuple(f"settings.toml: unknown key {name}" for name in "abc")
+
+
+def test_a_problem_that_does_not_fit_is_not_cut() -> None:
+    loaded = Loaded(Path("/x/settings.toml"), *understood("interval = 'abc'"))
+    assert loaded.fitted(80) == loaded.notice == "settings.toml: interval is “abc”, not a number from 0.25 to 60"
+    assert loaded.fitted(55) == "settings.toml: 1 problem, w tells it"
+    assert Loaded(Path("/x/settings.toml")).fitted(55) == ""
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"theme = '\xe9'"])

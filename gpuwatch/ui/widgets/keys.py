@@ -9,6 +9,9 @@ from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.lines import Line, Span
 from gpuwatch.ui.widgets.pen import Pen
 
+KEYS_BESIDE = 25
+"""Cells of the line that what is said leaves to keys."""
+
 
 def key_line(
     width: int,
@@ -27,7 +30,7 @@ def key_line(
     pen = Pen(width)
     pen.add(" ")
     if said[0]:
-        pen.add(cut(said[0], pen.left - 24), said[1]).add("  ")
+        pen.add(cut(said[0], pen.limit - KEYS_BESIDE), said[1]).add("  ")
     actions = [a for a in for_pane(pane, tab) if a.footer]
     last = [a for a in actions if a.id in ("help", "quit")]
     reserve = sum(len(name(a.shown)) + len(a.title) + 3 for a in last)
