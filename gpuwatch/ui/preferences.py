@@ -179,8 +179,7 @@ class Loaded:
         """How many problems, and the first of them, in one line; empty when there is none."""
         if not self.problems:
             return ""
-        count = f"{len(self.problems)} problems, the first: " if len(self.problems) > 1 else ""
-        return f"{self._name}: {count}{self.problems[0]}"
+        return self._with_first("")
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -192,10 +191,15 @@ class Loaded:
         if not self.problems:
             return ""
         count = len(self.problems)
-        told = f"{self.notice}; w lists them" if count > 1 else self.notice
+        told = self._with_first(" (w)")
         if width_of(told) <= width:
             return told
         return f"{self._name}: {count} problem{'s' * (count > 1)}, w tells {'them' if count > 1 else 'it'}"
+
+    def _with_first(self, where: str) -> str:
+        """``where``: the key that has them all."""
+        count = f"{len(self.problems)} problems{where}: " if len(self.problems) > 1 else ""
+        return f"{self._name}: {count}{self.problems[0]}"
 
     @property
     def _name(self) -> str:

@@ -136,9 +136,9 @@ def test_the_rest_of_a_file_that_is_no_toml_is_used() -> None:
 
 def test_of_several_problems_their_number_and_the_first_are_said() -> None:
     loaded = Loaded(Path("/x/settings.toml"), *understood("a = 1\nb = 2\nc = 3"))
-    assert loaded.notice == "settings.toml: 3 problems, the first: unknown key a"
-    assert loaded.fitted(70) == "settings.toml: 3 problems, the first: unknown key a; w lists them"
-    assert loaded.fitted(55) == "settings.toml: 3 problems, w tells them"
+    assert loaded.notice == "settings.toml: 3 problems: unknown key a"
+    assert loaded.fitted(55) == "settings.toml: 3 problems (w): unknown key a"
+    assert loaded.fitted(43) == "settings.toml: 3 problems, w tells them"
     assert loaded.lines == tuple(f"settings.toml: unknown key {name}" for name in "abc")
 
 
