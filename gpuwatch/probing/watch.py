@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -486,7 +487,7 @@ def _nothing(number: int, frame: FrameType | None) -> None:
 def _as_script(command: Sequence[str]) -> ProbeScript:
     return ProbeScript(
         name="run",
-        title=" ".join(command),
+        title=shlex.join(command),
         summary="A program of the user's own.",
         group="run",
         framework="tensorflow",

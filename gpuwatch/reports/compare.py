@@ -113,10 +113,11 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
     if apart and group:
         first = runs[group[0]]
         names = _listed(clean(run.config) for run in apart)
-        notes.append(
-            f"Speeds are compared among the {len(group)} runs of {comparable.workload(first)} on"
-            f" {comparable.kind(first)}; not with {names}."
-        )
+        what = f"{comparable.workload(first)} on {comparable.kind(first)}"
+        if len(group) == 1:
+            notes.append(f"The speed of {clean(first.config)}, of {what}, is compared with no other: not with {names}.")
+        else:
+            notes.append(f"Speeds are compared among the {len(group)} runs of {what}; not with {names}.")
     scattered = [clean(run.config) for run in runs if wide(run.throughput)]
     if scattered:
         notes.append(

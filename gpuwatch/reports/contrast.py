@@ -134,8 +134,10 @@ def contrast_content(document: Contrast) -> Content:
     return Content(
         title=f"{len(document.sources)} reports compared",
         subtitle=" · ".join(document.sources),
-        state="error" if sick else "ok",
-        verdict=f"{count} fact{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}",
+        state="error" if sick and count else "warning" if sick else "ok",
+        verdict=f"{count} fact{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"
+        if count
+        else "No fact differs",
         reason=". ".join(verdicts) + ".",
         simulated=SIMULATED_MACHINE if document.simulated else "",
         facts=(("alike", f"{document.alike} facts are the same everywhere"),),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gpuwatch.formatting.units import size
 from gpuwatch.logs.clean import source_message
 from gpuwatch.model.findings import SEVERITY_ORDER, Finding
-from gpuwatch.model.run import Difference, Run
+from gpuwatch.model.run import Difference, Run, Setting
 from gpuwatch.reports import comparable, run_content
 from gpuwatch.reports.content import clean
 from gpuwatch.reports.speed import speed
@@ -89,7 +89,7 @@ def _changed(run: Run, other: Run) -> Iterator[str]:
     if run.config == other.config and (who := _who(run, other)):
         against = _who(other, run)
         yield " and ".join(f"{one} instead of {two}" for one, two in zip(who, against, strict=True))
-    mine, theirs = run.settings, other.settings
+    mine, theirs = _requests(run), _requests(other)
     for name in mine:
         if name not in theirs:
             yield f"asks for {_setting(name, mine[name].asked)}"
@@ -101,6 +101,15 @@ def _changed(run: Run, other: Run) -> Iterator[str]:
     mine_computes, theirs_computes = comparable.workloads(run, other)
     if mine_computes != theirs_computes:
         yield f"computes {mine_computes} instead of {theirs_computes}"
+
+
+def _requests(run: Run) -> dict[str, Setting]:
+    """What was asked for. What a probe notes as done ``by CUDA_VISIBLE_DEVICES`` is told by that variable."""
+    return {
+        name: setting
+        for name, setting in run.settings.items()
+        if not (isinstance(setting.asked, str) and setting.asked.startswith("by "))
+    }
 
 
 def _setting(name: str, value: object) -> str:

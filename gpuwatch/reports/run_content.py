@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
-from gpuwatch.model.run import DeviceMapping, Run, Throughput
+from gpuwatch.model.run import DeviceMapping, DeviceMemory, Run, Throughput
 from gpuwatch.reports import charts
 from gpuwatch.reports.content import SIMULATED_NOTE, Content, Table, clean, clean_finding
 from gpuwatch.reports.ledger import memory_table, results_table, workers_table
@@ -139,6 +139,8 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     yield "granted", ", ".join(mapped) or ("no GPU" if run.devices.logical else UNKNOWN)
     yield "seen by NVML", _seen(run)
     yield "happened", "; ".join(_happened(run)) or UNKNOWN
+    if run.phases.total_seconds is not None:
+        yield "took", seconds(run.phases.total_seconds)
     t = run.throughput
     if t is None:
         yield "speed", UNKNOWN
@@ -149,11 +151,22 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
 
 def _seen(run: Run) -> str:
     memory = run.memory
+    if len(memory.devices) > 1:
+        return "; ".join(f"GPU {entry.index}: {_seen_on(entry)}" for entry in memory.devices)
     if memory.nvml_peak_bytes is None and memory.nvml_device_peak_bytes is None:
         return UNKNOWN
     of_total = f" of {size(memory.device_total_bytes)}" if memory.device_total_bytes is not None else ""
     before = f", {size(memory.nvml_before_bytes)} in use before" if memory.nvml_before_bytes is not None else ""
-    return f"process {size(memory.nvml_peak_bytes)}, device {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
+    index = next((m.physical_index for m in run.device_map if m.uuid and m.uuid == memory.device_uuid), None)
+    which = f"GPU {index}" if index is not None else "device"
+    return f"process {size(memory.nvml_peak_bytes)}, {which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
+
+
+def _seen_on(entry: DeviceMemory) -> str:
+    """As above for one of several devices: in the sample in which most of it was used."""
+    of_total = f" of {size(entry.total_bytes)}" if entry.total_bytes is not None else ""
+    before = f", {size(entry.before_bytes)} in use before" if entry.before_bytes is not None else ""
+    return f"process {size(entry.process_bytes)}, all {size(entry.used_bytes)}{of_total}{before}"
 
 
 def _happened(run: Run) -> Iterator[str]:

@@ -200,3 +200,19 @@ def test_runs_of_one_configuration_are_told_apart() -> None:
 def test_times_of_several_days_have_their_dates() -> None:
     later = full_run(started_at=STARTED + datetime.timedelta(days=1))
     assert times([full_run(), later]) == ("2026-11-20 06:30", "2026-11-21 06:30")
+
+
+def test_what_a_variable_did_is_no_second_request() -> None:
+    visible = {
+        "CUDA_VISIBLE_DEVICES": Setting(asked="-1", effective="-1"),
+        "GPUs left": Setting(asked="by CUDA_VISIBLE_DEVICES", effective=0),
+    }
+    (difference,) = compare([timed("default"), timed("cpu-only", settings=visible)]).differences
+    assert difference.text.startswith("cpu-only against default: asks for CUDA_VISIBLE_DEVICES=-1.")
+
+
+def test_one_run_alone_is_not_called_several() -> None:
+    other = timed("other", workload="conv 64")
+    notes = " ".join(compare([timed("default"), other]).notes)
+    assert "1 runs" not in notes
+    assert "The speed of default, of" in notes

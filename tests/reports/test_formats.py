@@ -19,7 +19,9 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.explain import explain
 from gpuwatch.model.codec import Document, from_json
 from gpuwatch.model.metrics import METRICS
+from gpuwatch.model.run import DeviceMemory, Run
 from gpuwatch.reports.compare import compare
+from gpuwatch.reports.document import content_of
 from gpuwatch.reports.explanation_content import explanation_content
 from gpuwatch.reports.formats import text as text_format
 from gpuwatch.reports.registry import FORMATS, render
@@ -311,3 +313,26 @@ def test_headings_go_down_one_level_at_a_time_and_tables_have_heads() -> None:
         assert drawn.count("<th ") + drawn.count("<th>") == drawn.count('<th scope="col"')
         for svg in re.findall(r"<svg [^>]*>", drawn):
             assert 'aria-label="' in svg or 'aria-hidden="true"' in svg
+
+
+def test_memory_of_several_gpus_is_told_of_each_and_of_one_with_its_number() -> None:
+    run = full_run()
+    assert re.search(r"process \S+ \S+, GPU 1 ", _story(run))
+    devices = tuple(
+        DeviceMemory(uuid=f"GPU-{index}", index=index, total_bytes=24 << 30, used_bytes=used << 30, process_bytes=held)
+        for index, used, held in ((0, 22, 21 << 30), (1, 2, None))
+    )
+    told = _story(msgspec.structs.replace(run, memory=msgspec.structs.replace(run.memory, devices=devices)))
+    assert "GPU 0: process 21.0 GiB, all 22.0 GiB of 24.0 GiB; GPU 1: process –, all 2.0 GiB of 24.0 GiB" in told
+
+
+def _story(run: Run) -> str:
+    return " ".join(f"{name} {value}" for name, value in content_of(run).facts)
+
+
+def test_the_story_says_how_long_it_took() -> None:
+    run = full_run()
+    timed = msgspec.structs.replace(run, phases=msgspec.structs.replace(run.phases, total_seconds=12.5))
+    assert "took 12.5" in _story(timed)
+    untimed = msgspec.structs.replace(run, phases=msgspec.structs.replace(run.phases, total_seconds=None))
+    assert "took" not in dict(content_of(untimed).facts)
