@@ -42,6 +42,8 @@ _PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/",
 _PLACES = "/usr/lib /usr/lib64 /usr/bin /usr/share /lib /lib64 /bin /sbin /proc /sys /dev /etc /run /boot"
 _SYSTEM = tuple(_PLACES.split())
 """Folders that are the same everywhere: their files stay."""
+_TEMPORARY = re.compile(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
+"""Folders of everybody: whatever is in them bears a name that somebody chose, be it as plain as ``venv``."""
 _DEVICES = frozenset({"job", "replica", "task", "device", "gpu", "cpu", "physical_device", "xla_cpu", "xla_gpu"})
 """``/job:localhost`` and ``/GPU:0`` are devices of TensorFlow, no paths."""
 _PACKAGES = ("nvidia", "tensorflow", "torch", "keras", "triton", "jax", "numpy", "xla", "tf_keras", "gpuwatch")
@@ -66,6 +68,14 @@ _LIKE_COMMON = re.compile(
 _SUFFIXES = "py|sh|ipynb|ya?ml|json|toml|cfg|ini|h5|keras|pt|pth|ckpt|npz|npy|csv|parquet|tfrecord"
 _SCRIPT = re.compile(rf"[\w.-]+\.(?:{_SUFFIXES})")
 _USERS = frozenset({"user", "username"})
+_ACCOUNTS = """
+root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats messagebus syslog sshd
+systemd-network systemd-resolve systemd-timesync dbus polkitd chrony nvidia-persistenced nvidia-fabricmanager gdm xrdp
+postgres mysql redis slurm munge docker containerd kubelet jovyan jupyter ubuntu debian centos fedora ec2-user
+azureuser opc vagrant runner
+"""
+_NOBODY = frozenset(_ACCOUNTS.split())
+"""Accounts of systems and images: they name no person."""
 _USER_VARIABLES = frozenset({"USER", "LOGNAME", "USERNAME", "SUDO_USER", "SLURM_JOB_USER", "JUPYTERHUB_USER"})
 _HOSTS = frozenset({"host", "hostname"})
 _HOST_VARIABLES = frozenset({"HOSTNAME", "HOST", "SLURMD_NODENAME", "SLURM_NODELIST", "MASTER_ADDR", "NODE_NAME"})
@@ -153,7 +163,7 @@ class Redactor:
     def name(self, kind: str, text: str) -> str:
         """The name of this one; the same at every call."""
         known = self._names.setdefault(kind, {})
-        if kind == "user" and text in ("root", "nobody"):
+        if kind == "user" and text in _NOBODY:
             return text
         if text not in known:
             known[text] = f"{kind}-{len(set(known.values())) + 1}"
@@ -250,8 +260,10 @@ class Redactor:
         return match[0] if address.is_loopback or address.is_unspecified else self.name("ip", match[0].lower())
 
     def _path(self, path: str, *, home: bool = False) -> str:
-        if path.startswith(tuple(f"{place}/" for place in _SYSTEM)) or path in _SYSTEM:
+        temporary = _TEMPORARY.match(path)
+        if temporary is None and (path.startswith(tuple(f"{place}/" for place in _SYSTEM)) or path in _SYSTEM):
             return path
+        chosen = temporary.group().count("/") if temporary is not None else None
         sources = _SOURCES.search(path)
         if sources is not None:
             return self._path(path[: sources.start()].rstrip("/")) + path[max(sources.start() - 1, 0) :]
@@ -263,6 +275,10 @@ class Redactor:
                 return "/".join([*shown, *parts[at:]])
             if before.lower() in ("home", "users") and not home and part:
                 shown.append(self._word("user", part))
+            elif at == chosen and at < len(parts) - 1 and part:
+                shown.append(self._names.get("user", {}).get(part) or self.name("dir", part))
+            elif chosen is not None and at < chosen:
+                shown.append(part)
             else:
                 shown.append(self._component(part, last=at == len(parts) - 1))
         return "/".join(shown)

@@ -32,6 +32,10 @@ def shown(*texts: str, **fields: str) -> str:
         ("/home/alice/exp/train.py", "/home/user-1/dir-1/file-1.py"),
         ("/Users/Alice Smith/x", "/Users/user-1 Smith/x"),
         ("open ~/secret-project/run.sh", "open ~/dir-1/file-1.sh"),
+        ("/tmp/venv/bin/python train", "/tmp/dir-1/bin/python train"),
+        ("/tmp/pytest-of-bob/x and /var/tmp/python3", "/tmp/dir-1/dir-2 and /var/tmp/python3"),
+        ("/dev/shm/thesis/a.bin", "/dev/shm/dir-1/file-1.bin"),
+        ("/run/user/1000/jupyter/x", "/run/user/1000/dir-1/dir-2"),
         ("/mnt/nfs/home/bob/d", "/mnt/dir-1/home/user-1/dir-2"),
         ("LD_LIBRARY_PATH=/opt/acme/lib64:/usr/lib/x", "LD_LIBRARY_PATH=/opt/dir-1/lib64:/usr/lib/x"),
         (
@@ -69,6 +73,7 @@ def test_what_becomes_of_a_line(text: str, told: str) -> None:
         "asked for /GPU:7 and /device:GPU:1",
         "external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:152] failed call to cuInit",
         "Loaded cuDNN version 9.1.0.70, driver version 570.86.10.1",
+        "opened /tmp and /dev/shm",
         "no /dev/nvidia0, /proc/driver/nvidia/version and /usr/lib/x86_64-linux-gnu/libcuda.so.1",
         "412 steps/s, and/or 2.5 GiB/s",
         "2026-11-20 09:12:52.660606: I tensorflow/core/x.cc:1]",
@@ -93,8 +98,14 @@ def test_names_that_are_words_are_replaced_where_they_are_names_alone() -> None:
     assert told == "the model is on the gpu\n/home/user-1/dir-1"
 
 
-def test_root_is_nobody_in_particular() -> None:
-    assert shown("by root", user="root") == "by root"
+@pytest.mark.parametrize("name", ["root", "www-data", "ubuntu", "nvidia-persistenced"])
+def test_accounts_of_the_system_are_nobody_in_particular(name: str) -> None:
+    assert shown(f"by {name}", user=name) == f"by {name}"
+    assert Redactor().replaced({"user": name}) == {"user": name}
+
+
+def test_a_user_under_a_temporary_folder_is_the_same_one() -> None:
+    assert shown("/tmp/alice/venv/bin/python", user="alice") == "/tmp/user-1/venv/bin/python"
 
 
 PRIVATE = ("alice", "node07", "thesis", "patients", "10.20.30.40", UUID, "8f3a9c0d1e2f", "wmg-lab")
