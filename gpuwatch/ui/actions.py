@@ -62,7 +62,7 @@ class Action:
 ACTIONS: tuple[Action, ...] = (
     Action(
         "filter",
-        "slash",
+        "slash,f4",
         "/",
         "filter",
         "Show only processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not). Esc clears",
@@ -249,6 +249,16 @@ ACTIONS: tuple[Action, ...] = (
         "past_end(False)", "home,g", "Home", "oldest", "To the oldest sample that is kept", "timeline", palette=False
     ),
     Action("past_end(True)", "end,G", "End", "newest", "To the newest sample", "timeline", palette=False),
+    Action(
+        "no_signal",
+        "k,f9",
+        "k",
+        "signal",
+        "No signals while paused (where there are no processes: one row up)",
+        "timeline",
+        footer=False,
+        palette=False,
+    ),
     Action("pause", "escape", "Esc", "back to now", "Back to now", "timeline", footer=False, palette=False),
     Action(
         "pause",
@@ -343,8 +353,16 @@ ACTIONS: tuple[Action, ...] = (
         palette=False,
         run="command_palette",
     ),
-    Action("quit", "q", "q", "quit", "Leave gpuwatch", name="Quit"),
-    Action("move('up')", "up,k", "↑ k", "up", "One row up (k not in the processes)", footer=False, palette=False),
+    Action("quit", "q,f10", "q", "quit", "Leave gpuwatch", name="Quit"),
+    Action(
+        "move('up')",
+        "up,k",
+        "↑ k",
+        "up",
+        "One row up; k sends a signal where processes are listed",
+        footer=False,
+        palette=False,
+    ),
     Action("move('down')", "down,j", "↓ j", "down", "One row down", footer=False, palette=False),
     Action(
         "move('left')",

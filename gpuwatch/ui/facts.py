@@ -80,9 +80,9 @@ def state_note(device: Device) -> tuple[str, str]:
     return f"☾ {device.state}", "dim"
 
 
-def attention(device: Device, *, finding: bool) -> tuple[str, str]:
-    """One glyph for a line: what needs a look."""
-    if device.state in BAD_STATES:
+def attention(device: Device, *, finding: str) -> tuple[str, str]:
+    """One glyph for a line: what needs a look. ``finding``: the severity of the worst one, or nothing."""
+    if device.state in BAD_STATES or finding == "error":
         return "✖", "error"
     temperature = device.number("temperature.gpu_celsius")
     if finding or throttle(device)[1] or (temperature is not None and temperature >= HOT_CELSIUS):

@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 from gpuwatch.model.snapshot import Process
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.ui.actions import ACTIONS, of_tab
+from gpuwatch.ui.facts import attention
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.tabs import TABS, make
@@ -619,3 +620,38 @@ def test_every_action_has_a_method_and_keys_are_not_taken_twice() -> None:
         for key in action.keys.split(","):
             assert (action.pane, key) not in taken, key
             taken[action.pane, key] = action.id
+
+
+async def test_function_keys_are_those_of_htop(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("f4", *"alice", "enter")
+        await settle(pilot)
+        assert shown_pids(stage) == [48121]
+        await pilot.press("escape", "f5")
+        await settle(pilot)
+        assert stage.app.overview.processes.as_tree
+        await pilot.press("f9")
+        await settle(pilot)
+        assert stage.app.screen is not stage.app.overview
+        await pilot.press("escape", "f10")
+        await settle(pilot)
+    assert stage.feed.stopped == 1
+
+
+async def test_an_error_has_its_own_glyph_on_the_card_and_in_the_line(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.broken())
+        await settle(pilot)
+        errors = {finding.device_uuid for finding in stage.app.current().wrong if finding.severity == "error"}
+        assert errors
+        text = stage.app.overview.gpus.plain
+        assert text.count("✖ finding") == len(errors)
+
+
+def test_the_mark_of_a_line_is_as_bad_as_its_finding() -> None:
+    well = machines.device(0)
+    assert attention(well, finding="error") == ("✖", "error")
+    assert attention(well, finding="warning") == ("▲", "warning")
+    assert attention(well, finding="")[0] == " "

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import MigInstance, Snapshot
@@ -54,6 +57,29 @@ def test_a_line_each_and_what_is_not_told_is_a_dash() -> None:
     assert "4.2 / 9.8 GiB  11 alice python" in first
     assert "– / 9.8 GiB  nobody" in second
     assert third.startswith("└─ MIG 11/0"), "indices have gaps"
+
+
+def test_who_holds_most_is_named_first() -> None:
+    shot = divided()
+    rows = (
+        machines.process(0, gpu=0, pid=21, mig_instance="7/0", readings={"gpu_memory_bytes": 0}),
+        replace(
+            machines.denied_process(), pid=22, user=None, name=None, mig_instance="7/0", readings={}, note="denied"
+        ),
+        machines.process(1, gpu=0, pid=23, mig_instance="7/0", readings={"gpu_memory_bytes": 2 * GIB}),
+    )
+    first = texts(replace(shot, processes=rows), 3, 140)[0]
+    assert re.search(r"  23 \S+ python, 21 \S+ python, 22$", first), "holder, idle one, unknown"
+
+
+async def test_the_column_goes_with_the_instances(stage: Stage) -> None:
+    async with stage.app.run_test(size=(160, 40)) as pilot:
+        stage.push(divided())
+        await settle(pilot)
+        assert "MIG" in stage.app.overview.processes.plain.split("\n")[1]
+        stage.push(machines.pair(1))
+        await settle(pilot)
+        assert "MIG" not in stage.app.overview.processes.plain.split("\n")[1]
 
 
 @pytest.mark.parametrize("width", [46, 56, 90, 200])

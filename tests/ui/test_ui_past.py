@@ -166,7 +166,11 @@ async def test_no_signal_goes_to_what_is_past(stage: Stage) -> None:
         for keys in (("P", "tab", "tab", "tab", "k"), ("left_square_bracket", "k")):
             while stage.app.overview.focused_pane != "processes":
                 await pilot.press("tab")
-            await pilot.press(*keys)
+            await pilot.press(keys[0], "k")
+            await settle(pilot)
+            assert stage.app.overview.focused_pane == "timeline"
+            assert "no signals while paused" in stage.app.overview.keys.plain
+            await pilot.press(*keys[1:])
             stage.app.overview.processes.focus()
             await pilot.press("k")
             await settle(pilot)

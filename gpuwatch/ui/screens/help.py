@@ -26,6 +26,7 @@ _SIGNS = (
     ("▲ ✖ ●", "warning, error, well"),
     ("0→1", "the program's GPU 0 is physical GPU 1"),
     ("120s", "how far a graph reaches back; its axis never moves"),
+    ("F4 … F10", "as in htop: F4 filter, F5 tree, F6 sort, F9 signal, F10 quit; k is F9, so j has no partner"),
     ("unexplained", "memory in use that belongs to no process that can be seen"),
 )
 

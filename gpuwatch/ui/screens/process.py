@@ -18,7 +18,7 @@ from gpuwatch.ui import process_facts as facts
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.exact import Told, told_by_driver
 from gpuwatch.ui.rows import BY_ID, in_order
-from gpuwatch.ui.screens.process_rows import ask_signal
+from gpuwatch.ui.screens.process_rows import ask_signal, say_paused
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.trail import Identity, entries, identity
 from gpuwatch.ui.view import View
@@ -251,6 +251,10 @@ class ProcessScreen(TabScreen):
 
         if self.rows and self._view is not None and self._view.snapshot is not None:
             self.open_sheet(*missing_of_row(self.rows[0], self._view.snapshot))
+
+    def action_no_signal(self) -> None:
+        """The key of signals, while the line of a pause has the focus."""
+        say_paused(self)
 
     def action_signal(self) -> None:
         """To this process."""

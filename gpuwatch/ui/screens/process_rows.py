@@ -20,15 +20,22 @@ READ_ONLY = "signals are off: gpuwatch was started with --read-only"
 _NOBODY = "this memory belongs to no process that can be seen"
 
 
+def say_paused(screen: TabScreen) -> bool:
+    """Says that nothing is sent to processes of the past; False when this is now."""
+    past = screen.gpuwatch.current().past
+    if past is None:
+        return False
+    then = datetime.datetime.fromtimestamp(past.moment).strftime("%H:%M:%S")
+    screen.say(f"no signals while paused: this is {then}, not now; P goes back to now", "warning")
+    return True
+
+
 def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[list[Process]], object]) -> None:
     """Asks which signal, sends it, says what became of it; ``delivered`` is told who got it."""
     if screen.gpuwatch.read_only:
         screen.say(READ_ONLY, "warning")
         return
-    past = screen.gpuwatch.current().past
-    if past is not None:
-        then = datetime.datetime.fromtimestamp(past.moment).strftime("%H:%M:%S")
-        screen.say(f"no signals while paused: this is {then}, not now; P goes back to now", "warning")
+    if say_paused(screen):
         return
     if not chosen:
         screen.say(f"{_NOBODY}: nothing to signal", "warning")
@@ -58,7 +65,7 @@ class ProcessRowsScreen(TabScreen):
 
     def titles(self) -> dict[str, str]:
         """How many a signal would go to."""
-        tagged = len(self.processes.tagged)
+        tagged = self.processes.tagged_count
         return super().titles() | ({"signal": f"signal {tagged}"} if tagged else {})
 
     def action_missing(self) -> None:
@@ -129,6 +136,10 @@ class ProcessRowsScreen(TabScreen):
         """Marks the row, and goes on to the next."""
         self.processes.tag()
         self.show_keys()
+
+    def action_no_signal(self) -> None:
+        """The key of signals, while the line of a pause has the focus."""
+        say_paused(self)
 
     def action_signal(self) -> None:
         """To the tagged processes, or to the one under the cursor."""

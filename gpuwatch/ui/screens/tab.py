@@ -156,6 +156,10 @@ class TabScreen(Screen[None]):
     def action_move(self, where: str) -> None:
         """Arrows, pages, ends: in the focused pane."""
 
+    def action_no_signal(self) -> None:
+        """A tab without processes: ``k`` is the row above."""
+        self.action_move("up")
+
     def action_help(self) -> None:
         """All keys, by pane."""
         from gpuwatch.ui.screens.help import help_lines

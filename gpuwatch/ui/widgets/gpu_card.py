@@ -66,7 +66,7 @@ def card(
     facts: int = 0,
     parts: int = 0,
     *,
-    finding: bool,
+    finding: str,
     selected: bool,
     fields: Sequence[str] = DEFAULT_FIELDS,
 ) -> list[list[Span]]:
@@ -165,12 +165,13 @@ def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]
     return pen.to(width - 1, "─", edge).add("╮", edge).spans
 
 
-def _bottom(device: Device, width: int, edge: str, *, finding: bool) -> list[Span]:
+def _bottom(device: Device, width: int, edge: str, *, finding: str) -> list[Span]:
     pen = Pen(width)
     pen.add("╰", edge)
     words, warning = throttle(device)
     if finding:
-        pen.add("─", edge).add(" ▲ finding ", "warning")
+        glyph = "✖" if finding == "error" else "▲"
+        pen.add("─", edge).add(f" {glyph} finding ", finding)
     bad, ink = state_note(device)
     if bad and device.number("memory.used_bytes") is not None:
         pen.add("─", edge).add(f" {cut(bad, width // 2)} ", ink)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpuwatch.ui.layout import Plan
 from gpuwatch.ui.lines import Line, Span
@@ -19,7 +19,7 @@ def gpu_lines(
 
     ``top``: the first row of lines that is shown, where not all of them fit.
     """
-    found = {finding.device_uuid for finding in view.wrong}
+    found = {finding.device_uuid: finding.severity for finding in reversed(view.wrong)}  # the worst stays
     if plan.style == "card":
         return _cards(view, plan, width, chosen, found, fields)
     lines = _rows(view, plan, width, chosen, found, fields)
@@ -34,7 +34,9 @@ def rows_of_lines(count: int, plan: Plan) -> int:
     return -(-count // plan.columns)
 
 
-def _more(view: View, rows: int, columns: int, top: int, room: int, width: int, found: set[str | None]) -> Line:
+def _more(
+    view: View, rows: int, columns: int, top: int, room: int, width: int, found: Mapping[str | None, str]
+) -> Line:
     """How many GPUs are above and below what is shown, and whether one of them needs a look."""
     hidden: list[list[str | None]] = [[], []]
     for number, device in enumerate(view.devices):
@@ -52,7 +54,7 @@ def _more(view: View, rows: int, columns: int, top: int, room: int, width: int, 
 
 
 def _cards(
-    view: View, plan: Plan, width: int, chosen: int, found: set[str | None], fields: Sequence[str]
+    view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, str], fields: Sequence[str]
 ) -> list[Line]:
     lines: list[Line] = []
     for first in range(0, len(view.devices), plan.columns):
@@ -67,7 +69,7 @@ def _cards(
                 plan.bands,
                 plan.facts,
                 plan.parts,
-                finding=device.uuid in found,
+                finding=found.get(device.uuid, ""),
                 selected=first + place == chosen,
                 fields=fields,
             )
@@ -77,7 +79,9 @@ def _cards(
     return lines
 
 
-def _rows(view: View, plan: Plan, width: int, chosen: int, found: set[str | None], fields: Sequence[str]) -> list[Line]:
+def _rows(
+    view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, str], fields: Sequence[str]
+) -> list[Line]:
     one = width // plan.columns
     at = gpu_line.columns_for(one, tuple(view.devices), fields)
     lines: list[Line] = []
@@ -100,7 +104,7 @@ def _rows(view: View, plan: Plan, width: int, chosen: int, found: set[str | None
             device = view.devices[number]
             pen.to(column * one)
             part = Pen(one)
-            gpu_line.draw(part, device, at, view, finding=device.uuid in found, selected=number == chosen)
+            gpu_line.draw(part, device, at, view, finding=found.get(device.uuid, ""), selected=number == chosen)
             pen.spans += part.spans
             pen.x += part.x
         lines.append(pen.to(width).line())

@@ -88,7 +88,7 @@ def heading(pen: Pen, at: LineColumns, view: View) -> None:
     pen.to(pen.limit, ink="header")
 
 
-def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: bool, selected: bool) -> None:
+def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: str, selected: bool) -> None:
     """One device, from the pen's place on."""
     start = pen.x
     pen.add("▸ " if selected else "  ", "focus")

@@ -29,12 +29,21 @@ def part_spans(one: MigInstance, rows: Sequence[Process], cells: int) -> list[Sp
 
 
 def who(rows: Sequence[Process]) -> str:
-    """``4711 alice python, 4712 bob python and 3 more``."""
-    told = [
-        f"{row.pid} {printable(row.user) if row.user else UNKNOWN} {short_command(row).partition(' ')[0]}"
-        for row in rows[:3]
-    ]
+    """``4711 alice python, 4712 bob python and 3 more``: who holds most comes first, and who nobody can ask last."""
+    held = {row.key: row.number("gpu_memory_bytes") for row in rows}
+    ordered = sorted(rows, key=lambda row: -1.0 if held[row.key] is None else held[row.key] or 0.0, reverse=True)
+    told = [_one(row) for row in ordered[:3]]
     return ", ".join(told) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
+
+
+def _one(row: Process) -> str:
+    """``4711 alice python``; of a process of which only its number can be seen, that."""
+    parts = [str(row.pid), printable(row.user) if row.user else "", _program(row)]
+    return " ".join(part for part in parts if part)
+
+
+def _program(row: Process) -> str:
+    return short_command(row).partition(" ")[0] if row.command or row.name else ""
 
 
 def part_pens(device: Device, processes: Iterable[Process], lines: int, width: int) -> list[Pen]:

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
 from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
@@ -23,8 +24,22 @@ from gpuwatch.ui.widgets.direct import Direct, sequence_of
 
 __all__ = ["BLANK", "INKS", "Line", "Painted", "Span", "difference"]
 
+READABLE = 3.0
+"""Contrast from which on text is read without effort, as the W3C's guidelines have it for large text."""
+_UNDIMMED = frozenset({"border", "focus", "frame", "track", "cursor"})
 _UNWASHED = frozenset({"border", "frame", "thumb"})
 """A frame stands around its lines, and takes no background of theirs."""
+
+
+def contrast(one: Color, other: Color) -> float:
+    """Ratio of the relative luminances of two colors, 1 to 21 (WCAG 2)."""
+
+    def light(color: Color) -> float:
+        parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color.normalized]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 class Painted(Widget):
@@ -86,12 +101,26 @@ class Painted(Widget):
         """The style of an ink on this pane's background."""
         style = self._styles_of_inks.get(name)
         if style is None:
-            used = "faint" if self._stale and name not in ("border", "focus", "frame", "track", "cursor") else name
+            if self._stale and name not in _UNDIMMED:
+                return self._styles_of_inks.setdefault(name, self._faded())
+            used = name
             style = self.get_visual_style(f"ink--{used}").rich_style
             if self.get_component_styles(f"ink--{used}").text_style.reverse:  # Textual's style leaves it out
                 style += Style(reverse=True)
             self._styles_of_inks[name] = style
         return style
+
+    def _faded(self) -> Style:
+        """The ink of what is old: as faint as can still be read in this theme."""
+        visual = self.get_visual_style("ink--text")
+        over, under = visual.foreground, visual.background
+        if over is None or under is None or over.ansi is not None or under.ansi is not None:
+            return self.get_visual_style("ink--faint").rich_style
+        for strength in range(50, 100, 5):
+            faint = under.blend(over, strength / 100)
+            if contrast(faint, under) >= READABLE:
+                return Style(color=faint.rich_color, bgcolor=under.rich_color)
+        return Style(color=over.rich_color, bgcolor=under.rich_color)
 
     def _washed(self, name: str, wash: str) -> Style:
         """The style of an ink on a line with this wash."""

@@ -35,6 +35,7 @@ from gpuwatch.ui.rows import (
     rows_of,
     unavailable,
 )
+from gpuwatch.ui.trail import Identity, identity
 from gpuwatch.ui.tree import Branch, branches
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.frame import frame, thumb
@@ -83,7 +84,8 @@ class ProcessTable(Painted, can_focus=True):
         self._total = 0
         self._cursor = 0
         self._cursor_key: Key | None = None
-        self._tags: set[Key] = set()
+        self._tags: set[Identity] = set()
+        """Tagged processes: a process on two GPUs is one."""
         self._shift = 0
         self.top = 0
         self.sort_column = "memory"
@@ -136,6 +138,8 @@ class ProcessTable(Painted, can_focus=True):
         chosen, snapshot = preferences_of(self).columns, view.snapshot
         if snapshot is None:
             return chosen
+        if not any(device.mig_instances for device in snapshot.devices):
+            self._supplied.discard("mig")  # no process can be in an instance any more
         unknown = [name for name in chosen if name not in self._supplied and name in BY_ID]
         self._supplied.update(name for name in unknown if not unavailable(BY_ID[name], snapshot))
         return tuple(name for name in chosen if name in self._supplied)
@@ -179,19 +183,27 @@ class ProcessTable(Painted, can_focus=True):
     @property
     def tagged(self) -> list[Process]:
         """The tagged processes that are shown; a filter hides the others from every action."""
-        return [row for row in self._rows if isinstance(row, Process) and row.key in self._tags]
+        return [row for row in self._rows if isinstance(row, Process) and self._is_tagged(row)]
+
+    def _is_tagged(self, row: Row) -> bool:
+        return isinstance(row, Process) and identity(row) in self._tags
+
+    @property
+    def tagged_count(self) -> int:
+        """How many processes are tagged, not how many rows they have."""
+        return len({identity(row) for row in self.tagged})
 
     def tag(self) -> None:
         """Tags the row under the cursor, or takes its tag away, and goes one down."""
         row = self.selected
         if isinstance(row, Process):
-            self._tags ^= {row.key}
+            self._tags ^= {identity(row)}
         self.move("down")
 
     def untag(self, rows: Iterable[Process] | None = None) -> bool:
         """Takes the tags of these away, or all; False when there was none."""
         before = len(self._tags)
-        self._tags = set() if rows is None else self._tags - {row.key for row in rows}
+        self._tags = set() if rows is None else self._tags - {identity(row) for row in rows}
         self._redraw()
         return len(self._tags) < before
 
@@ -330,14 +342,15 @@ class ProcessTable(Painted, can_focus=True):
         if self.only_device is not None:
             rows = [row for row in rows if row.key[0] == self.only_device]
         self._total = len(rows)
-        here = {row.key for row in rows} if self._tags else set()
+        here = {identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
         rows = in_order(matching(rows, self.filter), BY_ID[self.sort_column], reverse=self.sort_reverse)
         self._rows, self._asked, self._branches = rows, len(rows), {}
         if self.as_tree:
             made = branches(rows, view.snapshot)
             self._rows = [branch.row for branch in made]
             self._branches = {branch.row.key: branch for branch in made}
-        self._tags &= here | self._branches.keys()
+        if self._tags:
+            self._tags &= here | {identity(row) for row in self._rows if isinstance(row, Process)}
         if self._cursor_key is not None:
             visible = self.top <= self._cursor < self.top + self._room
             for number, row in enumerate(self._rows):
@@ -396,7 +409,7 @@ class ProcessTable(Painted, can_focus=True):
     def _line(self, row: Row, columns: tuple[Placed, ...], width: int, *, chosen: bool) -> Line:
         pen = Pen(width)
         pen.add("▶" if chosen else " ", "focus" if self.has_focus else "dim")
-        pen.add("✓" if row.key in self._tags else " ", "accent")
+        pen.add("✓" if self._is_tagged(row) else " ", "accent")
         if isinstance(row, Unexplained):
             self._unexplained(pen, row, columns)
         else:
@@ -464,7 +477,7 @@ class ProcessTable(Painted, can_focus=True):
         shown, total = self.counts
         by = BY_ID[self.sort_column].title.lower()
         count = f"{shown} of {total}" if self.filter is not None else str(total)
-        tagged = len(self.tagged)
+        tagged = self.tagged_count
         count += f", {tagged} tagged" if tagged else ""
         return frame(
             lines,

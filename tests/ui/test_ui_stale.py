@@ -1,0 +1,41 @@
+"""What is old is dimmed, and can still be read in every theme."""
+
+from __future__ import annotations
+
+import pytest
+from textual.color import Color
+
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.ui.theme import known_themes
+from gpuwatch.ui.widgets.paint import READABLE, contrast
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+
+async def test_old_values_can_be_read_in_every_theme(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await pilot.pause()
+        stage.feed.state = FeedStatus(state="not-answering", age_seconds=9.0, waiting_seconds=8.0)
+        stage.app._last_data = float("-inf")
+        for theme in known_themes():
+            stage.app.theme = theme
+            await pilot.pause()
+            stage.app._tick()
+            await pilot.pause()
+            pane = stage.app.overview.gpus
+            style, fresh = pane.ink("strong"), pane.get_visual_style("ink--text")
+            assert style.color is not None, theme
+            if theme.startswith("ansi"):
+                continue
+            assert style.bgcolor is not None
+            assert fresh.foreground is not None
+            assert fresh.background is not None
+            ratio = contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
+            assert ratio >= READABLE, theme
+            assert ratio < contrast(fresh.foreground, fresh.background), f"{theme}: dimmed"
+
+
+def test_contrast_is_that_of_the_guidelines() -> None:
+    assert contrast(Color(0, 0, 0), Color(255, 255, 255)) == pytest.approx(21)
+    assert contrast(Color(119, 119, 119), Color(255, 255, 255)) == pytest.approx(4.48, abs=0.01)
