@@ -91,25 +91,33 @@ def snapshot(
     output: Path | None,
     redact: bool,
 ) -> None:
-    """Show the GPUs and their processes once."""
+    """Show the GPUs and their processes once.
+
+    The exit code is 0 when the driver answered, whatever is wrong with its GPUs, and 1 when it did not: it is
+    missing, does not start or hangs.
+    """
     if topology and (as_csv or output is not None):
         raise UsageError("--topology is text for the terminal", hint="--json has it too, also with -o")
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
     check_output(output)
     enter_simulation(ctx)
-    taken, answered = take(deadline, gpm=asked_gpm(ctx))
+    taken, _ = take(deadline, gpm=asked_gpm(ctx))
     taken = msgspec.structs.replace(taken, findings=findings(taken))
     if topology and not as_json:
-        _show_topology(ctx, taken, answered)
+        _show_topology(ctx, taken)
     publish(taken, output, as_json=as_json, format_name="csv" if as_csv else None, redact=redact)
     if as_csv:
         for problem in taken.problems:
             click.echo(f"gpuwatch: {problem.detail} ({problem.hint})", err=True)
-    ctx.exit(EXIT_OK if answered else EXIT_FAILED)
+    ctx.exit(_code(taken))
 
 
-def _show_topology(ctx: click.Context, taken: Snapshot, answered: bool) -> NoReturn:
+def _code(taken: Snapshot) -> int:
+    return EXIT_FAILED if taken.driver is None else EXIT_OK
+
+
+def _show_topology(ctx: click.Context, taken: Snapshot) -> NoReturn:
     """The matrix alone; where there are no GPUs the reason, on stderr."""
     from gpuwatch.reports.formats.text import tables
     from gpuwatch.reports.topology_content import topology_content
@@ -118,4 +126,4 @@ def _show_topology(ctx: click.Context, taken: Snapshot, answered: bool) -> NoRet
         click.echo(f"gpuwatch: {problem.detail} ({problem.hint})", err=True)
     if taken.devices:
         click.echo(tables(topology_content(taken)), nl=False)
-    ctx.exit(EXIT_OK if answered else EXIT_FAILED)
+    ctx.exit(_code(taken))

@@ -57,6 +57,7 @@ def test_a_driver_that_does_not_start(
 ) -> None:
     faults.fail_init(machine, faults.CODES[code], None)
     done = snapshot()
+    assert done.code == 1
     assert done.out.startswith(MARK)
     assert said in done.out
     assert "modprobe" not in done.out
@@ -69,6 +70,7 @@ def test_no_gpus_where_the_driver_lists_none(machine: SimMachine, snapshot: Call
         machine.show_device(device, False)
     done = snapshot()
     assert done.out.startswith(MARK)
+    assert done.code == 0, "the driver answered"
     assert "0 GPUs" in done.out
     assert "gpuwatch sim fault add 0" in done.out
     head, table, rows = done.out.partition("Processes of the host")
@@ -91,7 +93,9 @@ def test_a_gpu_that_was_lost_before_anybody_looked(machine: SimMachine, snapshot
     assert device["state"] == "lost"
     assert device["state_detail"] == "nvmlDeviceGetHandleByIndex: GPU is lost"
     assert {lack["reason"] for lack in device["missing"].values()} == {"device_lost"}
-    text = snapshot().out
+    done = snapshot()
+    assert done.code == 0, "the driver answered"
+    text = done.out
     assert "Invalid Argument" not in text
     assert "unknown-1" not in text
     assert "NVML tells nothing of it but its place" in text
