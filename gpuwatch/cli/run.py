@@ -59,7 +59,8 @@ def run(
     Its output, its exit code and its end by a signal are its own; the summary comes on stderr. Every Python
     that it starts is watched, for TensorFlow, Keras and PyTorch; killing gpuwatch ends the program and all that
     it started. The run is kept from its start, as far as it came. A program that cannot be started ends with 127
-    (not found) or 126, as in a shell. All that the program can see of it are GPUWATCH_WATCH and a folder in PYTHONPATH, in its environment.
+    (not found) or 126, as in a shell. All that the program can see of it are GPUWATCH_WATCH and a folder in
+    PYTHONPATH, in its environment.
     """
     if not command:
         raise UsageError("no command to run", hint="for example: gpuwatch run -- python train.py")
