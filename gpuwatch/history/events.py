@@ -22,6 +22,15 @@ from gpuwatch.history.throttling import Throttling
 from gpuwatch.model.snapshot import Device, Snapshot
 
 CAPACITY = 1000
+_STANDS = 60.0
+"""Seconds for which a warning stands whose end is not seen."""
+_UNTIL_ENDED = frozenset({"throttle.began", "collector.stalled"})
+_ENDS = {
+    "throttle.ended": ("throttle.began",),
+    "device.back": ("device.lost",),
+    "collector.answers": ("collector.stalled",),
+    "memory.free": ("memory.full", "memory.filling"),
+}
 
 
 class FeedSeen(msgspec.Struct, frozen=True):
@@ -31,6 +40,8 @@ class FeedSeen(msgspec.Struct, frozen=True):
     waiting: float = 0.0
     replaced: int = 0
     detail: str = ""
+    blame: str = ""
+    """What is wrong with the collector itself; empty while it is the driver that is waited for."""
 
 
 class Watcher:
@@ -49,6 +60,17 @@ class Watcher:
         self._known: dict[str, Device] = {}
         self._stalled: float | None = None
         self._replaced = 0
+        self._blame = ""
+        self._standing: dict[tuple[str, str | None], Happened] = {}
+
+    def standing(self, at: float) -> tuple[Happened, ...]:
+        """Warnings and errors that still hold, or were told less than a minute ago and have not ended."""
+        if not self._standing:
+            return ()
+        for key, one in list(self._standing.items()):
+            if one.kind not in _UNTIL_ENDED and at - one.at > _STANDS:
+                del self._standing[key]
+        return tuple(self._standing.values())
 
     def look(self, snapshot: Snapshot, *, same: bool = False) -> list[Happened]:
         """What happened since the snapshot before; of the first, only what is wrong already.
@@ -83,10 +105,14 @@ class Watcher:
             found.append(Happened(at=at, kind="collector.replaced", text=text, severity="warning"))
         if seen.state == "not-answering" and self._stalled is None:
             self._stalled = at - seen.waiting
-            text = "the driver, or the collector that asks it, does not answer"
+            self._blame = seen.blame
+            text = "the driver does not answer"
+            if seen.blame:
+                text = f"the collector, which asks the driver, {printable(seen.blame)}"
             found.append(Happened(at=at, kind="collector.stalled", text=text, severity="error"))
         elif seen.state == "ok" and self._stalled is not None:
-            text = f"the driver answers again, after {span(at - self._stalled)}"
+            who = "samples come again" if self._blame else "the driver answers again"
+            text = f"{who}, after {span(at - self._stalled)}"
             self._stalled = None
             found.append(Happened(at=at, kind="collector.answers", text=text, severity="good"))
         self._keep(found)
@@ -95,6 +121,10 @@ class Watcher:
     def _keep(self, found: Iterable[Happened]) -> None:
         for one in found:
             self.events.append(one)
+            for ended in _ENDS.get(one.kind, ()):
+                self._standing.pop((ended, one.device_uuid), None)
+            if one.severity in ("warning", "error"):
+                self._standing[one.kind, one.device_uuid] = one
             self.count += 1
 
     def _devices(self, snapshot: Snapshot, at: float, *, first: bool) -> list[Happened]:

@@ -21,12 +21,15 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.monitor.forked import Forked
 from gpuwatch.monitor.wire import HEAD_BYTES, PREVIEW, Receiver, head, plain
+from gpuwatch.sources import procfs
 
 _REPLACE_AFTER = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
 _MOST_DOUBLINGS = 4
 _OVERDUE = 2.0
 _KEEP = 600
+_STARTS_WITHIN = 5.0
+"""Seconds that a new collector may take before its silence is the driver's."""
 
 # The package is found where it is now, without putting the working directory on the path.
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.monitor.worker import main; main()"
@@ -69,6 +72,8 @@ class Collector:
         """Replacements since the last snapshot."""
         self._took = 0.0
         self._detail = ""
+        self._fault = ""
+        """What was wrong with the last collector that was replaced, itself; empty where it waited for the driver."""
         self._threads: list[threading.Thread] = []
 
     @property
@@ -141,10 +146,23 @@ class Collector:
         overdue = since - self._interval
         if overdue > _OVERDUE:
             age = None if last is None else now - last
-            return FeedStatus("not-answering", age, overdue, self._replaced, self._detail)
+            return FeedStatus("not-answering", age, overdue, self._replaced, self._detail, self._blame())
         if last is None:
             return FeedStatus("starting", None, 0.0, self._replaced, self._detail)
         return FeedStatus("ok", now - last, 0.0, self._replaced)
+
+    def _blame(self) -> str:
+        """What is wrong with the collector itself; empty while it runs, and so waits for the driver."""
+        process = self._process
+        if process is None:
+            return self._fault
+        code = process.returncode
+        if code is None and procfs.stopped(process.pid):
+            return "was stopped"
+        if code is not None:
+            return "ended"
+        # Its successor has first to start; only after that it can be the driver that it waits for.
+        return self._fault if time.monotonic() - self._started < _STARTS_WITHIN else ""
 
     def stop(self) -> None:
         """Ends the process and the threads."""
@@ -205,11 +223,14 @@ class Collector:
                 reader.join(timeout=max(last + patience - time.monotonic(), 0.0) + 0.05)
                 last = max(self._last or 0.0, self._started)
                 if time.monotonic() - last > patience:
-                    self._detail = "the collector did not answer and was replaced"
+                    self._fault = "was stopped" if procfs.stopped(process.pid) else ""
+                    what = "the collector was stopped" if self._fault else "the collector did not answer"
+                    self._detail = f"{what} and was replaced"
                     break
             if self._stopping.is_set():
                 return
             if not reader.is_alive():
+                self._fault = "ended"
                 self._detail = f"the collector ended by itself ({_ending(process)}) and was replaced"
             _end(process)
             self._process = None

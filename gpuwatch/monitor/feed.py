@@ -26,6 +26,8 @@ class FeedStatus(msgspec.Struct, frozen=True):
     replaced: int = 0
     """How often a collector that did not answer was replaced."""
     detail: str = ""
+    blame: str = ""
+    """What is wrong with the collector itself (``was stopped``); empty while it is the driver that is waited for."""
 
 
 class Feed(Protocol):

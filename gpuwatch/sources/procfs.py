@@ -53,6 +53,15 @@ def _kibibytes(text: bytes, name: bytes) -> int:
     return int(text[begin : text.find(b"\n", begin)].split()[0])
 
 
+def stopped(pid: int) -> bool:
+    """Whether a process stands still by a signal or a debugger (states T and t of proc(5)); False when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return file.read(512).rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])
+    except OSError:
+        return False
+
+
 def runs(name: str) -> bool:
     """Whether a process of this name (of 15 characters, as the kernel keeps them) can be seen."""
     wanted = name[:15].encode()

@@ -33,6 +33,7 @@ from gpuwatch.ui.messages import LabChanged, SnapshotsArrived
 from gpuwatch.ui.preferences import Loaded, Preferences
 from gpuwatch.ui.screens.overview import OverviewScreen
 from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.standing import merged
 from gpuwatch.ui.terminal import TerminalDriver
 from gpuwatch.ui.trail import Identity, Trail, Trails
 from gpuwatch.ui.view import View, ranked
@@ -98,6 +99,8 @@ class GpuwatchApp(ChoosingApp):
         self.trails = Trails()
         self.watcher = Watcher()
         self._seen_events = 0
+        self._standing: tuple[tuple[object, ...], tuple[Finding, ...], tuple[Finding, ...]] | None = None
+        self._troubled = float("-inf")
         self.chosen_process: Identity | None = None
         """The process that the Process tab shows."""
         self._read_process = read_process
@@ -274,7 +277,7 @@ class GpuwatchApp(ChoosingApp):
             # A burst is diagnosed once: what was found before it holds for all but its last.
             findings = None if self.diagnose is not None else snapshot.findings
             if snapshot is self.snapshot:
-                findings = self.findings
+                findings = self.standing()[0]
             same = isinstance(snapshot, Quiet) and self._kept is not None and snapshot.devices is self._kept.devices
             self.timeline.add(snapshot, findings, same=same, calm=isinstance(snapshot, Calm))
             self._kept = snapshot
@@ -289,7 +292,7 @@ class GpuwatchApp(ChoosingApp):
     def _watch_feed(self) -> None:
         """The collector and the driver, also while no snapshot comes."""
         status = self.feed.status()
-        seen = FeedSeen(status.state, status.waiting_seconds, status.replaced, status.detail)
+        seen = FeedSeen(status.state, status.waiting_seconds, status.replaced, status.detail, status.blame)
         self.watcher.feed(seen, self.clock())
 
     @property
@@ -332,20 +335,35 @@ class GpuwatchApp(ChoosingApp):
         if self._past is None:
             return self.view()
         status, asked = self.feed.status(), self.feed.interval
-        return self._past.view(status=status, now=self.clock(), unseen=self.unseen, asked=asked)
+        return self._past.view(status=status, now=self.clock(), unseen=self.unseen, asked=asked, live=self.view())
+
+    def standing(self) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+        """The findings with what was only just seen, and those of them that are errors and warnings."""
+        now, status = self.clock(), self.feed.status()
+        signs = self.watcher.standing(now)
+        devices = self.snapshot.devices if self.snapshot is not None else ()
+        asked = (self.findings, signs, tuple(device.state for device in devices), status.blame, status.replaced)
+        if self._standing is None or self._standing[0] != asked:
+            found = merged(self.findings, signs, self.snapshot, status)
+            self._standing = (asked, found, ranked(found))
+        if self._standing[2] or status.state == "not-answering":
+            self._troubled = now
+        return self._standing[1:]
 
     def view(self) -> View:
         """What the panes are to show now."""
+        findings, wrong = self.standing()
         return View(
             snapshot=self.snapshot,
             history=self.history,
             status=self.feed.status(),
             now=self.clock(),
             interval=self.feed.interval,
-            findings=self.findings,
+            findings=findings,
             read_only=self.read_only,
             until=self.snapshot.taken_at.timestamp() if self.snapshot is not None else None,
-            wrong=ranked(self.findings),
+            wrong=wrong,
+            troubled=self._troubled,
             events=self.watcher.events,
             unseen=self.unseen,
         )

@@ -45,14 +45,14 @@ class Past:
         """When the sample on screen was taken; None where there is none."""
         return self._view.until
 
-    def view(self, *, status: FeedStatus, now: float, unseen: int, asked: float) -> View:
-        """What is shown, with what goes on meanwhile; ``asked`` is the interval at which samples come."""
+    def view(self, *, status: FeedStatus, now: float, unseen: int, asked: float, live: View | None = None) -> View:
+        """What is shown, with what goes on meanwhile (``live``); ``asked`` is the interval at which samples come."""
         times = self._timeline.times
         moment = self.moment
         shown = None
         if moment is not None:
             shown = Shown(moment, times, tuple((one.at, one.severity) for one in self._events), asked)
-        return replace(self._view, status=status, now=now, unseen=unseen, past=shown)
+        return replace(self._view, status=status, now=now, unseen=unseen, past=shown, live=live)
 
     def step(self, samples: int) -> None:
         """So many kept samples later; negative: earlier."""

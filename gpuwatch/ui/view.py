@@ -57,6 +57,10 @@ class View:
     """Events since the Events tab was looked at."""
     wrong: tuple[Finding, ...] = field(default=())
     """Errors and warnings, the most important first."""
+    troubled: float = float("-inf")
+    """When something was wrong last, the feed included; seconds since the epoch."""
+    live: View | None = None
+    """What is now, while something else is shown."""
     past: Shown | None = None
     """Where in the kept history this is; None: it is what is now."""
 
@@ -71,7 +75,9 @@ class View:
 
         Without a GPU the panel that stands in its place says what the sources could not do.
         """
-        return bool(self.wrong) or bool(self.devices and self.snapshot is not None and self.snapshot.problems)
+        return bool(self.wrong and self.snapshot is not None) or bool(
+            self.devices and self.snapshot is not None and self.snapshot.problems
+        )
 
     @property
     def devices(self) -> Sequence[Device]:

@@ -116,11 +116,40 @@ def test_a_clock_that_is_set_back_begins_anew() -> None:
     assert found.since == sample(0, []).taken_at
 
 
-def test_snapshots_without_a_driver_change_nothing_of_what_lasts() -> None:
+def test_what_lasts_is_not_judged_without_a_driver_and_goes_on_after_it() -> None:
     watch = watched(seconds(30, lambda s: sample(s, [gpu(readings=HOT)])))
     dead = (Problem(source="nvml", reason="driver.missing", detail="libnvidia-ml.so.1 cannot be loaded"),)
     watched(seconds(60, lambda s: sample(s, [], problems=dead), start=30), watch)
-    assert {"throttle.thermal", "driver.missing"} <= set(ids(watch))
+    assert set(ids(watch)) == {"driver.missing"}, "what was seen before is not told as if it were seen now"
+    watched([sample(90, [gpu(readings=HOT)])], watch)
+    assert set(ids(watch)) == {"throttle.thermal"}, "and a driver that answers is not told to be missing"
+    assert [one.id for one in watch.past] == ["driver.missing"]
+    (hot,) = of(watch.findings, "throttle.thermal")
+    assert hot.since == sample(0, []).taken_at
+
+
+def test_a_lost_device_that_is_back_is_past_at_once_and_one_that_flickers_is_one_finding() -> None:
+    def lost(second: float) -> Snapshot:
+        return sample(second, [gpu(state="lost" if second in (30, 31, 33, 34) else "ok")])
+
+    watch = watched(seconds(30, lost))
+    assert ids(watch) == ["healthy"]
+    watched([lost(30), lost(31)], watch)
+    assert ids(watch) == ["hardware.fault"]
+    watched([lost(32)], watch)
+    assert ids(watch) == ["healthy"]
+    watched([lost(33), lost(34), lost(35)], watch)
+    (past,) = watch.past
+    assert (past.since, past.until) == (lost(30).taken_at, lost(34).taken_at)
+    (sound,) = watch.findings
+    assert sound.since == lost(35).taken_at
+
+
+def test_a_gap_begins_the_time_anew_in_which_all_was_well() -> None:
+    watch = watched(seconds(60, lambda s: sample(s, [gpu()])))
+    watched(seconds(20, lambda s: sample(s, [gpu()]), start=100), watch)
+    (sound,) = watch.findings
+    assert sound.since == sample(100, []).taken_at
 
 
 def test_the_same_snapshot_twice_changes_nothing() -> None:

@@ -36,8 +36,8 @@ AGAIN = 5.0
 """Seconds after which findings are put into words again, and the rules for one look asked again."""
 PAST = 1800.0
 """Seconds for which a past finding is listed."""
-_AT_ONCE_LEAVES = 10.0
-"""Seconds for which a finding of a single look must be gone before it is past."""
+_RESUMES = 10.0
+"""Seconds after which a finding of a single look that comes again is another one; it is past at once."""
 
 _MOMENTARY = tuple(rule for rule in RULES if not rule.single_look)
 
@@ -107,11 +107,20 @@ class Watch:
                 entry.stretch.unobserved += gap
         if snapshot.driver is not None:
             self._lasting(snapshot, at, seconds)
+        else:
+            self._unseen(at, seconds)
         self._once(snapshot, at, seconds)
         while self.past and at - _moment(self.past[0].until) > PAST:
             self.past.popleft()
-        now = [entry.finding for entry in self._entries.values() if entry.stretch.told and entry.finding is not None]
+        now = [
+            entry.finding
+            for entry in self._entries.values()
+            # What lasts cannot be seen while the driver tells nothing: it is neither there nor over.
+            if entry.stretch.told and entry.finding is not None and (entry.rule is None or snapshot.driver is not None)
+        ]
         now += self._broken.values()
+        if gap:
+            self._well, self._sound = None, None  # nobody knows what was in between
         if any(one.severity != "info" for one in now):
             self._well, self._sound = None, None
         else:
@@ -154,6 +163,13 @@ class Watch:
                 told = self._told(entry.rule, stretch, look)
                 entry.finding = None if told is None else msgspec.structs.replace(told, since=_time(stretch.since))
 
+    def _unseen(self, at: float, seconds: float) -> None:
+        for key, entry in list(self._entries.items()):
+            if entry.rule is not None:
+                entry.stretch.add(Sign(cause=entry.stretch.sign.cause, holds=None), at, seconds)
+                if entry.stretch.untold > entry.rule.forgets:
+                    self._end(key, entry)
+
     def _signs(self, rule: LastingRule, look: Look) -> tuple[Sign, ...]:
         try:
             return tuple(rule.signs(look))
@@ -188,7 +204,7 @@ class Watch:
             seen.add(key)
             entry = self._entries.get(key)
             if entry is None:
-                stretch = Stretch(Sign(cause=one.id), at, at, appears=0.0, leaves=_AT_ONCE_LEAVES)
+                stretch = Stretch(Sign(cause=one.id), self._resumed(one, at), at, appears=0.0, leaves=0.0)
                 entry = self._entries[key] = _Entry(stretch, None)
             entry.stretch.add(Sign(cause=one.id), at, seconds)
             entry.finding = msgspec.structs.replace(one, since=_time(entry.stretch.since))
@@ -197,6 +213,15 @@ class Watch:
                 entry.stretch.add(None, at, seconds)
                 if entry.stretch.over:
                     self._end(key, entry)
+
+    def _resumed(self, one: Finding, at: float) -> float:
+        """Since when a finding holds: one that was away for a moment only goes on."""
+        for past in self.past:
+            same = (past.id, past.device_uuid, past.pid, past.title) == (one.id, one.device_uuid, one.pid, one.title)
+            if same and at - _moment(past.until) < _RESUMES:
+                self.past.remove(past)
+                return _moment(past.since)
+        return at
 
     def _end(self, key: tuple[object, ...], entry: _Entry) -> None:
         del self._entries[key]

@@ -69,7 +69,10 @@ def evidence(view: View) -> tuple[str, Lines]:
     snapshot = view.snapshot
     for finding in view.wrong:
         lines += [*lines_of(finding, snapshot), []]
+    told = {finding.id for finding in view.wrong}
     for problem in snapshot.problems if snapshot is not None else ():
+        if problem.reason in told:
+            continue
         lines += [*lines_of_problem(problem), []]
     if not lines:
         healthy = next((one for one in view.findings if one.id == "healthy" and one.until is None), None)

@@ -17,6 +17,7 @@ from gpuwatch.ui.screens.evidence import EvidenceModal, lines_of, lines_of_probl
 from gpuwatch.ui.screens.lines_modal import Lines, wrapped
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.headline import verdict
 from gpuwatch.ui.widgets.listed import Listed
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.pen import Pen
@@ -32,7 +33,8 @@ def entries_of(view: View) -> list[Entry]:
     now = [finding for finding in view.findings if finding.until is None]
     well = [finding for finding in now if finding.id == "healthy"]
     rest = [finding for finding in now if finding.severity == "info" and finding.id != "healthy"]
-    problems = view.snapshot.problems if view.snapshot is not None else ()
+    told = {finding.id for finding in view.wrong}
+    problems = [one for one in view.snapshot.problems if one.reason not in told] if view.snapshot is not None else []
     past = [finding for finding in view.findings if finding.until is not None]
     return [*well, *view.wrong, *problems, *rest, *past]
 
@@ -130,6 +132,9 @@ def _key(entry: Entry) -> tuple[object, ...]:
 def _nothing(view: View) -> Line:
     if view.snapshot is None:
         return Line((("  ◌ ", "dim"), ("waiting for the first sample", "dim")))
+    words, ink = verdict(view)
+    if ink not in ("ok", "dim") or not words:
+        return Line((("  ◌ ", "dim"), ("not judged yet", "dim")))
     return Line((("  ● ", "ok"), ("Nothing wrong was found.", "text")))
 
 
