@@ -151,9 +151,17 @@ class _Keeper:
             return
         from gpuwatch.reports.registry import render
 
-        click.echo("\n" + render(finished, "text"), nl=False, err=True)
+        click.echo("\n" + render(finished, "text", width=_columns()), nl=False, err=True)
         if self._output is not None and not self._problem:
             click.echo(f"written: {file_name(self._output)}", err=True)
+
+
+def _columns() -> int | None:
+    """Of the terminal that stderr is, where stdout, which others go by, is a file; None where stderr is none."""
+    try:
+        return os.get_terminal_size(2).columns if "COLUMNS" not in os.environ else None
+    except OSError:
+        return None
 
 
 def _tier() -> str | None:

@@ -29,7 +29,7 @@ _LESS = (
 """Columns that give way first where the terminal is narrow."""
 _CPU = "Simulated GPUs compute on this computer's CPU: their steps/s say nothing of GPUs, and are no ranking."
 _TIER = "Driver tier: the framework's CUDA code on a simulated driver; plugin tier: a device plugin without CUDA code."
-_WHOLE = ("config", "started", "verdict")
+_WHOLE = ("config", "started")
 """Columns that are never squeezed."""
 
 
@@ -82,7 +82,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
         ),
         keep=frozenset(index for index, (name, _) in enumerate(known) if name in _WHOLE),
         optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
-        lines=2,
+        lines=3,
         charts=tuple(chart for chart in drawn if chart is not None),
     )
 
@@ -168,4 +168,4 @@ def _findings(document: Comparison) -> Table:
         (clean(tuple(dict.fromkeys(who))), f"{GLYPHS[names[level]]}\u00a0{clean(cause)}", clean(title), clean(action))
         for (level, cause, title, action), who in sorted(configs.items(), key=lambda item: item[0][0])
     ]
-    return Table("Findings of the runs", ("Config", "Cause", "What", "What to do"), tuple(rows))
+    return Table("Findings of the runs", ("Config", "Cause", "What", "What to do"), tuple(rows), below=3)

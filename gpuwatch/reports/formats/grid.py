@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from rich.cells import cell_len, set_cell_size
 
 from gpuwatch.reports.content import Table
-from gpuwatch.reports.formats.folding import fold, least, paragraph
+from gpuwatch.reports.formats.folding import fold, least, paragraph, words
 
 _GAP = "  "
 _INDENT = "  "
@@ -89,8 +89,11 @@ def _fewer(table: Table, room: int) -> _Form | None:
 def _sentence_fits(table: Table, room: int) -> bool:
     """Whether the column of sentences is wide enough to be read in its place."""
     assert table.below is not None
-    whole = max(cell_len(row[table.below]) for row in (table.heads, *table.rows))
-    return _widths(table, room)[table.below] >= min(whole, _LEAST_SENTENCE)
+    cells = [row[table.below] for row in (table.heads, *table.rows)]
+    # A path is divided where it has a slash; what has none (a name in code) wants to be whole.
+    solid = max((cell_len(word) for cell in cells for word in words(cell) if "/" not in word), default=0)
+    wanted = max(min(max(map(cell_len, cells)), _LEAST_SENTENCE), min(solid, room))
+    return _widths(table, room)[table.below] >= wanted
 
 
 def _shorter(table: Table, shorten: Callable[[str], str]) -> Table:
@@ -132,7 +135,8 @@ def _least(table: Table, column: int) -> int:
         return max(head, min(whole, _LEAST_CUT))
     if table.one_line or column in table.right or column in table.keep:
         return max(head, whole)
-    return max(head, *map(least, cells))
+    # One more where a cell may end in an ellipsis, which must not cost its last word a letter.
+    return max(head, *(least(cell) + bool(table.lines and cell) for cell in cells))
 
 
 def _widths(table: Table, room: int) -> list[int]:
