@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import os
 import re
+import resource
 import shutil
 import stat
 import tempfile
@@ -540,8 +541,10 @@ class SimMachine:
         """
         descriptor = os.open(self.state_path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            # Far from the numbers that programs expect to be free.
-            kept = fcntl.fcntl(descriptor, fcntl.F_DUPFD, _HELD_DESCRIPTOR)
+            # Far from the numbers that programs expect to be free, where as many may be open.
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            lowest = _HELD_DESCRIPTOR if most == resource.RLIM_INFINITY or most > _HELD_DESCRIPTOR else most // 2
+            kept = fcntl.fcntl(descriptor, fcntl.F_DUPFD, lowest)
             fcntl.flock(kept, fcntl.LOCK_SH | fcntl.LOCK_NB)
         finally:
             os.close(descriptor)

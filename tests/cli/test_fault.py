@@ -214,6 +214,21 @@ def test_a_program_that_opens_no_library_of_the_driver_is_on_the_machine_too(tmp
     assert "nobody uses it yet: gpuwatch --sim 3x24GiB; none is in use now" in after.err
 
 
+@pytest.mark.parametrize("most", [64, 1024])
+def test_the_program_has_one_open_file_more(machine: SimMachine, tmp_path: Any, most: int) -> None:
+    line = f"ulimit -n {most}; exec {sys.executable} -m gpuwatch sim --tier driver -- ls -l /proc/self/fd"
+    done = subprocess.run(
+        ["sh", "-c", line],
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+    )
+    (held,) = [row for row in done.stdout.splitlines() if row.endswith(".state")]
+    assert int(held.split(" -> ")[0].rsplit(" ", 1)[1]) >= min(most // 2, 200)
+
+
 def test_the_machine_of_another_version_is_left_alone_and_named(tmp_path: Any) -> None:
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     folder = tmp_path / f"gpuwatch-sim-{os.getuid()}"
