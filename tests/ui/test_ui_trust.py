@@ -2,9 +2,210 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
+from gpuwatch.diagnosis.overtime.watch import Watch
+from gpuwatch.history.ring import History
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Problem, Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.ui.widgets.headline import verdict
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.test_ui_dashboard import settle
+from tests.ui.test_ui_dashboard import everything, settle
+
+MISMATCH = Problem(
+    source="nvml",
+    reason="driver.mismatch",
+    detail="the driver's library does not match its kernel module",
+    hint="reboot, or reload the kernel module",
+)
+
+
+class Judge:
+    """Diagnoses as the command line has it done."""
+
+    def __init__(self) -> None:
+        self.watch = Watch()
+
+    def __call__(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
+        return (*self.watch.look(snapshot), *self.watch.past)
+
+
+@pytest.fixture
+def judged() -> Stage:
+    return Stage(diagnose=Judge())
+
+
+def calm(tick: int, **changes: object) -> Snapshot:
+    """Two GPUs, nothing wrong with them."""
+    shot = machines.pair(tick)
+    devices = []
+    for device in shot.devices:
+        readings = {name: value for name, value in device.readings.items() if name.partition(".")[0] not in _TROUBLE}
+        readings["clocks.event_reasons"] = "none"
+        devices.append(msgspec.structs.replace(device, readings=readings, state="ok", state_detail=""))
+    plain = msgspec.structs.replace(shot, devices=tuple(devices), problems=(), findings=(), processes=(), bystanders=())
+    return msgspec.structs.replace(plain, **changes)
+
+
+_TROUBLE = {"ecc", "remapped_rows", "retired_pages", "health", "pcie"}
+
+
+def with_device(tick: int, number: int, *, state: str = "ok", **readings: object) -> Snapshot:
+    """:func:`calm` but for one device."""
+    shot = calm(tick)
+    devices = list(shot.devices)
+    told = {**devices[number].readings, **{name.replace("__", "."): value for name, value in readings.items()}}
+    devices[number] = msgspec.structs.replace(devices[number], state=state, readings=told)
+    return msgspec.structs.replace(shot, devices=tuple(devices))
+
+
+def badge(stage: Stage) -> tuple[str, str]:
+    return verdict(stage.app.current())
+
+
+def falls_silent(stage: Stage, seconds: float = 9.0, blame: str = "") -> None:
+    """The feed's state as it is told by the app's clock, without a sample."""
+    stage.now += seconds
+    stage.feed.state = FeedStatus("not-answering", seconds + 1, seconds, blame=blame)
+    stage.app._last_data = float("-inf")
+    stage.app._tick()
+
+
+async def test_the_badge_tells_of_now_while_the_display_stands_still(judged: Stage) -> None:
+    async with judged.app.run_test(size=(120, 40)) as pilot:
+        judged.push(*(calm(tick) for tick in range(5)))
+        await settle(pilot)
+        assert "● all well" in judged.app.overview.top_line.plain
+        await pilot.press("P")
+        judged.push(with_device(5, 1, state="lost"))
+        await settle(pilot)
+        line = judged.app.overview.top_line.plain
+        assert "✖ 1 error" in line
+        assert "all well" not in line
+        await pilot.press("P")
+        await settle(pilot)
+        await pilot.press("P")
+        judged.push(calm(6))
+        await settle(pilot)
+        line = judged.app.overview.top_line.plain
+        assert "all well" not in line, "what is looked at is not well, though what is now is"
+        assert "then ✖ 1 error" in line
+
+
+async def test_a_driver_that_does_not_answer_is_a_finding(judged: Stage) -> None:
+    async with judged.app.run_test(size=(120, 40)) as pilot:
+        judged.push(*(calm(tick) for tick in range(60)))
+        await settle(pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        screen = judged.app.tab
+        assert "Nothing wrong was found" in screen.found.plain
+        falls_silent(judged)
+        await settle(pilot)
+        assert "Nothing wrong" not in screen.found.plain
+        assert "✖ The driver does not answer" in screen.found.plain
+        assert "no sample has come since" in screen.evidence.plain
+        assert "→ If it lasts" in screen.evidence.plain
+        assert badge(judged)[1] != "ok"
+        judged.push(calm(71))
+        await settle(pilot)
+        assert "does not answer" not in screen.found.plain
+        assert badge(judged) == ("● all well", "ok"), "for how long begins anew"
+
+
+async def test_time_in_which_all_was_well_begins_anew_after_trouble(judged: Stage) -> None:
+    async with judged.app.run_test(size=(120, 40)) as pilot:
+        for tick in range(0, 200, 10):
+            judged.push(calm(tick))
+            await settle(pilot)
+        assert badge(judged) == ("● all well for 3 min", "ok")
+        falls_silent(judged)
+        judged.push(calm(205))
+        await settle(pilot)
+        assert badge(judged) == ("● all well", "ok")
+        for tick in range(210, 330, 10):
+            judged.push(calm(tick))
+            await settle(pilot)
+        assert badge(judged) == ("● all well for 2 min", "ok")
+
+
+async def test_what_a_card_calls_slowed_is_no_machine_on_which_all_is_well(judged: Stage) -> None:
+    async with judged.app.run_test(size=(120, 40)) as pilot:
+        judged.push(*(calm(tick) for tick in range(30)))
+        await settle(pilot)
+        judged.push(with_device(30, 0, clocks__event_reasons="sw-thermal"))
+        await settle(pilot)
+        assert "▲ slowed" in everything(judged)
+        assert badge(judged) == ("▲ 1 warning", "badge-warning")
+        assert "GPU 0 is slowed by heat" in judged.app.overview.finding.plain
+        judged.push(*(with_device(tick, 0, clocks__event_reasons="sw-thermal") for tick in range(31, 60)))
+        await settle(pilot)
+        assert badge(judged) == ("▲ 1 warning", "badge-warning"), "the lasting finding takes its place"
+        judged.push(*(calm(tick) for tick in range(60, 120)))
+        await settle(pilot)
+        assert badge(judged)[1] == "ok"
+
+
+async def test_a_collector_that_was_stopped_is_not_blamed_on_the_driver(judged: Stage) -> None:
+    async with judged.app.run_test(size=(120, 40)) as pilot:
+        judged.push(calm(0))
+        await settle(pilot)
+        falls_silent(judged, blame="was stopped")
+        await settle(pilot)
+        line = judged.app.overview.top_line.plain
+        assert "collector stopped" in line
+        assert "driver not" not in line
+        judged.push(calm(20))
+        await settle(pilot)
+        texts = [one.text for one in judged.app.watcher.events]
+        assert any("collector, which asks the driver, was stopped" in text for text in texts)
+        assert any(text.startswith("samples come again") for text in texts)
+        assert not any("driver answers again" in text for text in texts)
+
+
+async def test_a_device_that_is_back_is_not_red(judged: Stage) -> None:
+    async with judged.app.run_test(size=(120, 40)) as pilot:
+        judged.push(*(calm(tick) for tick in range(5)), with_device(5, 1, state="lost"))
+        await settle(pilot)
+        assert badge(judged)[0] == "✖ 1 error"
+        judged.push(calm(6))
+        await settle(pilot)
+        assert badge(judged) == ("● all well", "ok")
+        assert not judged.app.overview.finding.display
+
+
+async def test_a_mismatch_is_told_once_and_nothing_from_before_it_stands_as_now(judged: Stage) -> None:
+    async with judged.app.run_test(size=(120, 40)) as pilot:
+        judged.push(*(with_device(tick, 0, clocks__event_reasons="sw-thermal") for tick in range(30)))
+        await settle(pilot)
+        assert badge(judged)[0] == "▲ 1 warning"
+        gone = calm(30, driver=None, devices=(), problems=(MISMATCH,), simulated=True)
+        judged.push(gone)
+        await settle(pilot)
+        text = everything(judged)
+        assert "no GPU on this machine" not in text
+        assert "--sim" not in text
+        await pilot.press("5")
+        await settle(pilot)
+        current = [line for line in judged.app.tab.found.plain.splitlines() if "○" not in line]
+        assert "because it is hot" not in "\n".join(current)
+        assert sum("library" in line for line in current) == 1
+        judged.push(calm(31))
+        await settle(pilot)
+        assert "✖" not in judged.app.tab.found.plain
+        assert "✖" not in judged.app.overview.top_line.plain
+
+
+async def test_nothing_says_that_nothing_was_found_beside_a_badge_that_is_not_green(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.broken())
+        await pilot.press("5")
+        await settle(pilot)
+        assert badge(stage)[0].startswith("✖")
+        assert "Nothing wrong" not in stage.app.tab.found.plain
 
 
 async def test_what_is_wrong_with_a_filter_stays_until_its_text_changes(stage: Stage) -> None:
