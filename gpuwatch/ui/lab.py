@@ -31,6 +31,8 @@ SAMPLE_SECONDS = 0.1
 WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 _SAID = 200
 _POINTS = 1200
+_CLEARLY = 1.25
+"""How much more a probe has to hold on another GPU before that one is drawn in place of the first."""
 _REDRAW = 0.25
 _EARLIER = 120
 
@@ -311,6 +313,8 @@ class _Watched:
     def begin(self) -> None:
         """The next probe starts."""
         self._pid: int | None = None
+        self._uuid = self._gpu
+        """The device that is drawn."""
         self._began = time.monotonic()
 
     def check(self) -> None:
@@ -347,10 +351,16 @@ class _Watched:
             for process in snapshot.processes
             if process.pid == self._pid and process.device_uuid
         }
-        busiest = max(mine, key=lambda uuid: mine[uuid] or 0.0) if mine else self._gpu
+        busiest = max(mine, key=lambda uuid: mine[uuid] or 0.0) if mine else self._uuid
+        if (mine.get(busiest) or 0.0) <= _CLEARLY * (mine.get(self._uuid) or 0.0):
+            busiest = self._uuid  # of two that hold as much, the one that is drawn already
         device = snapshot.device(busiest) or next(iter(snapshot.devices), None)
         if device is None:
             return
+        if device.uuid != self._uuid:
+            # What was drawn is of another device: its values would be taken for those of this one.
+            self._uuid = device.uuid
+            live = replace(live, times=(), process=(), device=())
         self._lab._change(
             soon=False,
             times=(*live.times, time.monotonic() - self._began)[-_POINTS:],

@@ -18,13 +18,15 @@ from gpuwatch.reports.compare import COLUMNS, RIGHT
 from gpuwatch.ui.cells import cut, width_of
 
 _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")
+_UNIT_BEHIND = re.compile(r"(?<=\d) ([KMGT])iB\b")
+_GOES_ON = re.compile(r"\.?\d")
 
 MARKS = 4
 """Cells of the cursor and of the mark of a choice."""
 _HEADS = dict(COLUMNS)
 _WIDTHS = {
     "config": (17, 21),
-    "asked": (15, 34),
+    "asked": (14, 34),
     "granted": (12, 20),
     "seen_by_nvml": (8, 12),
     "device_map": (9, 24),
@@ -150,15 +152,45 @@ def place(width: int) -> tuple[Placed, ...]:
 
 
 def fitted(text: str, width: int) -> str:
-    """A cell that is too long, said shorter where that loses nothing: ``0→0 1→1``, ``…DEVICES=-1``."""
+    """A cell that is too long, said shorter where that loses nothing: ``0→0 1→1``, ``…DEVICES=-1``, ``1.5G+138G``.
+
+    What still does not fit ends before a number, never in the midst of one.
+    """
     if width_of(text) <= width:
         return text
+    name, equals, value = text.partition("=")
     if "→" in text:
-        text = _GPU_BEFORE_ARROW.sub(r"\1→", text).replace(", ", " ")
-    elif text.partition("=")[0].isupper():
+        text = _map_in_short(_GPU_BEFORE_ARROW.sub(r"\1→", text).replace(", ", " "), width)
+    elif equals and name.isupper():
         # Of a variable the value says more than the beginning of the name.
-        return "…" + text[-(width - 1) :]
-    return cut(text, width)
+        if len(value) + 2 <= width:
+            return "…" + text[-(width - 1) :]
+        text = f"…={value}"
+    else:
+        text = text.replace("memory_limit ", "limit ")
+        if width_of(text) > width:
+            text = _UNIT_BEHIND.sub(r"\1", text).replace(" + ", "+")
+    return text if width_of(text) <= width else _before_a_number(text, width)
+
+
+def _map_in_short(text: str, width: int) -> str:
+    """``0-7→0-7`` for a map of which each number is the next one."""
+    pairs = [pair.partition("→") for pair in text.split(" ")]
+    if width_of(text) <= width or len(pairs) < 3 or not all(a.isdigit() and b.isdigit() for a, _, b in pairs):
+        return text
+    numbers = [(int(a), int(b)) for a, _, b in pairs]
+    (first, there), (last, end) = numbers[0], numbers[-1]
+    steps = [(first + n, there + n) for n in range(len(numbers))]
+    return f"{first}-{last}→{there}-{end}" if numbers == steps else text
+
+
+def _before_a_number(text: str, width: int) -> str:
+    """Cut, with an ellipsis; a number that does not fit as a whole goes as a whole."""
+    short = cut(text, width)
+    kept = short.removesuffix("…")
+    if kept[-1:].isdigit() and _GOES_ON.match(text, len(kept)):
+        kept = kept.rstrip("0123456789.-")
+    return kept.rstrip(" ,+=→") + "…" if kept else short
 
 
 def age(started_at: datetime.datetime, now: float) -> str:

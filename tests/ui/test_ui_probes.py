@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sys
 import threading
 import time
@@ -13,13 +14,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from gpuwatch.model.events import Event
+from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter
 from gpuwatch.probing.locate import ProbeScript
 from gpuwatch.probing.runner import Runner
-from gpuwatch.ui.lab import Lab
+from gpuwatch.ui.lab import Lab, Live, _Watched
 from gpuwatch.ui.probe_rows import Config, Earlier, Group, fitted, place
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.probe_options import ParametersModal
@@ -359,6 +364,52 @@ def test_columns_fold_and_long_cells_say_what_matters() -> None:
     assert fitted("GPU:0→0, GPU:1→1", 9) == "0→0 1→1"
     assert fitted("CUDA_VISIBLE_DEVICES=-1,0", 12) == "…EVICES=-1,0"
     assert fitted("GPU:7→GPU:0", 9) == "7→GPU:0"
+    assert fitted("789 MiB + 137.9 GiB", 12) == "789M+137.9G"
+    assert fitted("memory_limit 1024 MiB", 14) == "limit 1024 MiB"
+    assert fitted(", ".join(f"GPU:{n}→{n}" for n in range(8)), 9) == "0-7→0-7"
+    assert fitted("GPU:0→1, GPU:1→0, GPU:2→2", 9) == "0→1 1→0…"
+    assert fitted("virtual 2, memory_limit 1024 MiB", 20) == "virtual 2, limit…"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 99999), st.sampled_from(["MiB", "GiB"])), min_size=1, max_size=5),
+    st.integers(6, 40),
+)
+def test_no_number_is_cut_in_the_middle(sizes: list[tuple[int, str]], width: int) -> None:
+    short = fitted(" + ".join(f"{amount} {unit}" for amount, unit in sizes), width)
+    assert len(short) <= width
+    assert [int(number) for number in re.findall(r"\d+", short)] == [amount for amount, _ in sizes][
+        : len(re.findall(r"\d+", short))
+    ]
+
+
+def test_the_live_graph_begins_anew_with_another_gpu(bench: Bench) -> None:
+    lab = bench.lab
+    lab.live = Live(configs=("default",), config="default")
+    watched = _Watched(bench.collector, lab, "")  # type: ignore[arg-type]
+    watched.take(Event(1, 1, 0.0, "start", {"pid": 77}))
+
+    def shot(*held: float | None) -> Snapshot:
+        rows = tuple(
+            machines.process(n, gpu=n, pid=77, readings={"gpu_memory_bytes": int(amount * machines.GIB)})
+            for n, amount in enumerate(held)
+            if amount is not None
+        )
+        devices = tuple(
+            machines.device(n, readings={"memory.used_bytes": int((20 + n) * machines.GIB)}) for n in range(2)
+        )
+        return machines.snapshot(devices, rows)
+
+    watched._show(shot())
+    watched._show(shot())
+    assert lab.live.device_name == "GPU 0"
+    assert len(lab.live.times) == 2
+    watched._show(shot(None, 5.0))
+    assert lab.live.device_name == "GPU 1"
+    assert lab.live.device == (21 * machines.GIB,), "nothing of the other one is drawn as this one's"
+    watched._show(shot(5.1, 5.0))
+    assert lab.live.device_name == "GPU 1", "of two that hold as much, none takes turns"
+    assert len(lab.live.times) == len(lab.live.process) == len(lab.live.device) == 2
 
 
 # Real processes
