@@ -266,6 +266,8 @@ class OomCollector:
     def result(self) -> list[Oom]:
         """The failures so far; an unfinished dump counts."""
         drafts = [*self.drafts, *self._beside, *([] if self._open is None else [self._open])]
+        # The exception that passes a failure on has no numbers of its own: it is no second failure.
+        drafts = [draft for draft in drafts if draft.requested or draft.limit or draft.verdict] or drafts
         return [
             msgspec.structs.replace(draft.whole, device=draft.device)
             if draft.whole is not None

@@ -369,3 +369,16 @@ def test_a_line_that_means_something_is_seen_among_many_that_do_not() -> None:
     assert found.gpus_mapped == 1
     assert [oom.requested_bytes for oom in found.ooms] == [13107200]
     assert found.lines == 9000
+
+
+def test_an_error_without_numbers_that_passes_a_failure_on_is_no_second_one() -> None:
+    passed_on = (
+        "W tensorflow/core/framework/local_rendezvous.cc:412] Local rendezvous is aborting with status: "
+        "RESOURCE_EXHAUSTED: RecvDone unable to allocate output tensor. Key: edge_5"
+    )
+    numbered = (
+        "W tensorflow/core/common_runtime/bfc_allocator.cc:502] Allocator (GPU_0_bfc) ran out of memory trying to "
+        "allocate 66.75MiB (rounded to 69992448)requested by op Mul"
+    )
+    assert [oom.requested_bytes for oom in parse(f"{numbered}\n{passed_on}").ooms] == [69992448]
+    assert len(parse(passed_on).ooms) == 1, "alone it is all that there is"

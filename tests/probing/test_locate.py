@@ -34,7 +34,7 @@ def test_a_broken_header_names_the_script(tmp_path: Path, text: str) -> None:
 def test_unknown_configuration_names_the_known_ones() -> None:
     with pytest.raises(UsageError) as refused:
         find_probe("grwoth")
-    assert "growth" in refused.value.hint
+    assert "growth" in refused.value.message
     assert "default" in find_probes()
 
 
