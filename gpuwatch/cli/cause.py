@@ -11,6 +11,8 @@ from gpuwatch.cli.completion import named
 from gpuwatch.cli.output import data
 from gpuwatch.diagnosis.pages import grouped, near, page
 from gpuwatch.errors import UsageError
+from gpuwatch.model.causes import CauseList, CauseName, CausePage
+from gpuwatch.model.codec import to_json
 from gpuwatch.model.findings import CAUSES
 
 _WIDEST = 100
@@ -36,13 +38,7 @@ def cause(cause_id: str | None, as_json: bool) -> None:
         raise UsageError(f"there is no cause {cause_id!r}", hint=hint)
     text = page(cause_id)
     if as_json:
-        told: dict[str, object] = {
-            "schema": "gpuwatch.cause/1",
-            "id": cause_id,
-            "title": CAUSES[cause_id],
-            "markdown": text,
-        }
-        data(_json(told) + "\n")
+        data(to_json(CausePage(id=cause_id, title=CAUSES[cause_id], markdown=text)))
     elif sys.stdout.isatty():
         _set(text)
     else:
@@ -72,14 +68,7 @@ def _list() -> str:
 
 
 def _json_list() -> str:
-    causes = [{"id": one, "title": title} for one, title in CAUSES.items()]
-    return _json({"schema": "gpuwatch.causes/1", "causes": causes}) + "\n"
-
-
-def _json(document: dict[str, object]) -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return to_json(CauseList(causes=tuple(CauseName(id=one, title=title) for one, title in CAUSES.items())))
 
 
 def _set(text: str) -> None:

@@ -11,7 +11,7 @@ from gpuwatch.cli.options import asked_shape, enter_simulation, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name
-from gpuwatch.model.codec import DOCUMENTS, Document, NotADocument, from_json, schema_of
+from gpuwatch.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, from_json, schema_of
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.run import Comparison, Run
@@ -137,7 +137,7 @@ def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Do
 
 
 @click.command()
-@click.argument("name", type=click.Choice(sorted(DOCUMENTS)))
+@click.argument("name", type=click.Choice(sorted(DOCUMENTS | PRINTED)))
 def schema(name: str) -> None:
     """Print the JSON Schema of a document."""
     import msgspec

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from gpuwatch.model.causes import CauseList, CausePage
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
@@ -24,6 +25,8 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "diagnostic": Diagnostic,
     "contrast": Contrast,
 }
+PRINTED: dict[str, type[msgspec.Struct]] = {"cause": CausePage, "causes": CauseList}
+"""What is printed as JSON and never read back."""
 
 
 _decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(Document)
@@ -69,5 +72,5 @@ def from_json(raw: bytes) -> Document:
 
 
 def schema_of(name: str) -> dict[str, object]:
-    """JSON Schema of one of :data:`DOCUMENTS`; KeyError for another name."""
-    return msgspec.json.schema(DOCUMENTS[name])
+    """JSON Schema of one of :data:`DOCUMENTS` or :data:`PRINTED`; KeyError for another name."""
+    return msgspec.json.schema((DOCUMENTS | PRINTED)[name])

@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from gpuwatch.diagnosis.pages import page
+from gpuwatch.model.causes import CauseList, CausePage
 from gpuwatch.model.findings import CAUSES
 from tests.terminal import Terminal
 
@@ -59,3 +61,12 @@ def test_on_a_terminal_the_page_is_set() -> None:
     assert "## " not in text
     assert "\x1b[" in text
     assert code in (0, None)
+
+
+def test_what_is_printed_is_what_the_schema_says() -> None:
+    for name, kind, arguments in (("cause", CausePage, ["pcie.degraded"]), ("causes", CauseList, [])):
+        printed = gpuwatch(*arguments, "--json").stdout
+        assert msgspec.json.encode(msgspec.json.decode(printed, type=kind)) == msgspec.json.encode(json.loads(printed))
+        done = subprocess.run([sys.executable, "-m", "gpuwatch", "schema", name], capture_output=True, text=True)
+        (described,) = (part for part in json.loads(done.stdout)["$defs"].values() if "schema" in part["properties"])
+        assert described["properties"]["schema"]["enum"] == [f"gpuwatch.{name}/1"]

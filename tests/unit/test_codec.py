@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.codec import DOCUMENTS, NotADocument, from_json, schema_of, to_json
+from gpuwatch.model.codec import DOCUMENTS, PRINTED, NotADocument, from_json, schema_of, to_json
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Comparison, Run
 
@@ -36,7 +36,7 @@ def test_other_bytes_are_refused_in_one_line(raw: bytes) -> None:
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", DOCUMENTS | PRINTED)
 def test_every_document_has_a_schema(name: str) -> None:
     assert json.dumps(schema_of(name))
 
