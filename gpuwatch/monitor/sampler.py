@@ -25,6 +25,8 @@ from gpuwatch.sources.nvml import Nvml
 _SLOW_EVERY = 5.0
 _REOPEN_EVERY = 5.0
 _DCGM_EVERY = 60.0
+_AGAIN_EVERY = 60.0
+"""Seconds after which what is not supported is asked for once more."""
 _DCGM = "nv-hostengine"
 _SHARED = Problem(
     source="gpm",
@@ -52,6 +54,7 @@ class Sampler:
         self._slow_at = float("-inf")
         self._slow_reads = 0
         self._tried_at = float("-inf")
+        self._again_at = time.monotonic()
         self._problem: Problem | None = None
         self._on_demand = on_demand
         self._gpm = gpm
@@ -153,6 +156,9 @@ class Sampler:
             return None, [], []
         lanes: Collection[Lane] = (Lane.FAST,)
         if slow:
+            if now - self._again_at >= _AGAIN_EVERY:
+                self._again_at = now
+                self._nvml.ask_again()
             lanes = _ALL_LANES if self._on_demand and self._slow_reads != 1 else _SLOW_LANES
             self._slow_at = now
             self._slow_reads += 1

@@ -96,6 +96,15 @@ class Nvml:
             except pynvml.NVMLError:
                 return
 
+    def ask_again(self) -> None:
+        """What a device said that it does not support is asked once more: a driver or a reset may have brought it.
+
+        Not GPM, which costs a profiler its counters.
+        """
+        for device in self.devices:
+            for name in [name for name in device.permanent if name != "gpm"]:
+                del device.permanent[name]
+
     def refresh(self) -> bool:
         """Looks whether the list of devices changed, and renews it; True when it did.
 

@@ -1,0 +1,50 @@
+"""What a device did not support is asked for again, without a restart."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+from gpuwatch.sim.machine import SimMachine
+
+SAMPLES = """
+import sys
+from gpuwatch.monitor import sampler
+sampler._AGAIN_EVERY = float(sys.argv[1])
+sampler._SLOW_EVERY = 0.0
+one = sampler.Sampler()
+for _ in range(3):
+    one.sample()
+print(one.sample().devices[0].get("ecc.uncorrected"), flush=True)
+sys.stdin.readline()
+print(one.sample().devices[0].get("ecc.uncorrected"), flush=True)
+"""
+
+
+def told(machine: SimMachine, again: str) -> tuple[str, str]:
+    """The reading before and after the device has come to support it."""
+    command = [sys.executable, "-c", SAMPLES, again]
+    with subprocess.Popen(
+        command, env=machine.environment(os.environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        before = process.stdout.readline()
+        machine.override(0, "ecc_uncorrected", 5)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return before.strip(), process.stdout.readline().strip()
+
+
+def test_what_is_not_supported_is_asked_for_again(sim_machine: Callable[[str], SimMachine]) -> None:
+    before, after = told(sim_machine("1x8GiB"), "0")
+    assert "not_supported" in before
+    assert after == "5"
+
+
+def test_but_not_with_every_sample(sim_machine: Callable[[str], SimMachine]) -> None:
+    before, after = told(sim_machine("1x8GiB"), "600")
+    assert "not_supported" in before
+    assert "not_supported" in after
