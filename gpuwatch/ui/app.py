@@ -160,7 +160,9 @@ class GpuwatchApp(ChoosingApp):
         self._feed_running = True
         # An exception out of a signal handler would land in whatever runs; this comes between two tasks.
         with suppress(RuntimeError, ValueError):  # not on the main thread (a test's)
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminated)
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                    asyncio.get_running_loop().add_signal_handler(number, self._terminated, number)
         self.feed.start(self._wake)
         if not self._take():
             self.tab.show(self.view())
@@ -194,9 +196,9 @@ class GpuwatchApp(ChoosingApp):
         # The rules, which have to be imported, come after what there is to see.
         self.set_timer(0.02, self._diagnose_first)
 
-    def _terminated(self) -> None:
-        """SIGTERM leaves as q does, with the exit code that a shell gives to it."""
-        self.exit(return_code=128 + signal.SIGTERM)
+    def _terminated(self, number: int) -> None:
+        """SIGTERM and SIGHUP leave as q does, with the exit code that a shell gives to them."""
+        self.exit(return_code=128 + number)
 
     def watch_lab(self) -> None:
         """From now on tabs that show runs are told when there are new ones."""

@@ -83,7 +83,7 @@ class Terminal:
         os.close(self.slave)
 
 
-@pytest.mark.parametrize("how", ["q", "ctrl+c", "terminate", "crash"])
+@pytest.mark.parametrize("how", ["q", "ctrl+c", "terminate", "hangup", "crash"])
 def test_the_terminal_is_left_as_it_was(how: str) -> None:
     command = ("-c", CRASH) if how == "crash" else ("-m", "tests.ui.demo", "--machine", "pair")
     terminal = Terminal(*command)
@@ -92,11 +92,13 @@ def test_the_terminal_is_left_as_it_was(how: str) -> None:
             terminal.until(b"NVIDIA H200")
             if how == "terminate":
                 terminal.process.send_signal(signal.SIGTERM)
+            elif how == "hangup":
+                terminal.process.send_signal(signal.SIGHUP)
             else:
                 terminal.type(b"q" if how == "q" else b"\x03")
         code = terminal.end()
         if how != "terminate":  # the default action of SIGTERM leaves no time for manners
-            assert code == (1 if how == "crash" else 0)
+            assert code == {"crash": 1, "hangup": 128 + signal.SIGHUP}.get(how, 0)
             for sign in (LEFT_ALTERNATE_SCREEN, CURSOR_SHOWN, MOUSE_OFF):
                 assert sign in terminal.output, sign
             assert termios.tcgetattr(terminal.slave) == terminal.before
