@@ -106,6 +106,7 @@ def test_a_gpu_keeps_its_line_at_80_columns_and_its_reason_stands_under_it() -> 
     (line,) = [line for line in drawn.splitlines() if "97 %" in line]
     assert "12.0 / 24.0 GiB" in line
     assert "    fallen off the bus" in drawn.splitlines()
+    assert "    Why" in drawn.splitlines()  # the heading goes with its column
 
 
 def test_a_table_too_wide_for_columns_becomes_lines_of_their_own() -> None:

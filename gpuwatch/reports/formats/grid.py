@@ -48,6 +48,8 @@ def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elas
     else:
         widths = _widths(shown, max(width - len(_INDENT), _total(shown) if elastic else 0))
         yield from _row(shown, shown.heads, widths, head=True)
+        if any(form.under) and table.below is not None:
+            yield from paragraph(table.heads[table.below], width, "    ", "    ")
         for number, row in enumerate(shown.rows):
             yield from _row(shown, row, widths)
             if form.under and form.under[number]:
@@ -149,6 +151,10 @@ def _widths(table: Table, room: int) -> list[int]:
         if not roomy:
             break
         widths[max(roomy, key=lambda i: widths[i])] -= 1
+    # A heading that was folded leaves its column as narrow as its lines are.
+    for i in (i for i in columns if i in table.right):
+        lines = (*fold(table.heads[i], widths[i]), *(row[i] for row in table.rows))
+        widths[i] = max(map(cell_len, lines))
     return widths
 
 
