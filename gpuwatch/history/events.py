@@ -29,7 +29,8 @@ _ENDS = {
     "throttle.ended": ("throttle.began",),
     "device.back": ("device.lost",),
     "collector.answers": ("collector.stalled",),
-    "memory.free": ("memory.full", "memory.filling"),
+    "memory.full": ("memory.filling",),
+    "memory.free": ("memory.filling",),
 }
 
 

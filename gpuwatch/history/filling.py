@@ -57,7 +57,8 @@ class Filling:
             self._full.add(uuid)
             self._told[uuid] = used
             text = f"memory is nearly full: {size(used)} of {size(total)}"
-            return [of_device(device, at, "memory.full", text, "warning")]
+            # Everyday: TensorFlow maps nearly all that is free at its start.
+            return [of_device(device, at, "memory.full", text, "info")]
         if used / total < _WELL_AGAIN and uuid in self._full:
             self._full.discard(uuid)
             text = f"memory is free again: {size(total - used)}"

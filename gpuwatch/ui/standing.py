@@ -23,6 +23,10 @@ FEED_TITLES = frozenset({NO_DRIVER, NO_COLLECTOR})
 """Titles of the findings that the header tells in words of its own, with the seconds."""
 
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
+_ACTIONS = {
+    "throttle": "Look at its temperature and power on the GPU tab; where it lasts, its cause is told here.",
+    "memory": "Sort the processes by GPU memory to see which one grows; save its work before the memory is full.",
+}
 _JUST_SEEN = "seen just now, and told among the events; whether it lasts is not judged yet"
 _REPLACED = "samples were missed meanwhile; a driver that hangs, or somebody who ended the process, does this"
 _OLD = "what is on the screen is from before, and nothing is judged meanwhile"
@@ -80,7 +84,7 @@ def _of(sign: Happened, status: FeedStatus) -> Finding:
         certainty=sign.certainty,
         title=printable(sign.text),
         evidence=(_REPLACED if sign.kind == "collector.replaced" else _JUST_SEEN,),
-        action="The Events tab (6) tells what came before it.",
+        action=_ACTIONS.get(sign.kind.partition(".")[0], "The Events tab tells what came before it."),
         device_uuid=sign.device_uuid,
         since=since,
     )
