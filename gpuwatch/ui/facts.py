@@ -6,7 +6,9 @@ import re
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN
+from gpuwatch.model.metrics import MetricSpec
 from gpuwatch.model.snapshot import Device
+from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.view import BAD_STATES
 
 HOT_CELSIUS = 85
@@ -24,6 +26,19 @@ _REASON_WORDS = {
     "sync-boost": "sync boost",
     "display-clocks": "display clocks",
 }
+
+
+SHORT_TITLES = {
+    "memory.unexplained_bytes": "Memory of no listed process",
+    "temperature.margin_celsius": "Margin to slowdown",
+}
+"""Readings whose name does not fit everywhere."""
+
+
+def titled(spec: MetricSpec, room: int) -> str:
+    """The name of a reading in ``room`` cells: whole, shorter, or cut."""
+    title = spec.title if width_of(spec.title) <= room else SHORT_TITLES.get(spec.id, spec.title)
+    return cut(title, room)
 
 
 def short_name(name: str) -> str:

@@ -622,6 +622,34 @@ def test_every_action_has_a_method_and_keys_are_not_taken_twice() -> None:
             taken[action.pane, key] = action.id
 
 
+async def test_heads_stand_apart_whatever_is_sorted_by(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        table = stage.app.overview.processes
+        for size in ((60, 15), (80, 24), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await settle(pilot)
+            for placed in table._columns:
+                table.sort_by(placed.column.id, reverse=True)
+                await settle(pilot)
+                head = table.plain.split("\n")[1 if table._framed else 0].strip("│").replace(" →", "")
+                named = head.replace("↓", "").split()
+                assert named == [one.column.title for one in table._columns], (size, placed.column.id, head)
+
+
+async def test_a_number_in_the_help_goes_to_that_tab(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("question_mark")
+        await settle(pilot)
+        await pilot.press("2")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.tab
+        assert stage.app.tab.TAB == "gpu"
+
+
 async def test_function_keys_are_those_of_htop(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())

@@ -160,3 +160,13 @@ async def test_hostile_names_of_users(stage: Stage) -> None:
         await pilot.press("enter")
         await settle(pilot)
         assert not set(stage.app.overview.processes.plain) & set("\x1b\x07\t\r\u202e\u202c")
+
+
+async def test_whose_share_is_on_which_gpu_is_said_in_words_where_there_is_room(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        rows = (row("alice", 10, 0, 14.4), row("alice", 11, 5, 44.8))
+        stage.push(machines.snapshot(tuple(machines.device(gpu) for gpu in range(8)), rows))
+        await settle(pilot)
+        await pilot.press("u")
+        await settle(pilot)
+        assert "GPU 0: 14.4G  GPU 5: 44.8G" in table(stage).plain

@@ -34,10 +34,11 @@ _SIGNS = (
 def help_lines(tab: str, name: Callable[[str], str] = str) -> Lines:
     """Every action of a tab, by pane, and what the signs mean; ``name`` says a key as the terminal can show it."""
     lines: Lines = []
+    size = max(8, *(len(name(action.shown)) + 1 for action in of_tab(tab)))
     for pane in (*PANES_OF_TABS[tab], "everywhere"):
         lines.append([(_HEADS[pane], "title")])
         here = [action for action in of_tab(tab) if action.pane == pane]
-        lines += [[(f"  {name(action.shown):<8}", "key"), (action.help, "text")] for action in here]
+        lines += [[(f"  {name(action.shown):<{size}}", "key"), (action.help, "text")] for action in here]
         lines.append([])
     lines.append([("Signs", "title")])
     lines += [[(f"  {sign:<13}", "strong"), (meaning, "text")] for sign, meaning in _SIGNS]

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.tabs import TABS
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 
 Lines = list[list[Span]]
@@ -120,6 +121,15 @@ class LinesModal(ModalScreen[Result], Generic[Result]):
     def action_close(self) -> None:
         """Without a result."""
         self.dismiss(None)
+
+    async def on_key(self, event: events.Key) -> None:
+        """The number of a tab leaves a sheet that is only read, for that tab."""
+        if self.sheet.cursor is None and event.character is not None and event.character.isdecimal():
+            number = int(event.character)
+            if 1 <= number <= len(TABS):
+                event.stop()
+                self.dismiss(None)
+                self.app.call_later(self.app.run_action, f"screen.show_tab('{TABS[number - 1].id}')")
 
     def action_move(self, rows: int) -> None:
         """Arrows and pages."""

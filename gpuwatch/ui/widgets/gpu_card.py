@@ -15,6 +15,7 @@ from gpuwatch.ui.facts import (
     link,
     state_note,
     throttle,
+    titled,
     whole_number,
 )
 from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS, FIELDS, in_card
@@ -144,7 +145,7 @@ def _other_readings(device: Device, lines: int, inner: int) -> list[Pen]:
     for number, spec in enumerate(specs):
         column, row = divmod(number, rows)
         text = units.reading(spec, device.get(spec.id))
-        title = cut(spec.title, width - width_of(text) - 1)
+        title = titled(spec, width - width_of(text) - 1)
         pens[row].to(column * one).add(title, "dim").to(column * one + width - width_of(text)).add(text)
     return pens
 
@@ -199,7 +200,7 @@ def _utilisation(device: Device, view: View, inner: int, graph: int) -> Pen:
     pen.add(whole_number(gpu, 4 if not graph else 6), "dim" if gpu is None else "strong").add(" %", "dim")
     if graph:
         bandwidth = device.number("utilization.memory_percent")
-        text = f"bandwidth {whole_number(bandwidth, 3)} %"
+        text = f"memory busy {whole_number(bandwidth, 3)} %"
         if pen.left >= len(text) + 2:
             pen.to(inner - len(text)).add(text, "dim")
         return pen
@@ -217,7 +218,7 @@ def _memory(device: Device, inner: int, graph: int) -> Pen:
     pen.add(decimal(used, 6, _GIB), "dim" if used is None else "strong").add(f" / {decimal(total, 1, _GIB)} GiB", "dim")
     reserved = device.number("memory.reserved_bytes")
     if reserved is not None:
-        for text in (f"reserved {decimal(reserved, 4, _GIB)}", f"resv {decimal(reserved, 1, _GIB)}"):
+        for text in (f"reserved {decimal(reserved, 1, _GIB)}G", f"resv {decimal(reserved, 1, _GIB)}G"):
             if pen.left >= len(text) + 2:
                 pen.to(inner - len(text)).add(text, "dim")
                 break
@@ -266,7 +267,7 @@ def _numbers(device: Device, inner: int, chosen: Sequence[str]) -> Pen:
 _GRAPHS = (
     (("utilization.gpu_percent", "GPU", "graph"), ("memory.used_bytes", "MEM", "memory")),
     (("power.draw_watts", "PWR", "power"), ("temperature.gpu_celsius", "TEMP", "accent")),
-    (("clocks.sm_mhz", "SM", "graph"), ("utilization.memory_percent", "BANDWIDTH", "memory")),
+    (("clocks.sm_mhz", "SM", "graph"), ("utilization.memory_percent", "MEM BUSY", "memory")),
 )
 """Bands of graphs, each with what stands side by side in it: metric, caption, ink."""
 

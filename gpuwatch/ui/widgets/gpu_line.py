@@ -77,7 +77,7 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
 
 def heading(pen: Pen, at: LineColumns, view: View) -> None:
     """Names the parts of the lines below."""
-    pen.add("  ", "header").add(left("GPU", at.index + 1 + at.name), "header")
+    pen.add("  ", "header").add(left("GPU" if at.name or at.index > 1 else "#", at.index + 1 + at.name), "header")
     pen.add(left(" UTIL", at.gpu_bar + 2 + 6), "header")
     pen.add(left(" MEMORY", at.memory_bar + 2 + 6 + at.total), "header")
     for field in at.fields:

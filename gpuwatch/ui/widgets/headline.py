@@ -112,6 +112,8 @@ def _facts(snapshot: Snapshot, room: int) -> list[Span]:
 _Labels = list[tuple[str, str, str]]
 _BADGE = 15
 """Cells that the verdict has beside the names of the tabs, whatever it is: these must not fold with it."""
+_LEAST_NAME = 3
+"""Cells below which the beginning of a name tells nothing."""
 _HOST = 8
 """Cells for the name of the machine, or its beginning."""
 
@@ -202,7 +204,10 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
         if pen.left - reserve < width_of(text) + len(gap) + 1:
             if not first:
                 break
-            text = cut(text, max(pen.left - reserve - 2, 0))
+            room = pen.left - reserve - 2
+            if room < _LEAST_NAME:
+                break
+            text = cut(text, room)
         pen.add(gap, "faint").add(text, fact_ink)
         first = False
     room = pen.left - reserve - 4

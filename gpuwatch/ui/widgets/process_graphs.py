@@ -42,7 +42,8 @@ def axis_of(reading: str, trail: Trail, rows: tuple[Process, ...], view: View) -
             whole += here
         return (whole, f"0–{gib(whole)} GiB") if whole else None
     if reading == "sm_percent":
-        return 100.0 * max(len(rows), 1), f"0–{100 * max(len(rows), 1)} %"
+        gpus = max(len(rows), 1)
+        return 100.0 * gpus, f"0–{100 * gpus} %" + (f" of {gpus} GPUs" if gpus > 1 else "")
     most = max((value for value in trail.series[reading] if value is not None), default=0.0)
     if reading == "cpu_percent":
         end = step(most, 100.0)

@@ -387,18 +387,31 @@ class ProcessTable(Painted, can_focus=True):
             return f"none of {self._total} processes matches “{self.filter.text}”; Esc clears the filter"
         return "no process uses this GPU" if self.only_device is not None else "no process uses a GPU"
 
+    def _is_cut(self, width: int) -> bool:
+        """Whether a command on screen is longer than its column."""
+        return any(width_of(self._command(row)) > width for row in self._rows[self.top : self.top + self._room])
+
     def _head(self, columns: tuple[Placed, ...], width: int) -> Line:
         pen = Pen(width)
+        blank = False
         for placed in columns:
             title = placed.column.title
             sorted_by = placed.column.id == self.sort_column
             mark = ("↓" if self.sort_reverse else "↑") if sorted_by else ""
             ink = "sorted" if sorted_by else "header"
-            if placed.at_right:
-                # The mark takes the gap before the next column, so that heads stay over their numbers.
+            if placed.column.id == "command" and self._is_cut(placed.width):
+                title += " →"  # the key that scrolls it
+            text = title + mark
+            if placed.at_right and (len(title) < placed.width or blank):
+                # Before the name, where there is a cell: heads stay over their numbers, and apart.
+                wide = placed.width + (len(title) >= placed.width)
+                pen.to(placed.start + placed.width - wide, ink="header").add(right(mark + title, wide), ink)
+            elif placed.at_right:
                 pen.to(placed.start, ink="header").add(right(title, placed.width), ink).add(mark, ink)
             else:
-                pen.to(placed.start, ink="header").add(left(title + mark, min(placed.width + 1, pen.left)), ink)
+                size = min(max(placed.width, len(text)), placed.width + 1, pen.left)
+                pen.to(placed.start, ink="header").add(left(text, size), ink)
+            blank = not placed.at_right and len(text) < placed.width
         pen.to(width, ink="header")
         return pen.line()
 

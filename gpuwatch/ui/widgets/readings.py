@@ -17,6 +17,7 @@ from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import cut, left, width_of
+from gpuwatch.ui.facts import titled
 from gpuwatch.ui.probe_rows import age
 from gpuwatch.ui.widgets.listed import Listed
 from gpuwatch.ui.widgets.paint import Line
@@ -75,7 +76,7 @@ class Readings(Listed):
                         text = f"{UNKNOWN} {_REASONS[value.reason]}"
                     text = cut(text, one - 12)
                     start, end = column * one + 1, (column + 1) * one - 1
-                    pen.to(start).add(cut(spec.title, end - start - width_of(text) - 1), "text" if known else "dim")
+                    pen.to(start).add(titled(spec, end - start - width_of(text) - 1), "text" if known else "dim")
                     pen.to(end - width_of(text)).add(text, "strong" if known else "faint")
             lines.append(pen.line())
         return lines

@@ -113,8 +113,10 @@ class UserTable(Listed):
                 pen.add(right(text, _GPU), "memory" if held is not None else "faint")
         elif indices:
             pen.add("  ")
-            for index in sorted(one.by_gpu):
-                pen.add(f"{index} ", "dim").add(one.by_gpu[index].told(_gigabytes), "memory").add("  ")
+            told = [(index, one.by_gpu[index].told(_gigabytes)) for index in sorted(one.by_gpu)]
+            long = sum(len(f"GPU {index}: {text}  ") for index, text in told) <= pen.left
+            for index, text in told:
+                pen.add(f"GPU {index}: " if long else f"{index}:", "dim").add(text, "memory").add("  ")
         return pen.to(self.inner).line()
 
 
