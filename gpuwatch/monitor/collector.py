@@ -149,7 +149,7 @@ class Collector:
             return FeedStatus("not-answering", age, overdue, self._replaced, self._detail, self._blame())
         if last is None:
             return FeedStatus("starting", None, 0.0, self._replaced, self._detail)
-        return FeedStatus("ok", now - last, 0.0, self._replaced)
+        return FeedStatus("ok", now - last, 0.0, self._replaced, self._detail)
 
     def _blame(self) -> str:
         """What is wrong with the collector itself; empty while it runs, and so waits for the driver."""
@@ -292,6 +292,8 @@ def _end(process: subprocess.Popen[bytes] | Forked) -> None:
 
 
 def _ending(process: subprocess.Popen[bytes] | Forked) -> str:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=0.2)  # its output ends a moment before it does
     code = process.poll()
     if code is None:
         return "it closed its output"

@@ -28,7 +28,7 @@ _ACTIONS = {
     "memory": "Sort the processes by GPU memory to see which one grows; save its work before the memory is full.",
 }
 _JUST_SEEN = "seen just now, and told among the events; whether it lasts is not judged yet"
-_REPLACED = "samples were missed meanwhile; a driver that hangs, or somebody who ended the process, does this"
+_REPLACED = "gpuwatch asks the driver in a process of its own; no sample came before another had begun"
 _OLD = "what is on the screen is from before, and nothing is judged meanwhile"
 
 

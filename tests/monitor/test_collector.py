@@ -127,10 +127,46 @@ def test_a_stopped_collector_is_noticed_and_replaced(
     while collector.status().state != "not-answering":
         assert time.monotonic() < until
         time.sleep(0.02)
+    assert collector.status().blame == "was stopped", "it is not the driver that is waited for"
     collector.drain()
     assert collector.wait(1, 15), "no snapshot after the replacement"
-    assert collector.status().replaced == 1
+    assert (collector.status().replaced, collector.status().blame) == (1, "")
+    assert "stopped" in collector.status().detail
     assert process.wait(5) == -signal.SIGKILL
+
+
+def test_a_collector_that_was_killed_is_told_to_have_ended(
+    sim_machine: Open, started: Callable[..., Collector]
+) -> None:
+    collector = started(sim_machine("1x8GiB"))
+    collector.wait(1, 10)
+    process = collector._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    until = time.monotonic() + 10
+    while not collector.status().replaced:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    collector.drain()
+    assert collector.wait(1, 15), "no snapshot after the replacement"
+    status = collector.status()
+    assert status.state == "ok"
+    assert "ended by itself (SIGKILL)" in status.detail
+
+
+def test_while_the_driver_hangs_the_collector_is_not_blamed(
+    sim_machine: Open, started: Callable[..., Collector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_OVERDUE", 0.3)
+    machine = sim_machine("1x8GiB")
+    collector = started(machine)
+    collector.wait(1, 10)
+    faults.hang(machine, 60)
+    until = time.monotonic() + 10
+    while collector.status().state != "not-answering":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert collector.status().blame == ""
 
 
 def test_nothing_is_left_after_stop(sim_machine: Open, started: Callable[..., Collector]) -> None:
