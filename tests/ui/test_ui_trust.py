@@ -19,7 +19,7 @@ MISMATCH = Problem(
     source="nvml",
     reason="driver.mismatch",
     detail="the driver's library does not match its kernel module",
-    hint="reboot, or reload the kernel module",
+    hint="reboot, or reload what is simulated",
 )
 
 
@@ -186,7 +186,8 @@ async def test_a_mismatch_is_told_once_and_nothing_from_before_it_stands_as_now(
         judged.push(gone)
         await settle(pilot)
         text = everything(judged)
-        assert "no GPU on this machine" not in text
+        assert "the driver cannot be asked: GPUs unknown" in text
+        assert "Reboot, or reload" in judged.app.overview.finding.plain, "the simulation's own way out"
         assert "--sim" not in text
         await pilot.press("5")
         await settle(pilot)

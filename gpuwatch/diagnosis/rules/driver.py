@@ -185,6 +185,10 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
         )
     else:
         action = "Reboot, or unload and load the nvidia kernel modules, so that both are of one version."
+        hints = [problem.hint for problem in _problems(evidence) if problem.reason == "driver.mismatch"]
+        if evidence.snapshot is not None and evidence.snapshot.simulated and any(hints):
+            action = next(filter(None, hints))
+            action = action[0].upper() + action[1:]
     yield finding(
         "driver.mismatch", "error", "fact", evidence=[*_problem_lines(evidence), *_log_lines(evidence)], action=action
     )

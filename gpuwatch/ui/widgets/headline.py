@@ -73,6 +73,8 @@ def no_gpus(snapshot: Snapshot) -> tuple[str, str]:
         return "no GPU", "no GPU on this machine"
     if any(problem.reason == "driver.missing" for problem in snapshot.problems):
         return "no driver", "no NVIDIA driver: GPUs unknown"
+    if any(problem.reason == "driver.mismatch" for problem in snapshot.problems):
+        return "GPUs unknown", "the driver cannot be asked: GPUs unknown"
     return "GPUs unknown", "the driver does not answer: GPUs unknown"
 
 
