@@ -81,9 +81,11 @@ async def test_nothing_is_cut_and_nothing_is_wasted(size: tuple[int, int], gpus:
         assert "warning" in lines[0]
         assert "? help" in lines[-1]
         assert "q quit" in lines[-1]
-        told = [line for line in lines if "alice's python (48121) holds 130.4 GiB" in line]
+        told = [line for line in lines if line.rstrip().endswith("[f] why")]
         assert len(told) == 1
-        assert told[0].rstrip().endswith("[f] why")
+        # Memory that grows, as it does on this machine now and then, is worse than memory that is held.
+        first = r"▲ (GPU \d+ +)?(alice's python \(48121\) holds 130\.4 GiB|memory grows by \d+\.\d GiB a minute)"
+        assert re.search(first, told[0])
 
         # The processes that fit are there, from the largest on, each with all of its numbers.
         heads = [number for number, line in enumerate(lines) if "PID" in line and "COMMAND" in line]
