@@ -152,7 +152,7 @@ async def test_sort_by_key_menu_and_click_on_a_head(stage: Stage) -> None:
         assert shown_pids(stage) == sorted(shown_pids(stage))
         table = stage.app.overview.processes
         x = table._head(table._columns, 118).spans
-        assert any("PID↑" in text + after for (text, _), (after, _) in itertools.pairwise(x))
+        assert any("↑PID" in text + after for (text, _), (after, _) in itertools.pairwise(x))
         head = next(placed for placed in table._columns if placed.column.id == "user")
         await pilot.click(table, offset=(head.start + 2, 1))
         await settle(pilot)
