@@ -80,10 +80,13 @@ def _child(commands: int, frames: int, interval: float) -> None:
     os.closerange(3, 64)
     from gpuwatch.monitor.worker import serve
 
+    code = 1
     try:
         serve(interval, False)
-    except Exception:
+        code = 0
+    except Exception:  # noqa: BLE001  # the dashboard says that the collector ended by itself
         if debug:
             sys.excepthook(*sys.exc_info())
-        raise
-    os._exit(0)
+    finally:
+        # Nothing may go on into the code of the dashboard, whose copy this process is.
+        os._exit(code)
