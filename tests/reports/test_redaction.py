@@ -32,7 +32,7 @@ def shown(*texts: str, **fields: str) -> str:
         ("/home/alice/exp/train.py", "/home/user-1/dir-1/file-1.py"),
         ("/Users/Alice Smith/x", "/Users/user-1 Smith/x"),
         ("open ~/secret-project/run.sh", "open ~/dir-1/file-1.sh"),
-        ("/tmp/venv/bin/python train", "/tmp/dir-1/bin/python train"),
+        ("/tmp/scratch/bin/python train", "/tmp/dir-1/bin/python train"),
         ("/tmp/pytest-of-bob/x and /var/tmp/python3", "/tmp/dir-1/dir-2 and /var/tmp/python3"),
         ("/dev/shm/thesis/a.bin", "/dev/shm/dir-1/file-1.bin"),
         ("/run/user/1000/jupyter/x", "/run/user/1000/dir-1/dir-2"),
