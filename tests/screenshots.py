@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpuwatch.cli.dashboard import findings
+from gpuwatch.cli.dashboard import watching
 from gpuwatch.monitor.collector import Collector
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
@@ -22,7 +22,8 @@ from gpuwatch.ui.app import GpuwatchApp
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "screenshots"
-WATCHED_SECONDS = 75.0
+WATCHED_SECONDS = 445.0
+"""Long enough for the memory that is held to be told of."""
 
 _TRAIN = """
 import time
@@ -43,7 +44,7 @@ _FORGOTTEN = "import time, tensorflow as tf; tf.ones([8]) + 1; time.sleep(600)"
 
 async def watch(environment: dict[str, str]) -> str:
     collector = Collector(0.5, environment=environment)
-    app = GpuwatchApp(collector, diagnose=findings)
+    app = GpuwatchApp(collector, diagnose=watching())
     async with app.run_test(size=(120, 40)) as pilot:
         await asyncio.sleep(WATCHED_SECONDS)
         await pilot.pause()
