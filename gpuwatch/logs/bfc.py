@@ -96,6 +96,11 @@ class Draft(msgspec.Struct, kw_only=True):
     whole: Oom | None = None
     """A failure that came with all its numbers."""
 
+    @property
+    def numbered(self) -> bool:
+        """Whether a size was told, be it that of an empty tensor."""
+        return self.requested is not None or self.limit is not None
+
 
 class OomCollector:
     """Takes messages, keeps distinct failures. ``refused`` counts what the driver would not give."""
@@ -267,7 +272,7 @@ class OomCollector:
         """The failures so far; an unfinished dump counts."""
         drafts = [*self.drafts, *self._beside, *([] if self._open is None else [self._open])]
         # The exception that passes a failure on has no numbers of its own: it is no second failure.
-        drafts = [draft for draft in drafts if draft.requested or draft.limit or draft.verdict] or drafts
+        drafts = [draft for draft in drafts if draft.numbered or draft.verdict] or drafts
         return [
             msgspec.structs.replace(draft.whole, device=draft.device)
             if draft.whole is not None
