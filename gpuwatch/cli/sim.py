@@ -46,11 +46,23 @@ def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
     program = shutil.which(command[0])
     if program is None:
         raise UsageError(f"{command[0]}: there is no such program")
-    environment = simulated_environment(shape, options["tier"], hold=True)
+    environment = _without_compiler(simulated_environment(shape, options["tier"], hold=True))
     try:
         os.execve(program, list(command), environment)
     except OSError as error:
         raise GpuwatchError(f"{command[0]} cannot be started: {error.strerror}") from error
+
+
+def _without_compiler(environment: dict[str, str]) -> dict[str, str]:
+    """On GPUs that compute, every Python keeps Keras from XLA (probes/_gpuwatch_watch/_gpuwatch_simulated.py)."""
+    from gpuwatch.probing.locate import probe_folder
+    from gpuwatch.sim.machine import ENV_PLUGIN
+
+    if ENV_PLUGIN in environment:
+        hook = str(probe_folder() / "_gpuwatch_watch")
+        others = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", hook)]
+        environment["PYTHONPATH"] = os.pathsep.join([hook, *others])
+    return environment
 
 
 @click.group(
@@ -75,7 +87,8 @@ def sim(ctx: click.Context, gpus: int, memory: str, tier: str) -> None:
 
     It gets libraries that simulate NVIDIA's, so that TensorFlow, nvitop, gpustat and gpuwatch itself
     find GPUs on a machine that has none. Commands that run under the same --gpus and --memory see
-    the same devices. On GPUs that compute (plugin) Keras needs jit_compile=False: XLA knows none.
+    the same devices. XLA knows no GPU that computes here (plugin): what Keras would compile by itself is
+    left uncompiled, and a line says so; a tf.function with jit_compile=True fails.
     """
     if ctx.invoked_subcommand is None and not ctx.args:
         raise UsageError("no command to run", hint="for example: gpuwatch sim -- python train.py")

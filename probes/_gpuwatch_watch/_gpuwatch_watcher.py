@@ -28,8 +28,6 @@ _WINDOWS = 240
 _MOST_FUNCTIONS = 200
 _MOST_OPS = 2000
 _ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
-# Only of GPUs that gpuwatch simulates, as a PluggableDevice, for which TensorFlow has no compiler.
-_SIMULATED = "GPUWATCH_SIM_STATE" in os.environ and "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" in os.environ
 _HISTORY = (
     "keras.src.callbacks.history",
     "keras.src.callbacks",
@@ -166,8 +164,9 @@ class Ops:
 
 
 class Watcher:
-    def __init__(self, address):
+    def __init__(self, address, switch):
         self.address = address
+        self.switch = switch
         self.batches = Steps()
         self.optimizer = Steps()
         self.calls = Calls()
@@ -256,7 +255,7 @@ class Watcher:
         """At the end of the program: what it held at last, its speed, and what ended it."""
         if self.broken or os.getpid() != self.pid:
             return
-        for look in (self.tensorflow, self.torch, self.last_functions, self.last_speed, self.exception):
+        for look in (self.tensorflow, self.torch, self.hooks, self.last_functions, self.last_speed, self.exception):
             try:
                 look()
             except Exception as error:
@@ -406,13 +405,8 @@ class Watcher:
                 if history is not None:
                     self.hooked.add(name)
                     _count_batches(history, self.batches)
-        if _SIMULATED and "xla" not in self.hooked:
-            trainer = sys.modules.get("keras.src.trainers.trainer")
-            if _complete(trainer) and hasattr(trainer, "model_supports_jit"):
-                self.hooked.add("xla")
-                trainer.model_supports_jit = lambda model: False
-                note = "simulated GPUs have no XLA: models that leave it to Keras are not compiled"
-                self.emit("setting", name="jit_compile", asked="auto", effective=False, note=note)
+        if self.switch is not None and self.switch.asked:
+            self.once("xla", "setting", name="jit_compile", asked="auto", effective=False, note=self.switch.note)
         if "torch" not in self.hooked:
             offered = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
             if offered is not None:
@@ -532,9 +526,12 @@ def _follow_forks(watcher):
     os.register_at_fork(before=before)
 
 
-def begin(address):
-    """Starts to look; with ``--placement`` returns who shall find TensorFlow."""
-    watcher = Watcher(address)
+def begin(address, switch=None):
+    """Starts to look; with ``--placement`` returns who shall find TensorFlow.
+
+    ``switch``: on simulated GPUs, what keeps Keras from compiling (_gpuwatch_simulated.py).
+    """
+    watcher = Watcher(address, switch)
     finder = _placement(watcher) if os.environ.get("GPUWATCH_WATCH_PLACEMENT") else None
     _follow_forks(watcher)
     _thread.start_new_thread(watcher.loop, ())

@@ -3,13 +3,17 @@
 gpuwatch puts this folder first on PYTHONPATH. All that happens at the start is this: the folder is taken
 off sys.path again, the sitecustomize that it stood in front of runs, and one entry in sys.meta_path waits,
 finding nothing itself, for TensorFlow, Keras or PyTorch to be imported. A program that imports none of
-them pays for nothing else. This file must be readable to any Python, however old.
+them pays for nothing else. Under ``gpuwatch sim`` it is loaded too, for simulated GPUs alone: see
+_gpuwatch_simulated.py. This file must be readable to any Python, however old.
 """
 
 import os
 import sys
 
 _FRAMEWORKS = frozenset(["tensorflow", "torch", "keras"])
+_WATCHED = "GPUWATCH_WATCH" in os.environ
+# GPUs that gpuwatch simulates as a PluggableDevice.
+_SIMULATED = "GPUWATCH_SIM_STATE" in os.environ and "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" in os.environ
 
 
 def _hand_over():
@@ -31,34 +35,49 @@ class _Waiter(object):
 
     def __init__(self, folder):
         self.folder = folder
-        self.finder = None
+        self.finders = []
         self.begun = False
 
     def find_spec(self, name, path=None, target=None):
-        if name not in _FRAMEWORKS:
-            return None
-        if not self.begun:
+        if not self.begun and name in _FRAMEWORKS:
             self.begun = True
             try:
-                self.finder = self.begin()
+                self.begin()
             except Exception:  # the program comes first, whatever is wrong with us
                 return None
-        return None if self.finder is None else self.finder.find_spec(name, path, target)
+        for finder in self.finders:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                return spec
+        return None
 
     def begin(self):
+        switch = None
+        if _SIMULATED:
+            simulated = self.load("_gpuwatch_simulated")
+            switch = simulated.Switch()
+            self.finders.append(switch)
+            if not _WATCHED:  # the watcher tells it otherwise
+                switch.say = simulated.speak
+                simulated.explain_at_exit()
+        if _WATCHED:
+            finder = self.load("_gpuwatch_watcher").begin(os.environ["GPUWATCH_WATCH"], switch)
+            if finder is not None:
+                self.finders.append(finder)
+
+    def load(self, name):
         import importlib.util
 
-        path = os.path.join(self.folder, "_gpuwatch_watcher.py")
-        spec = importlib.util.spec_from_file_location("_gpuwatch_watcher", path)
+        spec = importlib.util.spec_from_file_location(name, os.path.join(self.folder, name + ".py"))
         module = importlib.util.module_from_spec(spec)
         written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             spec.loader.exec_module(module)
         finally:
             sys.dont_write_bytecode = written
-        return module.begin(os.environ["GPUWATCH_WATCH"])
+        return module
 
 
 _folder = _hand_over()
-if "GPUWATCH_WATCH" in os.environ and sys.version_info >= (3, 7):
+if (_WATCHED or _SIMULATED) and sys.version_info >= (3, 7):
     sys.meta_path.insert(0, _Waiter(_folder))
