@@ -20,7 +20,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.monitor.forked import Forked
-from gpuwatch.monitor.wire import HEAD_BYTES, PREVIEW, Receiver, head, plain
+from gpuwatch.monitor.wire import HEAD_BYTES, MEANWHILE, PREVIEW, Receiver, head, plain
 from gpuwatch.sources import procfs
 
 _REPLACE_AFTER = 10.0
@@ -61,12 +61,15 @@ class Collector:
             self._command(gpm=True)  # it was started before anybody knew
         self.preview: Snapshot | None = None
         """The devices of the first sample, which are there before its processes are."""
+        self._machine: Snapshot | None = None
+        """The host, while the driver has not answered to this collector."""
         self._frames: deque[Snapshot] = deque(maxlen=_KEEP)
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._stopping = threading.Event()
         self._last: float | None = None
-        self._started = time.monotonic()
+        self._began = self._started = time.monotonic()
+        """When the first collector was started, and when the one that runs now."""
         self._replaced = 0
         self._in_vain = 0
         """Replacements since the last snapshot."""
@@ -101,7 +104,7 @@ class Collector:
         process = self._process
         if process is None:
             process = self._process = self._spawn()
-            self._started = time.monotonic()
+            self._began = self._started = time.monotonic()
         return process
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
@@ -142,13 +145,14 @@ class Collector:
         if self._stopping.is_set():
             return FeedStatus("stopped", None if self._last is None else now - self._last)
         last = self._last
-        since = now - (self._started if last is None else last)
+        since = now - (self._began if last is None else last)
         overdue = since - self._interval
         if overdue > _OVERDUE:
             age = None if last is None else now - last
-            return FeedStatus("not-answering", age, overdue, self._replaced, self._detail, self._blame())
+            blame = self._blame()
+            return FeedStatus("not-answering", age, overdue, self._replaced, self._detail, blame, self._machine)
         if last is None:
-            return FeedStatus("starting", None, 0.0, self._replaced, self._detail)
+            return FeedStatus("starting", None, 0.0, self._replaced, self._detail, machine=self._machine)
         return FeedStatus("ok", now - last, 0.0, self._replaced, self._detail)
 
     def _blame(self) -> str:
@@ -266,7 +270,12 @@ class Collector:
                     self.preview = snapshot
                     self._arrived.notify_all()
                 continue
-            self._last = time.monotonic()
+            if kind == MEANWHILE:
+                self._machine = snapshot
+                if self._wake is not None:
+                    self._wake()
+                continue
+            self._last, self._machine = time.monotonic(), None
             self._in_vain, self._took = 0, snapshot.took_seconds
             with self._arrived:
                 if len(self._frames) == _KEEP:

@@ -28,6 +28,8 @@ class FeedStatus(msgspec.Struct, frozen=True):
     detail: str = ""
     blame: str = ""
     """What is wrong with the collector itself (``was stopped``); empty while it is the driver that is waited for."""
+    machine: Snapshot | None = None
+    """The host and its processes, read without the driver while that keeps the newest collector waiting; no devices."""
 
 
 class Feed(Protocol):

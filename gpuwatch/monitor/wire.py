@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from gpuwatch.model.reading import Value
 from gpuwatch.model.snapshot import Device, Host, Process, Snapshot
 
-WHOLE, DIFFERENCE, PREVIEW = b"S", b"D", b"P"
-"""Kinds of frames. A preview has the devices alone: processes have not been looked at yet."""
+WHOLE, DIFFERENCE, PREVIEW, MEANWHILE = b"S", b"D", b"P", b"M"
+"""Kinds of frames. A preview has the devices alone: processes have not been looked at yet. What is told
+meanwhile has the host and its processes alone: the driver has not answered yet."""
 _HEAD = struct.Struct(">Ic")
 HEAD_BYTES = _HEAD.size
 
@@ -66,6 +67,10 @@ class Sender:
     def preview(self, snapshot: Snapshot) -> bytes:
         """A frame for the first picture, which no difference counts from."""
         return self._frame(PREVIEW, self._encode(snapshot))
+
+    def meanwhile(self, snapshot: Snapshot) -> bytes:
+        """A frame about the host alone, which no difference counts from. Safe to call from another thread."""
+        return self._frame(MEANWHILE, msgspec.msgpack.encode(snapshot))
 
     def frame(self, snapshot: Snapshot) -> bytes:
         """The next snapshot."""
@@ -145,7 +150,7 @@ class Receiver:
             snapshot = self._applied(self._difference.decode(body))
         else:
             snapshot = self._snapshot.decode(body)
-        if kind != PREVIEW:
+        if kind not in (PREVIEW, MEANWHILE):
             self._before = snapshot
         return aged(snapshot)
 

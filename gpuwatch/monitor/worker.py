@@ -17,6 +17,8 @@ import time
 
 import msgspec
 
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.meanwhile import Meanwhile
 from gpuwatch.monitor.sampler import Sampler
 from gpuwatch.monitor.wire import Sender
 
@@ -49,8 +51,15 @@ def run(interval: float, on_demand: bool, gpm: bool = False) -> None:
     due = time.monotonic()
     pending = b""
     settling = 3
+    meanwhile = Meanwhile(lambda host: _write(sender.meanwhile(host)), interval)
+
+    def look_ahead(devices: Snapshot) -> None:
+        meanwhile.end()  # two threads must not write at once
+        _write(sender.preview(devices))
+
     # The devices of the very first sample go ahead of its processes, of which there may be hundreds.
-    snapshot = sampler.take(lambda devices: _write(sender.preview(devices)))
+    snapshot = sampler.take(look_ahead)
+    meanwhile.end()
     while True:
         _write(sender.frame(snapshot))
         due = max(due + interval, time.monotonic())

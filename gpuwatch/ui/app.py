@@ -240,8 +240,10 @@ class GpuwatchApp(ChoosingApp):
         self.post_message(SnapshotsArrived())
 
     def on_snapshots_arrived(self, message: SnapshotsArrived) -> None:
-        """A sample came, or several."""
-        self._take()
+        """A sample came, or several; or the host alone, while the driver keeps the first one waiting."""
+        if not self._take() and self.snapshot is None and self.feed.status().machine is not None:
+            with self.direct:
+                self._show()
 
     def _take(self) -> bool:
         """Keeps all that came, draws the last; False when nothing did."""
@@ -346,7 +348,7 @@ class GpuwatchApp(ChoosingApp):
         devices = self.snapshot.devices if self.snapshot is not None else ()
         asked = (self.findings, signs, tuple(device.state for device in devices), status.blame, status.replaced)
         if self._standing is None or self._standing[0] != asked:
-            found = merged(self.findings, signs, self.snapshot, status)
+            found = merged(self.findings, signs, self.snapshot or status.machine, status)
             self._standing = (asked, found, ranked(found))
         if self._standing[2] or status.state == "not-answering":
             self._troubled = now
@@ -355,10 +357,11 @@ class GpuwatchApp(ChoosingApp):
     def view(self) -> View:
         """What the panes are to show now."""
         findings, wrong = self.standing()
+        status = self.feed.status()
         return View(
-            snapshot=self.snapshot,
+            snapshot=self.snapshot or status.machine,
             history=self.history,
-            status=self.feed.status(),
+            status=status,
             now=self.clock(),
             interval=self.feed.interval,
             findings=findings,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
-from gpuwatch.model.snapshot import Device, Snapshot
+from gpuwatch.model.snapshot import Device, Host, Snapshot
 from gpuwatch.sim.sysfs import ENV_STATE
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gpuwatch.history.ring import History
     from gpuwatch.monitor.feed import FeedStatus
 
+_LATE = 3.0
+"""Seconds beyond the interval after which what is known of the host is old."""
 _CAUSE_ORDER = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 BAD_STATES = frozenset({"lost", "reset-required", "failed"})
@@ -38,7 +40,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A snapshot with what surrounds it. ``snapshot`` is None until the first one came."""
+    """A snapshot with what surrounds it. ``snapshot`` is None until the first one came.
+
+    While the driver keeps the first one waiting, it is what the host alone tells: see :attr:`waiting`.
+    """
 
     snapshot: Snapshot | None
     history: History
@@ -65,9 +70,30 @@ class View:
     """Where in the kept history this is; None: it is what is now."""
 
     @property
+    def waiting(self) -> bool:
+        """Whether the driver has not answered yet: nothing is known of any GPU, not even whether there is one."""
+        return self.snapshot is None or self.snapshot is self.status.machine
+
+    @property
+    def host(self) -> Host | None:
+        """The machine around the GPUs: read just now also while the driver does not answer."""
+        told = self.snapshot
+        if self.paused_since is None and self.status.machine is not None:
+            told = self.status.machine
+        return told.host if told is not None else None
+
+    @property
+    def host_stale(self) -> bool:
+        """True when :attr:`host` is older than it should be."""
+        told = self.status.machine if self.paused_since is None else None
+        return self.stale if told is None else self.now - told.taken_at.timestamp() > self.interval + _LATE
+
+    @property
     def simulated(self) -> bool:
         """Whether the GPUs are; before their driver has answered, whether simulated ones were asked for."""
-        return bool(os.environ.get(ENV_STATE)) if self.snapshot is None else self.snapshot.simulated
+        if self.snapshot is None or self.waiting:
+            return bool(os.environ.get(ENV_STATE))
+        return self.snapshot.simulated
 
     @property
     def told(self) -> bool:
@@ -88,7 +114,7 @@ class View:
     def stale(self) -> bool:
         """True when what is on screen is older than it should be; what is looked at on purpose is not."""
         late = self.status.state in ("not-answering", "stopped")
-        return late and self.snapshot is not None and self.paused_since is None
+        return late and not self.waiting and self.paused_since is None
 
     @property
     def age(self) -> float:

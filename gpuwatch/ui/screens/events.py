@@ -86,8 +86,8 @@ class EventList(Listed):
 
 
 def _nothing(view: View) -> Line:
-    if view.snapshot is None:
-        return Line((("  ◌ ", "dim"), ("waiting for the first sample", "dim")))
+    if view.waiting:
+        return Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
     return Line((("  ● ", "ok"), ("Nothing has happened since gpuwatch began to watch.", "text")))
 
 

@@ -130,8 +130,8 @@ def _key(entry: Entry) -> tuple[object, ...]:
 
 
 def _nothing(view: View) -> Line:
-    if view.snapshot is None:
-        return Line((("  ◌ ", "dim"), ("waiting for the first sample", "dim")))
+    if view.waiting:
+        return Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
     words, ink = verdict(view)
     if ink not in ("ok", "dim") or not words:
         return Line((("  ◌ ", "dim"), ("not judged yet", "dim")))
@@ -217,7 +217,7 @@ class FindingsScreen(TabScreen):
 
 
 def _looked_for(view: View) -> Lines:
-    if view.snapshot is None:
+    if view.waiting:
         return []
     causes = [text for cause, text in CAUSES.items() if cause not in ("healthy", "unknown")]
     lines: Lines = [[(f"None of these {len(causes)} causes shows in what can be read here:", "text")], []]

@@ -110,7 +110,7 @@ class OverviewScreen(ProcessRowsScreen):
     def show_status(self, view: View) -> None:
         """Draws only what follows the clock."""
         super().show_status(view)
-        if view.snapshot is None:
+        if view.waiting:
             self._arrange()
             assert self._plan is not None
             self.gpus.show(view, self._plan)
@@ -121,7 +121,7 @@ class OverviewScreen(ProcessRowsScreen):
             return
         size = self.app.size
         said = 0 if view.devices else no_gpu_height(view, size.width)
-        if view.snapshot is not None:
+        if view.snapshot is not None and not view.waiting:
             self._most = max(self._most, len(view.snapshot.processes))
             self._readings = max(self._readings, *(len(others(device)) for device in view.devices[:1]), 0)
         wanted = plan(

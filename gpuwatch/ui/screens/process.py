@@ -125,8 +125,8 @@ class ProcessScreen(TabScreen):
         middle = self.query_one("#middle")
         middle.display = self.about.display = who is not None
         if who is None:
-            waiting = view.snapshot is None
-            text = "waiting for the first sample" if waiting else "no process uses a GPU"
+            waiting = view.waiting
+            text = "waiting for the driver's first answer" if waiting else "no process uses a GPU"
             self.who.paint((Line((("  ", "text"), (text, "dim"))),))
             return
         trail = self.gpuwatch.trail(who)

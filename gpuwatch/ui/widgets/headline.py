@@ -39,7 +39,7 @@ def verdict(view: View) -> Span:
 
 def _verdict(view: View) -> Span:
     snapshot = view.snapshot
-    if snapshot is None:
+    if snapshot is None or view.waiting:
         return "◌ starting", "dim"
     told = {finding.device_uuid for finding in view.wrong}
     silent = view.status.state == "not-answering"
@@ -88,7 +88,7 @@ def condition(view: View, *, short: bool = False) -> Span:
         return f"✖ {words} {status.waiting_seconds:.0f} s", "error"
     if status.state == "stopped":
         return f"■ stopped{': ' + printable(status.detail) if status.detail else ''}", "error"
-    if status.state == "starting" or view.snapshot is None:
+    if status.state == "starting" or view.waiting:
         return "◌ starting" if short else "◌ starting: asking the driver…", "accent"
     return "", "text"
 
@@ -142,7 +142,7 @@ def _marks(view: View, level: int) -> list[Span]:
     if view.stale and view.status.state != "not-answering":  # which says for how long itself
         marks.append((f"data {view.age:.0f} s old", "warning"))
     words, ink = verdict(view)
-    if words and view.snapshot is not None:
+    if words and not view.waiting:
         short = words.partition(" for ")[0] if ink == "ok" and level else words
         marks.append((f" {words} " if ink.startswith("badge") else short, ink))
     return _apart(marks, level)
@@ -226,10 +226,10 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
 
 def host_line(pen: Pen, view: View) -> bool:
     """CPU, memory and load of the host; True when they are stale. Bars share what is left after the numbers."""
-    if view.snapshot is None:
+    host = view.host
+    if host is None:
         pen.add(" CPU ", "dim").bar(None, 10, "gpu").add("   –", "dim")
         return False
-    host = view.snapshot.host
     total = host.memory_total_bytes
     total_text = gib(total)
     memory = f"{gib(host.memory_used_bytes):>{len(total_text)}}"
@@ -248,4 +248,4 @@ def host_line(pen: Pen, view: View) -> bool:
     swap = fraction(host.swap_used_bytes, host.swap_total_bytes)
     if swap is not None and swap > 0.01 and pen.left >= 14:
         pen.add(f"   swap {swap * 100:3.0f} %", "dim")
-    return view.stale
+    return view.host_stale

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import textwrap
 
 from gpuwatch.formatting.text import printable
@@ -30,29 +31,54 @@ def no_gpu_lines(view: View, width: int, height: int) -> list[Line]:
 
 def _said(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
     inner = max(width - 6, 10)
+    snapshot = view.snapshot
+    if snapshot is None or view.waiting:
+        return _waiting(view, inner)
     body: list[list[Span]] = []
-    if view.snapshot is None:
-        title, ink = "starting", "dim"
-        body.append([("◌ ", "accent"), ("asking the driver for its GPUs…", "text")])
-        if view.status.state == "not-answering":
-            body = [[("✖ ", "error"), (f"the driver has not answered for {view.status.waiting_seconds:.0f} s", "text")]]
-        if view.status.detail:
-            body.append([("  " + printable(view.status.detail), "dim")])
-    else:
-        title, ink = no_gpus(view.snapshot)[1], "strong"
-        problems = [p for p in view.snapshot.problems if any(word in p.source.lower() for word in _GPU_SOURCES)]
-        for problem in problems or view.snapshot.problems:
-            for number, text in enumerate(textwrap.wrap(printable(problem.detail), inner - 2) or [""]):
-                body.append([("✖ " if not number else "  ", "error"), (text, "text")])
-            for number, text in enumerate(textwrap.wrap(printable(problem.hint), inner - 4)):
-                body.append([("  → " if not number else "    ", "accent"), (text, "text")])
-        if not body:
-            body.append([("– ", "dim"), ("The driver answers, and lists no GPU.", "text")])
-        if view.simulated or any("--sim" in problem.hint for problem in view.snapshot.problems):
-            return title, ink, body
-        body.append([])
-        body.append([("To see gpuwatch with simulated GPUs:  ", "dim"), (SIMULATE, "key")])
+    title, ink = no_gpus(snapshot)[1], "strong"
+    problems = [p for p in snapshot.problems if any(word in p.source.lower() for word in _GPU_SOURCES)]
+    for problem in problems or snapshot.problems:
+        for number, text in enumerate(textwrap.wrap(printable(problem.detail), inner - 2) or [""]):
+            body.append([("✖ " if not number else "  ", "error"), (text, "text")])
+        for number, text in enumerate(textwrap.wrap(printable(problem.hint), inner - 4)):
+            body.append([("  → " if not number else "    ", "accent"), (text, "text")])
+    if not body:
+        body.append([("– ", "dim"), ("The driver answers, and lists no GPU.", "text")])
+    if view.simulated or any("--sim" in problem.hint for problem in snapshot.problems):
+        return title, ink, body
+    body.append([])
+    body.append([("To see gpuwatch with simulated GPUs:  ", "dim"), (SIMULATE, "key")])
     return title, ink, body
+
+
+def _waiting(view: View, inner: int) -> tuple[str, str, list[list[Span]]]:
+    """What is waited for, since when, and what can be had meanwhile."""
+    status = view.status
+    if status.state != "not-answering":
+        return "starting", "dim", [[("◌ ", "accent"), ("asking the driver for its GPUs…", "text")]]
+    since = datetime.datetime.fromtimestamp(view.now - status.waiting_seconds)
+    who = "the driver has not answered"
+    if status.blame:
+        who = f"no answer: the process that asks the driver {printable(status.blame)}"
+    body: list[list[Span]] = []
+    _say(body, "✖", "error", f"{who} for {status.waiting_seconds:.0f} s, since {since:%H:%M:%S}", inner)
+    if status.detail:
+        body.append([("  " + printable(status.detail), "dim")])
+    if status.machine is not None:
+        meanwhile = "host and processes are read without it; GPUs come by themselves with its answer"
+        _say(body, "→", "accent", meanwhile, inner)
+    if not status.blame:
+        hint = "if it lasts: look for Xid or NVRM lines in dmesg, and whether nvidia-smi hangs as well"
+        if view.simulated:
+            hint = "a simulated driver hangs because it was asked to; this ends it: gpuwatch sim fault clear"
+        _say(body, "→", "accent", hint, inner)
+    return "waiting for the driver: GPUs unknown", "strong", body
+
+
+def _say(body: list[list[Span]], glyph: str, ink: str, text: str, inner: int) -> None:
+    """A sentence, over as many lines as it takes."""
+    for number, part in enumerate(textwrap.wrap(text, inner - 2)):
+        body.append([(f"{glyph} " if not number else "  ", ink), (part, "text")])
 
 
 def _framed(title: str, ink: str, body: list[list[Span]], width: int, height: int) -> list[Line]:
