@@ -11,6 +11,7 @@ from gpuwatch.cli.completion import named
 from gpuwatch.cli.output import data
 from gpuwatch.diagnosis.pages import grouped, near, page
 from gpuwatch.errors import UsageError
+from gpuwatch.formatting.suggest import meant
 from gpuwatch.model.causes import CauseList, CauseName, CausePage
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.findings import CAUSES
@@ -33,9 +34,7 @@ def cause(cause_id: str | None, as_json: bool) -> None:
             click.echo(_list(), nl=False)
         return
     if cause_id not in CAUSES:
-        meant = near(cause_id)
-        hint = f"did you mean {' or '.join(meant)}?" if meant else "gpuwatch cause lists them all"
-        raise UsageError(f"there is no cause {cause_id!r}", hint=hint)
+        raise UsageError(f"there is no cause {cause_id!r}{meant(near(cause_id))}", hint="gpuwatch cause lists them all")
     text = page(cause_id)
     if as_json:
         data(to_json(CausePage(id=cause_id, title=CAUSES[cause_id], markdown=text)))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from gpuwatch.cli.choice import Choice
 from gpuwatch.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -113,7 +114,7 @@ def files(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[Co
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the script that lets a shell complete gpuwatch's commands, options and names.

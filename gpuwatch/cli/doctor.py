@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import enter_simulation, progress_wanted, sim_option
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
@@ -31,7 +32,7 @@ _SAMPLE_SECONDS = 0.25
 @click.option("--python", metavar="PATH", shell_complete=files, help="Interpreter in which the framework is installed.")
 @click.option(
     "--framework",
-    type=click.Choice(["tensorflow", "torch"]),
+    type=Choice(["tensorflow", "torch"]),
     help="Which framework to look at (default: TensorFlow, else PyTorch).",
 )
 @output_option

@@ -175,10 +175,19 @@ def fail(
 
     machine = _machine(ctx)
     name = faults.function_of(machine, function)
-    number = _cuda_code(code) if name.startswith("cu") else faults.code_of(code)
+    number = _cuda_code(code) if name.startswith("cu") else _nvml_code(code)
     device = ANY_DEVICE if gpu is None else faults.gpu_of(machine, gpu)
     machine.inject(name, code=number, device=device, count=count or FOR_EVER, seconds=seconds, label=faults.FAIL)
     _say(f"{name} on {machine.shape} fails with {code} {_lasting(seconds)}")
+
+
+def _nvml_code(text: str) -> int:
+    from gpuwatch.sim import faults
+
+    try:
+        return faults.code_of(text)
+    except UsageError as error:
+        raise UsageError(error.message + did_you_mean(text, faults.CODES), hint=error.hint) from None
 
 
 def _cuda_code(text: str) -> int:
@@ -197,7 +206,7 @@ def init(ctx: click.Context, code: str, seconds: float | None) -> None:
     from gpuwatch.sim import faults
 
     machine = _machine(ctx)
-    faults.fail_init(machine, faults.code_of(code), seconds)
+    faults.fail_init(machine, _nvml_code(code), seconds)
     _say(f"NVML on {machine.shape} does not start ({code}) {_lasting(seconds)}")
 
 

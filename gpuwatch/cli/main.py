@@ -16,10 +16,11 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from gpuwatch import __version__
 from gpuwatch.cli import early
-from gpuwatch.cli.options import FiniteRange, gpm_option, sim_option
+from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, gpm_option, sim_option
 from gpuwatch.cli.preferring import dashboard_options, preferred
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.formatting.suggest import did_you_mean
@@ -86,11 +87,35 @@ def cli(ctx: click.Context, /, config_file: Path | None, **given: Any) -> None:
         from gpuwatch.cli.plain import prepare
 
         prepare()
+        assert isinstance(ctx.command, click.Group)
+        _refuse_what_has_no_effect(ctx, ctx.command, ctx.invoked_subcommand)
     else:
         settings = preferred(config_file, given)
         from gpuwatch.cli.dashboard import run
 
         ctx.exit(run(ctx, settings))
+
+
+def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str) -> None:
+    """Options of the dashboard before a command; those that a command takes from there too are fine."""
+    command = group.get_command(ctx, name)
+    own = {option for parameter in command.params for option in parameter.opts} if command is not None else set()
+    lost, elsewhere = [], []
+    for parameter in group.params:
+        given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        option = parameter.opts[0]
+        if given and option not in own:
+            off = ctx.params.get(parameter.name or "") is False and parameter.secondary_opts
+            lost.append(parameter.secondary_opts[0] if off else option)
+        elif given and option not in TAKEN_BEFORE:
+            elsewhere.append(option)
+    if lost or elsewhere:
+        hints = [f"leave {' and '.join(lost)} out"] if lost else []
+        hints += [f"write gpuwatch {name} {' '.join(elsewhere)} ..."] if elsewhere else []
+        raise UsageError(
+            f"{' and '.join([*lost, *elsewhere])} before {name} would have no effect",
+            hint="; ".join(hints),
+        )
 
 
 def main() -> NoReturn:

@@ -21,6 +21,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _SHAPE = "gpuwatch.sim.shape"
 _GPM = "gpuwatch.gpm"
+TAKEN_BEFORE = frozenset({"--sim", "--gpm"})
+"""Options that may also stand before the command that they are for."""
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:

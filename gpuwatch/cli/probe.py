@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 import msgspec
 
+from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files, named
 from gpuwatch.cli.keeping import keep, no_save_option
 from gpuwatch.cli.options import FiniteRange, compiling_told, enter_simulation, progress_wanted, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
+from gpuwatch.model.catalogue import ProbeEntry, ProbeList, RecipeList
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.events import Event
 from gpuwatch.model.run import Run
@@ -40,11 +42,11 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
     shell_complete=named("configurations"),
     help="Configuration to run; repeatable.",
 )
-@click.option("--group", "groups", multiple=True, type=click.Choice(GROUPS), help="Every configuration of a group.")
+@click.option("--group", "groups", multiple=True, type=Choice(GROUPS), help="Every configuration of a group.")
 @click.option("--all", "everything", is_flag=True, help="Every configuration.")
 @click.option("--explain", is_flag=True, help="Print the settings as code to paste, and stop.")
 @click.option("--list", "listing", is_flag=True, help="Name the configurations and stop.")
-@click.option("--framework", type=click.Choice(["tensorflow", "torch"]), help="With --all: those of one framework.")
+@click.option("--framework", type=Choice(["tensorflow", "torch"]), help="With --all: those of one framework.")
 @click.option("--python", metavar="PATH", shell_complete=files, help="Interpreter in which the framework is installed.")
 @click.option(
     "--seconds",
@@ -54,7 +56,7 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
     help="Time budget of each measurement.",
 )
 @click.option("--size", type=click.IntRange(16, 65536), help="Edge of the matrices (default: by the machine).")
-@click.option("--workload", type=click.Choice(WORKLOADS), help="What to compute (default: the configuration's own).")
+@click.option("--workload", type=Choice(WORKLOADS), help="What to compute (default: the configuration's own).")
 @click.option("--memory-limit", type=click.IntRange(min=1), metavar="MB", help="For configurations with a limit.")
 @click.option("--fraction", type=FiniteRange(0, 1, min_open=True), help="For configurations with a fraction.")
 @click.option(
@@ -73,7 +75,7 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 @output_option
 @redact_option
 @no_save_option
-@click.option("--sim-tier", type=click.Choice(["driver", "plugin"]), help="How simulated GPUs reach TensorFlow.")
+@click.option("--sim-tier", type=Choice(["driver", "plugin"]), help="How simulated GPUs reach TensorFlow.")
 @sim_option
 @click.pass_context
 def probe(
@@ -120,7 +122,7 @@ def probe(
 
         recipes = {script.name: recipe(script, own) for script in scripts}
         if as_json:
-            data(_document("gpuwatch.recipes/1", recipes=recipes) + "\n")
+            data(to_json(RecipeList(recipes=recipes)))
         else:
             click.echo("\n\n".join(recipes.values()), nl=False)
         return
@@ -187,18 +189,14 @@ def _interpreters(scripts: list[ProbeScript], asked: str | None) -> dict[str, In
 
 def _list(as_json: bool) -> None:
     if as_json:
-        rows = [
-            {"config": s.name, "group": s.group, "framework": s.framework, "title": s.title, "summary": s.summary}
+        entries = tuple(
+            ProbeEntry(config=s.name, group=s.group, framework=s.framework, title=s.title, summary=s.summary)
             for s in find_probes().values()
-        ]
-        data(_document("gpuwatch.probes/1", probes=rows) + "\n")
+        )
+        data(to_json(ProbeList(probes=entries)))
         return
     for script in find_probes().values():
         click.echo(f"{script.name:<22} {script.group:<12} {script.title}")
-
-
-def _document(schema: str, **content: object) -> str:
-    return msgspec.json.format(msgspec.json.encode({"schema": schema, **content}), indent=2).decode()
 
 
 def _check_options(scripts: list[ProbeScript], own: Mapping[str, object]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.options import asked_shape, enter_simulation, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.errors import GpuwatchError, UsageError
@@ -40,7 +41,7 @@ def read_document(path: Path) -> Document:
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["html", "markdown", "json", "csv", "text"]),
+    type=Choice(["html", "markdown", "json", "csv", "text"]),
     help="Format, whatever the suffix of the file; on stdout: text unless named here.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.diagnostic/1, or the document's own).")
@@ -48,7 +49,7 @@ def read_document(path: Path) -> Document:
 @click.option("--python", metavar="PATH", help="Interpreter in which the framework is installed.")
 @click.option(
     "--framework",
-    type=click.Choice(["tensorflow", "torch"]),
+    type=Choice(["tensorflow", "torch"]),
     help="Which framework the doctor looks at (default: TensorFlow, else PyTorch).",
 )
 @click.option("--no-doctor", is_flag=True, help="Without the doctor, which imports the framework: done in a second.")
@@ -136,8 +137,11 @@ def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Do
     return runs_compared(runs)
 
 
-@click.command()
-@click.argument("name", type=click.Choice(sorted(DOCUMENTS | PRINTED)))
+_SCHEMAS = sorted(DOCUMENTS | PRINTED)
+
+
+@click.command(help=f"Print the JSON Schema of a document.\n\nNAME is one of {', '.join(_SCHEMAS)}.")
+@click.argument("name", type=Choice(_SCHEMAS), metavar="NAME")
 def schema(name: str) -> None:
     """Print the JSON Schema of a document."""
     import msgspec

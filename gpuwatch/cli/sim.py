@@ -7,6 +7,7 @@ import shutil
 
 import click
 
+from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.fault import fault
 from gpuwatch.cli.options import asked_shape, sim_option, simulated_environment
@@ -75,7 +76,7 @@ def _without_compiler(environment: dict[str, str]) -> dict[str, str]:
 @click.option("--memory", metavar="SIZE", default="24GiB", show_default=True, help="Memory of each.")
 @click.option(
     "--tier",
-    type=click.Choice(["auto", "driver", "plugin"]),
+    type=Choice(["auto", "driver", "plugin"]),
     default="auto",
     show_default=True,
     help="plugin computes; driver has CUDA's own log lines and computes matrix products alone.",

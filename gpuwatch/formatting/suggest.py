@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -17,4 +17,9 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean growth?``, to stand behind a message; empty where nothing is close."""
     found = closest(word, known)
-    return f"; did you mean {found}?" if found else ""
+    return meant([found] if found else [])
+
+
+def meant(names: Sequence[str]) -> str:
+    """``; did you mean growth or default?``, to stand behind a message; empty where there are no names."""
+    return f"; did you mean {' or '.join(names)}?" if names else ""

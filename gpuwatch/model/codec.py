@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from gpuwatch.model.catalogue import ProbeList, RecipeList
 from gpuwatch.model.causes import CauseList, CausePage
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
@@ -25,7 +26,12 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "diagnostic": Diagnostic,
     "contrast": Contrast,
 }
-PRINTED: dict[str, type[msgspec.Struct]] = {"cause": CausePage, "causes": CauseList}
+PRINTED: dict[str, type[msgspec.Struct]] = {
+    "cause": CausePage,
+    "causes": CauseList,
+    "probes": ProbeList,
+    "recipes": RecipeList,
+}
 """What is printed as JSON and never read back."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.errors import UsageError
+from gpuwatch.formatting.suggest import did_you_mean
 from gpuwatch.model.codec import Document
 from gpuwatch.reports.formats import csv, html, json, markdown, text
 from gpuwatch.reports.masking import sendable
@@ -41,7 +42,9 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
     """
     entry = BY_NAME.get(format_name)
     if entry is None:
-        raise UsageError(f"no format called {format_name!r}", hint=f"known: {', '.join(BY_NAME)}")
+        raise UsageError(
+            f"no format called {format_name!r}{did_you_mean(format_name, BY_NAME)}", hint=f"known: {', '.join(BY_NAME)}"
+        )
     if format_name == "text":
         columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns
         return text.render(sendable(document, redact=redact), columns, details=False)
@@ -60,7 +63,8 @@ def format_for(path: Path) -> str:
         if entry.suffix == suffix:
             return entry.name
     known = " ".join(entry.suffix for entry in FORMATS)
-    raise UsageError(f"{path.name}: no report format ends in {suffix or 'nothing'}", hint=f"use one of {known}")
+    meant = did_you_mean(suffix, [entry.suffix for entry in FORMATS]) if suffix else ""
+    raise UsageError(f"{path.name}: no report format ends in {suffix or 'nothing'}{meant}", hint=f"use one of {known}")
 
 
 def write(document: Document, path: Path, *, format_name: str | None = None, redact: bool = False) -> None:

@@ -6,8 +6,15 @@ import os
 import sys
 from pathlib import Path
 
+import click
+import msgspec
 import pytest
 
+from gpuwatch.cli.main import cli
+from gpuwatch.errors import UsageError
+from gpuwatch.model.catalogue import ProbeList, RecipeList
+from gpuwatch.model.codec import PRINTED, schema_of
+from gpuwatch.probing.locate import find_probes
 from tests.conftest import gpuwatch
 
 
@@ -27,6 +34,7 @@ from tests.conftest import gpuwatch
         (["probe", "--config", "contention", "--seconds", "30", "--deadline", "180"], 2, "10 measurements of"),
         (["sim", "--no-such-option", "--", "true"], 2, "--no-such-option"),
         (["schema"], 2, "Missing argument"),
+        (["--interval", "2", "snapshot"], 2, "--interval before snapshot would have no effect"),
         (["--sim", "0x1"], 2, "0x1"),
         (["snapshot", "--sim", "0x1"], 2, "0x1"),
         (["snapshot", "--sim", "2x"], 2, "2x"),
@@ -124,11 +132,67 @@ def test_output_that_cannot_be_written() -> None:
         assert done.stderr.count("\n") <= 1
 
 
-def test_lists_are_documents_too() -> None:
-    import json
+def test_lists_are_documents_with_a_schema() -> None:
+    listed = msgspec.json.decode(gpuwatch("probe", "--list", "--json").out, type=PRINTED["probes"])
+    assert isinstance(listed, ProbeList)
+    assert [entry.config for entry in listed.probes] == list(find_probes())
+    recipes = msgspec.json.decode(
+        gpuwatch("probe", "--config", "growth", "--explain", "--json").out, type=PRINTED["recipes"]
+    )
+    assert isinstance(recipes, RecipeList)
+    assert "set_memory_growth" in recipes.recipes["growth"]
+    for name in ("probes", "recipes"):
+        definitions = schema_of(name)["$defs"]
+        assert isinstance(definitions, dict)
+        described = definitions[PRINTED[name].__name__]
+        assert described["properties"]["schema"] == {"enum": [f"gpuwatch.{name}/1"]}
 
-    listed = json.loads(gpuwatch("probe", "--list", "--json").out)
-    assert listed["schema"] == "gpuwatch.probes/1"
-    assert {"config", "group", "framework", "title", "summary"} <= listed["probes"][0].keys()
-    recipes = json.loads(gpuwatch("probe", "--config", "growth", "--explain", "--json").out)
-    assert "set_memory_growth" in recipes["recipes"]["growth"]
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["probe", "--group", "memry"], "memory"),
+        (["probe", "--workload", "matmull"], "matmul"),
+        (["probe", "--framework", "tensorfow"], "tensorflow"),
+        (["probe", "--sim-tier", "plug-in"], "plugin"),
+        (["probe", "--config", "growht"], "growth"),
+        (["probe", "--config", "growth", "-o", "run.htm"], ".html"),
+        (["doctor", "--framework", "troch"], "torch"),
+        (["report", "--format", "htlm"], "html"),
+        (["sim", "--tier", "drivers", "--", "true"], "driver"),
+        (["sim", "fault", "mismacth"], "mismatch"),
+        (["schema", "snapshots"], "snapshot"),
+        (["completion", "fihs"], "fish"),
+        (["cause", "memory.fragmentd"], "memory.fragmented"),
+        (["--theme", "gpuwach", "--tab", "probes"], "gpuwatch"),
+        (["compair"], "compare"),
+    ],
+)
+def test_a_near_miss_of_any_name_is_answered_alike(arguments: list[str], meant: str) -> None:
+    with pytest.raises((UsageError, click.UsageError)) as caught:
+        cli.main(arguments, prog_name="gpuwatch", standalone_mode=False)
+    message = caught.value.message
+    assert f"; did you mean {meant}" in message, message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "advice"),
+    [
+        (["--interval", "2", "snapshot"], "--interval", "leave --interval out"),
+        (["--theme", "gpuwatch-light", "doctor"], "--theme", "leave --theme out"),
+        (["--no-ascii", "--filter", "x", "cause"], "--no-ascii and --filter", "leave --no-ascii and --filter out"),
+        (["--interval", "2", "run", "--", "true"], "--interval", "write gpuwatch run --interval ..."),
+        (["--gpm", "cause"], "--gpm", "leave --gpm out"),
+        (["--sim", "1x8GiB", "schema", "run"], "--sim", "leave --sim out"),
+        (["--config-file", "x.toml", "sim", "--", "true"], "--config-file", "leave --config-file out"),
+    ],
+)
+def test_an_option_of_the_dashboard_before_a_command_is_refused(
+    arguments: list[str], option: str, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUWATCH_CONFIG_FILE", "/somewhere.toml")  # which is given to all of them
+    with pytest.raises(UsageError) as caught:
+        cli.main(arguments, prog_name="gpuwatch", standalone_mode=False)
+    assert caught.value.message.startswith(f"{option} before ")
+    assert caught.value.hint == advice
