@@ -18,6 +18,9 @@ from gpuwatch.sim.shape import SimShape
 # What a developer's own shell says about GPUs must not reach the tests.
 for _name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_GROWTH", "GPUWATCH_SIM_STATE"):
     os.environ.pop(_name, None)
+# Nor the width of the terminal from which the tests were started: output that nobody sees has its own.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
 
 
 @pytest.fixture(scope="session", autouse=True)
