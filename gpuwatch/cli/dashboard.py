@@ -87,7 +87,7 @@ class EarlyFeed:
 
     def drain(self) -> list[Snapshot]:
         """Every snapshot since the last call, oldest first."""
-        return self._collector.drain()
+        return self._collector.drain(ageing=False)
 
     def status(self) -> FeedStatus:
         """How the collector is doing."""

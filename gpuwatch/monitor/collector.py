@@ -20,7 +20,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.monitor.forked import Forked
-from gpuwatch.monitor.wire import HEAD_BYTES, MEANWHILE, PREVIEW, Receiver, head, plain
+from gpuwatch.monitor.wire import HEAD_BYTES, MEANWHILE, PREVIEW, Calm, Receiver, aged, head, plain
 from gpuwatch.sources import procfs
 
 _REPLACE_AFTER = 10.0
@@ -115,12 +115,16 @@ class Collector:
         self._threads.append(supervisor)
         supervisor.start()
 
-    def drain(self) -> list[Snapshot]:
-        """Every snapshot since the last call, oldest first."""
+    def drain(self, *, ageing: bool = True) -> list[Snapshot]:
+        """Every snapshot since the last call, oldest first.
+
+        Without ``ageing`` the processes of a :class:`~gpuwatch.monitor.wire.Calm` one are the very rows of the
+        one before, with the run times of then; :func:`~gpuwatch.monitor.wire.aged` brings them up to date.
+        """
         with self._lock:
             frames = list(self._frames)
             self._frames.clear()
-        return frames
+        return [aged(one) if isinstance(one, Calm) else one for one in frames] if ageing else frames
 
     def wait(self, count: int, timeout: float) -> list[Snapshot]:
         """Blocks until ``count`` snapshots are there or ``timeout`` seconds have passed."""
@@ -251,7 +255,7 @@ class Collector:
         return max(_REPLACE_AFTER * (1 << min(self._in_vain, _MOST_DOUBLINGS)), 5 * self._interval, 3 * self._took)
 
     def _read(self, process: subprocess.Popen[bytes] | Forked) -> None:
-        receiver = Receiver()
+        receiver = Receiver(ageing=False)
         stream = process.stdout
         assert stream is not None
         while True:
@@ -280,7 +284,7 @@ class Collector:
             with self._arrived:
                 if len(self._frames) == _KEEP:
                     self._frames.popleft()
-                    self._frames[0] = plain(self._frames[0])  # nobody will have seen the one before it
+                    self._frames[0] = aged(plain(self._frames[0]))  # nobody will have seen the one before it
                 self._frames.append(snapshot)
                 self._arrived.notify_all()
             if self._wake is not None:

@@ -139,7 +139,11 @@ def aged(snapshot: Snapshot) -> Snapshot:
 class Receiver:
     """Turns frames into snapshots again; one for each collector's process."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ageing: bool = True) -> None:
+        """``ageing``: a :class:`Calm` snapshot gets its run times too; else its rows are those of the one before."""
+        self._ageing = ageing
+        self._given: tuple[Process, ...] = ()
+        """The rows of the last snapshot as they were given away, their run times included."""
         self._snapshot = msgspec.msgpack.Decoder(Snapshot)
         self._difference = msgspec.msgpack.Decoder(Difference)
         self._before: Snapshot | None = None
@@ -150,9 +154,14 @@ class Receiver:
             snapshot = self._applied(self._difference.decode(body))
         else:
             snapshot = self._snapshot.decode(body)
-        if kind not in (PREVIEW, MEANWHILE):
-            self._before = snapshot
-        return aged(snapshot)
+        if kind in (PREVIEW, MEANWHILE):
+            return aged(snapshot)
+        self._before = snapshot
+        if isinstance(snapshot, Calm) and not self._ageing:
+            return replace(snapshot, processes=self._given)
+        snapshot = aged(snapshot)
+        self._given = snapshot.processes
+        return snapshot
 
     def _applied(self, new: Difference) -> Snapshot:
         before = self._before

@@ -26,7 +26,7 @@ from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import Feed
-from gpuwatch.monitor.wire import Calm, Quiet
+from gpuwatch.monitor.wire import Calm, Quiet, aged
 from gpuwatch.ui.actions import of_tab
 from gpuwatch.ui.choices import ChoosingApp
 from gpuwatch.ui.messages import LabChanged, SnapshotsArrived
@@ -88,7 +88,9 @@ class GpuwatchApp(ChoosingApp):
         self.history = History()
         self.timeline = Timeline()
         self._kept: Snapshot | None = None
-        self.snapshot: Snapshot | None = None
+        self._newest: Snapshot | None = None
+        self._ageless = False
+        """Whether the rows of the newest snapshot still have the run times of an earlier one."""
         self.findings: tuple[Finding, ...] = ()
         self.overview = OverviewScreen()
         self.tab: TabScreen = self.overview
@@ -255,12 +257,13 @@ class GpuwatchApp(ChoosingApp):
             self.trails.add(snapshot)
             self.watcher.look(snapshot, same=isinstance(snapshot, Quiet))
         self._watch_feed()
-        first, self.snapshot = self.snapshot is None, arrived[-1]
+        first, self._newest = self._newest is None, arrived[-1]
+        self._ageless = isinstance(self._newest, Calm)
         calm = not first and all(isinstance(one, Calm) for one in arrived)
         quiet = calm and all(isinstance(one, Quiet) for one in arrived)
         if first:
             # The rules are imported when they are first asked: the first frame does not wait for that.
-            self.findings = self.snapshot.findings
+            self.findings = self._newest.findings
             if not self._holds:
                 self.call_after_refresh(self._diagnose_first)
         elif not quiet or time.monotonic() - self._diagnosed_at > _DIAGNOSE_QUIET:
@@ -270,7 +273,7 @@ class GpuwatchApp(ChoosingApp):
         self._wait(_TICK * 1.4)
         with self.direct:
             if calm and self._past is None:
-                self.tab.age(self.view())
+                self.tab.age(self.view(ageless=True))
             else:
                 self._show()
         return True
@@ -280,7 +283,7 @@ class GpuwatchApp(ChoosingApp):
         for snapshot in arrived:
             # A burst is diagnosed once: what was found before it holds for all but its last.
             findings = None if self.diagnose is not None else snapshot.findings
-            if snapshot is self.snapshot:
+            if snapshot is arrived[-1]:
                 findings = self.standing()[0]
             same = isinstance(snapshot, Quiet) and self._kept is not None and snapshot.devices is self._kept.devices
             self.timeline.add(snapshot, findings, same=same, calm=isinstance(snapshot, Calm))
@@ -345,28 +348,37 @@ class GpuwatchApp(ChoosingApp):
         """The findings with what was only just seen, and those of them that are errors and warnings."""
         now, status = self.clock(), self.feed.status()
         signs = self.watcher.standing(now)
-        devices = self.snapshot.devices if self.snapshot is not None else ()
+        devices = self._newest.devices if self._newest is not None else ()
         asked = (self.findings, signs, tuple(device.state for device in devices), status.blame, status.replaced)
         if self._standing is None or self._standing[0] != asked:
-            found = merged(self.findings, signs, self.snapshot or status.machine, status)
+            found = merged(self.findings, signs, self._newest or status.machine, status)
             self._standing = (asked, found, ranked(found))
         if self._standing[2] or status.state == "not-answering":
             self._troubled = now
         return self._standing[1:]
 
-    def view(self) -> View:
-        """What the panes are to show now."""
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest, with all run times as they were when it was taken."""
+        if self._ageless and self._newest is not None:
+            self._newest, self._ageless = aged(self._newest), False
+        return self._newest
+
+    def view(self, *, ageless: bool = False) -> View:
+        """What the panes are to show now; ``ageless``: :meth:`View.whole` is still to be asked for run times."""
+        snapshot = self._newest if ageless else self.snapshot
         findings, wrong = self.standing()
         status = self.feed.status()
         return View(
-            snapshot=self.snapshot or status.machine,
+            snapshot=snapshot or status.machine,
+            ageless=self._ageless,
             history=self.history,
             status=status,
             now=self.clock(),
             interval=self.feed.interval,
             findings=findings,
             read_only=self.read_only,
-            until=self.snapshot.taken_at.timestamp() if self.snapshot is not None else None,
+            until=snapshot.taken_at.timestamp() if snapshot is not None else None,
             wrong=wrong,
             troubled=self._troubled,
             events=self.watcher.events,

@@ -7,6 +7,7 @@ from collections import deque
 from gpuwatch.history.timeline import Identity as Identity
 from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.monitor.wire import aged
 from gpuwatch.ui.tree import host_row
 
 READINGS = ("gpu_memory_bytes", "sm_percent", "cpu_percent", "host_memory_bytes")
@@ -84,6 +85,8 @@ class Trails:
 
     def add(self, snapshot: Snapshot) -> None:
         """A sample has come."""
+        if self._trails:
+            snapshot = aged(snapshot)  # what is kept of one that has gone says how long it ran
         for who, trail in self._trails.items():
             trail.put(snapshot.taken_at.timestamp(), entries(snapshot, who))
 

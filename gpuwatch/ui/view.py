@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.model.snapshot import Device, Host, Snapshot
+from gpuwatch.monitor.wire import aged
 from gpuwatch.sim.sysfs import ENV_STATE
 
 if TYPE_CHECKING:
@@ -68,6 +69,14 @@ class View:
     """What is now, while something else is shown."""
     past: Shown | None = None
     """Where in the kept history this is; None: it is what is now."""
+    ageless: bool = False
+    """Whether rows of processes have the run times of an earlier sample, since which none has changed."""
+
+    def whole(self) -> View:
+        """The same with the run times of its own moment."""
+        if not self.ageless or self.snapshot is None:
+            return self
+        return replace(self, snapshot=aged(self.snapshot), ageless=False)
 
     @property
     def waiting(self) -> bool:

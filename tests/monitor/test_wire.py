@@ -112,6 +112,22 @@ def test_a_snapshot_without_the_one_before_says_nothing_of_it() -> None:
     assert plain(alone) == plain(quiet)
 
 
+def test_rows_that_stay_are_the_objects_of_the_snapshot_before_until_they_are_aged() -> None:
+    sender, receiver = Sender(), Receiver(ageing=False)
+    snapshot = machines.many(2, 20)
+    before = sent(sender, receiver, snapshot)[2]
+    assert before == aged(snapshot)
+    for _ in range(3):
+        snapshot = replace(snapshot, taken_at=snapshot.taken_at + LATER)
+        received = sent(sender, receiver, snapshot)[2]
+        assert isinstance(received, Quiet)
+        assert received.processes is before.processes
+        assert plain(received) == plain(snapshot)
+    rows = (with_readings(snapshot.processes[0], cpu_percent=99.0), *snapshot.processes[1:])
+    received = sent(sender, receiver, replace(snapshot, processes=rows))[2]
+    assert received == aged(replace(snapshot, processes=rows))
+
+
 def test_a_process_that_comes_or_goes_sends_the_whole() -> None:
     sender, receiver = Sender(), Receiver()
     snapshot = machines.pair()

@@ -132,6 +132,34 @@ async def test_while_only_time_passes_run_times_are_drawn_and_all_else_stays(sta
         assert stage.app.history.snapshots == 4
 
 
+async def test_rows_as_they_were_before_are_shown_with_the_run_times_of_now(stage: Stage) -> None:
+    """A feed may leave the ageing of rows to who shows them: no way of drawing may forget it."""
+    async with stage.app.run_test(size=(160, 40)) as pilot:
+        still = aged(machines.many(8, 200))
+        await ready(stage, pilot, still)
+        table = stage.app.overview.processes
+        taken = still.taken_at + datetime.timedelta(seconds=100)
+        quiet = same_again(still, taken_at=taken)
+        stage.push(Quiet(**{name: getattr(quiet, name) for name in quiet.__struct_fields__}))
+        await pilot.pause()
+        row = next(row for row in table._rows if isinstance(row, Process))
+        assert row in still.processes
+        ran = duration(taken.timestamp() - (row.create_time or 0))
+        assert duration(row.number("run_seconds")) != ran
+        assert ran in table.plain.split("\n")[table._head_row + 1]
+        shown = table.plain
+        table._redraw()
+        assert table.plain == shown
+        await pilot.press("down", "up")
+        assert ran in table.plain.split("\n")[table._head_row + 1]
+        stage.app.overview.show(stage.app.overview._view or stage.app.view())
+        assert table.plain.replace("▶", " ") == shown.replace("▶", " ")
+        whole = stage.app.snapshot
+        assert whole is not None
+        assert whole.processes == aged(quiet).processes
+        assert stage.app.view().snapshot is whole
+
+
 async def test_memory_that_nobody_explains_is_told_while_processes_stay(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         still = machines.pair()

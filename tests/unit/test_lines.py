@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.ui.cells import width_of
-from gpuwatch.ui.lines import Line, patches, with_text
+from gpuwatch.ui.lines import Line, changed, patches, span_at
 
 WIDTH = 30
 SPANS = st.lists(st.tuples(st.text("ab1–█漢", max_size=5), st.sampled_from(["text", "dim", "ok"])), max_size=8)
@@ -52,9 +52,16 @@ def test_what_does_not_fit_is_left_to_textual() -> None:
     assert patches(Line(()), long, WIDTH) == [(0, "", "")]
 
 
-def test_a_text_is_put_where_one_as_wide_begins() -> None:
-    line = Line((("ab", "text"), ("–", "dim"), ("12", "ok")), "cursor")
-    assert with_text(line, 3, "13") == Line((("ab", "text"), ("–", "dim"), ("13", "ok")), "cursor")
-    assert with_text(line, 3, "12") is line
-    assert with_text(line, 3, "123") is None
-    assert with_text(line, 1, "x") is None
+def test_a_span_is_found_by_the_cell_that_it_begins_at() -> None:
+    line = Line((("ab", "text"), ("–", "dim"), ("漢", "dim"), ("12", "ok")), "cursor")
+    assert [span_at(line, x) for x in range(8)] == [0, None, 1, 2, None, 3, None, None]
+
+
+@given(st.text("ab1 ", min_size=1, max_size=6), st.text("ab1 ", min_size=1, max_size=6))
+def test_what_has_changed_in_a_text_is_written_over_it(before: str, now: str) -> None:
+    now = now.ljust(len(before))[: len(before)]
+    if now != before:
+        start, end = changed(before, now)
+        assert before[:start] + now[start:end] + before[end:] == now
+        assert now[start] != before[start]
+        assert now[end - 1] != before[end - 1]

@@ -74,7 +74,7 @@ class OverviewScreen(ProcessRowsScreen):
 
     def show(self, view: View) -> None:
         """Draws all panes from ``view``."""
-        self._view = view
+        self._view = view = view.whole()
         self._arrange()
         super().show(view)
 
@@ -105,7 +105,7 @@ class OverviewScreen(ProcessRowsScreen):
         if _unexplained(view) == _unexplained(before):
             self.processes.age(view)
         else:
-            self.processes.show(view, framed=self._plan.framed)
+            self.processes.show(view.whole(), framed=self._plan.framed)
 
     def show_status(self, view: View) -> None:
         """Draws only what follows the clock."""

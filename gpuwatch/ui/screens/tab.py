@@ -56,7 +56,7 @@ class TabScreen(Screen[None]):
 
     def show(self, view: View) -> None:
         """Draws all panes from ``view``."""
-        self._view = view
+        self._view = view = view.whole()
         size = self.app.size
         self.set_class(size.width < MIN_WIDTH or size.height < MIN_HEIGHT, "-too-small")
         self.top_line.show(view)
@@ -65,8 +65,8 @@ class TabScreen(Screen[None]):
         self.show_keys()
 
     def age(self, view: View) -> None:
-        """Draws a sample in which processes differ from the one before in their run times alone."""
-        self.show(view)
+        """Draws a sample in which processes differ from the one before in their run times alone; it may be ageless."""
+        self.show(view.whole())
 
     def show_status(self, view: View) -> None:
         """Draws only what follows the clock."""

@@ -18,11 +18,12 @@ from rich.style import Style
 from textual._ansi_sequences import SYNC_END, SYNC_START
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
+from textual.geometry import Region
 from textual.strip import Strip
 
 from gpuwatch.ui.ascii_filter import AsciiFilter
 from gpuwatch.ui.glyphs import to_ascii
-from gpuwatch.ui.lines import Line, patches
+from gpuwatch.ui.lines import Line, Patch, patches
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -76,27 +77,42 @@ class Direct:
 
     def write(self, pane: Painted, changes: Iterable[tuple[int, Line, Line]]) -> bool:
         """Writes changed lines (row, before, now) of a pane; False when it is for Textual to draw them."""
-        if not self._open or not self._usable or pane.screen is not self._screen or pane._layout_required:
+        region = self._place(pane)
+        if region is None:
             return False
+        cells = [(y, now.wash, patches(before, now, region.width)) for y, before, now in changes]
+        return self._written(pane, region, cells)
+
+    def write_cells(self, pane: Painted, cells: Iterable[tuple[int, str, Iterable[Patch]]]) -> bool:
+        """Writes cells (row, wash of the line, what to write where); False when it is for Textual to draw them."""
+        region = self._place(pane)
+        return region is not None and self._written(pane, region, cells)
+
+    def _place(self, pane: Painted) -> Region | None:
+        """Where a pane stands; None where something else may be due there, or lie over it."""
+        if not self._open or not self._usable or pane.screen is not self._screen or pane._layout_required:
+            return None
         assert self._screen is not None
         placed = self._screen._compositor.visible_widgets.get(pane)
         if placed is None or not placed[1].contains_region(placed[0]) or pane._repaint_required:
-            return False
-        region = placed[0]
+            return None
+        return placed[0]
+
+    def _written(self, pane: Painted, region: Region, cells: Iterable[tuple[int, str, Iterable[Patch]]]) -> bool:
         filters = pane.get_line_filters()
         out: list[str] = []
         ink = self._ink
         ascii_only = any(isinstance(one, AsciiFilter) for one in filters)
         dirty = pane._styles_cache._dirty_lines
         rows = []
-        for y, before, now in changes:
+        for y, wash, found in cells:
             rows.append(y)
             if y >= region.height:
                 continue
-            for x, text, name in patches(before, now, region.width):
+            for x, text, name in found:
                 if not text:
                     return False
-                style = pane.sequence(name or "text", now.wash, filters)
+                style = pane.sequence(name or "text", wash, filters)
                 if style is None:
                     return False
                 out.append(f"\x1b[{region.y + y + 1};{region.x + x + 1}H")

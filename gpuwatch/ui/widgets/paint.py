@@ -19,7 +19,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gpuwatch.ui.lines import BLANK, INKS, Line, Span, difference
+from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.lines import BLANK, INKS, Line, Span, changed, difference
 from gpuwatch.ui.widgets.direct import Direct, sequence_of
 
 __all__ = ["BLANK", "INKS", "Line", "Painted", "Span", "difference"]
@@ -96,6 +97,24 @@ class Painted(Widget):
             start, end = span if span is not None else (0, width)
             regions.append(Region(start, y, max(min(end, width) - start, 1), 1))
         self.refresh(*regions)
+
+    def amend(self, texts: Sequence[tuple[int, int, int, str]]) -> None:
+        """Puts other texts, as wide as those before, into spans: line, number of the span, its cell, the text."""
+        if not texts:
+            return
+        lines = list(self._lines)
+        cells = []
+        for y, number, x, text in texts:
+            spans, wash = lines[y]
+            before, ink = spans[number]
+            lines[y] = Line((*spans[:number], (text, ink), *spans[number + 1 :]), wash)
+            self._strips.pop(y, None)
+            start, end = changed(before, text) if len(before) == len(text) and text.isascii() else (0, len(text))
+            cells.append((y, wash, ((x + start, text[start:end], ink),)))
+        self._lines = tuple(lines)
+        direct: Direct | None = getattr(self.app, "direct", None)
+        if direct is None or not direct.write_cells(self, cells):
+            self.refresh(*[Region(x, y, max(width_of(text), 1), 1) for y, _, ((x, text, _),) in cells])
 
     def ink(self, name: str) -> Style:
         """The style of an ink on this pane's background."""

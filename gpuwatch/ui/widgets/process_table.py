@@ -14,21 +14,18 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from gpuwatch.formatting.units import gib
 from gpuwatch.model.snapshot import Process
 from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import cut, left, right, width_of
+from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.choices import preferences_of
 from gpuwatch.ui.filtering import Filter, FilterError, parse
-from gpuwatch.ui.lines import with_text
+from gpuwatch.ui.lines import span_at
 from gpuwatch.ui.preferences import Preferences
 from gpuwatch.ui.rows import (
     BY_ID,
     Key,
     Placed,
     Row,
-    Unexplained,
-    command_text,
     in_order,
     matching,
     place,
@@ -38,13 +35,8 @@ from gpuwatch.ui.rows import (
 from gpuwatch.ui.trail import Identity, identity
 from gpuwatch.ui.tree import Branch, branches
 from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.frame import frame, thumb
-from gpuwatch.ui.widgets.paint import Line, Painted, Span
-from gpuwatch.ui.widgets.pen import Pen
-
-_BUSY = 1.0
-_STEP = 8
-"""Cells that one key press scrolls the command."""
+from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.process_lines import RUN_TIME, STEP, Look, command, framed, head, line, run_time
 
 
 def _same(before: View, now: View) -> bool:
@@ -87,6 +79,8 @@ class ProcessTable(Painted, can_focus=True):
         self._tags: set[Identity] = set()
         """Tagged processes: a process on two GPUs is one."""
         self._shift = 0
+        self._times: list[tuple[int, int, int, Process, Placed]] | None = None
+        """Where the run times on screen stand; None: not looked for since all was drawn."""
         self.top = 0
         self.sort_column = "memory"
         self.sort_reverse = True
@@ -113,26 +107,48 @@ class ProcessTable(Painted, can_focus=True):
         self._collect()
 
     def age(self, view: View) -> None:
-        """As :meth:`show`, of a snapshot in which only run times are others: their cells alone are written."""
+        """As :meth:`show`, of a snapshot in which only run times are others: their cells alone are written.
+
+        The view may be ageless: run times follow its moment, whatever its rows have.
+        """
         before = self._view.snapshot if self._view is not None else None
-        columns = [placed for placed in self._columns if placed.column.reading == "run_seconds"]
-        if before is None or view.snapshot is None or self.filter is not None or self.as_tree:
-            self.show(view, framed=self._framed)
+        now = view.snapshot
+        if before is None or now is None or self.filter is not None or self.as_tree or view.stale:
+            self.show(view.whole(), framed=self._framed)
             return
         self._view = view
-        older = {id(old): now for old, now in zip(before.processes, view.snapshot.processes, strict=True)}
-        self._rows = [older.get(id(row), row) for row in self._rows]
-        lines: list[Line] = list(self._lines)
-        for y, row in enumerate(self._rows[self.top : self.top + self._room], self._head_row + 1):
-            if isinstance(row, Process):
-                for placed in columns:
-                    text = placed.column.text(row, placed.width)
-                    line = with_text(lines[y], placed.start + self._inset, right(text, placed.width))
-                    if line is None:  # not where it should be: all of it again
-                        self._redraw()
-                        return
-                    lines[y] = line
-        self.paint(lines, stale=view.stale)
+        if now.processes is not before.processes:
+            newer = {id(old): row for old, row in zip(before.processes, now.processes, strict=True)}
+            self._rows = [newer.get(id(row), row) for row in self._rows]
+            self._times = None
+        if self._times is None:
+            self._times = self._find_times()
+            if self._times is None:  # not where they should be: all of it again
+                self._redraw()
+                return
+        at = now.taken_at.timestamp()
+        moved = []
+        for y, number, x, process, placed in self._times:
+            old = self._lines[y].spans[number]
+            text = run_time(process, placed, at)
+            if text != old[0]:
+                moved.append((y, number, x, text))
+        self.amend(moved)
+
+    def _find_times(self) -> list[tuple[int, int, int, Process, Placed]] | None:
+        """Line, span and cell of each run time on screen, with its process; None where one is not in its place."""
+        found = []
+        for placed in self._columns:
+            if placed.column.reading != RUN_TIME:
+                continue
+            x = placed.start + self._inset
+            for y, row in enumerate(self._rows[self.top : self.top + self._room], self._head_row + 1):
+                if isinstance(row, Process):
+                    number = span_at(self._lines[y], x) if y < len(self._lines) else None
+                    if number is None or width_of(self._lines[y].spans[number][0]) != placed.width:
+                        return None
+                    found.append((y, number, x, row, placed))
+        return found
 
     def _usable(self, view: View) -> tuple[str, ...]:
         chosen, snapshot = preferences_of(self).columns, view.snapshot
@@ -186,7 +202,7 @@ class ProcessTable(Painted, can_focus=True):
         return [row for row in self._rows if isinstance(row, Process) and self._is_tagged(row)]
 
     def _is_tagged(self, row: Row) -> bool:
-        return isinstance(row, Process) and identity(row) in self._tags
+        return bool(self._tags) and isinstance(row, Process) and identity(row) in self._tags
 
     @property
     def tagged_count(self) -> int:
@@ -232,9 +248,9 @@ class ProcessTable(Painted, can_focus=True):
     def move(self, where: str) -> None:
         """``up``, ``down``, ``page_up``, ``page_down``, ``home``, ``end``, ``left``, ``right``."""
         if where in ("left", "right"):
-            longest = max((width_of(self._command(row)) for row in self._rows), default=0)
-            step = _STEP if where == "right" else -_STEP
-            self._shift = min(max(self._shift + step, 0), max(longest // _STEP * _STEP, 0))
+            longest = max((width_of(command(row)) for row in self._rows), default=0)
+            step = STEP if where == "right" else -STEP
+            self._shift = min(max(self._shift + step, 0), max(longest // STEP * STEP, 0))
             self._redraw()
             return
         page = max(self._room - 1, 1)
@@ -364,20 +380,45 @@ class ProcessTable(Painted, can_focus=True):
                 self._bring_into_view()
         self._redraw()
 
+    @property
+    def _look(self) -> Look:
+        view = self._view
+        return Look(
+            self._columns,
+            self.size.width - 2 * self._inset,
+            self.sort_column,
+            self.sort_reverse,
+            at=view.snapshot.taken_at.timestamp() if view is not None and view.ageless and view.snapshot else None,
+            focused=self.has_focus,
+            shift=self._shift,
+            branches=self._branches,
+        )
+
     def _redraw(self) -> None:
         width, height = self.size
         if self._view is None or not width or not height:
             return
         self.top = min(max(self.top, 0), max(len(self._rows) - self._room, 0))
-        inner = width - 2 * self._inset
-        columns = self._columns
-        lines = [self._head(columns, inner)]
-        for number in range(self.top, min(self.top + self._room, len(self._rows))):
-            lines.append(self._line(self._rows[number], columns, inner, chosen=number == self._cursor))
-        if not self._rows and self._room > 1:
+        look, rows = self._look, self._rows[self.top : self.top + self._room]
+        lines = [head(look, rows)]
+        for number, row in enumerate(rows, self.top):
+            lines.append(line(row, look, chosen=number == self._cursor, tagged=self._is_tagged(row)))
+        if not rows and self._room > 1:
             lines.append(Line(((f"  {self._nothing()}", "dim"),)))
         if self._framed:
-            lines = self._frame(lines, width, height)
+            lines = framed(
+                lines,
+                look,
+                height,
+                top=self.top,
+                count=len(self._rows),
+                total=self._total,
+                filtered=self.filter.text if self.filter is not None else None,
+                asked=self._asked,
+                tagged=self.tagged_count,
+                as_tree=self.as_tree,
+            )
+        self._times = None
         self.paint(lines, stale=self._view.stale)
 
     def _nothing(self) -> str:
@@ -386,119 +427,3 @@ class ProcessTable(Painted, can_focus=True):
         if self.filter is not None:
             return f"none of {self._total} processes matches “{self.filter.text}”; Esc clears the filter"
         return "no process uses this GPU" if self.only_device is not None else "no process uses a GPU"
-
-    def _is_cut(self, width: int) -> bool:
-        """Whether a command on screen is longer than its column."""
-        return any(width_of(self._command(row)) > width for row in self._rows[self.top : self.top + self._room])
-
-    def _head(self, columns: tuple[Placed, ...], width: int) -> Line:
-        pen = Pen(width)
-        blank = False
-        for placed in columns:
-            title = placed.column.title
-            sorted_by = placed.column.id == self.sort_column
-            mark = ("↓" if self.sort_reverse else "↑") if sorted_by else ""
-            ink = "sorted" if sorted_by else "header"
-            if placed.column.id == "command" and self._is_cut(placed.width):
-                title += " →"  # the key that scrolls it
-            text = title + mark
-            if placed.at_right and (len(title) < placed.width or blank):
-                # Before the name, where there is a cell: heads stay over their numbers, and apart.
-                wide = placed.width + (len(title) >= placed.width)
-                pen.to(placed.start + placed.width - wide, ink="header").add(right(mark + title, wide), ink)
-            elif placed.at_right:
-                pen.to(placed.start, ink="header").add(right(title, placed.width), ink).add(mark, ink)
-            else:
-                size = min(max(placed.width, len(text)), placed.width + 1, pen.left)
-                pen.to(placed.start, ink="header").add(left(text, size), ink)
-            blank = not placed.at_right and len(text) < placed.width
-        pen.to(width, ink="header")
-        return pen.line()
-
-    @staticmethod
-    def _command(row: Row) -> str:
-        return row.reason if isinstance(row, Unexplained) else command_text(row)
-
-    def _line(self, row: Row, columns: tuple[Placed, ...], width: int, *, chosen: bool) -> Line:
-        pen = Pen(width)
-        pen.add("▶" if chosen else " ", "focus" if self.has_focus else "dim")
-        pen.add("✓" if self._is_tagged(row) else " ", "accent")
-        if isinstance(row, Unexplained):
-            self._unexplained(pen, row, columns)
-        else:
-            for placed in columns:
-                self._cell(pen, row, placed)
-        return pen.to(width).line("cursor" if chosen and self.has_focus else "")
-
-    def _cell(self, pen: Pen, process: Process, placed: Placed) -> None:
-        column = placed.column
-        text = column.text(process, placed.width)
-        if column.id == "command" and self._shift:
-            # The first step to the right shows the whole path, the next ones what follows.
-            text = command_text(process)
-            text = "…" + text[self._shift - _STEP + 1 :] if self._shift > _STEP else text
-        branch = self._branches.get(process.key)
-        if branch is not None and column.id == "command":
-            pen.to(placed.start).add(cut(branch.lead, placed.width), "faint")
-            lead = min(width_of(branch.lead), placed.width)
-            pen.add(left(text, placed.width - lead), "text" if branch.asked else "dim")
-            return
-        ink = "text"
-        if branch is not None and not branch.asked:
-            pen.to(placed.start)
-            pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), "dim")
-            return
-        if text.startswith(("–", "(")) or column.id in ("pid", "type", "time", "sees", "host") or process.type == "G":
-            ink = "dim"
-        elif column.id in ("gpu", "memory"):
-            ink = "strong"
-        elif column.id in ("sm", "mbw", "cpu"):
-            value = process.number({"sm": "sm_percent", "mbw": "memory_percent", "cpu": "cpu_percent"}[column.id])
-            ink = "gpu" if column.id == "sm" and (value or 0) >= _BUSY else "text" if (value or 0) >= _BUSY else "dim"
-        elif column.id == "framework":
-            ink = "accent"
-        pen.to(placed.start)
-        pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), ink)
-
-    def _unexplained(self, pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> None:
-        """GPU, the word and the amount in their columns; the reason where there is most room between them."""
-        told = [placed for placed in columns if placed.column.id in ("gpu", "pid", "memory")]
-        cells: list[tuple[int, str, str]] = []
-        ends = []
-        starts = [placed.start for placed in told] + [pen.limit]
-        for placed, following in zip(told, starts[1:], strict=True):
-            match placed.column.id:
-                case "gpu":
-                    text, ink = left(str(row.device.index), placed.width), "strong"
-                case "pid":
-                    text, ink = cut("unexplained", following - placed.start - 1), "warning"
-                case _:
-                    text = f"{gib(row.amount)} GiB" if placed.width >= 9 else f"{gib(row.amount)}G"
-                    text, ink = right(text, placed.width), "strong"
-            cells.append((placed.start, text, ink))
-            ends.append((following - placed.start - len(text), placed.start + len(text)))
-        ends.append((starts[0] - pen.x, pen.x - 2))
-        room, start = max(ends)
-        cells.append((start + 2, cut(row.reason, room - 3), "dim"))
-        for x, text, ink in sorted(cells):
-            pen.to(x).add(text, ink)
-
-    def _frame(self, lines: list[Line], width: int, height: int) -> list[Line]:
-        title: list[Span] = [("Processes", "title"), (" as a tree", "dim") if self.as_tree else ("", "dim")]
-        if self.filter is not None:
-            title += [(" ─ ", "border"), ("/ ", "key"), (cut(self.filter.text, width // 3), "strong")]
-        shown, total = self.counts
-        by = BY_ID[self.sort_column].title.lower()
-        count = f"{shown} of {total}" if self.filter is not None else str(total)
-        tagged = self.tagged_count
-        count += f", {tagged} tagged" if tagged else ""
-        return frame(
-            lines,
-            width,
-            height,
-            title=title,
-            note=f" {count}, by {by} {'↓' if self.sort_reverse else '↑'} " if total else "",
-            focused=self.has_focus,
-            bar=thumb(self.top, self._room, len(self._rows)),
-            bar_from=1,
-        )
