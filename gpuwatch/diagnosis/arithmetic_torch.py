@@ -10,6 +10,8 @@ from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Oom
 
 _MOSTLY = 0.5
+_SEGMENT = 20 << 20
+"""What PyTorch asks of the driver for a smaller request (kLargeBuffer): with that free, blocks are not the cause."""
 
 FRAGMENTED = (
     "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts (before PyTorch 2.1:"
@@ -28,7 +30,8 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     own, spare, allowed = oom.process_bytes or 0, oom.unallocated_bytes, oom.limit_bytes
     if asked > total:
         return "memory.request-too-large", f"{size(asked)} > {size(total)}, all that the device has", True, ""
-    if spare is not None and spare >= asked:
+    room = free is not None and free >= max(asked, _SEGMENT)
+    if spare is not None and spare >= asked and not room:
         why = f"{size(asked)} ≤ {size(spare)} reserved by PyTorch and unallocated, in blocks that are too small"
         return "memory.fragmented", why, False, FRAGMENTED
     if spare is not None and free is not None and spare + free >= asked > free and spare > free:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gpuwatch.logs.devices import LIBDEVICE
+
 _WHEEL = 'pip install "tensorflow[and-cuda]"'
 _FIRST_WITH_WHEELS = (2, 14)
 _FIRST_CUDA_WITH_WHEELS = 12
@@ -18,6 +20,10 @@ _NEEDED_BY = {
     "8": "1.0 to 1.4", "9": "1.5 to 1.12", "10": "1.13 to 2.3", "10.0": "1.13 to 2.0", "10.1": "2.1 to 2.3",
     "11": "2.4 to 2.14",
 }  # fmt: skip
+_FOR_XLA = (
+    "Install nvidia-cuda-nvcc of the same CUDA (tensorflow[and-cuda] brings it), or set"
+    " XLA_FLAGS=--xla_gpu_cuda_data_dir= to the folder of a CUDA toolkit, in which nvvm/libdevice is."
+)
 _TORCH = "Install PyTorch's build again: its wheels bring the CUDA libraries that they want."
 
 
@@ -42,6 +48,9 @@ def cuda_of(names: Iterable[str]) -> str | None:
 
 def install(names: Iterable[str], version: str | None = None, *, torch: bool = False) -> str:
     """How these libraries come to the framework; ``version`` is TensorFlow's, where it is known."""
+    names = list(names)
+    if names == [LIBDEVICE]:
+        return _FOR_XLA
     if torch:
         return _TORCH
     wants = cuda_of(names)

@@ -18,6 +18,7 @@ from gpuwatch.diagnosis.rules import (
     placement,
     predicted,
     said,
+    unexplained,
     visibility,
 )
 from gpuwatch.model.findings import SEVERITY_ORDER, Finding
@@ -35,6 +36,7 @@ TOPICS = (
     hardware,
     idle,
     predicted,
+    unexplained,
 )
 """The modules whose rules run. A new topic: one import above, one name here."""
 

@@ -68,6 +68,7 @@ _DUMP_STARTS = (
     "Sum Total of",
     "Stats",
     "InUse at",
+    "Chunk at",
     "Free  at",
 )
 

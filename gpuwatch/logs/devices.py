@@ -29,11 +29,16 @@ _IGNORED = re.compile(
     r"Ignoring (?:visible )?gpu device \(device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+)"
     r".{0,120}?\) with (.+)$"
 )
+# Cut off before its end, where a post or a terminal ends.
+_BEGUN = re.compile(
+    r"Creat(?:ed|ing) (?:TensorFlow )?device \(?(?:/\S*?)?[/:](?:gpu|GPU):(\d{1,6})\)?"
+    r"(?: with \**(\d{1,12}) MB\**(?: memory)?\)?:?| ?-> )"
+)
 _CUINIT = re.compile(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d{1,9})\))?(?::\s*(.*))?")
 _LIBRARY = re.compile(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
 # The loader speaks the language of its user; an exception around it does not.
 _SHARED = re.compile(
-    r"(?:^|[\s:'\"])(lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): cannot open shared object"
+    r"(?:^|[\s:'\"(])(lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): cannot open shared object"
     r"|(?:ImportError|OSError): (lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): "
 )
 _NOT_LOADED = re.compile(r"Could not load library (lib\S+?\.so[.\d]*?)\.? Error|Unable to load any of \{(lib[^,}\s]+)")
@@ -47,7 +52,11 @@ _BUS = re.compile(r"\bpciBusID:? ?([0-9a-fA-F:.]+)")
 _TOTAL = re.compile(r"(?:[Tt]otal ?[Mm]emory|deviceMemorySize): ?([\d.]+[KMGT]iB)")
 _FREE = re.compile(r"[Ff]ree ?[Mm]emory: ?([\d.]+[KMGT]iB)")
 _NUMA_PCI = re.compile(r"/sys/bus/pci/devices/([0-9a-fA-F:.]+)/numa_node")
-_MISSING_FILE = re.compile(r"(?:libdevice not found at|Can't find) \.?/?(libdevice[\w.]*bc)")
+_MISSING_FILE = re.compile(r"(?:libdevice not found at|was not found at|Can't find) \.?/?(libdevice[\w.]*bc)")
+# TensorFlow 0.x
+_DSO = re.compile(r"Unable to load (cu[A-Za-z]{2,10}) DSO")
+LIBDEVICE = "libdevice.10.bc"
+"""The file that XLA looks for in the folders that it lists (its name since CUDA 9)."""
 
 # CUresult, cuda.h
 CODES = {
@@ -103,6 +112,17 @@ def begins_mapping(message: str) -> bool:
     return "Creat" in message and (" device (" in message or "Created device /" in message)
 
 
+def begun_mapping(message: str) -> DeviceMapping | None:
+    """What a mapping line tells whose end was cut off; None before it tells more than a device's name."""
+    match = _BEGUN.search(message)
+    if match is None:
+        return None
+    return DeviceMapping(
+        framework_device=f"/device:GPU:{int(match[1])}",
+        granted_bytes=int(match[2]) * _MIB if match[2] else None,
+    )
+
+
 def ignored(message: str) -> IgnoredGpu | None:
     """``Ignoring visible gpu device (…) with …``."""
     match = _IGNORED.search(message)
@@ -148,6 +168,8 @@ def missing_library(message: str) -> list[str]:
     else:
         if match := _NOT_LOADED.search(message):
             names.append((match[1] or match[2]).rstrip("."))
+        elif match := _DSO.search(message):
+            names.append(f"lib{match[1].lower()}.so")
         if (match := _SHARED.search(message)) and (match[1] or match[2]) not in names:
             names.append(match[1] or match[2])
     return [name for name in names if not name.startswith(_OPTIONAL_LIBRARIES)]

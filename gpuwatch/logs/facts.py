@@ -119,6 +119,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """Who held memory, by the last nvidia-smi table in the log."""
     last_error_line: int | None = None
     """The line with the last exception; at the end of the log it is what ended the program."""
+    last_frame_line: int | None = None
+    """The line with the last frame of a traceback; after the last exception, its own is still to come."""
     frame: Frame | None = None
     """The user's own line in the latest traceback."""
     found_device_lines: int = 0

@@ -28,6 +28,7 @@ _NOTHING, _REFUSAL, _TORCH = 1, 2, 3
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump, which tell nothing that its sums do not."""
 _ERROR_LINE = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$|^((?:\w+\.)+\w*Error)$")
+_IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
 # Bare file names of 2.21, which prints no paths.
@@ -71,8 +72,8 @@ class LogParser:
             return
         if self._frames.open:
             self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
-        if ", line " in line:
-            self._frames.line(unwrapped(undecorated(line[:_MAX_LINE])))
+        if ", line " in line and self._frames.line(unwrapped(undecorated(line[:_MAX_LINE]))):
+            facts.last_frame_line = facts.lines
         at = line.find(".cc:")
         if at > 0:
             end = line.find("]", at, at + 12)
@@ -269,6 +270,8 @@ class LogParser:
                 facts.libraries_skipped = True
             elif topic == "cuda.cudart-missing":
                 facts.cudart_missing = True
+            elif topic == "cuda.libdevice-unfound":
+                self._keep(facts.missing_libraries, devices.LIBDEVICE)
         if "evice" in message:
             known |= self._devices(line, message)
         if "OOM when allocating" in message:
@@ -291,7 +294,7 @@ class LogParser:
             facts.cuinit_error = facts.cuinit_error or error
             facts.note("driver.cuinit", line)
             known = True
-        if "ould" in message or "libdevice" in message or ".so" in message:
+        if "ould" in message or "libdevice" in message or ".so" in message or " DSO" in message:
             for name in devices.missing_library(message):
                 self._keep(facts.missing_libraries, name)
                 facts.note("cuda.missing-library", line)
@@ -362,6 +365,9 @@ class LogParser:
                 if earlier.granted_bytes is None and found.granted_bytes is not None:
                     known[index] = found
                 return
+            if earlier.framework_device == found.framework_device and earlier.name is None:
+                known[index] = found  # that line was cut off
+                return
         if len(known) < MAX_LIST:
             known.append(found)
 
@@ -375,6 +381,8 @@ class LogParser:
             if "Colocation Debug Info" in line:
                 self._units.begin_colocation(failed=self._placement_failed)
                 return True
+            if "Error " in line and _IPYTHON_HEAD.match(line):
+                self._facts.last_frame_line = self._facts.lines
             return False
         name = (match[1] or match[3]).rsplit(".", 1)[-1]
         if "tensorflow." in line:

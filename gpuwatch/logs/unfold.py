@@ -31,7 +31,7 @@ _BEGINS = re.compile(
     r"|major: |>>>|\$ |[-+=]{3}|\||\S+: \(\w+\)|\{\"|During handling|The above exception|To enable the following|Hint: "
 )
 _QUOTES = re.compile(r"[>#\s]*")
-_SOURCE = re.compile(r"\.cc:\d+\]|(?:Error|Warning): ")
+_SOURCE = re.compile(r"\.(?:cc|cpp|cu):\d+\]|(?:Error|Warning): ")
 
 
 def unfolded(lines: Iterable[str]) -> Iterator[str]:

@@ -74,7 +74,9 @@ class OpenUnits:
         joined = " ".join(self._folded)
         found = devices.mapping(joined)
         if found is not None or len(self._folded) > _FOLDED_LINES:
-            self._folded.clear()
+            if found is not None:
+                self._folded.clear()
+            self._end_folded()
             self._look()
         return None if found is None else (found, joined)
 
@@ -93,7 +95,7 @@ class OpenUnits:
         """A line of C++ begins something else, or the log is over."""
         if self.open:
             self._end_colocation()
-            self._folded.clear()
+            self._end_folded()
             self._end_card()
             self._end_table()
             self.open = False
@@ -109,6 +111,17 @@ class OpenUnits:
         known = self._facts.colocations
         if (report.members or report.requested) and report not in known and len(known) < MAX_LIST:
             known.append(report)
+
+    def _end_folded(self) -> None:
+        """A mapping line that was never completed still tells which device, and how much it was granted."""
+        folded, self._folded = self._folded, []
+        begun = devices.begun_mapping(" ".join(folded)) if folded else None
+        known = self._facts.device_map
+        if begun is None or len(known) >= MAX_LIST:
+            return
+        if all(entry.framework_device != begun.framework_device for entry in known):
+            known.append(begun)
+            self._facts.note("device.mapped", folded[0])
 
     def _end_card(self) -> None:
         card, self._card = self._card, None

@@ -382,3 +382,45 @@ def test_an_error_without_numbers_that_passes_a_failure_on_is_no_second_one() ->
     )
     assert [oom.requested_bytes for oom in parse(f"{numbered}\n{passed_on}").ooms] == [69992448]
     assert len(parse(passed_on).ooms) == 1, "alone it is all that there is"
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize(
+    ("message", "mib"),
+    [
+        ("Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:3 with 350 MB memory) -> phys", 350),
+        ("Created device /job:localhost/replica:0/task:0/device:GPU:3 with 350 MB memory:  -> device: 3, n", 350),
+        ("Creating TensorFlow device (/device:GPU:3) -> (device: 3, name: NVIDIA Te", None),
+    ],
+)
+def test_a_mapping_line_that_was_cut_off_tells_what_it_still_has(prefix: str, message: str, mib: int | None) -> None:
+    (mapping,) = parse(prefix + message).device_map
+    assert (mapping.framework_device, mapping.pci_bus_id) == ("/device:GPU:3", None)
+    assert mapping.granted_bytes == (None if mib is None else mib * MIB)
+
+
+@pytest.mark.parametrize("rest", ["", " (/job:localhost/replica:0/task:0/device:XLA_GPU:0", " (/job:localhost/repl"])
+def test_a_mapping_line_that_was_cut_off_before_its_device_maps_nothing(rest: str) -> None:
+    assert parse(f"{PREFIXES[1]}Created TensorFlow device{rest}").device_map == []
+
+
+def test_the_whole_line_replaces_the_one_that_was_cut_off() -> None:
+    line = PREFIXES[1] + MAPPINGS[2][0]
+    (mapping,) = parse(f"{line[:160]}\n{line}").device_map
+    assert (mapping.pci_bus_id, mapping.granted_bytes) == ("0000:01:00.0", 20545 * MIB)
+
+
+def test_chunks_alone_are_what_is_left_of_a_dump() -> None:
+    line = "I tensorflow/core/common_runtime/bfc_allocator.cc:632] Chunk at 0xf00 of size 256"
+    (oom,) = parse(f"{line}\n{line}").ooms
+    assert (oom.requested_bytes, oom.limit_bytes) == (None, None)
+
+
+@pytest.mark.parametrize(("free", "cause"), [("11.06 MiB", "memory.fragmented"), ("2.35 GiB", "memory.other-process")])
+def test_what_the_driver_refuses_beside_free_memory_is_not_fragmentation(free: str, cause: str) -> None:
+    (oom,) = parse(
+        f"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 4.00"
+        f" GiB of which {free} is free. Of the allocated memory 825.15 MiB is allocated by PyTorch, and 24.85 MiB is"
+        " reserved by PyTorch but unallocated."
+    ).ooms
+    assert judge(oom, Surroundings()).cause == cause

@@ -60,6 +60,16 @@ LIBRARIES = (
                  " /usr/local/cuda/lib64"), "cuda.libraries-missing", "libcudnn.so"),
     Wording(_old("I", "stream_executor/dso_loader.cc:99", "Couldn't open CUDA library libcupti.so.8.0. LD_LIBRARY_PATH:"
                  " "), "cuda.libraries-missing healthy"),
+    Wording(_old("I", "stream_executor/cuda/cuda_dnn.cc:1062", "Unable to load cuDNN DSO."), "cuda.libraries-missing",
+            "libcudnn.so"),
+    Wording("./train: error while loading shared libraries: libcudnn.so.6: cannot open shared object file: No such file"
+            " or directory", "cuda.libraries-missing", "libcudnn.so.6"),
+    Wording(_new("W", "gpu_backend_lib.cc:579", "Can't find libdevice directory ${CUDA_DIR}/nvvm/libdevice. This may"
+                 " result in compilation or runtime failures, if the program we try to run uses routines from"
+                 " libdevice.") + "\nSearched for CUDA in the following directories:\n  ./cuda_sdk_lib\n  .",
+            "cuda.libraries-missing", "libdevice"),
+    Wording(_new("W", "gpu_backend_lib.cc:617", "libdevice is required by this HLO module but was not found at"
+                 " ./libdevice.10.bc"), "cuda.libraries-missing", "libdevice.10.bc"),
 )  # fmt: skip
 
 VERSIONS = (
@@ -171,6 +181,8 @@ VISIBILITY = (
             "visibility.bad-ordinal"),
     Wording("ValueError: 'visible_device_list' listed an invalid GPU id '6' but visible device count is 2",
             "visibility.bad-ordinal"),
+    Wording('RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at "aten/src/ATen/cuda/CUDAContext.cpp"'
+            ":51, please report a bug to PyTorch. device=1, num_gpus=1", "visibility.bad-ordinal mig.misuse"),
     Wording("RuntimeError: Attempting to deserialize object on CUDA device 5 but torch.cuda.device_count() is 2. Please"
             " use torch.load with map_location", "visibility.bad-ordinal"),
     Wording("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "mode.exclusive"),
@@ -223,6 +235,16 @@ MEMORY = (
             " is reserved by PyTorch but unallocated.", "memory.model-too-large"),
     Wording("RuntimeError: MPS backend out of memory (MPS allocated: 17.88 GB, other allocations: 98.05 MB, max allowed:"
             " 18.13 GB). Tried to allocate 1.00 GB on private pool.", "memory.model-too-large memory.limit-too-small"),
+    Wording("ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when"
+            " initializing the engine.", "memory.limit-too-small memory.model-too-large"),
+    Wording("ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in"
+            " KV cache (11200). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`",
+            "memory.limit-too-small memory.model-too-large"),
+    Wording("ValueError: To serve at least one request with the models's max seq len (40960), (5.62 GiB KV cache is needed,"
+            " which is larger than the available KV cache memory (3.10 GiB).", "memory.limit-too-small"),
+    Wording("ValueError: Free memory on device (3.21/23.64 GiB) on startup is less than desired GPU memory utilization"
+            " (0.9, 21.28 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+            "memory.other-process"),
     Wording("node3:4112:4388 [2] include/alloc.h:181 NCCL WARN Cuda failure 'out of memory'",
             "memory.model-too-large memory.other-process memory.masked"),
     Wording("tensorflow.python.framework.errors_impl.ResourceExhaustedError: failed to allocate memory [Op:AddV2]",
@@ -241,6 +263,7 @@ BUILD = (
             " installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70",
             "build.gpu-unsupported"),
     Wording("LLVM ERROR: PTX version 8.5 does not support target 'sm_120'.", "build.gpu-unsupported"),
+    Wording("'sm_120' is not a recognized processor for this target (ignoring processor)", "build.gpu-unsupported"),
     Wording("ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'", "build.gpu-unsupported"),
     Wording("tensorflow.python.framework.errors_impl.InternalError: {{function_node __wrapped__Cast}}"
             " 'cuLaunchKernel(function, gridX, gridY, gridZ)' failed with 'CUDA_ERROR_INVALID_HANDLE' [Op:Cast]",
@@ -316,6 +339,24 @@ PLACEMENT = (
             "config.inconsistent unknown"),
 )  # fmt: skip
 
+ENDED = (
+    Wording("RuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported",
+            "unknown"),
+    Wording("RuntimeError: cuda runtime error (59) : device-side assert triggered at THCReduceAll.cuh:327", "unknown"),
+    Wording("[E504 10:11:12.131415926 ProcessGroupNCCL.cpp:616] [Rank 2] Watchdog caught collective operation timeout:"
+            " WorkNCCL(SeqNum=91, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600032"
+            " milliseconds before timing out.", "unknown"),
+    Wording("RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1191, unhandled system error,"
+            " NCCL version 2.10.3", "unknown"),
+    Wording("\t[[{{node NcclAllReduce}}]]\n(0) Unknown: Error invoking NCCL: unhandled cuda error", "unknown"),
+    Wording("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that dataloader's"
+            " workers are out of shared memory. Please try to raise your shared memory limit.", "unknown"),
+    Wording("RuntimeError: DataLoader worker (pid(s) 4711, 4712) exited unexpectedly", "unknown"),
+    Wording('Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n    model.fit(x, y)', "unknown"),
+    Wording("UnknownError                              Traceback (most recent call last)\nCell In[14], line 18\n"
+            "     17 for x in data:\n---> 18   total += step(x)", "unknown"),
+)  # fmt: skip
+
 HEALTHY = tuple(
     Wording(text, "healthy")
     for text in (
@@ -332,6 +373,14 @@ HEALTHY = tuple(
         "2026-05-04 10:11:12.1: W external/local_tsl/tsl/framework/bfc_allocator.cc:296] Allocator (GPU_0_bfc) ran out of"
         " memory trying to allocate 3.31GiB with freed_by_count=0. The caller indicates that this is not a failure, but"
         " this may mean that there could be performance gains if more memory were available.",
+        "2026-05-04 10:11:12.1: E external/local_xla/xla/stream_executor/cuda/cuda_blas.cc:1452] Unable to register cuBLAS"
+        " factory: Attempting to register factory for plugin cuBLAS when one has already been registered",
+        _new("E", "computation_placer.cc:177", "computation placer already registered. Please check linkage and avoid"
+             " linking the same target more than once."),
+        "node3:4112:4388 [2] NCCL INFO Channel 00/02 :    0   1   2   3",
+        "I0504 10:11:12.407243 26518 nvc.c:376] initializing library context (version=1.17.0, build=)",
+        "  0%|          | 0/798 [00:00<?, ?it/s]" + _old("I", "stream_executor/platform/default/dso_loader.cc:49",
+                                                         "Successfully opened dynamic library libcuda.so.1"),
         "WARNING:tensorflow:5 out of the last 5 calls to <function f> triggered tf.function retracing.",
         "Epoch 3/10\n1875/1875 [==============================] - 4s 2ms/step - loss: 0.0410 - accuracy: 0.9871",
         "I0504 10:11:12 device error rate 0.0, memory error count 0",
@@ -351,5 +400,6 @@ ALL = (
     *HARDWARE,
     *REMOVED,
     *PLACEMENT,
+    *ENDED,
     *HEALTHY,
 )

@@ -9,6 +9,7 @@ from gpuwatch.diagnosis.capability import capability
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.logs.devices import LIBDEVICE
 from gpuwatch.model.findings import Finding, Severity
 
 _OTHER_BUILD = "Use a build that was made for this GPU's compute capability, or another GPU."
@@ -39,7 +40,8 @@ def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
         certainty = "fact"
     else:
         return
-    severity: Severity = "warning" if evidence.gpu_usable else "error"
+    only_looked_for = names == [LIBDEVICE] and "cuda.missing-library" not in log.topics
+    severity: Severity = "warning" if evidence.gpu_usable or only_looked_for else "error"
     shown = ", ".join(names)
     title = f"CUDA libraries cannot be loaded: {shown}" if shown else "CUDA libraries cannot be loaded"
     framework = evidence.run.framework if evidence.run is not None else None
@@ -52,7 +54,9 @@ def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
         severity,
         "fact" if certainty == "fact" else "likely",
         title=title,
-        evidence=log.lines_of("cuda.libraries-skipped", "cuda.missing-library", "cuda.cudart-missing"),
+        evidence=log.lines_of(
+            "cuda.libraries-skipped", "cuda.missing-library", "cuda.libdevice-unfound", "cuda.cudart-missing"
+        ),
         action=action,
     )
 

@@ -10,13 +10,20 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.capability import built_for, capability, support
+from gpuwatch.diagnosis.driver_releases import branch, cuda_of_tensorflow, first_release, update
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
-from gpuwatch.model.findings import Finding
+from gpuwatch.diagnosis.rules.placement import error_lines
+from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.run import Framework
 from gpuwatch.model.snapshot import Device
 from gpuwatch.model.visibility import visible_devices
 
+_OTHER_LIBCUDA = (
+    "See which libcuda.so.1 is loaded (gpuwatch doctor tells its file), and take that copy (of cuda-compat, or of an"
+    " image) away, or its folder out of LD_LIBRARY_PATH: the driver brings its own."
+)
+_ON_REAL = "On a real machine: find the older libcuda.so.1 (gpuwatch doctor tells its file), and take it away."
 _VERSION = re.compile(r"^(\d+)\.(\d+)")
 
 
@@ -44,26 +51,53 @@ def _visible(evidence: Evidence) -> tuple[Device, ...]:
     return tuple(device for device in devices if device.uuid in uuids)
 
 
+def _wants(framework: Framework, *, said: bool) -> str | None:
+    """The build's CUDA by its own word; where CUDA itself complains, by the table of releases."""
+    told = framework.build.get("cuda_version")
+    if told is None and said and framework.name == "tensorflow":
+        told = cuda_of_tensorflow(framework.version)
+    return str(told) if told is not None else None
+
+
 @rule("driver.too-old")
 def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
-    """The driver's highest CUDA version is of an older major version than the build's."""
+    """The driver runs no CUDA of the build's major version: said by CUDA, or known from both versions."""
+    said, expected = error_lines(evidence, "driver.too-old")
     framework = _built_with_cuda(evidence)
     driver = evidence.snapshot.driver if evidence.snapshot is not None else None
-    if framework is None or driver is None:
+    has = _cuda(driver.cuda_version) if driver is not None else None
+    wanted = _wants(framework, said=bool(said)) if framework is not None else None
+    needs = _cuda(wanted) or ((int(wanted), 0) if wanted is not None and wanted.isdigit() else None)
+    older = has is not None and needs is not None and has[0] < needs[0]
+    if not said and not older:
         return
-    has, needs = _cuda(driver.cuda_version), _cuda(framework.build.get("cuda_version"))
-    if has is None or needs is None or has[0] >= needs[0]:
-        return
+    severity: Severity = "info" if expected else "error" if said or not evidence.gpu_usable else "warning"
+    lines, title = [], ""
+    name = framework.name if framework is not None else None
+    wants = needs[0] if needs is not None else None
+    action = update(wants, has[0] if has is not None else None, name) if older or not has else update()
+    if older and driver is not None and framework is not None and has is not None and needs is not None:
+        lines.append(
+            f"the driver ({driver.version}) runs CUDA up to {driver.cuda_version};"
+            f" {framework.name} {framework.version} was built for CUDA {wanted}"
+        )
+        title = f"The driver runs CUDA up to {driver.cuda_version}, and the build wants CUDA {needs[0]}"
+        release, first = branch(driver.version), first_release(needs[0])
+        if release is not None and first is not None and release >= first:
+            lines.append(
+                f"release {release} by itself is new enough (CUDA {needs[0]} needs {first} or later): the version of"
+                " CUDA is libcuda.so.1's, so an older one was loaded in its place"
+            )
+            action = _OTHER_LIBCUDA
+            if evidence.snapshot is not None and evidence.snapshot.simulated:
+                action = f"Here the simulation plays an older driver: take away its fault cuda_version. {_ON_REAL}"
     yield finding(
         "driver.too-old",
-        "warning" if evidence.gpu_usable else "error",
-        "likely",
-        evidence=(
-            f"driver {driver.version}: CUDA {driver.cuda_version} at most",
-            f"{framework.name} {framework.version} was built with CUDA {framework.build.get('cuda_version')}",
-        ),
-        action=f"Update the NVIDIA driver to one for CUDA {needs[0]}, or use a build of the framework for an older"
-        " CUDA.",
+        severity,
+        "fact" if said else "likely",
+        title=title,
+        evidence=(*lines, *said),
+        action=action,
     )
 
 

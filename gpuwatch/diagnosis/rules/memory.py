@@ -11,6 +11,7 @@ from gpuwatch.diagnosis.arithmetic import Judgement, Surroundings, judge
 from gpuwatch.diagnosis.cards import memory_in_log
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.growth import growth
+from gpuwatch.diagnosis.holders import ANYWHERE, described, headline, holders, make_room
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable, shorten
@@ -29,7 +30,7 @@ ACTIONS = {
     "memory.model-too-large": "Make the batch or the model smaller, or use mixed precision.",
     "memory.request-too-large": "Split this tensor: a smaller batch, or the dataset kept on the CPU.",
     "memory.fragmented": "Set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant.",
-    "memory.other-process": "Free the device, or choose another GPU with CUDA_VISIBLE_DEVICES.",
+    "memory.other-process": ANYWHERE,
     "memory.context-failed": "Free the device: not even a CUDA context (some hundred MB) fits beside what is on it.",
     "memory.limit-too-small": "Raise the memory limit or fraction: the device has room for more.",
     "memory.masked": "Leave room for cuDNN and cuBLAS: set memory growth or a smaller limit, or free the device.",
@@ -53,14 +54,7 @@ def surroundings(evidence: Evidence, oom: Oom) -> Surroundings:
     """What the snapshot, the settings and the log add to an OOM's own numbers."""
     if on_host(oom):
         return Surroundings()
-    device = evidence.device_of(oom.device)
-    if (
-        device is None
-        and oom.device == "GPU:0"
-        and evidence.snapshot is not None
-        and len(evidence.snapshot.devices) == 1
-    ):
-        device = evidence.snapshot.devices[0]
+    device = _device(evidence, oom)
     total = device.number("memory.total_bytes") if device is not None else None
     others = device.number("memory.used_bytes") if device is not None else None
     run = evidence.run
@@ -82,6 +76,15 @@ def surroundings(evidence: Evidence, oom: Oom) -> Surroundings:
         refusals=evidence.log.refusals.count if evidence.log is not None else 0,
         from_name=not told,
     )
+
+
+def _device(evidence: Evidence, oom: Oom) -> Device | None:
+    """The GPU that was full; without a map, the only one that there is."""
+    device = evidence.device_of(oom.device)
+    if device is None and evidence.snapshot is not None and oom.device in ("GPU:0", None):
+        devices = evidence.snapshot.devices
+        return devices[0] if len(devices) == 1 else None
+    return device
 
 
 def _held_by_others(
@@ -168,9 +171,13 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         lines = [line for _, judgement in failures[:5] for line in judgement.lines]
         if cause in ("memory.other-process", "memory.context-failed"):
             lines += _holders(evidence, failures[0][0])
-        device = evidence.device_of(failures[0][0].device)
+        device = _device(evidence, failures[0][0])
         title = next((judgement.title for _, judgement in failures if judgement.title), "")
-        action = next((judgement.action for _, judgement in failures if judgement.action), ACTIONS[cause])
+        action = next((judgement.action for _, judgement in failures if judgement.action), "")
+        if cause in ("memory.other-process", "memory.context-failed"):
+            named, remedy = _named(evidence, device, failures[0][0])
+            title, action = title or named * (cause == "memory.other-process"), action or remedy
+        action = action or ACTIONS[cause]
         if not expected:
             grown = _grown(evidence, failures) if cause == "memory.model-too-large" else []
             if grown:
@@ -257,19 +264,18 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
     lines = _beside(evidence)
     if evidence.snapshot is None:
         return lines + _in_table(evidence)
-    device = evidence.device_of(oom.device)
-    held = [
-        (process.number("gpu_memory_bytes") or 0, process)
-        for process in evidence.snapshot.processes
-        if device is None or process.device_uuid == device.uuid
-    ]
-    held.sort(key=lambda item: (-item[0], item[1].pid))
-    return lines + [
-        f"process {process.pid} ({process.user or 'unknown user'}) held {size(amount)}:"
-        f" {shorten(mask_text(printable(process.command or process.name or '–')), 80)}"
-        for amount, process in held[:3]
-        if amount > 0
-    ]
+    held = holders(evidence.snapshot, _device(evidence, oom))
+    return lines + [described(amount, process) for amount, process in held[:3]]
+
+
+def _named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, str]:
+    """Who it was and what helps, where the machine at the start was seen; a run's own processes are told apart."""
+    snapshot = evidence.snapshot
+    if snapshot is None or device is None or _beside(evidence):
+        return "", ""
+    need = (oom.requested_bytes or 0) + (oom.in_use_bytes or 0)
+    action = make_room(snapshot, device, need)
+    return headline(snapshot, device), action
 
 
 def _in_table(evidence: Evidence) -> list[str]:

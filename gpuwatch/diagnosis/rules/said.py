@@ -13,7 +13,6 @@ from gpuwatch.diagnosis.rules.placement import error_lines
 from gpuwatch.model.findings import Certainty, Finding, Severity
 
 SAID: tuple[tuple[str, Certainty, str], ...] = (
-    ("driver.too-old", "fact", "Update the NVIDIA driver, or use a build of the framework for an older CUDA."),
     ("driver.bad-state", "likely", "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm), or reboot."),
     ("container.lost-devices", "likely", "Recreate the container; a daemon-reload on the host took its GPUs away."),
     ("cuda.version-mismatch", "fact", "Install the version of the library that the framework was compiled with."),
@@ -22,6 +21,16 @@ SAID: tuple[tuple[str, Certainty, str], ...] = (
         "hardware.fault",
         "likely",
         "Look for Xid lines in dmesg; run the same code on another GPU to tell code from card.",
+    ),
+    (
+        "memory.limit-too-small",
+        "likely",
+        "Raise gpu_memory_utilization or lower max_model_len; where it is at 0.9 already, the model is too large.",
+    ),
+    (
+        "memory.other-process",
+        "likely",
+        "Stop the other programs on this GPU, or lower gpu_memory_utilization to what they leave.",
     ),
     ("api.removed", "fact", "Use today's spelling (tf.compat.v1.Session, tf.config, tf.distribute.MirroredStrategy)."),
 )
