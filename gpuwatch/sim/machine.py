@@ -29,6 +29,7 @@ from typing import Final, Self, get_args
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.sim import build, sysfs
+from gpuwatch.sim.control import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
 from gpuwatch.sim.shape import SimShape
 from gpuwatch.sim.sysfs import ENV_STATE
@@ -89,49 +90,6 @@ class SimFault:
     """None: until it is cleared."""
 
 
-class _FaultView(ctypes.Structure):
-    """gws_fault_view of state.h."""
-
-    _fields_ = (
-        ("function", ctypes.c_char * 64),
-        ("label", ctypes.c_char * 24),
-        ("device", ctypes.c_int32),
-        ("code", ctypes.c_int32),
-        ("delay_ms", ctypes.c_uint32),
-        ("remaining", ctypes.c_int32),
-        ("left_ms", ctypes.c_int64),
-    )
-
-
-class _MigView(ctypes.Structure):
-    """gws_mig of state.h."""
-
-    _fields_ = (
-        ("present", ctypes.c_uint32),
-        ("gpu_instance", ctypes.c_uint32),
-        ("compute_instance", ctypes.c_uint32),
-        ("gpu_slices", ctypes.c_uint32),
-        ("compute_slices", ctypes.c_uint32),
-        ("multiprocessors", ctypes.c_uint32),
-        ("memory_bytes", ctypes.c_uint64),
-        ("uuid", ctypes.c_char * 48),
-    )
-
-
-class _ProcessView(ctypes.Structure):
-    """gws_process_view of state.h."""
-
-    _fields_ = (
-        ("pid", ctypes.c_int32),
-        ("kind", ctypes.c_uint32),
-        ("bytes", ctypes.c_uint64),
-        ("sm_share", ctypes.c_double),
-        ("memory_share", ctypes.c_double),
-        ("last_busy_ns", ctypes.c_uint64),
-        ("mig", ctypes.c_int32),
-    )
-
-
 class SimMachine:
     """The simulated GPUs of one shape, shared by all processes of this user that ask for it."""
 
@@ -140,7 +98,7 @@ class SimMachine:
         self.shape = shape
         self.library_dir = library_dir
         self.state_path = state_path
-        self._control = _load_control(library_dir)
+        self._control = load_control(library_dir)
         self._handle: int | None = None
         self.tier: build.Tier = "driver"
         self.name: str | None = None
@@ -398,7 +356,7 @@ class SimMachine:
 
     def faults(self) -> tuple[SimFault, ...]:
         """The faults that are in force."""
-        found, view = [], _FaultView()
+        found, view = [], FaultView()
         for index in range(_MAX_FAULTS):
             if self._control.gws_fault_at(self._open_handle(), index, ctypes.byref(view)):
                 continue
@@ -440,7 +398,7 @@ class SimMachine:
         self._check_device(device)
         if not self._control.gws_mig_is_on(self._open_handle(), device):
             return None
-        view, found = _MigView(), []
+        view, found = MigView(), []
         for index in range(MAX_INSTANCES):
             if self._control.gws_get_mig(self._open_handle(), device, index, ctypes.byref(view)) == 0:
                 found.append(
@@ -455,7 +413,7 @@ class SimMachine:
 
     def pids(self) -> frozenset[int]:
         """The processes that are on any of the GPUs."""
-        views = (_ProcessView * _MAX_PROCESSES)()
+        views = (ProcessView * _MAX_PROCESSES)()
         found: set[int] = set()
         for device in range(self.shape.count):
             count = self._control.gws_list_processes(self._open_handle(), device, 7, views, _MAX_PROCESSES)
@@ -602,7 +560,7 @@ def state_name(shape: SimShape, name: str | None, library_dir: Path) -> str:
 
 def layout(library_dir: Path) -> str:
     """The layout of the state that these libraries have: its version and its size in bytes."""
-    return str(_load_control(library_dir).gws_layout().decode())
+    return str(load_control(library_dir).gws_layout().decode())
 
 
 def in_use(state_path: Path) -> bool:
@@ -676,46 +634,3 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _load_control(library_dir: Path) -> ctypes.CDLL:
-    control = ctypes.CDLL(str(library_dir / build.CONTROL_LIBRARY), use_errno=True)
-    state, text, uint = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32
-    int32, size, real = ctypes.c_int32, ctypes.c_uint64, ctypes.c_double
-    signatures: dict[str, tuple[object, list[object]]] = {
-        "gws_create": (int32, [text, uint, size, text, text]),
-        "gws_check": (int32, [text, uint, size]),
-        "gws_layout": (text, []),
-        "gws_open": (state, [text]),
-        "gws_close": (None, [state]),
-        "gws_use": (int32, [text]),
-        "gws_device_count": (uint, [state]),
-        "gws_device_name": (text, [state, uint]),
-        "gws_device_uuid": (text, [state, uint]),
-        "gws_device_pci_bus_id": (text, [state, uint]),
-        "gws_device_total_bytes": (size, [state, uint]),
-        "gws_device_reserved_bytes": (size, [state, uint]),
-        "gws_process_ordinals": (int32, [state, int32, ctypes.POINTER(int32)]),
-        "gws_used_bytes": (size, [state, uint]),
-        "gws_attach": (int32, [state, int32, uint, size, real, real, uint, uint, int32]),
-        "gws_list_processes": (uint, [state, uint, uint, ctypes.POINTER(_ProcessView), uint]),
-        "gws_detach": (int32, [state, int32, int32]),
-        "gws_inject_labelled": (int32, [state, text, int32, int32, uint, int32, uint, text]),
-        "gws_clear_labelled": (int32, [state, text, int32]),
-        "gws_fault_at": (int32, [state, uint, ctypes.POINTER(_FaultView)]),
-        "gws_heal": (None, [state]),
-        "gws_set_mig": (int32, [state, uint, int32, uint, ctypes.POINTER(uint)]),
-        "gws_mig_is_on": (int32, [state, uint]),
-        "gws_get_mig": (int32, [state, uint, uint, ctypes.POINTER(_MigView)]),
-        "gws_set_hidden": (int32, [state, uint, int32]),
-        "gws_is_hidden": (int32, [state, uint]),
-        "gws_override_name": (text, [uint]),
-        "gws_get_override": (int32, [state, uint, uint, ctypes.POINTER(ctypes.c_int64)]),
-        "gws_clear_faults": (None, [state]),
-        "gws_set_override": (int32, [state, uint, text, ctypes.c_int64, int32]),
-    }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(control, name)  # control[name] would be a new object every time
-        function.restype = result
-        function.argtypes = arguments
-    return control
