@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -43,6 +44,7 @@ class Judgement:
     action: str = ""
 
 
+_OTHER_ALLOCATOR = "export TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant."
 _MIB = 1 << 20
 _ROUND_MIB = (256, 1000)
 _SMALL_SHARE = 0.8
@@ -79,7 +81,7 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
             lines.append(f"the driver refused {around.refusals} allocations")
             return _driver_had_no_more(lines, around)
         lines.append(f"{size(asked)} ≤ {size(free)} free in all, but > {size(block)} in the largest block")
-        return Judgement("memory.fragmented", tuple(lines), certain=True)
+        return _fragmented(lines, around, limit, free)
     if asked <= free:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the driver had no more to give")
         return _driver_had_no_more(lines, around)
@@ -102,10 +104,7 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
                     f" of the device's {size(around.total_bytes)}"
                 )
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False)
-            lines.append(
-                f"only {size(limit)} of {size(around.total_bytes)} were free at the start,"
-                f" though {size(need)} would fit the device"
-            )
+            lines += _had_too_little(around, around.total_bytes, limit, need)
             return Judgement("memory.other-process", tuple(lines), certain=False)
     if asked > limit:
         lines.append(f"{size(asked)} > limit of {size(limit)}: not even an empty allocator could hold it")
@@ -119,6 +118,48 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
 def _is_round(limit: int) -> bool:
     """What TensorFlow takes by itself is what was free less a reserve, and hardly ever a round number of MiB."""
     return limit % _MIB == 0 and any(limit // _MIB % step == 0 for step in _ROUND_MIB)
+
+
+def _had_too_little(around: Surroundings, total: int, limit: int, need: int) -> Iterator[str]:
+    """What was free and what of it was granted are two numbers: a CUDA context and a reserve lie between them."""
+    if around.others_bytes is not None:
+        yield (
+            f"in use on the device before the start: {size(around.others_bytes)} of {size(total)};"
+            f" of the rest TensorFlow granted its allocator {size(limit)}"
+        )
+    else:
+        about = "about " if around.from_name else ""
+        yield f"TensorFlow granted its allocator only {size(limit)}, on a device of {about}{size(total)}"
+    yield (
+        f"{size(need)} in all would have fitted the device when it was free;"
+        " what the program would ask for next is not known"
+    )
+
+
+def _fragmented(lines: list[str], around: Surroundings, limit: int, free: int) -> Judgement:
+    """Pieces that are too small; where the program itself keeps the allocator small, more room is the remedy."""
+    total, others = around.total_bytes, around.others_bytes or 0
+    room = total - others - around.overhead_bytes - limit if total is not None else 0
+    own = around.limited or around.held_by_others is False or (around.others_bytes is None and _is_round(limit))
+    if total is None or not own or limit >= _SMALL_SHARE * (total - others) or room <= 0:
+        return Judgement("memory.fragmented", tuple(lines), certain=True)
+    if around.from_name:
+        lines.append(f"limit of {size(limit)}: a round number, as people set one, on a device of about {size(total)}")
+        action = f"If the limit of {size(limit)} is the program's own, raise or drop it. Else: {_OTHER_ALLOCATOR}"
+        return Judgement("memory.fragmented", tuple(lines), certain=True, action=action)
+    sure = around.limited or _is_round(limit)
+    lines.append(
+        f"limit of {size(limit)} on a device of {size(total)}: {'' if sure else 'probably '}the program's own,"
+        f" as TensorFlow takes nearly all that is free; {size(room)} of the device are left"
+    )
+    return Judgement(
+        "memory.fragmented",
+        tuple(lines),
+        certain=True,
+        title=f"Under the program's own limit of {size(limit)}, the {size(free)} that are free are in pieces too small",
+        action=f"Raise or drop the memory limit of {size(limit)}: {size(room)} of the device are left."
+        f" If it must stay: {_OTHER_ALLOCATOR}",
+    )
 
 
 def _driver_had_no_more(lines: list[str], around: Surroundings) -> Judgement:

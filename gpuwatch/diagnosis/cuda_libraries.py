@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from gpuwatch.logs.devices import LIBDEVICE
 
 _WHEEL = 'pip install "tensorflow[and-cuda]"'
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+_PATH = re.compile(r"[\w./+@-]+")
+"""Of an interpreter: what a shell takes as it is."""
 _FIRST_WITH_WHEELS = (2, 14)
 _FIRST_CUDA_WITH_WHEELS = 12
 _NAME = re.compile(r"(?:lib)?(cudart|cublas|cublasLt)(?:\.so\.|64_)(\d{1,3})(?:\.(\d))?")
@@ -46,8 +49,18 @@ def cuda_of(names: Iterable[str]) -> str | None:
     return None
 
 
-def install(names: Iterable[str], version: str | None = None, *, torch: bool = False) -> str:
-    """How these libraries come to the framework; ``version`` is TensorFlow's, where it is known."""
+def _same_wheel(version: str | None, interpreter: str | None) -> str:
+    """The command for this very interpreter and release, so that neither another environment nor an upgrade happens."""
+    pip = f"{interpreter} -m pip" if interpreter and _PATH.fullmatch(interpreter) else "pip"
+    pin = f"=={version}" if version and _RELEASE.fullmatch(version) else ""
+    return f'{pip} install "tensorflow[and-cuda]{pin}"'
+
+
+def install(
+    names: Iterable[str], version: str | None = None, *, torch: bool = False, interpreter: str | None = None
+) -> str:
+    """How these libraries come to the framework; ``version`` is TensorFlow's and ``interpreter`` the path of the
+    Python that has it, where they are known."""
     names = list(names)
     if names == [LIBDEVICE]:
         return _FOR_XLA
@@ -58,7 +71,7 @@ def install(names: Iterable[str], version: str | None = None, *, torch: bool = F
     old = release is not None and (int(release[1]), int(release[2])) < _FIRST_WITH_WHEELS
     new = release is not None and not old
     if new or (wants is not None and int(wants.partition(".")[0]) >= _FIRST_CUDA_WITH_WHEELS and not old):
-        return f"Install them into the same environment: {_WHEEL}."
+        return f"Install them into the same environment: {_same_wheel(version, interpreter)}."
     if wants is None and not old:
         return f"Install them into the same environment: {_WHEEL}, with TensorFlow 2.14 or later."
     if wants is None:

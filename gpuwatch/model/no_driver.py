@@ -10,7 +10,9 @@ from gpuwatch.model.doctor import System
 
 INSTALL = "Install NVIDIA's driver and load it (modprobe nvidia; nvidia-smi must work)."
 LOAD = "Load the driver's kernel module (modprobe nvidia); dmesg says why where it does not load."
-GIVE_GPUS = "Start the container with its GPUs (docker run --gpus all, with the NVIDIA Container Toolkit on the host)."
+GIVE_GPUS = (
+    "Start the container with its GPUs (docker run --gpus all IMAGE, with the NVIDIA Container Toolkit on the host)."
+)
 NO_CARD = (
     "Use a machine with an NVIDIA GPU, or pass one through to this one; if it has one: seat it, and switch its slot on"
     " in the firmware."
@@ -21,7 +23,7 @@ SIMULATE = " To look at simulated GPUs: gpuwatch --sim 2x24GiB"
 _ELSEWHERE = "Install NVIDIA's driver and load it (nvidia-smi must work); in a container: " + GIVE_GPUS
 _NO_CARD_IN_CONTAINER = (
     "No NVIDIA card is on this machine's PCI bus: run the container on a machine with one, and with its GPUs"
-    " (docker run --gpus all)."
+    " (docker run --gpus all IMAGE)."
 )
 _ON_HOST = "Install NVIDIA's driver on the host, never in the container. "
 _IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown."

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from gpuwatch.diagnosis.doctor import framework
+from gpuwatch.diagnosis.doctor.devices import MOSTLY
 from gpuwatch.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
 from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.diagnosis.engine import NO_GPU, diagnose
 from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.holders import described, holders, make_room
 from gpuwatch.diagnosis.registry import Rule, finding
 from gpuwatch.diagnosis.rules.driver import HALF_ACTION
 from gpuwatch.formatting.units import size
@@ -22,8 +24,6 @@ from gpuwatch.model.no_driver import GIVE_GPUS
 Cause = Callable[[Facts], Iterator[Finding]]
 _TIGHT_BYTES = 500 << 20
 """With less free memory than this a CUDA context may not fit."""
-_MOSTLY = 0.5
-"""The share of a GPU that others must hold to be told of."""
 _MISMATCH = (803, 804)
 _NO_DEVICE = (100, 303)
 
@@ -37,11 +37,12 @@ def no_driver(facts: Facts) -> Iterator[Finding]:
         return
     if system.kernel_module is not None and facts.driver is not None and facts.driver.nvml_code:
         return  # it is there and does not start
-    lines = []
+    lines, title = [], ""
     if system.cards and any(card.driver == "nouveau" for card in system.cards):
         lines.append(f"nouveau drives {system.cards[0].bus_id}")
     elif system.cards is not None and not system.cards and not system.wsl:
         lines.append("no NVIDIA card is on the PCI bus")
+        title = "No NVIDIA driver answers, and no NVIDIA card is on this machine's PCI bus"
     elif system.container is None and system.kernel_module is not None:
         return
     if system.container is not None:
@@ -49,7 +50,7 @@ def no_driver(facts: Facts) -> Iterator[Finding]:
     if system.kernel_module is None and not system.wsl:
         lines.append("/proc/driver/nvidia/version is not there: the kernel module is not loaded")
     if lines:
-        yield finding("driver.missing", "error", "fact", evidence=lines, action=advice(facts))
+        yield finding("driver.missing", "error", "fact", title=title, evidence=lines, action=advice(facts))
 
 
 def versions_differ(facts: Facts) -> Iterator[Finding]:
@@ -239,7 +240,7 @@ def full(facts: Facts) -> Iterator[Finding]:
             continue
         tight = free < _TIGHT_BYTES
         rows = [process for process in facts.snapshot.processes if process.device_uuid == device.uuid]
-        if not tight and (total is None or not rows or free >= _MOSTLY * total):
+        if not tight and (total is None or not rows or free >= MOSTLY * total):
             continue
         what = "a program may not even start there" if tight else "others hold the rest, and a program gets no more"
         yield finding(
@@ -247,12 +248,8 @@ def full(facts: Facts) -> Iterator[Finding]:
             "warning",
             "likely",
             title=f"GPU {device.index} has {size(int(free))} free: {what}",
-            evidence=[
-                f"pid {process.pid} {process.name or ''} of {process.user or 'another user'}: "
-                f"{size(int(process.number('gpu_memory_bytes') or 0))}"
-                for process in rows
-            ],
-            action="End that process, wait for it, or take another GPU.",
+            evidence=[described(amount, process) for amount, process in holders(facts.snapshot, device)],
+            action=make_room(facts.snapshot, device),
             device_uuid=device.uuid,
         )
 

@@ -11,12 +11,16 @@ import re
 from gpuwatch.diagnosis.doctor.driver import late, remedy
 from gpuwatch.diagnosis.doctor.facts import Facts, several
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.diagnosis.holders import holders, make_room
 from gpuwatch.formatting.units import size
 from gpuwatch.model.no_driver import GIVE_GPUS
+from gpuwatch.model.snapshot import Process
 
 _GPU_FILE = re.compile(r"^/dev/nvidia\d+$")
 _CREATE = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it with its GPUs."
 _TIGHT_SHARE = 0.1
+MOSTLY = 0.5
+"""The share of a GPU that others must hold to be told of."""
 _TIGHT_BYTES = 1 << 30
 _NO_DRIVER = "NVML does not answer"
 
@@ -182,23 +186,26 @@ def memory(facts: Facts) -> Answer | None:
     """TensorFlow takes nearly all of what is free; a context alone needs some hundred MiB."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
-    tight, told = [], []
+    tight, told, full = [], [], []
     for device in facts.gpus:
         free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
         if free is None or total is None:
             told.append(f"GPU {device.index}: not told")
             continue
-        told.append(f"GPU {device.index}: {size(int(free))} of {size(int(total))}")
-        if free < min(_TIGHT_BYTES, total * _TIGHT_SHARE):
-            holders = _holders(facts, device.uuid)
-            tight.append(f"GPU {device.index}: {size(int(free))} free of {size(int(total))}, held by {holders}")
+        kept = device.number("memory.reserved_bytes")
+        reserve = f" (the driver keeps {size(int(kept))})" if kept else ""
+        told.append(f"GPU {device.index}: {size(int(free))} of {size(int(total))}{reserve}")
+        held = holders(facts.snapshot, device) if facts.snapshot is not None else []
+        if free < min(_TIGHT_BYTES, total * _TIGHT_SHARE) or (held and free < MOSTLY * total):
+            by = ", ".join(_named(amount, process) for amount, process in held[:3]) or "nobody whom NVML names"
+            tight.append(f"GPU {device.index}: {size(int(free))} free of {size(int(total))}, held by {by}")
+            full.append(device)
     if tight:
-        return warn("; ".join(tight), "End that process, wait for it, or take another GPU.")
+        return warn("; ".join(tight), make_room(facts.snapshot, full[0]))
     return ok(", ".join(told))
 
 
-def _holders(facts: Facts, uuid: str) -> str:
-    rows = [process for process in facts.snapshot.processes if process.device_uuid == uuid] if facts.snapshot else []
-    rows.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0))
-    named = [f"{process.name or 'a process'} (pid {process.pid}, {process.user or 'another user'})" for process in rows]
-    return ", ".join(named[:3]) or "nobody whom NVML names"
+def _named(amount: int, process: Process) -> str:
+    name = process.name or ("a process that is not visible here" if process.note else "a process")
+    owner = f", {process.user}" if process.user else ""
+    return f"{name} (pid {process.pid}{owner}): {size(amount)}"

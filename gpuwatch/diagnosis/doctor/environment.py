@@ -107,7 +107,7 @@ def misspelt(facts: Facts) -> Answer | None:
     if not found:
         return ok("none")
     listed = "; ".join(f"{name} is read by nothing, {meant} was probably meant" for name, meant in found)
-    return warn(listed, "; ".join(f"export {meant}={facts.environment[name]}" for name, meant in found))
+    return warn(listed, "; ".join(f"Write {meant}={facts.environment[name]}" for name, meant in found))
 
 
 def _of_torch(facts: Facts) -> bool:
@@ -180,7 +180,9 @@ def log_level(facts: Facts) -> Answer | None:
         return None
     value = facts.environment.get("TF_CPP_MIN_LOG_LEVEL")
     if value in (None, "0"):
-        return ok("every line is shown; since 2.12 names of missing libraries need TF_CPP_VMODULE=dso_loader=1 as well")
+        return ok(
+            "every line is shown (names of missing libraries, since 2.12: with TF_CPP_VMODULE=dso_loader=1)"
+        )
     hides = {"1": "the device map", "2": "the device map and warnings", "3": "all but fatal errors"}.get(str(value))
     return warn(
         f"{value} hides {hides or 'lines'} in your own programs' logs",

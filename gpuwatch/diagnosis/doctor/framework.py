@@ -12,6 +12,7 @@ from gpuwatch.diagnosis.capability import built_for, capability, support
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.doctor.facts import Facts, several, took
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.diagnosis.driver_releases import update
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.doctor import Distribution, Library
 
@@ -121,7 +122,7 @@ def cuda(facts: Facts) -> Answer | None:
     has, needs = _numbers(driver.cuda_version), _numbers(str(wants))
     told = f"driver {driver.version} supports CUDA {driver.cuda_version}, the build wants {wants}"
     if has[0] < needs[0]:
-        return fail(told, f"Update the driver to one for CUDA {needs[0]}, or use a build for CUDA {has[0]}.")
+        return fail(told, update(needs[0], has[0], facts.look.name))
     if has < needs:
         return ok(f"{told}: it runs (minor version compatibility), and PTX of this build cannot be compiled")
     return ok(told)
@@ -187,7 +188,8 @@ def install_libraries(facts: Facts, names: Iterable[str]) -> str:
     version = told.version if told is not None else None
     if version is None and look is not None:
         version = next((entry.version for entry in look.distributions or () if entry.name in _BUILDS), None)
-    return install(names, version, torch=look is not None and look.name == "torch")
+    python = look.interpreter if look is not None else None
+    return install(names, version, torch=look is not None and look.name == "torch", interpreter=python)
 
 
 _CUDNN_NEEDED = {
@@ -207,8 +209,10 @@ def cudnn(facts: Facts) -> Answer | None:
         return None
     needs = _CUDNN_NEEDED.get(".".join((told.version or "").split(".")[:2]))
     library = next((entry for entry in look.libraries if entry.name.startswith("libcudnn.so")), None)
-    if needs is None or library is None or library.state != "loaded":
+    if needs is None:
         return None
+    if library is None or library.state != "loaded":
+        return skip(f"no cuDNN was loaded; the build needs {needs}")
     has = cudnn_version(library, look.distributions or ())
     if has is None:
         return skip(f"{library.path}: its version is not told; the build needs {needs}")
@@ -298,6 +302,9 @@ def log(facts: Facts) -> Answer | None:
         told.append("GPUs skipped for want of libraries")
     if said.driver_messages:
         told.append(said.driver_messages[0][:160])
+    raised = facts.run.errors[-1] if facts.run is not None and facts.run.errors else None
+    if raised is not None and not told:
+        told.append(f"{several(said.lines, 'line')} without a word of it, and then {raised.type} was raised")
     if told:
         return warn("; ".join(dict.fromkeys(told)), "What stands at the top explains it.")
     unknown = f"; {several(len(said.unrecognised), 'line')} of GPU code not recognised" if said.unrecognised else ""

@@ -46,9 +46,13 @@ def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
     title = f"CUDA libraries cannot be loaded: {shown}" if shown else "CUDA libraries cannot be loaded"
     framework = evidence.run.framework if evidence.run is not None else None
     torch = framework.name == "torch" if framework is not None else log.frameworks == ["pytorch"]
-    action = install(names, framework.version if framework is not None else None, torch=torch)
+    version, python = (framework.version, framework.interpreter) if framework is not None else (None, None)
+    action = install(names, version, torch=torch, interpreter=python)
     if not names and not torch:
-        action += " TF_CPP_VMODULE=dso_loader=1 with TF_CPP_MIN_LOG_LEVEL=0 makes TensorFlow name them."
+        action += (
+            " Which ones, gpuwatch doctor says; TensorFlow itself names them under TF_CPP_MIN_LOG_LEVEL=0"
+            " TF_CPP_VMODULE=dso_loader=1."
+        )
     yield finding(
         "cuda.libraries-missing",
         severity,

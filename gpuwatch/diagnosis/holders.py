@@ -1,0 +1,97 @@
+"""Who holds a GPU's memory, and what to do about it on this very machine: which process, where it can be seen,
+and which other GPU has room."""
+
+from __future__ import annotations
+
+from gpuwatch.formatting.secrets import mask_text
+from gpuwatch.formatting.text import printable, shorten
+from gpuwatch.formatting.units import size
+from gpuwatch.model.snapshot import Device, Process, Snapshot
+
+ANYWHERE = "Free the device, or take another GPU if there is one (CUDA_VISIBLE_DEVICES)."
+"""Where nothing is known of the machine."""
+_NAMED = 3
+_SOME = 1 << 30
+"""Bytes that another GPU must have free to be worth naming, where nobody said how much is needed."""
+
+
+def holders(snapshot: Snapshot, device: Device | None) -> list[tuple[int, Process]]:
+    """The processes on this GPU (None: on any) of which NVML tells the memory, with the bytes, the largest first."""
+    rows = [row for row in snapshot.processes if device is None or row.device_uuid == device.uuid]
+    held = [(int(row.number("gpu_memory_bytes") or 0), row) for row in rows]
+    return sorted(((amount, row) for amount, row in held if amount > 0), key=lambda pair: (-pair[0], pair[1].pid))
+
+
+def described(amount: int, process: Process) -> str:
+    """``process 4711 of alice held 20.0 GiB: python train.py``; of one that cannot be seen, that."""
+    owner = f" of {printable(process.user)}" if process.user else ""
+    held = f"process {process.pid}{owner} held {size(amount)}"
+    told = process.command or process.name
+    if told:
+        return f"{held}: {shorten(mask_text(printable(told)), 80)}"
+    return f"{held}; {_unseen(process)}"
+
+
+def _unseen(process: Process) -> str:
+    where = printable(process.note) or "its command line cannot be read"
+    return f"its user and command are not known here ({where})"
+
+
+def headline(snapshot: Snapshot, device: Device | None) -> str:
+    """Who held how much of which GPU; empty where NVML names nobody."""
+    found = holders(snapshot, device)
+    if not found or device is None:
+        return ""
+    total = device.number("memory.total_bytes")
+    of = f" of GPU {device.index}'s {size(int(total))}" if total else f" of GPU {device.index}"
+    if len(found) == 1:
+        amount, process = found[0]
+        owner = f" ({printable(process.user)})" if process.user else ""
+        return f"Another process, pid {process.pid}{owner}, held {size(amount)}{of}"
+    return f"{len(found)} other processes held {size(sum(amount for amount, _ in found))}{of}"
+
+
+def make_room(snapshot: Snapshot | None, device: Device | None, need: int | None = None) -> str:
+    """What to do where others hold this GPU; ``need``: bytes that the work wants, where they are known."""
+    if snapshot is None or device is None:
+        return ANYWHERE
+    other = _elsewhere(snapshot, device, need)
+    return f"{_end(snapshot, device)}{other}."
+
+
+def _end(snapshot: Snapshot, device: Device) -> str:
+    found = holders(snapshot, device)[:_NAMED]
+    if not found:
+        return (
+            f"Find who holds GPU {device.index}, as NVML names nobody (nvidia-smi on the host; sudo fuser -v"
+            f" /dev/nvidia{device.index}), and end it"
+        )
+    seen = [process for _, process in found if process.create_time is not None]
+    hidden = [process.pid for _, process in found if process.create_time is None]
+    parts = []
+    if seen:
+        owners = dict.fromkeys(printable(process.user) for process in seen if process.user)
+        whose = f" of {', '.join(owners)}" if owners else ""
+        parts.append(f"end process {', '.join(str(process.pid) for process in seen)}{whose}, or wait for its end")
+    if hidden:
+        pids = ", ".join(map(str, hidden))
+        parts.append(
+            f"look on the host (nvidia-smi there) for process {pids}, which is not visible from here, and end it"
+            " or wait for its end"
+        )
+    told = "; ".join(parts)
+    return told[:1].upper() + told[1:]
+
+
+def _elsewhere(snapshot: Snapshot, device: Device, need: int | None) -> str:
+    """The GPU with most room, if another has enough; that there is none is worth saying, too."""
+    others = [entry for entry in snapshot.devices if entry.uuid != device.uuid]
+    if not others:
+        return "; this machine shows no other GPU"
+    free, best = max(((entry.number("memory.free_bytes") or 0, entry) for entry in others), key=lambda pair: pair[0])
+    if free < max(need or 0, _SOME):
+        return "; no other GPU here has enough free"
+    alike = len({entry.name for entry in snapshot.devices}) == 1
+    # CUDA counts the fastest first where cards differ: a UUID names one card for everybody.
+    name = str(best.index) if alike else best.uuid
+    return f"; or use GPU {best.index}, which has {size(int(free))} free: export CUDA_VISIBLE_DEVICES={name}"
