@@ -8,19 +8,17 @@ which ends it, and whatever it started, when we are killed.
 from __future__ import annotations
 
 import datetime
-import errno
 import os
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -31,29 +29,25 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing import guard
 from gpuwatch.probing.backlog import Backlog
 from gpuwatch.probing.channel import Channel
+from gpuwatch.probing.ending import Ending, judged, not_started
 from gpuwatch.probing.family import Family
 from gpuwatch.probing.live import Live
 from gpuwatch.probing.locate import ProbeScript, probe_folder
 from gpuwatch.probing.observe import Observation, Observed
 from gpuwatch.probing.runner import SnapshotSource, kept_environment
+from gpuwatch.probing.signals import Signals
 from gpuwatch.probing.streams import Lines, Streams
-from gpuwatch.sources.lineage import OomKills, oom_kills
+from gpuwatch.sources.lineage import oom_kills
 
 _TICK = 0.5
 _PACE = 0.02
 _GRACE = 2.0
 """Seconds for output of a program that has ended, where somebody may still write."""
 _QUIET = 0.2
-_WITNESS = 0.1
-"""Seconds after which a signal that the guard did not get too was meant for us alone."""
 _YOUNG = 10.0
 """Seconds for which a run is kept every second: whatever ends it then, there is something to look at."""
 _SHARE, _SHARE_YOUNG = 0.005, 0.05
 """Share of a core that judging and keeping an unfinished run may cost."""
-
-
-class NotStarted(GpuwatchError):
-    """The program could not be executed; the exit code is the one that a shell gives (127 or 126)."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +82,7 @@ def watch(
 
     ``judge`` is called now and then while the program runs too, so that a run which breaks off is kept as
     far as it came; ``meanwhile`` once, while the program starts. The program's exit code or signal is in the
-    run's outcome. Raises :class:`NotStarted`.
+    run's outcome. Raises :class:`~gpuwatch.probing.ending.NotStarted`.
     """
     with _Watch(command, judge, options, source, before, environment) as watching:
         return watching.run(meanwhile)
@@ -116,7 +110,7 @@ class _Watch:
         self._channel = Channel(wanted=options.log)
         self._live = Live(self._channel, command, line=options.line, speak=options.speak)
         self._backlog = Backlog(self._log_line)
-        self._signals = _Signals(self._streams, self._take_signal)
+        self._signals = Signals(self._streams, self._take_signal)
         self._control, self._theirs = socket.socketpair()
         self._guard: subprocess.Popen[bytes] | None = None
         self._program: int | None = None
@@ -181,7 +175,7 @@ class _Watch:
                     self._keep()
         if self._failed is not None:
             self._live.end()
-            raise _not_started(self._command[0], self._failed)
+            raise not_started(self._command[0], self._failed)
         if self._program is None:
             raise KeyboardInterrupt  # the guard was ended before it could start anything
         self._finish()
@@ -360,128 +354,29 @@ class _Watch:
             simulation=self._options.simulation,
             processes=self._family.processes(self._observation.held),
         )
-        run = self._judged(observed.run, outcome)
+        run = judged(
+            observed.run,
+            Ending(
+                outcome=outcome,
+                asked=tuple(self._asked),
+                kills=self._kills,
+                left=self._left,
+                problems=tuple(self._problems(observed.run)),
+            ),
+        )
         own_map = self._family.map_of_leading()
         if own_map is not None:
             run = msgspec.structs.replace(run, device_map=own_map)
         return msgspec.structs.replace(observed, run=run)
 
-    def _judged(self, run: Run, outcome: Outcome) -> Run:
-        """The program's own end decides, whatever its log says."""
-        took = _duration(run.phases.total_seconds)
-        starved = outcome.signal == signal.SIGKILL and _oom_killed(self._kills, oom_kills())
-        asked = [number for number in self._asked if number in (outcome.signal, (outcome.exit_code or 0) - 128)]
-        ended = bool(outcome.exit_code) or outcome.signal is not None
-        if outcome.exit_code is None and outcome.signal is None:
-            verdict, reason = "interrupted", f"It was still running when this was written, after {took}."
-        elif signal.SIGINT in (outcome.signal, (outcome.exit_code or 0) - 128) or (
-            ended and any(error.type == "KeyboardInterrupt" for error in run.errors)
-        ):
-            verdict, reason = "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {took}."
-        elif asked:
-            verdict, reason = "interrupted", f"It was ended by {_name(asked[-1])} after {took}, as gpuwatch was asked."
-        elif ended and run.ooms:
-            verdict, reason = "oom", "it ran out of memory"
-        elif starved:
-            limit = self._kills.limit_bytes
-            whose = "of the host" if limit is None else f"that its control group may use ({limit >> 20} MiB)"
-            verdict, reason = "error", f"The kernel killed it (SIGKILL) because the memory {whose} was used up."
-        elif outcome.signal is not None:
-            verdict, reason = "error", f"It was killed by {_name(outcome.signal)} after {took}."
-        elif outcome.exit_code:
-            verdict, reason = "error", f"It ended with exit code {outcome.exit_code}{_exception(run)}."
-        else:
-            verdict, reason = "ok", ""
-        problems = run.problems
-        if self._left:
-            word = "was ended too" if outcome.signal is not None else "still runs"
-            problems = (*problems, f"processes that the program left behind: {self._left}; what was left {word}")
+    def _problems(self, run: Run) -> Iterator[str]:
+        """What could not be seen."""
         if self._observation.log.frameworks and run.framework is None:
-            problems = (*problems, "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is no Python")
+            yield "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is no Python"
         if self._backlog.left_out:
-            problems = (*problems, f"{self._backlog.left_out >> 20} MiB of output came too fast to be read")
+            yield f"{self._backlog.left_out >> 20} MiB of output came too fast to be read"
         if not self._options.log:
-            problems = (*problems, "the log was not read (--no-log)")
-        outcome = msgspec.structs.replace(outcome, ended=outcome.exit_code is not None)
-        return msgspec.structs.replace(
-            run,
-            verdict=verdict,
-            verdict_reason=reason,
-            problems=problems,
-            outcome=outcome,
-            host_memory_out=starved,
-            left_behind=self._left,
-        )
-
-
-class _Signals:
-    """Signals as bytes among the other streams, each with the answer to whom it was sent."""
-
-    def __init__(self, streams: Streams, take: Callable[[int, bool, float], None]) -> None:
-        self._streams = streams
-        self._take = take
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
-        self._kept: dict[int, object] = {}
-        self.ready = False
-        self._mine: list[tuple[int, float]] = []
-        self._witnessed: list[tuple[int, float]] = []
-        self._fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in (*guard.WATCHED, signal.SIGWINCH, signal.SIGTSTP):
-            handler = signal.getsignal(number)
-            if handler is not signal.SIG_IGN and handler is not None:
-                self._kept[number] = handler
-                signal.signal(number, _nothing)
-        streams.add(self._read, self._arrived)
-
-    def close(self) -> None:
-        signal.set_wakeup_fd(self._fd)
-        for number, handler in self._kept.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from getsignal
-        self._streams.remove(self._read)
-        os.close(self._read)
-        os.close(self._write)
-
-    def patience(self, most: float) -> float:
-        """How long one may wait for anything."""
-        return min(most, _WITNESS / 4) if self._mine else most
-
-    def witnessed(self, number: int) -> None:
-        """The guard got it too."""
-        self._witnessed.append((number, time.monotonic()))
-
-    def judge(self) -> None:
-        """Hands out what is decided; nothing before there is a program."""
-        if not self.ready:
-            return
-        now = time.monotonic()
-        self._witnessed = [entry for entry in self._witnessed if now - entry[1] < 5 * _WITNESS]
-        for entry in list(self._mine):
-            number, came = entry
-            other = next((seen for seen in self._witnessed if seen[0] == number), None)
-            if other is not None:
-                self._witnessed.remove(other)
-            elif now - came < _WITNESS:
-                continue
-            self._mine.remove(entry)
-            self._take(number, other is not None, came)
-
-    def stop_here(self) -> None:
-        """Stops this process as the signal would have; returns when it is continued."""
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, _nothing)
-
-    def _arrived(self, numbers: bytes) -> None:
-        for number in numbers:
-            if number in (signal.SIGWINCH, signal.SIGTSTP):
-                self._take(number, True, time.monotonic())
-            elif number in self._kept:
-                self._mine.append((number, time.monotonic()))
-
-
-def _nothing(number: int, frame: FrameType | None) -> None:
-    """The wake-up descriptor has it already."""
+            yield "the log was not read (--no-log)"
 
 
 def _as_script(command: Sequence[str]) -> ProbeScript:
@@ -496,51 +391,3 @@ def _as_script(command: Sequence[str]) -> ProbeScript:
         environment={},
         path=Path(command[0]),
     )
-
-
-def _not_started(name: str, code: int) -> NotStarted:
-    path = name if "/" in name else shutil.which(name, mode=os.F_OK)
-    if path is not None and Path(path).is_dir():
-        return NotStarted(f"{name} is a folder, not a program", exit_code=126)
-    if code == errno.ENOENT and path is not None and Path(path).exists():
-        why = "the interpreter that its first line names does not exist"
-        return NotStarted(f"{name} cannot be started: {why}", exit_code=127)
-    if code in (errno.ENOENT, errno.ENOTDIR):
-        hint = f"not in PATH; the one in this folder is ./{name}" if "/" not in name and Path(name).exists() else ""
-        return NotStarted(f"{name}: there is no such program", hint=hint, exit_code=127)
-    if code == errno.EACCES and path is not None and Path(path).is_file() and not Path(path).stat().st_mode & 0o111:
-        hint = f"python {name}" if name.endswith(".py") else f"chmod +x {name}"
-        return NotStarted(f"{name} is not executable", hint=hint, exit_code=126)
-    return NotStarted(f"{name} cannot be started: {os.strerror(code)}", exit_code=126)
-
-
-def _oom_killed(before: OomKills, after: OomKills) -> bool:
-    """Somebody near was killed meanwhile: our control group's counter is the better witness."""
-    if before.cgroup is not None and after.cgroup is not None:
-        return after.cgroup > before.cgroup
-    return before.machine is not None and after.machine is not None and after.machine > before.machine
-
-
-def _exception(run: Run) -> str:
-    error = next((error for error in reversed(run.errors) if not error.expected), None)
-    if error is None:
-        return ""
-    lines = error.message.strip().splitlines()
-    return f", in {error.type}" + (f": {lines[0][:200].rstrip('.')}" if lines else "")
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"  # a real-time signal
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "an unknown time"
-    if seconds < 120:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.run import Placement
-from gpuwatch.probing import watch
+from gpuwatch.probing import ending
 from gpuwatch.probing.asked import joined
 from gpuwatch.probing.backlog import MOST, Backlog
 from gpuwatch.probing.family import Family
@@ -204,4 +204,4 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
     ],
 )
 def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, killed: bool) -> None:
-    assert watch._oom_killed(before, after) is killed
+    assert ending._oom_killed(before, after) is killed
