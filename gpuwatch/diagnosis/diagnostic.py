@@ -137,12 +137,31 @@ def _joined(told: Iterable[tuple[int, Finding, str]]) -> list[Told]:
     ordered = []
     for entries in groups.values():
         rank, best, _ = min(entries, key=_order)
+        best = _telling(best, [found for _, found, _ in sorted(entries, key=_order)])
         if best.id == "healthy" and (wrong or rank not in (_DOCTOR, _MACHINE)):
             continue
         fields = {name: getattr(best, name) for name in Finding.__struct_fields__}
         sources = dict.fromkeys(source for _, _, source in sorted(entries, key=lambda entry: entry[0]))
         ordered.append((_order((rank, best, "")), Told(**fields, sources=tuple(sources))))
     return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
+
+
+def _telling(best: Finding, found: Sequence[Finding]) -> Finding:
+    """What comes first, in the words of the one who knows more: a program's log does not name the library that the
+    doctor found missing."""
+    for other in found:
+        if _says_more(other.title, best.title, best.id):
+            evidence = dict.fromkeys((*other.evidence, *best.evidence))
+            certainty = "fact" if "fact" in (best.certainty, other.certainty) else best.certainty
+            return msgspec.structs.replace(
+                best, title=other.title, evidence=tuple(evidence), action=other.action, certainty=certainty
+            )
+    return best
+
+
+def _says_more(title: str, than: str, cause: str) -> bool:
+    """Whether ``than`` is only the cause's own name, or the beginning of ``title``."""
+    return title != than and title != CAUSES.get(cause) and (than == CAUSES.get(cause) or title.startswith(f"{than}:"))
 
 
 def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int]:

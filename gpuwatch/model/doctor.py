@@ -66,6 +66,12 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     """What the files of the system tell."""
 
     kernel: str | None = None
+    distribution: str | None = None
+    """``Debian GNU/Linux 12 (bookworm)``: the operating system's name for itself; in a container, the image's."""
+    libc: str | None = None
+    """``glibc 2.36``, as the Python of gpuwatch was linked."""
+    processor: str | None = None
+    """The first processor's model name in /proc/cpuinfo."""
     kernel_module: str | None = None
     """Version in /proc/driver/nvidia/version; None where there is no such file."""
     modules: frozenset[str] | None = None

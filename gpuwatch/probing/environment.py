@@ -7,6 +7,7 @@ run is, so that the same rules judge it.
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -36,6 +37,8 @@ FRAMEWORK_DEADLINE = 60.0
 _SCRIPT = "_gpuwatch_environment.py"
 _CONFIG = "doctor"
 _LAST_LINES = 3
+_OPENED = re.compile(rb"Successfully opened dynamic library (\S+)")
+"""TensorFlow's own word of it (dso_loader.cc): a library that it closed again is mapped no more."""
 
 
 def ask_driver(environment: Mapping[str, str], deadline: float = DEADLINE + START) -> DriverAnswer:
@@ -104,6 +107,7 @@ def try_framework(
     observation = Observation(started, before)
     tests: list[DeviceTest] = []
     opened: list[str] | None = None
+    said: dict[str, None] = {}
     described: list[DeviceMapping] = []
     doing = f"import {interpreter.framework}"
 
@@ -124,13 +128,18 @@ def try_framework(
         elif event.kind == "tried":
             tests.append(msgspec.convert(data, DeviceTest))
 
+    def read(raw: bytes) -> None:
+        if (match := _OPENED.search(raw)) is not None:
+            said[match[1].decode("utf-8", "replace")] = None
+        observation.log_line(raw)
+
     # Growth is set in the script: a look must not take the whole of a GPU that others use.
     child = {name: value for name, value in environment.items() if name != "TF_FORCE_GPU_ALLOW_GROWTH"}
     launch = launch_fresh(
         [interpreter.path, "-u", str(probe_folder() / _SCRIPT), "framework", interpreter.framework],
         {**child, **LOG_ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
     )
-    with ProbeProcess(launch, on_event=take, on_log=observation.log_line) as process:
+    with ProbeProcess(launch, on_event=take, on_log=read) as process:
         observation.pid = process.pid
         outcome = process.pump(deadline)
     seconds = time.monotonic() - started
@@ -151,7 +160,14 @@ def try_framework(
         interpreter=interpreter.path,
         gpu_build=interpreter.gpu_build,
         tests=tuple(tests),
-        libraries=None if opened is None else tuple(Library(name=path, state="loaded", path=path) for path in opened),
+        libraries=(
+            None
+            if opened is None
+            else (
+                *(Library(name=path, state="loaded", path=path) for path in opened),
+                *(Library(name=name, state="loaded") for name in said),
+            )
+        ),
         import_seconds=observed.run.phases.import_seconds,
         late=doing if outcome.timed_out else "",
         problems=observed.run.problems,
@@ -165,8 +181,11 @@ def joined(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
     libraries = look.libraries
     if libraries is not None and tried.libraries is not None:
         files = {library.path for library in tried.libraries}
+        names = {library.name for library in tried.libraries}
         libraries = tuple(
-            replace(library, opened=library.path in files) if library.path is not None else library
+            replace(library, opened=library.path in files or library.name in names)
+            if library.path is not None
+            else library
             for library in libraries
         )
     return replace(

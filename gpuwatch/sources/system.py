@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import grp
 import os
+import platform
 import pwd
 import re
 import stat
@@ -46,6 +47,9 @@ def look(environment: Mapping[str, str], root: str | Path = "/") -> System:
     release = _text(base / "proc/sys/kernel/osrelease")
     return System(
         kernel=release.strip() if release is not None else None,
+        distribution=_distribution(base),
+        libc=" ".join(filter(None, platform.libc_ver())) or None,
+        processor=_processor(base),
         kernel_module=_kernel_module(base),
         modules=_modules(base),
         device_files=_device_files(base),
@@ -81,6 +85,17 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+
+
+def _distribution(base: Path) -> str | None:
+    """PRETTY_NAME of ``os-release(5)``."""
+    match = re.search(r'^PRETTY_NAME=(["\']?)(.+?)\1$', _text(base / "etc/os-release") or "", re.MULTILINE)
+    return match[2] if match else None
+
+
+def _processor(base: Path) -> str | None:
+    match = re.search(r"^model name\s*:\s*(.+)$", _text(base / "proc/cpuinfo") or "", re.MULTILINE)
+    return match[1].strip() if match else None
 
 
 def _kernel_module(base: Path) -> str | None:

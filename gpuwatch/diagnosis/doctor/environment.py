@@ -180,9 +180,7 @@ def log_level(facts: Facts) -> Answer | None:
         return None
     value = facts.environment.get("TF_CPP_MIN_LOG_LEVEL")
     if value in (None, "0"):
-        return ok(
-            "every line is shown (names of missing libraries, since 2.12: with TF_CPP_VMODULE=dso_loader=1)"
-        )
+        return ok("every line is shown (names of missing libraries, since 2.12: with TF_CPP_VMODULE=dso_loader=1)")
     hides = {"1": "the device map", "2": "the device map and warnings", "3": "all but fatal errors"}.get(str(value))
     return warn(
         f"{value} hides {hides or 'lines'} in your own programs' logs",

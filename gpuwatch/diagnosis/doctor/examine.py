@@ -60,7 +60,10 @@ def _versions(facts: Facts) -> dict[str, str | None]:
     libcuda = answer.cuda_driver if answer is not None else None
     build = framework.build if framework is not None else {}
     return {
+        "os": facts.system.distribution if facts.system is not None else None,
         "kernel": facts.system.kernel if facts.system is not None else None,
+        "libc": facts.system.libc if facts.system is not None else None,
+        "processor": facts.system.processor if facts.system is not None else None,
         "kernel_module": facts.system.kernel_module if facts.system is not None else None,
         "driver": nvml.version if nvml is not None else None,
         "nvml": nvml.nvml_version if nvml is not None else None,
