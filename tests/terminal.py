@@ -53,6 +53,10 @@ class Terminal:
     def keys(self, text: str) -> None:
         os.write(self._fd, text.encode())
 
+    def hang_up(self) -> None:
+        """Closes the terminal, as its window does; the program is the caller's to wait for."""
+        os.close(self._fd)
+
     def close(self, timeout: float = 5.0) -> int | None:
         """Waits for the end (reading on), kills what does not end; the exit code, None when killed."""
         end = time.monotonic() + timeout

@@ -11,10 +11,12 @@ import gc
 import importlib
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,6 +32,35 @@ INTERVAL = 1.0
 """Seconds between the samples of a collector that was begun before anybody has said how many they should be."""
 _HEAVY = ("click", "asyncio", "rich.console", "textual.css.stylesheet", "textual.app", "textual.screen")
 """Modules to import one by one, looking between them whether the driver has answered."""
+
+
+def end_by_signals() -> None:
+    """SIGTERM, and SIGHUP of a terminal that is closed, end things as Ctrl+C does.
+
+    What was started is ended, the terminal restored. nohup keeps its SIGHUP ignored.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+
+
+ended: int | None = None
+"""The exit code of a signal that came. Python may lose what its handler raised, above all amid imports.
+
+In the callback of a weak reference it is dropped, where a class is made it becomes another error.
+"""
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    global ended
+    ended = 128 + number
+    raise SystemExit(ended)
+
+
+def go_on() -> None:
+    """Ends the program where a signal should have done so."""
+    if ended is not None:
+        raise SystemExit(ended)
 
 
 class Start:
@@ -76,7 +107,10 @@ class Start:
     def leave(self) -> None:
         """Ends the collector where nobody else has taken it, and gives the terminal back."""
         if self.picture is not None:
-            self.picture.leave()
+            import termios
+
+            with suppress(OSError, termios.error):  # the terminal may be closed
+                self.picture.leave()
         if self.collector.stdin is not None:
             # Its commands are at an end then, and it ends by itself.
             with suppress(OSError):

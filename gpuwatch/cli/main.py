@@ -11,8 +11,8 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -120,7 +120,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str
 
 def main() -> NoReturn:
     """Entry point of the program."""
-    signal.signal(signal.SIGTERM, _terminated)
+    early.end_by_signals()
     _prepare_output()
     try:
         code = cli.main(prog_name="gpuwatch", standalone_mode=False)
@@ -148,6 +148,7 @@ def main() -> NoReturn:
             raise
         code = 128 + signal.SIGPIPE if ending.code == 1 else ending.code
     except Exception as error:  # noqa: BLE001  # told in one line, kept whole in a file
+        early.go_on()
         from gpuwatch.cli.crash import told
 
         _say(*told(error))
@@ -175,9 +176,5 @@ def _say(message: str, hint: str = "") -> None:
 
     early.abandon()  # what is said must be seen
     prepare()
-    click.echo(f"gpuwatch: {message}" + (f" ({hint})" if hint else ""), err=True)
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends things as Ctrl+C does: what was started is ended, the terminal restored."""
-    raise SystemExit(128 + number)
+    with suppress(OSError):  # nobody is there to read it
+        click.echo(f"gpuwatch: {message}" + (f" ({hint})" if hint else ""), err=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from types import FrameType
 from typing import NoReturn
 
 from gpuwatch.cli import early
@@ -12,7 +10,7 @@ from gpuwatch.cli import early
 
 def main() -> NoReturn:
     """Entry point of the program."""
-    signal.signal(signal.SIGTERM, _terminated)
+    early.end_by_signals()
     try:
         early.begin(sys.argv[1:])
         from gpuwatch.cli.main import main as command_line
@@ -22,8 +20,3 @@ def main() -> NoReturn:
         sys.exit(130)
     finally:
         early.abandon()
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends the start as Ctrl+C does: the terminal restored, the collector ended."""
-    raise SystemExit(128 + number)

@@ -71,7 +71,9 @@ def fork(interval: float) -> Forked:
 
 
 def _child(commands: int, frames: int, interval: float) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     os.dup2(commands, 0)
     os.dup2(frames, 1)
     debug = bool(os.environ.get("GPUWATCH_DEBUG"))

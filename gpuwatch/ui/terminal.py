@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
+import signal
 from codecs import getincrementaldecoder
 from contextlib import suppress
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 from textual._ansi_sequences import SYNC_END, SYNC_START
 from textual._parser import ParseError
@@ -16,6 +19,29 @@ from textual.drivers.linux_driver import LinuxDriver
 _LOOK_AGAIN = 50
 """Milliseconds between looks while it is open whether an Esc begins a sequence."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
+
+
+class _File:
+    """A terminal to write to, which may be closed at any time: from then on what is written goes nowhere.
+
+    A thread writes, and others wait where it does not: it must not end by an error.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Writes, as far as somebody is there to read."""
+        with suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        """Flushes, as far as somebody is there to read."""
+        with suppress(OSError):
+            self._file.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 class TerminalDriver(LinuxDriver):
@@ -31,9 +57,20 @@ class TerminalDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         """See :class:`LinuxDriver`."""
+        self._leave_by_signals()
         self._wake = os.pipe()
+        if not isinstance(self._file, _File):
+            self._file = _File(self._file)  # type: ignore[assignment]
         TerminalDriver.took_screen = True
         super().start_application_mode()  # type: ignore[no-untyped-call]
+
+    def _leave_by_signals(self) -> None:
+        """From here on they leave as q does: an exception out of a signal handler would leave the screen as it is."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                with suppress(RuntimeError, ValueError):  # not on the main thread
+                    loop.add_signal_handler(number, partial(self._app.exit, return_code=128 + number))
 
     def write(self, data: str) -> None:
         """See :class:`LinuxDriver`. Over a first picture nothing is written before there is another one."""
@@ -55,6 +92,15 @@ class TerminalDriver(LinuxDriver):
         held, self._held = self._held, None
         if held:
             super().write(f"{SYNC_START}{''.join(held)}{SYNC_END}")
+
+    def resume_application_mode(self) -> None:
+        """See :class:`LinuxDriver`. SIGCONT also comes where nobody was told of a stop before it.
+
+        So it is after SIGSTOP, and when the terminal is closed; what still runs is ended first.
+        """
+        if self._wake is not None:
+            self.suspend_application_mode()
+        super().resume_application_mode()
 
     def stop_application_mode(self) -> None:
         """See :class:`LinuxDriver`."""
@@ -82,7 +128,14 @@ class TerminalDriver(LinuxDriver):
             while not self.exit_event.is_set():
                 ready = waiting.poll(None if parser._timeout_time is None else _LOOK_AGAIN)
                 if any(descriptor == self.fileno for descriptor, _ in ready):
-                    text = decode(os.read(self.fileno, 4096))
+                    try:
+                        read = os.read(self.fileno, 4096)
+                    except OSError:
+                        read = b""
+                    if not read:  # the terminal was closed, and SIGHUP may be ignored
+                        self._app.call_later(self._app.exit, return_code=128 + signal.SIGHUP)
+                        return
+                    text = decode(read)
                     for event in parser.feed(text) if text else ():
                         self.process_message(event)
                 for event in parser.tick():
