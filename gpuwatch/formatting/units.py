@@ -8,26 +8,41 @@ from gpuwatch.model.reading import Missing, Reading
 UNKNOWN = "–"
 
 _GIB = 1024**3
+_LITTLE = 0.1 * _GIB
+"""Less than this is told in MiB: a client with a window or two holds 4 to 50 MiB."""
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def size(count: float | None) -> str:
-    """Bytes in the unit that keeps three digits: ``33.0 GiB``, ``512 MiB``."""
+    """Bytes as people say them: ``139.8 GiB``, ``33.0 GiB``, ``512 MiB``; from GiB on always with one decimal.
+
+    One decimal of a GiB is what every column of memory has, so that the same amount reads the same everywhere.
+    """
     if count is None:
         return UNKNOWN
     amount = float(count)
     for unit in _BINARY:
-        if abs(amount) < 1000 or unit == _BINARY[-1]:
-            if unit == "B":
-                return f"{amount:.0f} B"
-            return f"{amount:.1f} {unit}" if abs(amount) < 100 else f"{amount:.0f} {unit}"
+        small = unit == "B" or (abs(amount) >= 99.95 and unit in ("KiB", "MiB"))
+        if round(abs(amount), 0 if small else 1) < 1000:
+            return f"{amount:.{0 if small else 1}f} {unit}"
+        if unit == _BINARY[-1]:
+            return f"{amount:.0f} {unit}"
         amount /= 1024
     raise AssertionError("unreachable")
 
 
 def gib(count: float | None) -> str:
-    """Bytes always in GiB with one decimal, for columns that must line up."""
-    return UNKNOWN if count is None else f"{count / _GIB:.1f}"
+    """Bytes always in GiB with one decimal, for columns that must line up; ``<0.1`` for what is little and not none."""
+    if count is None:
+        return UNKNOWN
+    return "<0.1" if 0 < count < _LITTLE / 2 else f"{count / _GIB:.1f}"
+
+
+def memory(count: float | None, *, short: bool = False) -> str:
+    """What somebody holds on a GPU: ``130.4 GiB``, or ``130.4G``; below 0.1 GiB ``2.0 MiB``, or ``2M``; 0 for none."""
+    if count is not None and count < _LITTLE:
+        return short_size(count) if short else size(count)
+    return gib(count) if count is None else f"{gib(count)}{'G' if short else ' GiB'}"
 
 
 def short_size(count: float | None) -> str:
@@ -36,10 +51,11 @@ def short_size(count: float | None) -> str:
         return UNKNOWN
     amount = float(count)
     for unit in ("B", "K", "M", "G", "T", "P"):
-        if abs(amount) < 1000 or unit == "P":
-            if unit in ("B", "K", "M") or abs(amount) >= 1000:
-                return f"{amount:.0f}{unit}"
-            return f"{amount:.1f}{unit}"
+        decimals = 0 if unit in ("B", "K", "M") else 1
+        if round(abs(amount), decimals) < 1000:
+            return f"{amount:.{decimals}f}{unit}"
+        if unit == "P":
+            return f"{amount:.0f}{unit}"
         amount /= 1024
     raise AssertionError("unreachable")
 

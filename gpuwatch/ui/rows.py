@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from gpuwatch.formatting.brief import short_framework, without_folder
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, duration, gib, short_size
+from gpuwatch.formatting.units import UNKNOWN, duration, memory, short_size
 from gpuwatch.model.snapshot import Device, Mapped, Process, Snapshot
 
 Key = tuple[str | None, int, float | None]
@@ -82,10 +82,7 @@ def _cpu(process: Process, width: int) -> str:
 
 
 def _gpu_memory(process: Process, width: int) -> str:
-    value = process.number("gpu_memory_bytes")
-    if value is None:
-        return UNKNOWN
-    return f"{gib(value)} GiB" if width >= 9 else f"{gib(value)}G"
+    return memory(process.number("gpu_memory_bytes"), short=width < 9)
 
 
 def _host_memory(process: Process, width: int) -> str:

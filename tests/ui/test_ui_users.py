@@ -135,7 +135,7 @@ async def test_every_gpu_of_a_user_is_told_where_columns_do_not_fit(stage: Stage
         await pilot.press("u")
         await settle(pilot)
         for gpu in range(min(gpus, 4)):
-            assert f"{gpu + 1}.0G" in table(stage).plain
+            assert f"{gpu + 1}.0" in table(stage).plain
 
 
 async def test_without_gpus_there_are_totals_too(stage: Stage) -> None:
@@ -170,3 +170,30 @@ async def test_whose_share_is_on_which_gpu_is_said_in_words_where_there_is_room(
         await pilot.press("u")
         await settle(pilot)
         assert "GPU 0: 14.4G  GPU 5: 44.8G" in table(stage).plain
+
+
+@pytest.mark.parametrize("gpus", [8, 16])
+async def test_many_gpus_on_a_small_terminal_are_never_cut(stage: Stage, gpus: int) -> None:
+    rows = tuple(row("alice", 10 + n, n, 92.0 + 5 * n) for n in range(gpus))
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.snapshot(tuple(machines.device(n) for n in range(gpus)), rows))
+        await settle(pilot)
+        await pilot.press("u")
+        await settle(pilot)
+        text = next(line for line in table(stage).plain.splitlines() if "alice" in line)
+        assert "…" not in text
+        for n in range(8) if gpus == 8 else (15, 14):
+            assert f"{92 + 5 * n}" in text
+        if gpus == 16:
+            assert "15:167G +" in text, "those with most are told, and how many more there are"
+
+
+async def test_little_memory_of_a_user_is_not_none(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot((machines.device(0),), (row("alice", 10, 0, 2 / 1024), row("bob", 11, 0, 0))))
+        await settle(pilot)
+        await pilot.press("u")
+        await settle(pilot)
+        lines = {name: line for line in table(stage).plain.splitlines() for name in ("alice", "bob") if name in line}
+        assert "2M" in lines["alice"]
+        assert "0B" in lines["bob"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.formatting.text import printable, shorten
-from gpuwatch.formatting.units import duration, seconds, short_size, size
+from gpuwatch.formatting.units import duration, gib, memory, seconds, short_size, size
 
 
 def test_escape_sequences_become_visible() -> None:
@@ -35,11 +35,36 @@ def test_sizes_stay_short_enough_for_their_columns(count: int) -> None:
     assert len(size(count)) <= 9
 
 
+@given(st.integers(2**30, 2**39))
+def test_the_same_amount_reads_the_same_everywhere(count: int) -> None:
+    """In a sentence, in a column of GiB and in a narrow column: the same digits."""
+    assert size(count) == f"{gib(count)} GiB"
+    assert short_size(count) == f"{gib(count)}G"
+
+
+@given(st.integers(0, 2**39))
+def test_memory_is_none_only_where_there_is_none(count: int) -> None:
+    """A client of a few MiB is not told as 0.0 GiB, in a wide column, in a narrow one and in one of GiB."""
+    told = memory(count), memory(count, short=True), gib(count)
+    assert [float(text.lstrip("<").rstrip(" GiBMKT")) == 0 for text in told] == [count == 0] * 3
+    assert len(told[0]) <= 9
+    assert len(told[1]) <= 7
+
+
+def test_memory_of_small_clients() -> None:
+    assert (memory(2 * 2**20), memory(2 * 2**20, short=True), gib(2 * 2**20)) == ("2.0 MiB", "2M", "<0.1")
+    assert (memory(0), memory(0, short=True)) == ("0 B", "0B")
+    assert (memory(614 * 2**20), memory(31.9 * 2**30, short=True), memory(None)) == ("0.6 GiB", "31.9G", "–")
+
+
 def test_sizes_and_times() -> None:
     assert size(33 * 2**30) == "33.0 GiB"
     assert size(512 * 2**20) == "512 MiB"
     assert size(None) == "–"
     assert size(0) == "0 B"
+    assert size(139.8 * 2**30) == "139.8 GiB"
+    assert size(2**40 - 1) == "1.0 TiB", "what rounds to a thousand is told in the next unit"
+    assert short_size(2**30 - 1) == "1.0G"
     assert duration(8047) == "2:14:07"
     assert duration(3 * 86400 + 4 * 3600 + 5 * 60) == "3d 04:05"
     assert seconds(0.0183) == "18.3 ms"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuwatch.formatting.units import duration, gib
+from gpuwatch.formatting.units import duration, memory
 from gpuwatch.model.snapshot import Process
 from gpuwatch.ui.cells import cut, left, right, width_of
 from gpuwatch.ui.lines import Line, Span
@@ -142,8 +142,7 @@ def _unexplained(pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> Non
             case "pid":
                 text, ink = cut("unexplained", following - placed.start - 1), "warning"
             case _:
-                text = f"{gib(row.amount)} GiB" if placed.width >= 9 else f"{gib(row.amount)}G"
-                text, ink = right(text, placed.width), "strong"
+                text, ink = right(memory(row.amount, short=placed.width < 9), placed.width), "strong"
         cells.append((placed.start, text, ink))
         ends.append((following - placed.start - len(text), placed.start + len(text)))
     ends.append((starts[0] - pen.x, pen.x - 2))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, gib, short_size
+from gpuwatch.formatting.units import UNKNOWN, memory, short_size
 from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import cut, left, right
+from gpuwatch.ui.cells import cut, left, right, width_of
 from gpuwatch.ui.filtering import Filter
 from gpuwatch.ui.rows import NOTABLE_UNEXPLAINED
 from gpuwatch.ui.totals import Total, totals, unexplained
@@ -14,9 +16,29 @@ from gpuwatch.ui.widgets.listed import Listed
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.pen import Pen
 
-_USER = (11, 16)
-_GPU = 9
-"""Cells of one GPU's memory."""
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Cells of each column; ``each`` of one GPU."""
+
+    user: int
+    memory: int
+    cpu: int
+    host: int
+    each: int
+
+    @property
+    def rest(self) -> int:
+        """Cells of all but the GPUs."""
+        return 2 + self.user + 1 + 5 + self.memory + self.cpu + self.host
+
+
+_WIDE = _Columns(16, 11, 9, 8, 9)
+_USUAL = _Columns(11, 11, 9, 8, 9)
+_TIGHT = _Columns(9, 8, 6, 7, 5)
+"""Told in GiB without a unit and, from ten on, without decimals."""
 
 
 class UserTable(Listed):
@@ -70,22 +92,22 @@ class UserTable(Listed):
         else:
             self.title = [("Users", "title")]
         indices = [device.index for device in view.devices]
-        wide = self.inner >= 100
-        user = _USER[wide]
-        fixed = 2 + user + 1 + 6 + 10 + 9 + 8
-        side_by_side = bool(indices) and fixed + len(indices) * _GPU <= self.inner
+        usual = _WIDE if self.inner >= 100 else _USUAL
+        fits = [at for at in (usual, _TIGHT) if indices and at.rest + len(indices) * at.each <= self.inner]
+        if fits == [_TIGHT] and all(_in_words(one)[1] <= self.inner - usual.rest - 2 for one in self._totals):
+            fits = []  # the words have room
+        at = fits[0] if fits else usual
         pen = Pen(self.inner)
-        pen.add("  ", "header").add(left("USER", user + 1), "header").add(right("PROCS", 5), "header")
+        pen.add("  ", "header").add(left("USER", at.user + 1), "header").add(right("PROCS", 5), "header")
         if indices:
-            pen.add(right("GPU-MEM", 11), "header")
-        pen.add(right("CPU%", 9), "header").add(right("HOST", 8), "header")
-        if side_by_side:
-            for index in indices:
-                pen.add(right(f"GPU {index}", _GPU), "header")
-        elif indices:
+            pen.add(right("GPU-MEM", at.memory), "header")
+        pen.add(right("CPU%", at.cpu), "header").add(right("HOST", at.host), "header")
+        for index in indices if fits else ():
+            pen.add(right(f"GPU{index}" if at is _TIGHT else f"GPU {index}", at.each), "header")
+        if indices and not fits:
             pen.add("  ON GPU", "header")
         self.head = [pen.to(self.inner, ink="header").line()]
-        lines = [self._line(one, indices, user, side_by_side) for one in self._totals]
+        lines = [self._line(one, indices, at, side_by_side=bool(fits)) for one in self._totals]
         self.set_lines(lines or [Line((("  nobody uses a GPU", "dim"),))], stale=view.stale)
 
     def marked(self, line: Line) -> Line:
@@ -96,32 +118,65 @@ class UserTable(Listed):
         mark = ("▶ ", "focus" if self.has_focus else "dim")
         return super().marked(Line((mark, *rest)))
 
-    def _line(self, one: Total, indices: list[int], user: int, side_by_side: bool) -> Line:
+    def _line(self, one: Total, indices: list[int], at: _Columns, *, side_by_side: bool) -> Line:
         pen = Pen(self.inner)
         nobody = one.user == ""
         name = "unexplained" if nobody else printable(one.user) if one.user is not None else UNKNOWN
-        pen.add("  ").add(left(cut(name, user + 1), user + 1), "warning" if nobody else "strong" if one.user else "dim")
+        ink = "warning" if nobody else "strong" if one.user else "dim"
+        pen.add("  ").add(left(cut(name, at.user), at.user + 1), ink)
         pen.add(right("" if nobody else str(one.processes), 5), "text")
+        each = _number if at is _TIGHT else _short
+        amount = _rounded if at is _TIGHT and (one.memory.value or 0) >= 100 * _GIB else _short
         if indices:
-            pen.add(right(one.memory.told(_gigabytes), 11), "strong")
-        pen.add(right("" if nobody else one.cpu.told(_percent), 9), "text")
-        pen.add(right("" if nobody else one.host.told(short_size), 8), "dim")
+            pen.add(right(one.memory.told(amount), at.memory), "strong")
+        pen.add(right("" if nobody else one.cpu.told(_percent), at.cpu), "text")
+        pen.add(right("" if nobody else one.host.told(short_size), at.host), "dim")
         if side_by_side:
             for index in indices:
                 held = one.by_gpu.get(index)
-                text = held.told(_gigabytes) if held is not None else "·"
-                pen.add(right(text, _GPU), "memory" if held is not None else "faint")
+                text = held.told(each) if held is not None else "·"
+                pen.add(right(text, at.each), "memory" if held is not None else "faint")
         elif indices:
-            pen.add("  ")
-            told = [(index, one.by_gpu[index].told(_gigabytes)) for index in sorted(one.by_gpu)]
-            long = sum(len(f"GPU {index}: {text}  ") for index, text in told) <= pen.left
-            for index, text in told:
-                pen.add(f"GPU {index}: " if long else f"{index}:", "dim").add(text, "memory").add("  ")
+            _behind(pen.add("  "), one)
         return pen.to(self.inner).line()
 
 
-def _gigabytes(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{gib(value)}G"
+def _in_words(one: Total) -> tuple[list[tuple[str, str]], int]:
+    """The GPUs of a user with what is held on each, and the cells that all of them take."""
+    full = [(f"GPU {index}: ", one.by_gpu[index].told(_short)) for index in sorted(one.by_gpu)]
+    return full, sum(width_of(name + text) + 2 for name, text in full) - 2
+
+
+def _behind(pen: Pen, one: Total) -> None:
+    """The GPUs of a user behind each other: all in full, or those with most, and how many more."""
+    full, cells = _in_words(one)
+    if cells <= pen.left:
+        told = full
+    else:
+        told = [(f"{index}:", one.by_gpu[index].told(_rounded)) for index in sorted(one.by_gpu)]
+        most = sorted(one.by_gpu, key=lambda index: (-one.by_gpu[index].known, index))
+        room, count = pen.left, len(told)
+        while sum(width_of(name + text) + 1 for name, text in told) > room and count > 1:
+            count -= 1
+            room = pen.left - len(f"+{len(most) - count} more")
+            told = [(f"{index}:", one.by_gpu[index].told(_rounded)) for index in sorted(most[:count])]
+    for number, (name, text) in enumerate(told):
+        pen.add(" " * (number > 0) * (1 + (told is full))).add(name, "dim").add(text, "memory")
+    if len(told) < len(full):
+        pen.add(f" +{len(full) - len(told)} more", "dim")
+
+
+def _short(value: float | None) -> str:
+    return memory(value, short=True)
+
+
+def _rounded(value: float | None) -> str:
+    """Of tens of GiB and more only whole ones, where there is little room."""
+    return _short(value) if value is None or value < 10 * _GIB else f"{value / _GIB:.0f}G"
+
+
+def _number(value: float | None) -> str:
+    return _rounded(value).removesuffix("G")
 
 
 def _percent(value: float | None) -> str:
