@@ -93,7 +93,7 @@ def on_device(run: Run) -> str:
 
 
 def in_words(run: Run) -> str:
-    """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, over 124 s``; empty where nothing is known."""
+    """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, sampled over 124 s``; empty where nothing is known."""
     points = [(point.t, amount) for point in run.memory.timeline if (amount := point.allocator_bytes) is not None]
     whose = "in use by the framework"
     if not points:
@@ -103,7 +103,12 @@ def in_words(run: Run) -> str:
         return ""
     span = points[-1][0] - points[0][0]
     shown = [points[round(step * (len(points) - 1) / (_STEPS - 1))][1] for step in range(_STEPS)]
-    return f"{whose}: {' → '.join(size(amount) for amount, _ in groupby(shown))}, over {span:.0f} s"
+    told = f"{whose}: {' → '.join(shown for shown, _ in groupby(map(size, shown)))}"
+    total = run.phases.total_seconds
+    of = f" of the {total:.0f} s that it ran" if total is not None and total > span + 1 else ""
+    peak = max((*run.memory.allocators.values(), 0)) if whose != "held, by NVML" else run.memory.nvml_peak_bytes or 0
+    between = f", {size(peak)} at most" if peak > max(shown) else ""
+    return f"{told}, sampled over {span:.0f} s{of}{between}"
 
 
 def memory_by_owner(snapshot: Snapshot) -> Bars | None:

@@ -10,17 +10,20 @@ _PART = rf"(?:{_QUOTED}|[\w./:=@%+\[\]{{}}*,-]*[\w/\]}}*])"
 _COMMAND = re.compile(
     rf"\bexport [A-Z][A-Z0-9_]*=(?:{_QUOTED}|[\w./:,+-]*\w)"
     r"|\bunset [A-Z][A-Z0-9_]+\b"
-    rf"|\bpip install(?: -{{1,2}}[\w-]+)*(?: {_PART})"
+    rf"|(?:(?<![\w/])/[\w./+@-]+ -m )?\bpip (?:install|uninstall)(?: -{{1,2}}[\w-]+)*(?: {_PART})"
     r"|\bgpuwatch run -- python train\.py"
-    r"|\bgpuwatch (?:cause|probe|doctor|report|explain|env)(?: (?:--?[a-z][\w-]*|[a-z][\w.-]*[\w]))*"
+    r"|\bgpuwatch cause [a-z][\w.-]*\w"
+    r"|\bgpuwatch (?:probe|doctor|report|explain|env|compare)\b"
+    r"(?: (?:-o|--(?:group|config|python|framework|output|sim|memory-limit|fraction)) [\w./=-]*\w| --?[a-z][\w-]*)*"
     r"|\bnvidia-smi(?: -[\w-]+(?: \d)?)+"
-    r"|\bdocker run(?: --[\w-]+(?:[ =][\w-]+)?)+"
+    r"|\bdocker run(?: --[\w-]+(?:[ =][\w-]+)?)+(?: IMAGE)?"
+    r"|\bsudo fuser(?: -\w+)? /[\w/]+"
     r"|\bdmesg(?: \| grep -i [\w]+)?"
-    rf"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+=(?:{_QUOTED}|[\w./:+-][\w./:,+-]*[\w+]|[\w+-]+)"
+    rf"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+=(?:{_QUOTED}|[\w./:+-][\w./:,+=-]*[\w+]|[\w+-]+)"
     r"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b"
 )
 _UNSET = re.compile(r"Unset ([A-Z][A-Z0-9_]+)\b")
-_RUNS = ("export ", "unset ", "pip ", "gpuwatch ", "nvidia-smi ", "docker ")
+_RUNS = ("export ", "unset ", "pip ", "/", "gpuwatch ", "nvidia-smi ", "docker ")
 
 
 def parts(text: str) -> Iterator[tuple[str, bool]]:
@@ -36,9 +39,10 @@ def parts(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def command(text: str) -> str | None:
-    """The one thing in it to paste into a shell: a command, else an assignment; None where there is none."""
+    """The one thing in it to paste into a shell: a command, else an assignment, exported so that programs see it;
+    None where there is none."""
     codes = [piece for piece, code in parts(text) if code]
     if (match := _UNSET.match(text)) is not None:
         return f"unset {match[1]}"  # a sentence that begins with the command
     run = next((piece for piece in codes if piece.startswith(_RUNS)), None)
-    return run or next((piece for piece in codes if "=" in piece), None)
+    return run or next((f"export {piece}" for piece in codes if "=" in piece), None)

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 SIMULATED = "SIMULATED"
 SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, the speed is this computer's CPU."
+VALUES = (
+    "Under the simulated driver only matrix products and copies are computed, other kernels are not:"
+    " values such as a loss mean nothing."
+)
+SIMULATED_DRIVER = f"{SIMULATED_NOTE} {VALUES}"
 SIMULATED_MACHINE = "These GPUs are simulated: nothing here is real hardware."
 
 GLYPHS = {

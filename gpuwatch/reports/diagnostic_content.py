@@ -18,7 +18,7 @@ from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.reports import diagnostic_machine as machine
 from gpuwatch.reports import diagnostic_runs as runs
-from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
+from gpuwatch.reports.content import SIMULATED_MACHINE, VALUES, Content, Table, clean, clean_finding
 from gpuwatch.reports.diagnostic_story import story
 from gpuwatch.reports.doctor_content import libraries_table
 
@@ -53,7 +53,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         verdict=document.primary or "unknown",
         reason=_reason(document, main),
         certainty=main.certainty if main is not None and main.id != "healthy" else "",
-        simulated=SIMULATED_MACHINE if document.simulated else "",
+        simulated=_simulated(document),
         facts=tuple(story(document, main)),
         tables=tuple(table for table in tables if table is not None and _shown(table)),
         action=_action(document, main),
@@ -61,8 +61,15 @@ def diagnostic_content(document: Diagnostic) -> Content:
         findings=tuple(clean_finding(found) for found in document.findings if found is not main),
         raw=tuple(runs.raw(document)),
         footer=_footer(document),
-        parts=tuple(map(runs.part, document.programs)),
+        parts=tuple(runs.part(run, main) for run in document.programs),
     )
+
+
+def _simulated(document: Diagnostic) -> str:
+    if not document.simulated:
+        return ""
+    empty = any(run.simulation == "driver" for run in document.programs)
+    return SIMULATED_MACHINE + (f" {VALUES}" if empty else "")
 
 
 def _shown(table: Table) -> bool:
@@ -102,8 +109,8 @@ def _usable(doctor: Doctor | None) -> str:
 
 
 def _footer(document: Diagnostic) -> str:
-    places = msgspec.json.encode(document).decode().count(MASK)
-    told = f"what looked like a secret is masked, in {places} place{'' if places == 1 else 's'}"
+    masked = MASK in msgspec.json.encode(document).decode()
+    told = f"what looked like a secret is shown as {MASK}" if masked else "nothing in it looked like a secret"
     names = "users, hosts and paths are replaced" if document.redacted else "names, hosts and paths are as they were"
     more = "" if document.redacted else " (gpuwatch report --redact replaces them)"
     version = clean(document.gpuwatch_version)

@@ -9,7 +9,7 @@ from gpuwatch.model.run import DeviceMapping, Run
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.reports import charts
 from gpuwatch.reports.content import Table, clean
-from gpuwatch.reports.diagnostic_story import name_of, short_command
+from gpuwatch.reports.diagnostic_story import name_of, short_command, utc
 from gpuwatch.reports.doctor_content import GROUPS, MARKS
 from gpuwatch.reports.tables import cut, short_device
 
@@ -72,23 +72,36 @@ def device_map(document: Diagnostic) -> Table:
     if doctor is None or doctor.framework is None:
         rows = tuple((UNKNOWN, *row[1:]) for row in rows)  # nobody asked a framework
     who = ["the doctor's own run"] + ([name_of(program)] if program is not None else [])
+    granted = program is not None or any(entry.granted_bytes for entry in entries)
     note = (
-        f"Got: what the framework's allocator was granted, in {' and in '.join(who)};"
-        " it depends on what is free at the start."
+        f"Got: what the framework's allocator was granted, in {' and in '.join(who)}: a limit that the program set,"
+        " else what was free at its start less a CUDA context and a reserve."
+        if granted
+        else ""
     )
+    if entries and snapshot is not None:
+        note = f"{note} In use: at {utc(snapshot.taken_at)}{_reserve(snapshot)}.".strip()
     return Table(
         "Which device is which GPU",
         (
             *("Framework", "CUDA", "NVML", "Name", "Capability", "PCI bus id", "Doctor got"),
             *(("Program got",) if program is not None else ()),
-            *("In use now", "UUID"),
+            *("In use", "UUID"),
         ),
         rows,
         frozenset({1, 2, 6, 7} if program is not None else {1, 2, 6}),
-        note=note if program is not None or any(entry.granted_bytes for entry in entries) else "",
+        note=note,
         keep=frozenset({0, 5}),
         optional=(4,),
+        below=9 if program is not None else 8,
     )
+
+
+def _reserve(snapshot: Snapshot) -> str:
+    """What lies between total, used and free."""
+    kept = [device.number("memory.reserved_bytes") for device in snapshot.devices]
+    amounts = dict.fromkeys(size(amount) for amount in kept if amount)
+    return f"; the driver keeps {' or '.join(amounts)} of each besides, which is not free" if amounts else ""
 
 
 def _latest(document: Diagnostic) -> Run | None:
@@ -186,7 +199,7 @@ def variables(document: Diagnostic) -> Table | None:
         "Environment variables",
         ("State", "Variable", "Value", "Set in", "What it does"),
         rows,
-        note=f"This shell: that in which the report was made. {_programs(document)}".strip(),
+        note=f"This shell: the one in which this report was made. {_programs(document)}".strip(),
         keep=frozenset({0, 1, 3}),
     )
 
@@ -194,7 +207,9 @@ def variables(document: Diagnostic) -> Table | None:
 def _programs(document: Diagnostic) -> str:
     if not document.programs:
         return ""
-    return f"Of {name_of(document.programs[0])}, what it had otherwise."
+    run = document.programs[0]
+    own = ", and not what gpuwatch sets for simulated GPUs" if run.simulated else ""
+    return f"Of {name_of(run)} only what differs from this shell is listed{own}."
 
 
 def distributions(doctor: Doctor) -> Table:
@@ -229,7 +244,7 @@ def _person(process: Process) -> tuple[str, ...]:
     return (
         clean(process.device_index),
         str(process.pid),
-        clean(process.user) + (f" ({clean(process.note)})" if process.note else ""),
+        (clean(process.user) if process.user else "not known") + (f" ({clean(process.note)})" if process.note else ""),
         clean(process.framework),
         size(process.number("gpu_memory_bytes")),
         percent(process.number("sm_percent")),

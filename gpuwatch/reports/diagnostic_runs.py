@@ -13,7 +13,7 @@ from gpuwatch.model.run import Comparison, Oom, Run
 from gpuwatch.reports import charts, run_content
 from gpuwatch.reports.comparison_content import comparison_table
 from gpuwatch.reports.content import Content, Table, clean
-from gpuwatch.reports.diagnostic_story import age, ended, name_of
+from gpuwatch.reports.diagnostic_story import age, ended, name_of, over_at, utc
 from gpuwatch.reports.raw_lines import readable
 from gpuwatch.reports.tables import cut
 
@@ -26,10 +26,10 @@ def programs(runs: Sequence[Run], now: datetime.datetime, main: Told | None) -> 
     rows = tuple(
         (
             name_of(run),
-            age(run, now),
+            f"{utc(over_at(run))}, {age(run, now)}",
             ended(run, main),
             run_content.device_map(run),
-            size(run.memory.nvml_peak_bytes),
+            _held(run),
             run_content.fell_back(run),
         )
         for run in runs
@@ -40,10 +40,16 @@ def programs(runs: Sequence[Run], now: datetime.datetime, main: Told | None) -> 
         if len(run.memory.timeline) > 1
     )
     heads = ("Program", "Ended", "How", "Device map", "Held at most (NVML)", "Fell back")
-    note = "Device map: the framework's device → NVML's index." if rows else ""
-    return Table(
-        "Programs that were watched", heads, rows, frozenset({4}), note=note, charts=timelines, keep=frozenset({1})
-    )
+    note = "Device map: the framework's device → NVML's index. Ages are those at the time of this report."
+    return Table("Programs that were watched", heads, rows, note=note if rows else "", charts=timelines)
+
+
+def _held(run: Run) -> str:
+    """The most that it held, of each GPU by itself."""
+    found = [entry for entry in run.memory.devices if entry.process_bytes is not None]
+    if len(found) > 1:
+        return ", ".join(f"GPU {entry.index} {size(entry.process_bytes)}" for entry in found)
+    return size(run.memory.nvml_peak_bytes)
 
 
 def ooms(document: Diagnostic) -> Table:
@@ -108,13 +114,20 @@ def comparison(probes: Comparison, *, timeline: bool) -> Table | None:
     return dataclasses.replace(table, charts=(*table.charts, chart))
 
 
-def part(run: Run) -> Content:
-    """A program by itself: what stands above already, its findings and its log, is not told again."""
+def part(run: Run, main: Told | None) -> Content:
+    """A program by itself: what stands above already, its findings, its log and the headline, is not told again."""
     whole = run_content.run_content(run)
     told = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
     facts = (*whole.facts, *((("found", f"{told} (told above)"),) if told else ()))
+    told_above = main is not None and clean(main.title).rstrip(".") in whole.reason
     return dataclasses.replace(
-        whole, title=name_of(run), subtitle=clean(run.title), facts=facts, findings=(), log_tail=()
+        whole,
+        title=name_of(run),
+        subtitle=clean(run.title),
+        reason="why: as told at the top" if told_above else whole.reason,
+        facts=facts,
+        findings=(),
+        log_tail=(),
     )
 
 

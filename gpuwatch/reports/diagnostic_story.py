@@ -18,14 +18,26 @@ from gpuwatch.reports import run_content
 from gpuwatch.reports.content import clean
 
 _NAME = 60
+_SYSTEM = (("os", ""), ("kernel", "kernel "), ("libc", ""))
 _DOCTOR = "doctor"
+_DOCTOR_IS = "doctor (gpuwatch's own check of this machine)"
+_HOW = {
+    "ok": "ended well",
+    "fallback": "ran to its end on the CPU",
+    "oom": "ran out of GPU memory",
+    "error": "ended in an error",
+    "timeout": "was stopped at its deadline",
+    "interrupted": "was interrupted",
+    "skipped": "did not run",
+}
 
 
 def story(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]:
     """What a helper reads first, a line each."""
     doctor, snapshot = document.doctor, document.snapshot
     if main is not None and main.id != "healthy":
-        yield "found in", ", ".join(short_command(clean(source)) for source in main.sources) + _where(main)
+        sources = [_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources]
+        yield "found in", ", ".join(sources) + _where(main)
         yield "meaning", f"{_meaning(main.id)} All of it: gpuwatch cause {main.id}".strip()
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
@@ -39,14 +51,13 @@ def story(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]:
     if doctor is not None:
         counts = {state: sum(check.state == state for check in doctor.checks) for state in STATE_ORDER}
         yield "checks", ", ".join(f"{counts[state]} {state}" for state in ("fail", "warn", "skip", "pass"))
-        where = next((check.detail for check in doctor.checks if check.id == "container.kind"), "")
-        if where and main is not None and main.id.startswith(("driver.", "container.")):
-            yield "container", clean(where)
+    machine = _machine(document)
+    if machine:
+        yield "machine", machine
     if document.programs:
         run = document.programs[0]
         where = ", on other GPUs than those here now" if _elsewhere(run, snapshot) else ""
-        ago = age(run, document.taken_at)
-        yield "last program", f"{name_of(run)}, {_over(ago)}{where}: {ended(run, main)}"
+        yield "last program", f"{name_of(run)}: {ended(run, main)}; {_when(run, document.taken_at)}{where}"
     if document.probes is not None and document.probes.runs:
         own = "; each sets its own environment, not that of this shell" if _of_environment(main) else ""
         yield "probes", _probes(document.probes, document.taken_at, snapshot) + own
@@ -67,7 +78,7 @@ def _meaning(cause: str) -> str:
     if cause not in CAUSES or not path.is_file():
         return ""
     text = path.read_text(encoding="utf-8").partition("## What it is")[2].strip()
-    return " ".join(text.split("\n\n", 1)[0].replace("`", "").split())
+    return " ".join(text.split("\n\n", 1)[0].replace("`", "").replace("**", "").split())
 
 
 def _apart(document: Diagnostic, main: Told | None) -> str:
@@ -79,8 +90,37 @@ def _apart(document: Diagnostic, main: Told | None) -> str:
     return f"a second problem, {clean(check.title)}: {clean(check.action)}" if check is not None else ""
 
 
-def _over(ago: str) -> str:
-    return f"ended {ago}"
+def _machine(document: Diagnostic) -> str:
+    """The system around the GPUs, as far as it is known."""
+    doctor, snapshot = document.doctor, document.snapshot
+    known = doctor.versions if doctor is not None else {}
+    system = [f"{name}{clean(known[key])}" for key, name in _SYSTEM if known.get(key)]
+    host = snapshot.host if snapshot is not None else None
+    if known.get("processor") or (host is not None and host.cpu_count):
+        count = f"{host.cpu_count} × " if host is not None and host.cpu_count else ""
+        system.append(count + (clean(known["processor"]) if known.get("processor") else "CPU"))
+    if host is not None and host.memory_total_bytes:
+        system.append(f"{size(host.memory_total_bytes)} of memory")
+    checks = doctor.checks if doctor is not None else ()
+    container = next((check.detail for check in checks if check.id == "container.kind" and check.state != "skip"), "")
+    if container:
+        system.append("in no container" if container == "none" else f"in a container: {clean(container)}")
+    return ", ".join(system)
+
+
+def _when(run: Run, now: datetime.datetime) -> str:
+    """When it started and ended, in UTC: a file is read later than it is written."""
+    return f"started {utc(run.started_at)}, ended {utc(over_at(run))} ({age(run, now)} when this was written)"
+
+
+def over_at(run: Run) -> datetime.datetime:
+    """When it ended."""
+    return run.started_at + datetime.timedelta(seconds=run.phases.total_seconds or 0.0)
+
+
+def utc(moment: datetime.datetime) -> str:
+    """``2026-11-20 12:38:19 UTC``."""
+    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _also(others: Sequence[Told]) -> str:
@@ -127,11 +167,18 @@ def _framework(doctor: Doctor | None) -> str:
 
 
 def ended(run: Run, main: Told | None = None) -> str:
-    """The verdict, and why; not what the top of the report, ``main``, says already."""
-    if main is not None and clean(main.title).rstrip(".") in clean(run.verdict_reason):
-        return f"{run.verdict} ({'with a warning, ' if run.verdict == 'ok' else ''}as told at the top)"
+    """How it ended, and why; not what the top of the report, ``main``, says already."""
+    how = _HOW.get(run.verdict, run.verdict)
+    if run.verdict == "fallback" and run.fallbacks:
+        how = "ended, with ops that fell back"
+    if run.outcome.signal is not None:
+        how += f", killed by signal {run.outcome.signal}"
+    elif run.outcome.exit_code is not None:
+        how += f", exit code {run.outcome.exit_code}"
+    if main is not None and any(found.id == main.id for found in run.findings) and run.primary == main.id:
+        return f"{how} ({'with a warning, ' if run.verdict == 'ok' else 'why: '}as told at the top)"
     reason = f" ({clean(run.verdict_reason).rstrip('.')})" if run.verdict_reason else ""
-    return f"{run.verdict}{reason}"
+    return f"{how}{reason}"
 
 
 def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | None) -> str:

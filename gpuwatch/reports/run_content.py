@@ -8,7 +8,7 @@ from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
 from gpuwatch.model.run import DeviceMapping, DeviceMemory, Run, Throughput
 from gpuwatch.reports import charts
-from gpuwatch.reports.content import SIMULATED_NOTE, Content, Table, clean, clean_finding
+from gpuwatch.reports.content import SIMULATED_DRIVER, SIMULATED_NOTE, Content, Table, clean, clean_finding
 from gpuwatch.reports.ledger import memory_table, results_table, workers_table
 from gpuwatch.reports.speed import speed, step_time
 from gpuwatch.reports.tables import (
@@ -55,7 +55,7 @@ def run_content(run: Run) -> Content:
         state=_STATES.get(run.verdict, "error"),
         verdict=run.verdict,
         reason=clean(run.verdict_reason) if run.verdict_reason else "",
-        simulated=SIMULATED_NOTE if run.simulated else "",
+        simulated=(SIMULATED_DRIVER if run.simulation == "driver" else SIMULATED_NOTE) if run.simulated else "",
         facts=tuple(_facts(run)),
         tables=tuple(table for table in tables if table.rows),
         findings=tuple(clean_finding(found) for found in run.findings),
@@ -111,6 +111,8 @@ def on_gpu(run: Run) -> float | None:
 def fell_back(run: Run) -> str:
     """``GPU:7→CPU:0``, or what the run ran into."""
     moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in run.fallbacks)
+    if not moves and run.verdict == "fallback" and not run.device_map:
+        return "all of it ran on the CPU"
     return ", ".join(moves) or UNKNOWN
 
 
@@ -133,7 +135,8 @@ def _short(mapping: DeviceMapping) -> str:
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
-    yield "asked", asked(run)
+    if run.settings or run.group != "run":
+        yield "asked", asked(run)  # what a program of the user's asks is in its own code
     mapped = [f"{_short(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
     # An empty map is "no GPU" only where the framework did list its devices.
     yield "granted", ", ".join(mapped) or ("no GPU" if run.devices.logical else UNKNOWN)
@@ -158,7 +161,9 @@ def _seen(run: Run) -> str:
     of_total = f" of {size(memory.device_total_bytes)}" if memory.device_total_bytes is not None else ""
     before = f", {size(memory.nvml_before_bytes)} in use before" if memory.nvml_before_bytes is not None else ""
     index = next((m.physical_index for m in run.device_map if m.uuid and m.uuid == memory.device_uuid), None)
-    which = f"GPU {index}" if index is not None else "device"
+    if index is None:
+        index = next((entry.index for entry in memory.devices if entry.uuid == memory.device_uuid), None)
+    which = f"GPU {index}" if index is not None else "the GPU" if len(run.gpus) < 2 else "its fullest GPU"
     return f"process {size(memory.nvml_peak_bytes)}, {which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
 
 

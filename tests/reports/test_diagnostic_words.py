@@ -108,7 +108,7 @@ def test_a_hidden_gpu_is_told_with_the_shell_that_hides_it_and_probes_with_their
     hides = Finding(id="visibility.hidden", severity="error", certainty="fact", title=CAUSES["visibility.hidden"])
     document = diagnostic(looks(snapshot=snapshot, doctor=replace(doctor, findings=(hides,))))
     facts = dict(diagnostic_content(document).facts)
-    assert facts["found in"].startswith("doctor: the environment of this shell")
+    assert facts["found in"].startswith("doctor (gpuwatch's own check of this machine): the environment of this")
     assert facts["probes"].endswith("each sets its own environment, not that of this shell")
 
 
@@ -173,9 +173,17 @@ def test_lines_of_the_simulation_are_explained_once_and_only_there() -> None:
 @pytest.mark.parametrize(
     ("text", "paste"),
     [
-        ("Write CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=1"),
+        ("Write CUDA_VISIBLE_DEVICES=1", "export CUDA_VISIBLE_DEVICES=1"),
         ('Install them: pip install "tensorflow[and-cuda]".', 'pip install "tensorflow[and-cuda]"'),
-        ("Ask alice, or use GPU 1: CUDA_VISIBLE_DEVICES=1.", "CUDA_VISIBLE_DEVICES=1"),
+        ("Ask alice, or use GPU 1: CUDA_VISIBLE_DEVICES=1.", "export CUDA_VISIBLE_DEVICES=1"),
+        (
+            'Install them: /opt/venv/bin/python -m pip install "tensorflow[and-cuda]==2.21.0".',
+            '/opt/venv/bin/python -m pip install "tensorflow[and-cuda]==2.21.0"',
+        ),
+        ("They need TF_CPP_VMODULE=dso_loader=1 as well", "export TF_CPP_VMODULE=dso_loader=1"),
+        ("(gpuwatch report --redact replaces them)", "gpuwatch report --redact"),
+        ("more: gpuwatch cause memory.fragmented.", "gpuwatch cause memory.fragmented"),
+        ("Send it: gpuwatch doctor -o doctor.md", "gpuwatch doctor -o doctor.md"),
         ("Unset CUDA_VISIBLE_DEVICES, or list the GPUs.", "unset CUDA_VISIBLE_DEVICES"),
         ("If it is slow: gpuwatch run -- python train.py, then again.", "gpuwatch run -- python train.py"),
         ("Make the batch or the model smaller.", None),
@@ -196,7 +204,7 @@ def test_commands_come_out_of_markdown_as_they_went_in() -> None:
 
 
 def test_the_copy_button_holds_the_command() -> None:
-    assert 'data-copy="CUDA_VISIBLE_DEVICES=1"' in draw(misspelt(), "html")
+    assert 'data-copy="export CUDA_VISIBLE_DEVICES=1"' in draw(misspelt(), "html")
 
 
 # -- the document ---------------------------------------------------------------------------------
@@ -246,10 +254,11 @@ def test_a_second_problem_is_told_on_the_first_screen() -> None:
     assert '`pip install "tensorflow[and-cuda]"`' in draw(document, "markdown")
 
 
-def test_the_footer_counts_what_was_masked_and_says_what_was_not() -> None:
+def test_the_footer_says_whether_anything_was_masked_and_what_was_not() -> None:
     run = program(environment={"CUDA_CACHE_PATH": MASK, "XLA_FLAGS": MASK})
     footer = diagnostic_content(replace(diagnostic(looks(programs=(run,))), variables=())).footer
-    assert "in 2 places" in footer
+    assert f"what looked like a secret is shown as {MASK}" in footer
+    assert "nothing in it looked like a secret" in diagnostic_content(healthy()).footer
     assert "names, hosts and paths are as they were" in footer
     assert "are replaced" in diagnostic_content(replace(healthy(), redacted=True)).footer
 

@@ -38,15 +38,15 @@ class _Form:
 def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elastic: bool = False) -> Iterator[str]:
     """The rows and what stands under them, without the title; ``table`` has rows.
 
-    ``elastic`` is for files: lines may be longer than ``width`` where the words need it, and nothing is shortened.
+    ``elastic`` is for files: nothing is shortened or left out, so that a line that cannot be divided may be longer.
     """
-    form = _Form(table) if elastic else _form(table, width - len(_INDENT), shorten)
+    form = _whole(table, width - len(_INDENT)) if elastic else _form(table, width - len(_INDENT), shorten)
     shown = form.table
     if form.cards:
         for row in shown.rows:
             yield from _card(shown, row, width)
     else:
-        widths = _widths(shown, max(width - len(_INDENT), _total(shown) if elastic else 0))
+        widths = _widths(shown, width - len(_INDENT))
         yield from _row(shown, shown.heads, widths, head=True)
         if any(form.under) and table.below is not None:
             yield from paragraph(table.heads[table.below], width, "    ", "    ")
@@ -59,6 +59,15 @@ def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elas
         note += f" Not shown for want of width: {', '.join(form.left_out)}; a wider terminal and -o FILE have them."
     if note:
         yield from paragraph(note.strip(), width, _INDENT, _INDENT)
+
+
+def _whole(table: Table, room: int) -> _Form:
+    """The first form that fits and has everything."""
+    table = dataclasses.replace(table, optional=(), shorter=(), lines=0, one_line=False)
+    if _total(table) <= room and (table.below is None or _sentence_fits(table, room)):
+        return _Form(table)
+    form = _fewer(table, room) or _fewer(dataclasses.replace(table, keep=frozenset()), room)
+    return form if form is not None else _Form(table, cards=True)
 
 
 def _form(table: Table, room: int, shorten: Callable[[str], str]) -> _Form:

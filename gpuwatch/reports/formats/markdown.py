@@ -73,6 +73,8 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
         yield f"**Do:** {_text(content.action)}"
         yield ""
     if content.evidence:
+        yield "**Evidence:**"
+        yield ""
         yield from (f"- {_code(line)}" for line in content.evidence)
         yield ""
     if content.action and content.facts:
@@ -100,6 +102,10 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
 
 
 def _facts(content: Content) -> Iterator[str]:
+    if content.evidence:
+        # Without a paragraph between them two lists become one.
+        yield "**In short:**"
+        yield ""
     yield from (f"- **{_text(name)}:** {_text(value)}" for name, value in content.facts)
     yield ""
 
@@ -112,7 +118,8 @@ def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
     yield ""
     for found in telling:
         likely = "" if found.certainty == "fact" else " (likely)"
-        yield f"- {GLYPHS[found.severity]} **{found.severity}**{likely} `{found.id}` {_text(found.title)}"
+        glyph = "" if found.severity == "info" else f"{GLYPHS[found.severity]} "  # a list has its own bullets
+        yield f"- {glyph}**{found.severity}**{likely} `{found.id}` {_text(found.title)}"
         if found.action:
             yield f"  - **Do:** {_text(found.action)}"
         for line in found.evidence[:6]:

@@ -1,4 +1,4 @@
-"""Plain text for the terminal: aligned, without colour, at most ``width`` columns."""
+"""Plain text for the terminal and for mails: aligned, without colour, at most ``width`` columns."""
 
 from __future__ import annotations
 
@@ -18,40 +18,68 @@ from gpuwatch.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.reports.formats.grid import table_lines
 
 WIDTH = 100
+"""Where no terminal tells its own."""
+IN_FILES = 80
+"""What mails, editors and issue trackers show without folding."""
 _NARROWEST = 40
 _LABEL = 13
 # What the short story at the top already tells in full.
 _TOLD = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
 
 
-def render(document: Document, width: int = WIDTH, *, details: bool = True) -> str:
-    """The document as text. Without ``details`` it is for a terminal: no line is longer than ``width`` (40 at
-    least), and a run is its story, what went wrong and the findings. With them it is for a file.
+def render(document: Document, width: int = IN_FILES, *, details: bool = True) -> str:
+    """The document as text, no line longer than ``width`` (40 at least). Without ``details`` it is for a terminal:
+    a run is its story, what went wrong and the findings. With them it is for a file: nothing is left out.
     """
     width = max(width, _NARROWEST)
     content = content_of(document)
     shorten = _ids(content)
     lines = list(_head(content, width))
-    findings = _findings(content.findings, width)
-    told: frozenset[str] = _TOLD if isinstance(document, Run) and not details else frozenset()
     if isinstance(document, Snapshot) and document.devices:
+        findings = _findings(content.findings, width)
         # The table is what one looks for; versions and host stand under it.
         for table in content.tables:
             lines += ["", *_table(table, width, shorten, elastic=details)]
         lines += ["", *_facts(content, width), *findings]
     else:
-        lines += list(_action(content, width))
-        lines += ["", *_facts(content, width)] if content.facts else []
-        # The cause and what to do come before the long tables.
-        lines += findings
-        for table in content.tables:
-            if table.title not in told:
-                lines += ["", *_table(table, width, shorten, elastic=details)]
-    if details and content.log_tail:
-        lines += ["", "Log, last lines", *(f"  {line}" for line in content.log_tail[-20:])]
-    for name, raw in content.raw if details else ():
-        lines += ["", name, *(part for line in raw for part in _raw(line, width))]
+        told: frozenset[str] = _TOLD if isinstance(document, Run) and not details else frozenset()
+        lines += list(_body(content, width, shorten, told, details=details))
+    if details:
+        lines += list(_rest(content, width, shorten))
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _body(
+    content: Content, width: int, shorten: Callable[[str], str], told: frozenset[str], *, details: bool
+) -> Iterator[str]:
+    """What to do, the story, the findings, the tables: the cause comes before what is long."""
+    yield from _action(content, width)
+    if content.facts:
+        yield ""
+        yield from _facts(content, width)
+    yield from _findings(content.findings, width)
+    for table in content.tables:
+        if table.title not in told:
+            yield ""
+            yield from _table(table, width, shorten, elastic=details)
+
+
+def _rest(content: Content, width: int, shorten: Callable[[str], str]) -> Iterator[str]:
+    """What a file has beyond a screen: logs, the documents inside this one, and how it was made."""
+    if content.log_tail:
+        yield from ("", "Log, last lines")
+        for line in content.log_tail[-20:]:
+            yield from _raw(line, width)
+    for name, raw in content.raw:
+        yield from ("", name)
+        for line in raw:
+            yield from _raw(line, width)
+    for part in content.parts:
+        yield from ("", "=" * width, *paragraph(f"Details of {part.title}", width), "")
+        yield from _head(part, width)
+        yield from _body(part, width, shorten, frozenset(), details=True)
+    if content.raw or content.parts:
+        yield from ("", "=" * width, *paragraph(content.footer, width))
 
 
 def tables(content: Content, width: int = WIDTH) -> str:
