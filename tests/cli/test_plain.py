@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 LOG = Path(__file__).parents[1] / "logs" / "fixtures" / "stub_tf215_gpu_bfc_oom.txt"
-PLAIN = [{"LC_ALL": "C"}, {"LANG": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}]
+PLAIN = [
+    {"LC_ALL": "C"},
+    {"LANG": "C"},
+    {"LC_CTYPE": "C"},
+    {"LC_CTYPE": "POSIX", "LANG": "de_DE.UTF-8"},
+    {"LC_ALL": "C", "PYTHONUTF8": "0"},
+]
 
 
 def ran(where: Path, locale: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -35,7 +41,7 @@ def test_text_has_the_signs_of_the_dashboard_in_ascii(tmp_path: Path, locale: di
 
 
 def test_a_locale_with_utf8_or_none_shows_everything(tmp_path: Path) -> None:
-    for locale in ({"LC_ALL": "C.UTF-8"}, {}):
+    for locale in ({"LC_ALL": "C.UTF-8"}, {"LC_CTYPE": "C.UTF-8", "LANG": "C.UTF-8"}, {}):
         assert "✖ memory.request-too-large" in ran(tmp_path, locale, "explain", str(LOG)).stdout.decode()
 
 
@@ -86,3 +92,9 @@ def test_a_file_name_that_is_no_text_breaks_no_document(tmp_path: Path) -> None:
     done = ran(tmp_path, {"LC_ALL": "C.UTF-8"}, "explain", name, "--json")
     assert done.stderr == b""
     assert json.loads(done.stdout)["source"] == "\\xff.txt"
+
+
+@pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LANG": "C"}], ids=str)
+def test_a_program_that_is_started_gets_the_locale_as_the_user_set_it(tmp_path: Path, given: dict[str, str]) -> None:
+    done = ran(tmp_path, given, "sim", "--tier", "driver", "--", "sh", "-c", "echo $LC_CTYPE,$LANG")
+    assert done.stdout.decode() == f"{given.get('LC_CTYPE', '')},{given.get('LANG', '')}\n"
