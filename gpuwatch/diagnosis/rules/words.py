@@ -23,6 +23,8 @@ def setting_of(process: Process) -> str:
     """What its framework offers against holding memory."""
     name = (process.framework or "").partition(" ")[0]
     owner = printable(process.user) if process.user else "its owner"
+    if name not in _SETTINGS and process.create_time is None:
+        return f"Look on the host (nvidia-smi there) whose process {process.pid} is, and whether it is still needed."
     return _SETTINGS.get(name, f"Ask {owner} whether the process is still needed.")
 
 
@@ -32,7 +34,9 @@ def seen_as(device: Device) -> str:
 
 
 def who(process: Process) -> str:
-    """``alice's python (4711)``."""
+    """``alice's python (4711)``, ``process 4711, which is not visible here,``."""
+    if process.create_time is None and not process.user and not process.name and not process.command:
+        return f"process {process.pid}, which is not visible here,"
     user = f"{printable(process.user)}'s" if process.user else "unknown user's"
     name = (process.name or (process.command or "").partition(" ")[0].rpartition("/")[2]) or "process"
     return f"{user} {printable(name)} ({process.pid})"
