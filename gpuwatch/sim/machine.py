@@ -32,6 +32,7 @@ from gpuwatch.sim import build, sysfs
 from gpuwatch.sim.control import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
 from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.sweeping import sweep
 from gpuwatch.sim.sysfs import ENV_STATE
 
 ENV_SHAPE: Final = "GPUWATCH_SIM"
@@ -129,7 +130,8 @@ class SimMachine:
         machine.tier, machine.name = tier, name
         with _locked(folder):
             machine._create_if_needed()
-        machine._handle = machine._map()
+            machine._handle = machine._map()
+            os.utime(machine.state_path)  # of a machine that is mapped nothing else tells when it was used
         return machine
 
     @classmethod
@@ -531,6 +533,7 @@ class SimMachine:
             fresh.unlink(missing_ok=True)
             raise GpuwatchError(f"cannot make the simulated GPUs in {fresh}: {os.strerror(code)}")
         fresh.replace(self.state_path)
+        sweep(self.state_path.parent, STATE_SUFFIX, SHARED)
 
     def _map(self) -> int:
         handle = self._control.gws_open(os.fsencode(self.state_path))
