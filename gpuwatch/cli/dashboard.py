@@ -93,6 +93,10 @@ class EarlyFeed:
         """How the collector is doing."""
         return self._collector.status()
 
+    def resumed(self) -> None:
+        """This process stood still, and goes on."""
+        self._collector.resumed()
+
     def stop(self) -> None:
         """Ends the process and the threads."""
         self._collector.stop()

@@ -38,6 +38,11 @@ class Counters:
         self._waiting: set[tuple[str, str]] = set()
         """Counters that have grown since they were told, and are told after the pause."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to be told: while devices stay as they are, nothing happens."""
+        return not self._waiting
+
     def look(self, device: Device, at: float, *, same: bool = False) -> list[Happened]:
         """Counters that have grown, flags that have changed; ``same``: the device is as it was at the look before."""
         if same and not self._waiting:

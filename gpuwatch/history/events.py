@@ -85,10 +85,12 @@ class Watcher:
         left: dict[str, float] = {}
         same = same and not first
         if same:
-            self._tenants.stay(snapshot, at)
+            self._tenants.stay(at)
         else:
             found = self._devices(snapshot, at, first=first)
             moved, left = self._tenants.look(snapshot, at)
+        if same and self.throttling.idle and self._counters.idle and self._filling.stay(at):
+            return found
         for device in snapshot.devices:
             found += self.throttling.look(device, at, first=first)
             found += self._filling.look(device, at, left=left.get(device.uuid, 0.0))

@@ -39,6 +39,17 @@ class Filling:
         """Used memory when it was told that it grows."""
         self._freed: dict[str, float] = {}
 
+    def stay(self, at: float) -> bool:
+        """All memory is as it was at the look before. False, and nothing done, where it grew until shortly before that:
+        then :meth:`look` has to judge it."""
+        if any(past[-1][1] > past[0][1] for past in self._past.values()):
+            return False
+        for past in self._past.values():
+            past.append((at, past[-1][1]))
+            while at - past[0][0] > _WINDOW:
+                past.popleft()
+        return True
+
     def look(self, device: Device, at: float, *, left: float) -> list[Happened]:
         """``left`` bytes were held by processes that went since the look before."""
         used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import nan
 from typing import overload
 
@@ -17,25 +17,34 @@ from gpuwatch.model.snapshot import Device, Snapshot
 
 _GAP = nan
 _SPARE = 64
-"""Samples that come before those above the capacity are dropped."""
+"""Samples above the capacity that a series may hold before they are dropped."""
 
 
 class Series(Sequence[float | None]):
     """The last samples of one metric, oldest first, in eight bytes each; None is a gap."""
 
-    __slots__ = ("_capacity", "_kept", "put")
+    __slots__ = ("_capacity", "_kept", "last", "seen")
 
-    def __init__(self, capacity: int, kept: array[float] | None = None) -> None:
+    def __init__(self, capacity: int, seen: int = 0, kept: array[float] | None = None) -> None:
         self._capacity = capacity
         self._kept = array("d") if kept is None else kept
-        self.put = self._kept.append
-        """One sample more, NaN for a gap. Whoever puts many calls :meth:`trim` now and then."""
+        self.last = _GAP
+        """The newest sample, NaN for a gap."""
+        self.seen = seen
+        """Samples that there were when it was brought up to date."""
 
-    def trim(self) -> None:
-        """Forgets the oldest, above the capacity."""
-        more = len(self._kept) - self._capacity
-        if more > 0:
-            del self._kept[:more]
+    def upto(self, count: int) -> None:
+        """Brings it up to date: of ``count`` samples there were, those that it lacks are like the last."""
+        more = count - self.seen
+        if more <= 0:
+            return
+        self.seen = count
+        if more == 1:
+            self._kept.append(self.last)
+        else:
+            self._kept.extend(array("d", (self.last,)) * min(more, self._capacity))
+        if len(self._kept) > self._capacity + _SPARE:
+            del self._kept[: -self._capacity]
 
     def __len__(self) -> int:
         return min(len(self._kept), self._capacity)
@@ -61,7 +70,7 @@ class Series(Sequence[float | None]):
     def first(self, count: int) -> Series:
         """A copy of the oldest ``count`` samples."""
         begin = len(self._kept) - len(self)
-        return Series(self._capacity, self._kept[begin : begin + count])
+        return Series(self._capacity, self.seen, self._kept[begin : begin + count])
 
 
 class History:
@@ -74,14 +83,12 @@ class History:
         self._series: dict[tuple[str, str], Series] = {}
         self._times: deque[float] = deque(maxlen=capacity)
         self._devices: tuple[Device, ...] | None = None
-        """Those of the last sample: where nothing changes they are the same objects."""
-        self._puts: tuple[tuple[Callable[[float], None], float], ...] = ()
-        """The last sample as it went into each series, so that the same one is quickly put again."""
+        """Those of the last sample: where nothing changes they are the same objects, and only the count grows."""
 
     def add(self, snapshot: Snapshot) -> None:
         """Appends every numeric reading; devices that are away get a gap."""
         if snapshot.devices is self._devices:
-            self._again(snapshot.taken_at.timestamp())
+            self._count(snapshot.taken_at.timestamp())
             return
         values: dict[tuple[str, str], float] = {}
         for device in snapshot.devices:
@@ -94,29 +101,31 @@ class History:
 
     def put(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
         """One sample by device UUID and metric id; what is not in it gets a gap."""
+        before = self.snapshots
         for key in values:
             if key not in self._series:
-                self._series[key] = Series(self.capacity)
+                self._series[key] = Series(self.capacity, before)
         self._devices = None
-        self._puts = tuple([(series.put, values.get(key, _GAP)) for key, series in self._series.items()])
-        self._again(at)
+        for key, series in self._series.items():
+            series.upto(before)
+            series.last = values.get(key, _GAP)
+        self._count(at)
 
-    def _again(self, at: float) -> None:
-        """The values of the sample before, once more."""
+    def _count(self, at: float) -> None:
+        """One sample more. The series take it up when somebody wants them, or when another one comes."""
         self.snapshots += 1
         self._times.append(at)
-        for put, value in self._puts:
-            put(value)
-        if self.snapshots % _SPARE == 0:
-            for series in self._series.values():
-                series.trim()
 
     def series(self, uuid: str, metric_id: str) -> Sequence[float | None]:
         """Oldest first; empty when nothing was ever read. The live buffer: do not change it.
 
         It may be shorter than :attr:`times`: both end with the newest sample.
         """
-        return self._series.get((uuid, metric_id), ())
+        series = self._series.get((uuid, metric_id))
+        if series is None:
+            return ()
+        series.upto(self.snapshots)
+        return series
 
     @property
     def times(self) -> Sequence[float]:
@@ -136,7 +145,9 @@ class History:
         for key, series in self._series.items():
             if metrics is not None and key[1] not in metrics:
                 continue
+            series.upto(self.snapshots)
             left = keep - (len(times) - len(series))
             if left > 0:
                 then._series[key] = series.first(left)
+                then._series[key].seen = then.snapshots
         return then

@@ -26,11 +26,21 @@ class Tenants:
 
     def __init__(self) -> None:
         self._here: dict[str, dict[_Key, _Tenant]] = {}
+        self._told: list[str] = []
+        """UUIDs of the devices whose lists of processes were read at the last look."""
+        self._stayed: float | None = None
+        """Until when everybody has stayed since."""
 
     def look(self, snapshot: Snapshot, at: float) -> tuple[list[Happened], dict[str, float]]:
         """What happened, and the bytes that left each device (by UUID) with those who went."""
         found: list[Happened] = []
         left: dict[str, float] = {}
+        if self._stayed is not None:
+            for uuid in self._told:
+                for one in self._here[uuid].values():
+                    one.last = self._stayed
+            self._stayed = None
+        self._told = []
         rows: dict[str, list[Process]] = {device.uuid: [] for device in snapshot.devices}
         for row in snapshot.processes:
             if row.device_uuid in rows:
@@ -40,6 +50,7 @@ class Tenants:
             if not tells(device):
                 continue
             now = {row.key: row for row in rows[device.uuid]}
+            self._told.append(device.uuid)
             known = self._here.get(device.uuid)
             here = self._here[device.uuid] = {}
             for key, gone in (known or {}).items():
@@ -54,18 +65,17 @@ class Tenants:
                     tenant = _Tenant(row, at, at, at, held_now)
                     if known is not None:
                         came.append(of_process(row, at, "process.came", f"came: {who(row)}"))
-                tenant.row, tenant.told, tenant.last = row, at, at
+                if row is not tenant.row:
+                    tenant.row, tenant.told = row, at
+                tenant.last = at
                 if held_now is not None:
                     tenant.peak = max(tenant.peak or 0.0, held_now)
                 here[key] = tenant
         return found + came, left
 
-    def stay(self, snapshot: Snapshot, at: float) -> None:
+    def stay(self, at: float) -> None:
         """Everybody is where they were, with what they held."""
-        for device in snapshot.devices:
-            if tells(device):
-                for tenant in self._here.get(device.uuid, {}).values():
-                    tenant.last = at
+        self._stayed = at
 
 
 def _went(tenant: _Tenant, at: float) -> Happened:

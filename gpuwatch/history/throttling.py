@@ -77,6 +77,11 @@ class Throttling:
         self._lasting: dict[tuple[str, str], Episode] = {}
         self._classes: dict[tuple[str, str], _Running] = {}
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing holds a clock down, nor did a moment ago: while devices stay as they are, nothing happens."""
+        return not self._lasting and not self._classes
+
     def look(self, device: Device, at: float, *, first: bool) -> list[Happened]:
         """What began and what ended since the look before."""
         reasons = device.get("clocks.event_reasons")

@@ -28,6 +28,8 @@ _REPLACE_AFTER = 10.0
 _MOST_DOUBLINGS = 4
 _OVERDUE = 2.0
 _KEEP = 600
+_STOOD_STILL = 1.0
+"""Seconds by which this process wakes too late where it was itself stopped."""
 _STARTS_WITHIN = 5.0
 """Seconds that a new collector may take before its silence is the driver's."""
 
@@ -70,6 +72,8 @@ class Collector:
         self._last: float | None = None
         self._began = self._started = time.monotonic()
         """When the first collector was started, and when the one that runs now."""
+        self._pardoned = 0.0
+        """When this process went on after it had stood still: before that nobody waited for anything."""
         self._replaced = 0
         self._in_vain = 0
         """Replacements since the last snapshot."""
@@ -149,7 +153,7 @@ class Collector:
         if self._stopping.is_set():
             return FeedStatus("stopped", None if self._last is None else now - self._last)
         last = self._last
-        since = now - (self._began if last is None else last)
+        since = now - max(self._began if last is None else last, self._pardoned)
         overdue = since - self._interval
         if overdue > _OVERDUE:
             age = None if last is None else now - last
@@ -171,6 +175,10 @@ class Collector:
             return "ended"
         # Its successor has first to start; only after that it can be the driver that it waits for.
         return self._fault if time.monotonic() - self._started < _STARTS_WITHIN else ""
+
+    def resumed(self) -> None:
+        """This process stood still, and goes on: the wait for the collector begins now."""
+        self._pardoned = time.monotonic()
 
     def stop(self) -> None:
         """Ends the process and the threads."""
@@ -227,9 +235,12 @@ class Collector:
             while reader.is_alive() and not self._stopping.is_set():
                 # It ends when the process does; else there is nothing to do before it can be overdue.
                 patience = self._patience()
-                last = max(self._last or 0.0, self._started)
-                reader.join(timeout=max(last + patience - time.monotonic(), 0.0) + 0.05)
-                last = max(self._last or 0.0, self._started)
+                last = max(self._last or 0.0, self._started, self._pardoned)
+                wake = max(last + patience, time.monotonic()) + 0.05
+                reader.join(timeout=wake - time.monotonic())
+                if time.monotonic() - wake > _STOOD_STILL:
+                    self.resumed()
+                last = max(self._last or 0.0, self._started, self._pardoned)
                 if time.monotonic() - last > patience:
                     self._fault = "was stopped" if procfs.stopped(process.pid) else ""
                     what = "the collector was stopped" if self._fault else "the collector did not answer"

@@ -50,6 +50,10 @@ class Feed(Protocol):
         """How it is doing; cheap enough for every key press."""
         ...
 
+    def resumed(self) -> None:
+        """This process stood still for a while and goes on: what is late now has not been waited for."""
+        ...
+
     def stop(self) -> None:
         """Ends everything that was started, within about a second."""
         ...

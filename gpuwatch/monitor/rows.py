@@ -7,13 +7,14 @@ they were when they last changed, and :func:`gpuwatch.monitor.wire.aged` gives t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import Device, Mapped, Process
 from gpuwatch.model.visibility import visible_devices
 from gpuwatch.sources.answers import GpuProcess, Utilization
 from gpuwatch.sources.device import NvmlDevice
-from gpuwatch.sources.host import Facts, ProcessTable
+from gpuwatch.sources.host import Facts, ProcessTable, clock_of
 
 NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
 _GONE = Missing("unknown", detail="the process is not in this PID namespace, or is gone")
@@ -22,9 +23,20 @@ _MEMORY_UNTOLD = Missing("not_supported", detail="the driver does not tell this 
 _NO_GPU = Missing("not_supported", detail="no GPU answers on this machine")
 _OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent")
 
-_Key = tuple[str, int, str | None]
+_Key = tuple[int, str | None]
 _Made = tuple[tuple[object, ...], Process]
 """What a row was made of, and the row."""
+
+
+class _List(NamedTuple):
+    """All rows of a device, and what they were made of."""
+
+    entries: Sequence[GpuProcess]
+    made_of: tuple[object, ...]
+    devices: list[Device]
+    known: tuple[tuple[int, Facts, int], ...]
+    """As :meth:`ProcessTable.unmoved` takes them."""
+    rows: list[Process]
 
 
 class ProcessRows:
@@ -32,8 +44,12 @@ class ProcessRows:
 
     def __init__(self, table: ProcessTable) -> None:
         self._look: Callable[[int, float], Facts | None] = table.look
-        self._rows: dict[_Key, _Made] = {}
-        self._before: dict[_Key, _Made] = {}
+        self._unmoved = table.unmoved
+        self._rows: dict[str, dict[_Key, _Made]] = {}
+        self._before: dict[str, dict[_Key, _Made]] = {}
+        """By device, in this sample and in the one before."""
+        self._lists: dict[str, _List] = {}
+        self._lists_before: dict[str, _List] = {}
         self._devices: list[Device] = []
         self._at = 0.0
         self._now = 0.0
@@ -41,6 +57,7 @@ class ProcessRows:
     def begin(self, at: float, now: float) -> None:
         """A new sample, ``at`` seconds since the epoch and ``now`` on the monotonic clock."""
         self._before, self._rows = self._rows, {}
+        self._lists_before, self._lists = self._lists, {}
         self._at, self._now = at, now
 
     def devices(self, devices: list[Device]) -> None:
@@ -56,35 +73,48 @@ class ProcessRows:
         lack: Missing | None,
     ) -> list[Process]:
         """The rows of a device's processes: new ones only where something but a run time is another."""
-        look, now, devices, place = self._look, self._now, self._devices, (device.uuid, device.index)
+        look, now, devices, uuid, index = self._look, self._now, self._devices, device.uuid, device.index
+        made_of_all = (index, utilization, lack)
+        whole = self._lists_before.get(uuid)
+        same = whole is not None and whole.entries is entries and whole.devices is devices
+        if whole is not None and same and whole.made_of == made_of_all and self._unmoved(whole.known, now):
+            self._lists[uuid], self._rows[uuid] = whole, self._before[uuid]
+            return whole.rows
+        before = self._before.get(uuid, {})
+        here = self._rows[uuid] = {}
+        known: list[tuple[int, Facts, int]] = []
         found = []
         for entry in entries:
             pid = entry.pid
             facts = look(pid, now)
             used = utilization.get(pid)
             changes = -1 if facts is None else facts.changes
-            key = (place[0], pid, entry.mig_instance)
-            kept = self._before.get(key)
+            key = (pid, entry.mig_instance)
+            kept = before.get(key)
             if kept is not None:
                 made = kept[0]
                 same = made[4] is facts and made[3] == changes and (made[0] is entry or made[0] == entry)
-                if not (same and made[6] is devices and made[1] == used and made[2] == lack and made[5] == place[1]):
+                if not (same and made[6] is devices and made[1] == used and made[2] == lack and made[5] == index):
                     kept = None
             if kept is None:
-                made_of = (entry, used, lack, changes, facts, place[1], devices)
+                made_of = (entry, used, lack, changes, facts, index, devices)
                 kept = (made_of, _gpu_process(entry, device, facts, used, lack, devices, self._at))
-            self._rows[key] = kept
+            here[key] = kept
             found.append(kept[1])
+            if facts is not None:
+                known.append((clock_of(pid), facts, changes))
+        if len(known) == len(found):  # of one that cannot be seen nothing tells whether it has run
+            self._lists[uuid] = _List(entries, made_of_all, devices, tuple(known), found)
         return found
 
     def host_row(self, facts: Facts) -> Process:
         """The row of a process on a machine on which no GPU answers."""
         made_of = (None, None, None, facts.changes, facts, None, self._devices)
-        key = ("", facts.pid, None)
-        kept = self._before.get(key)
+        key = (facts.pid, None)
+        kept = self._before.get("", {}).get(key)
         if kept is None or not _same(kept[0], made_of):
             kept = (made_of, host_process(facts, self._at))
-        self._rows[key] = kept
+        self._rows.setdefault("", {})[key] = kept
         return kept[1]
 
 

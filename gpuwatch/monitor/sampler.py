@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
@@ -62,6 +63,8 @@ class Sampler:
         self._dcgm = False
         self._rates = Rates()
         self._rows = ProcessRows(self._table)
+        self._described: list[tuple[object, ...]] = []
+        self._made: dict[str, _Made] = {}
         self._topology: Topology | None = None
 
     def sample(self) -> Snapshot:
@@ -175,18 +178,29 @@ class Sampler:
             self._topology = self._nvml.topology()
         devices: list[Device] = []
         processes: list[Process] = []
-        self._rows.devices([_device(device, {}, {}, self._nvml.simulated) for device, _, _ in listed])
-        for device, readings, missing in listed:
+        described = [_described(device, self._nvml.simulated) for device, _, _ in listed]
+        if described != self._described:
+            self._described = described
+            self._rows.devices([_device(device, {}, {}, self._nvml.simulated) for device, _, _ in listed])
+        for (device, read, lacks), words in zip(listed, described, strict=True):
             rows, complete = self._processes(device, problems)
+            made = self._made.get(device.uuid)
+            if made is not None and made.same(read, lacks, rows, words) and not device.instances:
+                devices.append(made.device)
+                processes.extend(rows)
+                continue
+            readings, missing = dict(read), dict(lacks)
             _unexplained(device, rows, complete, readings, missing)
             self._rates.add(device.uuid, device.slow_at, readings, missing)
             if not self._on_demand:
                 _not_asked(readings, missing)
-            devices.append(
-                _device(
-                    device, readings, missing, self._nvml.simulated, self._nvml.mig_instances(device, gpm=self._gpm)
-                )
-            )
+            instances = self._nvml.mig_instances(device, gpm=self._gpm)
+            one = _device(device, readings, missing, self._nvml.simulated, instances)
+            if complete:
+                self._made[device.uuid] = _Made(read, lacks, rows, words, one)
+            else:
+                self._made.pop(device.uuid, None)
+            devices.append(one)
             processes.extend(rows)
         if not devices:
             problems.append(
@@ -220,6 +234,27 @@ class Sampler:
         utilization, lack = self._nvml.process_utilization(device)
         rows = self._rows.rows(listed, device, utilization, lack)
         return rows, not failed
+
+
+class _Made(NamedTuple):
+    """A device as it was made last, and what it was made of."""
+
+    readings: dict[str, Value]
+    missing: dict[str, Missing]
+    rows: list[Process]
+    words: tuple[object, ...]
+    device: Device
+
+    def same(
+        self, readings: dict[str, Value], missing: dict[str, Missing], rows: list[Process], words: tuple[object, ...]
+    ) -> bool:
+        """Whether it would be made of the same again. Sources give the same objects where nothing has changed."""
+        return (
+            self.readings is readings
+            and self.missing is missing
+            and (self.rows is rows or not (self.rows or rows))
+            and self.words == words
+        )
 
 
 class Rates:
@@ -261,6 +296,20 @@ class Rates:
             return _WENT_BACK
         rate = grown / (now - before[0]) * spec.scale
         return min(rate, 100.0) if spec.unit is Unit.PERCENT else rate
+
+
+def _described(device: NvmlDevice, simulated: bool) -> tuple[object, ...]:
+    """All that :func:`_device` says of a device beside what is read of it."""
+    return (
+        device.index,
+        device.uuid,
+        device.name,
+        device.pci_bus_id,
+        device.compute_capability,
+        simulated,
+        device.state,
+        device.state_detail,
+    )
 
 
 def _device(

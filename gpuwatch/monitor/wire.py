@@ -79,18 +79,19 @@ class Sender:
             return self._frame(WHOLE, self._encode(snapshot))
         difference = Difference(snapshot.taken_at, snapshot.took_seconds, snapshot.host)
         for place, (device, old) in enumerate(zip(snapshot.devices, before.devices, strict=True)):
-            if device == old:
+            if device is old or device == old:
                 continue
             values = _other_values(old, device)
             if values is None:
                 difference.devices[place] = device
             else:
                 difference.readings[place] = values
-        difference.processes = {
-            place: row
-            for place, (row, old) in enumerate(zip(snapshot.processes, before.processes, strict=True))
-            if row is not old and row != old
-        }
+        if snapshot.processes != before.processes:
+            difference.processes = {
+                place: row
+                for place, (row, old) in enumerate(zip(snapshot.processes, before.processes, strict=True))
+                if row is not old and row != old
+            }
         if snapshot.bystanders != before.bystanders:
             difference.bystanders = snapshot.bystanders
         return self._frame(DIFFERENCE, self._encode(difference))

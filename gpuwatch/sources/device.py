@@ -32,6 +32,10 @@ class NvmlDevice(msgspec.Struct):
     """Metric id to the reason that will not change."""
     kept: dict[Lane, tuple[dict[str, Value], dict[str, Missing]]] = {}
     """What the lanes other than the fast one answered when they were last asked."""
+    answers: dict[str, tuple[int, tuple[tuple[str, Value | Missing], ...]]] = {}
+    """Of each call that answered with a number: that, and what was made of it."""
+    told: tuple[dict[str, Value], dict[str, Missing], dict[str, Value], dict[str, Missing]] | None = None
+    """What the fast lane answered last, and that with what is kept of the others."""
     slow_at: float = 0.0
     """When the slow lane was read, on the monotonic clock: rates divide by it."""
     may_sleep: bool = False

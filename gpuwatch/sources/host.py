@@ -12,7 +12,7 @@ import pwd
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -90,14 +90,18 @@ def _changing(facts: Facts) -> tuple[object, ...]:
     return (facts.cpu_percent, facts.host_memory_bytes, facts.threads, facts.state, facts.framework)
 
 
+def clock_of(pid: int) -> int:
+    """The number of a process's CPU clock, made as clock_getcpuclockid(3) makes it."""
+    return ~pid << 3 | 2
+
+
 def cpu_clock(pid: int) -> int | None:
     """Nanoseconds that all threads of a process have run: a tenth of what a file of /proc costs to read.
 
-    The clock's number is made as clock_getcpuclockid(3) makes it. None for a process that is gone, and
-    where such clocks are not to be had.
+    None for a process that is gone, and where such clocks are not to be had.
     """
     try:
-        return time.clock_gettime_ns(~pid << 3 | 2)
+        return time.clock_gettime_ns(clock_of(pid))
     except (OSError, OverflowError):
         return None
 
@@ -157,6 +161,26 @@ class ProcessTable:
         if before != _changing(facts):
             facts.changes += 1
         return facts
+
+    def unmoved(self, known: Iterable[tuple[int, Facts, int]], now: float) -> bool:
+        """Whether :meth:`look` finds all of these as they were: each with its clock's number and count of changes.
+
+        After a False some of them have been looked at, which is not done again for the same ``now``.
+        """
+        read = time.clock_gettime_ns
+        for clock, facts, changes in known:
+            if facts.seen_at != now:
+                try:
+                    idle = self._has_clocks and facts.cpu_percent == 0.0 and read(clock) == facts.clock
+                except OSError:
+                    idle = False
+                if idle and now < facts.read_at + _READ_IDLE_EVERY:
+                    facts.seen_at = now
+                elif self.look(facts.pid, now) is not facts:
+                    return False
+            if facts.changes != changes:
+                return False
+        return True
 
     def everyone(self, now: float, most: int = 50) -> list[Facts]:
         """The busiest processes of this host, for machines without a GPU; kernel threads left out."""

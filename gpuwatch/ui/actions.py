@@ -355,6 +355,16 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("quit", "q,f10", "q", "quit", "Leave gpuwatch", name="Quit"),
     Action(
+        "suspend",
+        "ctrl+z",
+        "^Z",
+        "suspend",
+        "To the shell; fg comes back. Sampling stands still meanwhile",
+        footer=False,
+        palette=False,
+        run="app.suspend_process",
+    ),
+    Action(
         "move('up')",
         "up,k",
         "↑ k",

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
@@ -66,6 +66,7 @@ class GpuwatchApp(ChoosingApp):
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", "quit", show=False, priority=True, system=True),
+        Binding("ctrl+z", "suspend_process", "suspend", show=False, priority=True, system=True),
     ]
 
     def __init__(
@@ -165,6 +166,7 @@ class GpuwatchApp(ChoosingApp):
             for number in (signal.SIGTERM, signal.SIGHUP):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                     asyncio.get_running_loop().add_signal_handler(number, self._terminated, number)
+        self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
         self.feed.start(self._wake)
         if not self._take():
             self.tab.show(self.view())
@@ -459,6 +461,20 @@ class GpuwatchApp(ChoosingApp):
         nearest = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.feed.interval))
         self.feed.interval = INTERVALS[min(max(nearest + step, 0), len(INTERVALS) - 1)]
         self.tab.show_status(self.current())
+
+    def action_suspend_process(self) -> None:
+        """To the shell, as Ctrl+Z does everywhere; ``fg`` comes back."""
+        if not isinstance(self._driver, TerminalDriver):
+            return
+        if self._driver.has_shell:
+            self._driver.suspend(group=True)
+        else:
+            self.tab.say("there is no shell to go back to: gpuwatch was started without one", "warning")
+
+    def _resumed(self, _: App[object]) -> None:
+        """The clock went on while nothing here did: a feed that was not read is not one that did not answer."""
+        self.feed.resumed()
+        self._show()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: every action, and Textual's choice of themes."""

@@ -56,21 +56,73 @@ class TerminalDriver(LinuxDriver):
     """A pipe that ends the wait for input."""
 
     def start_application_mode(self) -> None:
-        """See :class:`LinuxDriver`."""
-        self._leave_by_signals()
+        """See :class:`LinuxDriver`. Not before the terminal is ours: it is not where the shell said bg."""
+        while not self._in_front():
+            os.kill(os.getpid(), signal.SIGSTOP)
+        self._listen()
         self._wake = os.pipe()
         if not isinstance(self._file, _File):
             self._file = _File(self._file)  # type: ignore[assignment]
         TerminalDriver.took_screen = True
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
-    def _leave_by_signals(self) -> None:
-        """From here on they leave as q does: an exception out of a signal handler would leave the screen as it is."""
+    def _listen(self) -> None:
+        """From here on signals are answered between two tasks, where nothing is half done.
+
+        An exception out of a signal handler would leave the screen as it is; a thread that such a handler waits for
+        may wait for what it interrupted.
+        """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                with suppress(RuntimeError, ValueError):  # not on the main thread
+        with suppress(RuntimeError, ValueError):  # not on the main thread
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                     loop.add_signal_handler(number, partial(self._app.exit, return_code=128 + number))
+            loop.add_signal_handler(signal.SIGTSTP, self.suspend)
+            loop.add_signal_handler(signal.SIGCONT, self._continued)
+
+    @property
+    def has_shell(self) -> bool:
+        """Whether somebody would notice that this program stands still, and could tell it to go on."""
+        parent = os.getppid()
+        try:
+            return os.getsid(parent) == os.getsid(0)
+        except OSError:
+            return False
+
+    def suspend(self, *, group: bool = False) -> None:
+        """Gives the terminal back, stands still until SIGCONT comes, and takes the terminal again.
+
+        ``group``: all processes of the job stand still, as they do when the terminal itself is asked by Ctrl+Z.
+        The collector is one of them; where it is not, it waits as soon as its pipe is full.
+        """
+        loop = asyncio.get_running_loop()
+        self.suspend_application_mode()
+        for number in (signal.SIGTSTP, signal.SIGCONT):
+            loop.remove_signal_handler(number)
+        # With its default action, which the kernel leaves out where no shell is there to go on by.
+        os.kill(0 if group else os.getpid(), signal.SIGTSTP)
+        if group:
+            os.kill(0, signal.SIGCONT)  # whoever said so may have said it to this process alone
+        self._take_again()
+
+    def _continued(self) -> None:
+        """SIGCONT also comes where nobody was told of a stop before it: after SIGSTOP, and of a closed terminal."""
+        if self._wake is not None:
+            self.suspend_application_mode()  # of two threads that read each would get half of the keys
+            self._take_again()
+
+    def _take_again(self) -> None:
+        """Draws everything anew, whatever others have made of the terminal meanwhile."""
+        self.resume_application_mode()
+        self._app.screen.refresh(layout=True)
+        self._app.app_resume_signal.publish(self._app)
+
+    def _in_front(self) -> bool:
+        """Whether the terminal listens to this program; also where nobody can say."""
+        try:
+            return os.tcgetpgrp(self.fileno) == os.getpgrp()
+        except OSError:
+            return True
 
     def write(self, data: str) -> None:
         """See :class:`LinuxDriver`. Over a first picture nothing is written before there is another one."""
@@ -92,15 +144,6 @@ class TerminalDriver(LinuxDriver):
         held, self._held = self._held, None
         if held:
             super().write(f"{SYNC_START}{''.join(held)}{SYNC_END}")
-
-    def resume_application_mode(self) -> None:
-        """See :class:`LinuxDriver`. SIGCONT also comes where nobody was told of a stop before it.
-
-        So it is after SIGSTOP, and when the terminal is closed; what still runs is ended first.
-        """
-        if self._wake is not None:
-            self.suspend_application_mode()
-        super().resume_application_mode()
 
     def stop_application_mode(self) -> None:
         """See :class:`LinuxDriver`."""

@@ -154,6 +154,18 @@ def test_a_collector_that_was_killed_is_told_to_have_ended(
     assert "ended by itself (SIGKILL)" in status.detail
 
 
+def test_who_stood_still_himself_does_not_blame_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector(1.0)
+    now = time.monotonic()
+    collector._last = now
+    monkeypatch.setattr(time, "monotonic", lambda: now + 300)
+    assert collector.status().state == "not-answering"
+    collector.resumed()
+    assert collector.status().state == "ok"
+    monkeypatch.setattr(time, "monotonic", lambda: now + 304)
+    assert collector.status().waiting_seconds == pytest.approx(3.0)
+
+
 def test_while_the_driver_hangs_the_collector_is_not_blamed(
     sim_machine: Open, started: Callable[..., Collector], monkeypatch: pytest.MonkeyPatch
 ) -> None:

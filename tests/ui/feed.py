@@ -17,6 +17,7 @@ class FakeFeed:
         self.state = FeedStatus(state="starting")
         self.started = 0
         self.stopped = 0
+        self.resumptions = 0
         self._pending: list[Snapshot] = []
         self._wake: Callable[[], None] | None = None
 
@@ -30,6 +31,9 @@ class FakeFeed:
 
     def status(self) -> FeedStatus:
         return self.state
+
+    def resumed(self) -> None:
+        self.resumptions += 1
 
     def stop(self) -> None:
         self.stopped += 1

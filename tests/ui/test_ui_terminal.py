@@ -6,15 +6,22 @@ import fcntl
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+
+from gpuwatch.sim.machine import SimMachine
+from tests.screen import Screen
+from tests.terminal import Terminal as Shell
+from tests.terminal import family
 
 ROOT = Path(__file__).parents[2]
 LEFT_ALTERNATE_SCREEN = b"\x1b[?1049l"
@@ -106,6 +113,94 @@ def test_the_terminal_is_left_as_it_was(how: str) -> None:
             assert b"a rule broke" in terminal.output.split(LEFT_ALTERNATE_SCREEN)[-1], "said where it can be read"
     finally:
         terminal.close()
+
+
+def test_stopped_and_continued_from_outside_all_is_drawn_again_and_keys_work() -> None:
+    terminal = Terminal("-m", "tests.ui.demo", "--machine", "pair", "--still")
+    try:
+        terminal.until(b"NVIDIA H200")
+        threads = _threads(terminal.process.pid)
+        for _ in range(2):
+            terminal.process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
+            terminal.output = b""
+            terminal.process.send_signal(signal.SIGCONT)
+            terminal.until(b"NVIDIA H200")
+        assert _threads(terminal.process.pid) == threads
+        terminal.type(b"q")
+        assert terminal.end() == 0
+        assert termios.tcgetattr(terminal.slave) == terminal.before
+    finally:
+        terminal.close()
+
+
+def _threads(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def test_ctrl_z_goes_to_the_shell_and_fg_comes_back(sim_machine: Callable[[str], SimMachine]) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash, whose jobs are stopped and continued")
+    environment = sim_machine("1x8GiB").environment(os.environ) | {"PS1": "READY:", "PYTHONPATH": str(ROOT)}
+    shell = Shell([bash, "--norc", "--noprofile", "-i"], environment, 120, 40)
+
+    def wait(wanted: bytes) -> bytes:
+        before = len(shell.output)
+        shell.drain(20, lambda output: wanted in output[before:])
+        new = bytes(shell.output[before:])
+        assert wanted in new, new[-1500:]
+        return new
+
+    try:
+        wait(b"READY:")
+        shell.keys(f"{sys.executable} -m gpuwatch\n")
+        wait(b"quit")
+        shell.drain(0.5)
+        members = family(shell.pid)[1:]
+        assert len(members) == 2, "the dashboard and its collector"
+        shell.keys("\x1a")
+        left = wait(b"READY:")
+        for sign in (LEFT_ALTERNATE_SCREEN, CURSOR_SHOWN, MOUSE_OFF):
+            assert sign in left, sign
+        _wait_for_states(members, {"T"})  # nothing samples, so nothing piles up
+        shell.keys("stty -a\n")
+        said = wait(b"READY:")
+        assert b" icanon" in said
+        assert b" echo " in said
+        shell.keys("fg\n")
+        back = wait(b"quit")
+        assert b"\x1b[?1003h" in back
+        assert b"\x1b[?1049h" in back
+        drawn = Screen(120, 40).feed(back[back.index(b"\x1b[?1049h") :]).rows
+        assert "gpuwatch" in drawn[0]
+        assert "Simulated GPU" in "".join(drawn)
+        assert "Processes" in "".join(drawn)
+        _wait_for_states(members, {"R", "S"})
+        shell.keys("q")
+        wait(b"READY:")
+        assert not shell.output.count(b"Traceback")
+    finally:
+        shell.keys("exit\n")
+        shell.close()
+
+
+def _wait_for_states(members: Iterable[int], wanted: set[str]) -> None:
+    until = time.monotonic() + 5
+    while not {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in members} <= wanted:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_without_a_shell_ctrl_z_says_so() -> None:
+    terminal = Shell([sys.executable, "-m", "tests.ui.demo"], dict(os.environ, PYTHONPATH=str(ROOT)), 120, 40)
+    try:
+        assert terminal.drain(20, lambda output: b"quit" in output) is not None
+        terminal.keys("\x1a")
+        assert terminal.drain(5, lambda output: b"no shell to go back to" in output) is not None
+        terminal.keys("q")
+    finally:
+        assert terminal.close() == 0
 
 
 def test_the_first_frame_does_not_wait_for_the_first_sample() -> None:

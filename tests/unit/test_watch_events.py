@@ -6,6 +6,8 @@ import math
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpuwatch.history.events import FeedSeen, Happened, Watcher, ago
 from gpuwatch.model.reading import Missing
@@ -274,3 +276,31 @@ def test_the_list_is_bounded_and_the_count_is_not() -> None:
 
 def test_times_past_in_words() -> None:
     assert [ago(seconds) for seconds in (-1, 8, 180, 9000)] == ["0 s ago", "8 s ago", "3 min ago", "2.5 h ago"]
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.integers(1, 12),
+        st.sampled_from([10.0, 10.1, 60.0, 75.0, 139.0]),
+        st.sampled_from(["none", "idle", "sw-thermal", "sw-power-cap"]),
+        st.integers(0, 2),
+        st.integers(0, 3),
+    ),
+    max_size=14,
+)
+
+
+@settings(deadline=None, max_examples=80)
+@given(_STEPS)
+def test_a_watcher_that_is_told_that_nothing_changed_sees_what_one_sees_that_looks_each_time(
+    steps: list[tuple[int, float, str, int, int]],
+) -> None:
+    told, looking, tick = Watcher(), Watcher(), 0
+    for lasts, used, reason, errors, count in steps:
+        readings = {"clocks.event_reasons": reason, "ecc.uncorrected": errors}
+        devices = (device(used=used, readings=readings), device(1))
+        rows = tuple(machines.process(n, gpu=n % 2) for n in range(count))
+        for second in range(lasts):
+            tick += 1
+            snapshot = machines.snapshot(devices, rows, tick=tick)
+            assert told.look(snapshot, same=second > 0) == looking.look(snapshot)
