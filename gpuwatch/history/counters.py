@@ -35,6 +35,8 @@ class Counters:
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], tuple[float, float]] = {}
         self._flags: dict[tuple[str, str], str] = {}
+        self._unsupported: set[tuple[str, str]] = set()
+        """Counters that a device said it has none of: what they begin with is news."""
         self._waiting: set[tuple[str, str]] = set()
         """Counters that have grown since they were told, and are told after the pause."""
 
@@ -50,11 +52,18 @@ class Counters:
         found: list[Happened] = []
         for metric, (words, severity) in _COUNTERS.items():
             count = device.number(metric)
-            if count is None:
-                continue
             key = (device.uuid, metric)
+            if count is None:
+                lack = device.missing.get(metric)
+                if lack is not None and lack.reason == "not_supported":
+                    self._unsupported.add(key)
+                continue
             told = self._told.get(key)
-            if told is None or count < told[1]:
+            if told is None and key in self._unsupported and count:
+                self._told[key] = (at, count)
+                text = f"counts {count:.0f} {words}; before now it did not count them"
+                found.append(of_device(device, at, metric, text, severity))
+            elif told is None or count < told[1]:
                 self._told[key] = (float("-inf"), count)  # a reset, or the first look, is no event
                 self._waiting.discard(key)
             elif count > told[1] and at - told[0] < _PAUSE:

@@ -14,7 +14,7 @@ import msgspec
 from gpuwatch.formatting.text import printable
 from gpuwatch.history.counters import Counters
 from gpuwatch.history.filling import Filling
-from gpuwatch.history.happened import BAD_STATES, of_device, span
+from gpuwatch.history.happened import ASLEEP, BAD_STATES, of_device, span
 from gpuwatch.history.happened import Happened as Happened
 from gpuwatch.history.happened import ago as ago
 from gpuwatch.history.tenants import Tenants
@@ -133,6 +133,12 @@ class Watcher:
     def _devices(self, snapshot: Snapshot, at: float, *, first: bool) -> list[Happened]:
         found: list[Happened] = []
         here = {device.uuid: device for device in snapshot.devices}
+        for uuid in [uuid for uuid, known in self._known.items() if uuid not in here and known.state == ASLEEP]:
+            # One that slept when it was first listed has no name of its own before it wakes.
+            now = next((one for one in snapshot.devices if one.pci_bus_id == self._known[uuid].pci_bus_id), None)
+            if now is not None:
+                del self._known[uuid]
+                self._known[now.uuid] = now
         for uuid, known in self._known.items():
             if uuid not in here and uuid not in self._away:
                 self._away[uuid] = at

@@ -14,6 +14,8 @@ Certainty = Literal["fact", "likely"]
 
 BAD_STATES = frozenset({"lost", "reset-required", "failed"})
 """Device states in which readings cannot be believed."""
+ASLEEP = "asleep"
+"""State of a device that is left alone, because a question would wake it: nothing new is known of it."""
 
 
 class Happened(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +42,7 @@ def of_device(
 
 def of_process(row: Process, at: float, kind: str, text: str) -> Happened:
     """Something that a process did."""
-    text = f"GPU {row.device_index}: {row.pid} {text}"
+    text = f"GPU {row.device_index}: process {row.pid} {text}"
     return Happened(at=at, kind=kind, text=text, device_uuid=row.device_uuid, pid=row.pid)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import size
-from gpuwatch.history.happened import BAD_STATES, Happened, of_process, span, who
+from gpuwatch.history.happened import ASLEEP, BAD_STATES, Happened, of_process, span, who
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 _Key = tuple[str | None, int, float | None]
@@ -64,7 +65,7 @@ class Tenants:
                 if tenant is None:
                     tenant = _Tenant(row, at, at, at, held_now)
                     if known is not None:
-                        came.append(of_process(row, at, "process.came", f"came: {who(row)}"))
+                        came.append(of_process(row, at, "process.came", f"came{_named(row)}"))
                 if row is not tenant.row:
                     tenant.row, tenant.told = row, at
                 tenant.last = at
@@ -93,10 +94,21 @@ def _went(tenant: _Tenant, at: float) -> Happened:
         parts.append(f"{size(held)} freed")
     if tenant.peak:
         parts.append(f"peak {size(tenant.peak)}")
-    return of_process(row, at, "process.went", f"went {', '.join(parts)}".rstrip() + f": {who(row)}")
+    return of_process(row, at, "process.went", f"went {', '.join(parts)}".rstrip() + _named(row))
+
+
+def _named(row: Process) -> str:
+    """Whose it is and what it runs, or why that cannot be told."""
+    if row.command or row.name:
+        return f": {who(row)}"
+    return f" ({printable(row.note)})" if row.note else ", of which no more than its number can be read"
 
 
 def tells(device: Device) -> bool:
-    """Whether its list of processes was read: a list that failed is empty, and nobody went."""
+    """Whether its list of processes was read: one that failed, or of a GPU that sleeps, is empty, and nobody went."""
     unread = device.missing.get("memory.unexplained_bytes")
-    return device.state not in BAD_STATES and (unread is None or "list of processes" not in unread.detail)
+    return (
+        device.state not in BAD_STATES
+        and device.state != ASLEEP
+        and (unread is None or "list of processes" not in unread.detail)
+    )

@@ -35,6 +35,8 @@ from gpuwatch.sources.tenants import Tenants
 from gpuwatch.sources.topology import Member, topology
 
 _ACTIVITY = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
+_ECC = "nvmlDeviceGetEccMode"
+"""The call that tells soonest that a device supports more than it did: it is asked with every slow look."""
 _FAST_ALONE = {Lane.FAST}
 _ALWAYS = tuple(spec for spec in METRICS if spec.lane is not Lane.GPM)
 """Metrics that are answered for whether anybody opted in or not."""
@@ -103,8 +105,12 @@ class Nvml:
         Not GPM, which costs a profiler its counters.
         """
         for device in self.devices:
-            for name in [name for name in device.permanent if name != "gpm"]:
-                del device.permanent[name]
+            self._ask_all(device)
+
+    @staticmethod
+    def _ask_all(device: NvmlDevice) -> None:
+        for name in [name for name in device.permanent if name != "gpm"]:
+            del device.permanent[name]
 
     def refresh(self) -> bool:
         """Looks whether the list of devices changed, and renews it; True when it did.
@@ -306,6 +312,8 @@ class Nvml:
         failed: dict[str, Missing] = {}
         if lane is Lane.ONCE and lane in device.kept:
             fresh.update(device.kept[lane][0])
+        if lane is Lane.SLOW and _ECC in device.permanent and _maybe(pynvml.nvmlDeviceGetEccMode, device.handle):
+            self._ask_all(device)  # it has come to support ECC, and with it perhaps more
         for plan in self._plans[lane]:
             if not all(spec.id in fresh for spec in plan.specs):
                 self._ask(device, plan, fresh, failed)

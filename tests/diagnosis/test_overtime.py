@@ -335,6 +335,16 @@ def test_memory_held_while_idle_becomes_a_warning() -> None:
     assert "for 7 min" in " ".join(found.evidence)
 
 
+def test_what_a_sleeping_gpu_does_not_tell_is_not_over() -> None:
+    def make(s: int) -> Snapshot:
+        asleep = msgspec.structs.replace(gpu(state="asleep"), readings={})
+        return sample(s, [asleep] if s >= 100 else [gpu()], [] if s >= 100 else [program()])
+
+    watch = watched(seconds(130, make))
+    assert of(watch.findings, "idle.memory-held"), "it could not be seen to end"
+    assert not watch.past
+
+
 def test_who_is_idle_on_the_gpu_and_busy_on_the_cpu_is_told_so() -> None:
     """What soft placement does without a word."""
     (found,) = of(watched(seconds(90, lambda s: sample(s, [gpu()], [program(cpu=400.0)]))).findings, "idle.memory-held")

@@ -50,7 +50,9 @@ async def test_newest_first_and_the_tab_counts_what_is_new(stage: Stage, size: t
         screen = stage.app.screen
         assert isinstance(screen, EventsScreen)
         text = screen.happened.plain
-        assert text.index("GPU 0: 51877 came: bob's python finetune.py --lora") < text.index("51877 went")
+        assert text.index("GPU 0: process 51877 came: bob's python finetune.py --lora") < text.index(
+            "process 51877 went"
+        )
         assert "31.9 GiB freed" in text
         assert "12:04:33" in text
         assert "+2" not in screen.top_line.plain
@@ -88,7 +90,7 @@ async def test_nothing_has_happened(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await pilot.press(KEY)
         await settle(pilot)
-        assert "waiting for the first sample" in plain(stage)
+        assert "waiting for the driver's first answer" in plain(stage)
         stage.push(machines.pair(0))
         await settle(pilot)
         assert "Nothing has happened" in plain(stage)
@@ -102,7 +104,7 @@ async def test_the_top_line_tells_the_last_event_where_it_fits(stage: Stage) -> 
         stage.app._last_data = 0.0
         stage.app._tick()
         await settle(pilot)
-        assert "8 s ago: GPU 0: 51877 went" in stage.app.overview.top_line.plain
+        assert "8 s ago: GPU 0: process 51877 went" in stage.app.overview.top_line.plain
         assert stage.app.overview.top_line.plain.rstrip().endswith("1s")
         stage.now += 1000
         stage.app._last_data = 0.0

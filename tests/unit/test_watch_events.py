@@ -40,9 +40,9 @@ def test_processes_come_and_go_with_what_they_freed() -> None:
     most = machines.process(0, readings={"gpu_memory_bytes": 9 * GIB})
     _, came, same, _, went = watched(*(((device(),), rows) for rows in ((), (row,), (most,), (row,), ())))
     assert kinds(came) == ["process.came"]
-    assert came[0].text == "GPU 0: 2210 came: alice's python train.py --bs 64 --model resnet50"
+    assert came[0].text == "GPU 0: process 2210 came: alice's python train.py --bs 64 --model resnet50"
     assert same == []
-    assert went[0].text.startswith("GPU 0: 2210 went after 14 min, 4.0 GiB freed, peak 9.0 GiB: alice's python")
+    assert went[0].text.startswith("GPU 0: process 2210 went after 14 min, 4.0 GiB freed, peak 9.0 GiB: alice's python")
     assert (went[0].certainty, went[0].pid) == ("fact", 2210)
 
 
@@ -50,8 +50,31 @@ def test_what_cannot_be_read_of_one_that_went_is_not_made_up() -> None:
     row = machines.denied_process()
     untold = machines.process(0, pid=7, missing=dict.fromkeys(("gpu_memory_bytes", "run_seconds"), machines.DENIED))
     found = watched(*(((device(),), rows) for rows in ((), (row, untold), (row, untold), ())))[3]
-    assert found[0].text == "GPU 0: 1999 went after 1 s here, 614 MiB freed, peak 614 MiB: Xorg"
-    assert found[1].text.startswith("GPU 0: 7 went after 1 s here: alice's python")
+    assert found[0].text == "GPU 0: process 1999 went after 1 s here, 614 MiB freed, peak 614 MiB: Xorg"
+    assert found[1].text.startswith("GPU 0: process 7 went after 1 s here: alice's python")
+
+
+def test_nobody_goes_from_a_gpu_that_sleeps() -> None:
+    row = machines.process(0)
+    shots = (((device(),), (row,)), ((device(state="asleep"),), ()), ((device(),), (row,)), ((device(),), ()))
+    woken = watched(*shots)
+    assert woken[:3] == [[], [], []], "its processes cannot be seen: nobody went, and nobody came when it woke"
+    assert kinds(woken[3]) == ["process.went"]
+
+
+def test_a_gpu_that_slept_from_the_start_is_the_same_one_when_it_wakes() -> None:
+    slept = device(state="asleep", uuid="asleep-0000:1a:00.0", name="sleeping GPU")
+    assert watched(((slept,), ()), ((device(),), ()), ((device(),), ())) == [[], [], []]
+
+
+def test_a_counter_that_a_device_did_not_have_is_told_with_what_it_begins() -> None:
+    without = device(missing={"ecc.uncorrected": Missing("not_supported")})
+    unread = device(1, missing={"ecc.uncorrected": Missing("no_sample")})
+    counting = [device(n, readings={"ecc.uncorrected": 2}) for n in (0, 1)]
+    same, found = watched(((without, unread), ()), (tuple(counting), ()))
+    assert same == []
+    assert [one.text for one in found] == ["GPU 0 counts 2 uncorrected ECC errors; before now it did not count them"]
+    assert found[0].severity == "error"
 
 
 def test_secrets_of_commands_are_masked() -> None:
@@ -161,7 +184,7 @@ def test_growing_memory_says_when_it_would_be_full() -> None:
     told = [one for some in found for one in some]
     assert kinds(told) == ["memory.filling"]
     assert told[0].certainty == "likely"
-    assert "memory grows by 60.0 GiB a minute and would be full in 40 s: 100 GiB of 140 GiB" in told[0].text
+    assert "memory grows by 60.0 GiB a minute and would be full in 40 s: 100.0 GiB of 139.8 GiB" in told[0].text
 
 
 def test_a_leak_beside_ups_and_downs_is_seen_and_noise_alone_is_not() -> None:
@@ -182,7 +205,7 @@ def test_memory_that_a_program_gives_back_is_told_once_a_minute() -> None:
     found = watched(*(((device(used=60 if tick % 10 < 5 else 30),), ()) for tick in range(100)))
     told = [one for some in found for one in some]
     assert kinds(told) == ["memory.freed", "memory.freed"]
-    assert "30.0 GiB given back by programs that go on, 30.0 GiB of 140 GiB used" in told[0].text
+    assert "30.0 GiB given back by programs that go on, 30.0 GiB of 139.8 GiB used" in told[0].text
     row = machines.process(0, readings={"gpu_memory_bytes": 30 * GIB})
     gone = watched(((device(used=60),), (row,)), ((device(used=30),), ()))[1]
     assert kinds(gone) == ["process.went"], "what went with a process is told with it"

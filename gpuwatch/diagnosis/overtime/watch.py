@@ -155,7 +155,8 @@ class Watch:
                 continue
             stretch = entry.stretch
             if key not in seen:
-                stretch.add(None, at, seconds)
+                unseen = Sign(cause=stretch.sign.cause, holds=None) if _asleep(stretch.sign, look) else None
+                stretch.add(unseen, at, seconds)
             if stretch.over or stretch.untold > entry.rule.forgets or _subject_gone(stretch.sign, look):
                 self._end(key, entry)
             elif stretch.told and at - entry.worded >= AGAIN:
@@ -279,13 +280,19 @@ def _subject_gone(sign: Sign, look: Look) -> bool:
     process, device = sign.process, sign.device
     if process is None:
         return False
-    if device is not None and device.uuid not in look.devices:
+    if device is not None and (device.uuid not in look.devices or _asleep(sign, look)):
         return False
     who = (process.pid, process.create_time)
     if process.device_uuid is None:
         return False
     rows = look.of.get(who, ())
     return not rows if device is None else not any(row.device_uuid == device.uuid for row in rows)
+
+
+def _asleep(sign: Sign, look: Look) -> bool:
+    """Whether it is about a device that nobody asks, because that would wake it."""
+    device = look.devices.get(sign.device.uuid) if sign.device is not None else None
+    return device is not None and device.state == "asleep"
 
 
 def _time(at: float) -> datetime.datetime:
