@@ -8,6 +8,7 @@ of causes decides (:mod:`gpuwatch.diagnosis.engine`).
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +30,8 @@ _MISSPELT = 2
 _LONG_NAME = 12
 """Shorter names are near to too many others."""
 
+_STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+\s+\d+ ")
+"""Time and thread in front of a line of TensorFlow's log."""
 _OWN = "GPUWATCH_"
 _SIMULATION = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"})
 # Sources, the first one first.
@@ -151,7 +154,9 @@ def _telling(best: Finding, found: Sequence[Finding]) -> Finding:
     doctor found missing."""
     for other in found:
         if _says_more(other.title, best.title, best.id):
-            evidence = dict.fromkeys((*other.evidence, *best.evidence))
+            # The same line of two processes is one piece of evidence.
+            lines = {_STAMP.sub("", line): line for line in (*best.evidence, *other.evidence)}
+            evidence = [line for line in dict.fromkeys((*other.evidence, *best.evidence)) if line in lines.values()]
             certainty = "fact" if "fact" in (best.certainty, other.certainty) else best.certainty
             return msgspec.structs.replace(
                 best, title=other.title, evidence=tuple(evidence), action=other.action, certainty=certainty

@@ -68,7 +68,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
 def _simulated(document: Diagnostic) -> str:
     if not document.simulated:
         return ""
-    empty = any(run.simulation == "driver" for run in document.programs)
+    empty = any(run.simulation == "driver" and run.device_map for run in document.programs)
     return SIMULATED_MACHINE + (f" {VALUES}" if empty else "")
 
 

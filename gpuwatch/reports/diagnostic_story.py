@@ -35,6 +35,10 @@ _HOW = {
 def story(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]:
     """What a helper reads first, a line each."""
     doctor, snapshot = document.doctor, document.snapshot
+    if document.programs:
+        run = document.programs[0]
+        where = ", on other GPUs than those here now" if _elsewhere(run, snapshot) else ""
+        yield "last program", f"{name_of(run)}: {ended(run, main)}; {_when(run, document.taken_at)}{where}"
     if main is not None and main.id != "healthy":
         sources = [_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources]
         yield "found in", ", ".join(sources) + _where(main)
@@ -54,10 +58,6 @@ def story(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]:
     machine = _machine(document)
     if machine:
         yield "machine", machine
-    if document.programs:
-        run = document.programs[0]
-        where = ", on other GPUs than those here now" if _elsewhere(run, snapshot) else ""
-        yield "last program", f"{name_of(run)}: {ended(run, main)}; {_when(run, document.taken_at)}{where}"
     if document.probes is not None and document.probes.runs:
         own = "; each sets its own environment, not that of this shell" if _of_environment(main) else ""
         yield "probes", _probes(document.probes, document.taken_at, snapshot) + own
@@ -97,8 +97,8 @@ def _machine(document: Diagnostic) -> str:
     system = [f"{name}{clean(known[key])}" for key, name in _SYSTEM if known.get(key)]
     host = snapshot.host if snapshot is not None else None
     if known.get("processor") or (host is not None and host.cpu_count):
-        count = f"{host.cpu_count} × " if host is not None and host.cpu_count else ""
-        system.append(count + (clean(known["processor"]) if known.get("processor") else "CPU"))
+        count = f"{host.cpu_count} CPUs" if host is not None and host.cpu_count else "CPU"
+        system.append(f"{count} ({clean(known['processor'])})" if known.get("processor") else count)
     if host is not None and host.memory_total_bytes:
         system.append(f"{size(host.memory_total_bytes)} of memory")
     checks = doctor.checks if doctor is not None else ()
@@ -110,7 +110,15 @@ def _machine(document: Diagnostic) -> str:
 
 def _when(run: Run, now: datetime.datetime) -> str:
     """When it started and ended, in UTC: a file is read later than it is written."""
-    return f"started {utc(run.started_at)}, ended {utc(over_at(run))} ({age(run, now)} when this was written)"
+    ago = age(run, now)
+    before = "" if ago == "just now" else f", {ago} when this was written"
+    over = utc(over_at(run))
+    return f"started {utc(run.started_at)}, ended {over.partition(' ')[2] if _same_day(run) else over}{before}"
+
+
+def _same_day(run: Run) -> bool:
+    start, end = (moment.astimezone(datetime.UTC).date() for moment in (run.started_at, over_at(run)))
+    return start == end
 
 
 def over_at(run: Run) -> datetime.datetime:

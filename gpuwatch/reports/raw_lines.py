@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -11,8 +12,19 @@ from gpuwatch.formatting.text import printable
 _STAMP = re.compile(r"^(?:[IWEF]\d{4} [\d:.]{1,30}\s+\d{1,10} |\d{4}-\d\d-\d\d[ T][\d:.,]{8,16}:? )")
 _EMPTY_BIN = re.compile(r"Bin \(\d+\):\s+Total Chunks: 0,")
 _CHUNK = re.compile(r"\b(?:InUse|Free ) at [0-9a-f]+ of size \d+")
+_USUAL = re.compile(
+    r"oneDNN custom operations are on|This TensorFlow binary is optimized to use available CPU instructions"
+    r"|^To enable the following instructions: |All log messages before absl::InitializeLog\(\) is called"
+)
+"""What every start of TensorFlow prints, whatever happens afterwards."""
+_OPENED = re.compile(r"Successfully opened dynamic library (\S+)")
+_EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.")
+"""TensorFlow's prefix before its log has a clock: seconds since 1970."""
 _DECISIVE = ("ran out of memory trying to allocate", "Traceback (most recent call last)")
 _CHUNKS = 6
+_NOTES = (
+    ("LargestFreeBlock:", "gpuwatch: always 0 with this allocator; the report's own number is from the list of chunks"),
+)
 _SIMULATED = (
     (
         "Could not find cuda drivers on your machine",
@@ -34,20 +46,33 @@ def readable(lines: Iterable[str], most: int, *, simulated: bool) -> tuple[str, 
 
     A decisive line that would fall out stays, above a mark of how many are missing.
     """
-    shown = list(_thinned(printable(line) for line in lines))
-    if simulated:
-        shown = list(_explained(shown))
+    clean = [printable(line) for line in lines]
+    shown = list(_explained(_thinned(clean), (*_NOTES, *(_SIMULATED if simulated else ()))))
+    clock = list(_clock(clean))
     if len(shown) <= most:
-        return tuple(shown)
+        return (*clock, *shown)
     cut = len(shown) - most
     kept = [line for line in shown[:cut] if any(text in line for text in _DECISIVE)][-2:]
-    return (*kept, f"… {cut - len(kept)} earlier lines left out", *shown[cut:])
+    return (*clock, *kept, f"… {cut - len(kept)} earlier lines left out", *shown[cut:])
+
+
+def _clock(lines: Iterable[str]) -> Iterator[str]:
+    """What the first time in a prefix means, for readers who do not count seconds since 1970."""
+    stamp = next((match[1] for line in lines if (match := _EPOCH.match(line)) is not None), None)
+    if stamp is not None:
+        moment = datetime.datetime.fromtimestamp(int(stamp), datetime.UTC)
+        yield f"(times in seconds since 1970: {stamp} is {moment:%Y-%m-%d %H:%M:%S} UTC)"
 
 
 def _thinned(lines: Iterable[str]) -> Iterator[str]:
     for kind, group in groupby(lines, key=_kind):
         same = list(group)
-        if kind == "bin":
+        if kind == "usual":
+            yield f"… {_lines(len(same))} that every start of TensorFlow prints left out"
+        elif kind == "opened":
+            names = dict.fromkeys(match[1] for line in same if (match := _OPENED.search(line)) is not None)
+            yield f"… {_lines(len(same))} left out: libraries opened: {', '.join(names)}"
+        elif kind == "bin":
             yield f"… {_lines(len(same))} of empty bins left out"
         elif kind == "chunk" and len(same) > _CHUNKS:
             yield from same[: _CHUNKS // 2]
@@ -67,6 +92,10 @@ def _kind(line: str) -> str:
         return "bin"
     if _CHUNK.search(line):
         return "chunk"
+    if _USUAL.search(line):
+        return "usual"
+    if _OPENED.search(line):
+        return "opened"
     return _STAMP.sub("", line).strip()
 
 
@@ -74,12 +103,12 @@ def _lines(count: int) -> str:
     return f"{count} line{'' if count == 1 else 's'}"
 
 
-def _explained(lines: Iterable[str]) -> Iterator[str]:
-    """Alarming lines that are the simulation's own, each kind explained once."""
+def _explained(lines: Iterable[str], notes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Lines that mislead (of the simulation, and others), each kind explained once."""
     told: set[str] = set()
     for line in lines:
         yield line
-        for text, meaning in _SIMULATED:
+        for text, meaning in notes:
             if text in line and text not in told:
                 told.add(text)
                 yield f"  ↑ {meaning}"

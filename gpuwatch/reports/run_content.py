@@ -55,13 +55,19 @@ def run_content(run: Run) -> Content:
         state=_STATES.get(run.verdict, "error"),
         verdict=run.verdict,
         reason=clean(run.verdict_reason) if run.verdict_reason else "",
-        simulated=(SIMULATED_DRIVER if run.simulation == "driver" else SIMULATED_NOTE) if run.simulated else "",
+        simulated=_simulated(run),
         facts=tuple(_facts(run)),
         tables=tuple(table for table in tables if table.rows),
         findings=tuple(clean_finding(found) for found in run.findings),
         log_tail=tuple(printable(line) for line in run.log_tail),
         footer=f"gpuwatch · {started}",
     )
+
+
+def _simulated(run: Run) -> str:
+    if not run.simulated:
+        return ""
+    return SIMULATED_DRIVER if run.simulation == "driver" and run.device_map else SIMULATED_NOTE
 
 
 def _kind(run: Run) -> tuple[str, ...]:

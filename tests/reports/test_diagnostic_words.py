@@ -144,7 +144,7 @@ BINS = [
 
 def test_repeated_lines_are_one_with_a_count_and_empty_bins_a_mark() -> None:
     shown = readable(["first", *SAME, *BINS, "last"], 60, simulated=False)
-    assert shown == ("first", f"{SAME[0]}  (× 40)", "… 9 lines of empty bins left out", "last")
+    assert shown[1:] == ("first", f"{SAME[0]}  (× 40)", "… 9 lines of empty bins left out", "last")
 
 
 def test_lines_that_differ_stay_as_they_were() -> None:
@@ -164,7 +164,27 @@ def test_lines_of_the_simulation_are_explained_once_and_only_there() -> None:
     lines = ["Could not find cuda drivers on your machine, GPU will not be used.", "x", *SAME]
     explained = [line for line in readable(lines, 60, simulated=True) if "gpuwatch: harmless" in line]
     assert len(explained) == 2
-    assert readable(lines, 60, simulated=False)[1] == "x"
+    assert readable(lines, 60, simulated=False)[2] == "x"
+
+
+def test_what_every_start_prints_and_libraries_that_opened_are_one_line_each() -> None:
+    start = "I0000 00:00:1795178361.577558   12200 "
+    lines = [
+        "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+        f"{start}port.cc:153] oneDNN custom operations are on. You may see slightly different numerical results",
+        *(f"{start}dso_loader.cc:133] Successfully opened dynamic library {n}" for n in ("a.so.1", "b.so.2", "a.so.1")),
+        "LargestFreeBlock:                   0B",
+        "the end",
+    ]
+    shown = readable(lines, 60, simulated=False)
+    assert shown[0] == "(times in seconds since 1970: 1795178361 is 2026-11-20 12:39:21 UTC)"
+    assert shown[1:4] == (
+        "… 2 lines that every start of TensorFlow prints left out",
+        "… 3 lines left out: libraries opened: a.so.1, b.so.2",
+        lines[-2],
+    )
+    assert shown[4].startswith("  ↑ gpuwatch: always 0")
+    assert shown[5:] == ("the end",)
 
 
 # -- commands -------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from gpuwatch.diagnosis.holders import described, holders, make_room
 from gpuwatch.diagnosis.registry import Rule, finding
 from gpuwatch.diagnosis.rules.driver import HALF_ACTION
 from gpuwatch.formatting.units import size
+from gpuwatch.model.doctor import Library
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding, Severity
 from gpuwatch.model.no_driver import GIVE_GPUS
 
@@ -171,7 +172,7 @@ def libraries(facts: Facts) -> Iterator[Finding]:
             "warning" if facts.usable else "error",
             "fact",
             title=f"CUDA libraries cannot be loaded: {', '.join(library.name for library in bad)}",
-            evidence=[f"{library.name}: {library.detail or library.state}" for library in bad],
+            evidence=[_why(library) for library in bad],
             action=framework.install_libraries(facts, [library.name for library in bad]),
         )
     shadowing = [library for library in found if library.shadows]
@@ -184,6 +185,11 @@ def libraries(facts: Facts) -> Iterator[Finding]:
             evidence=[f"{library.name}: {library.path} instead of {library.shadows}" for library in shadowing],
             action="unset LD_LIBRARY_PATH, or take the folder out of it.",
         )
+
+
+def _why(library: Library) -> str:
+    said = library.detail or library.state
+    return said if said.startswith(f"{library.name}:") else f"{library.name}: {said}"
 
 
 def not_installed(facts: Facts) -> Iterator[Finding]:
@@ -327,7 +333,7 @@ def _added(known: list[Finding], found: Finding) -> list[Finding]:
                 severity,
                 "fact" if "fact" in (other.certainty, found.certainty) else "likely",
                 title=other.title if found.title == CAUSES[found.id] else found.title,
-                evidence=(*other.evidence, *found.evidence),
+                evidence=(*found.evidence, *other.evidence),
                 action=found.action or other.action,
                 device_uuid=other.device_uuid,
                 pid=other.pid,
