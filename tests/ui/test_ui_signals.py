@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.sources.host import ProcessTable
+from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -50,6 +52,11 @@ def ended(child: Child) -> int:
     return child.wait(10)
 
 
+def marked(sheet: LinesModal[Any]) -> list[str]:
+    """The chosen line, as it can be told without colours."""
+    return [line.rstrip()[:7] for line in sheet.sheet.plain.split("\n") if "▶" in line]
+
+
 async def test_the_sheet_names_the_process_and_term_is_preselected(stage: Stage, sleepers: list[Child]) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(row(sleepers[0])))
@@ -60,8 +67,11 @@ async def test_the_sheet_names_the_process_and_term_is_preselected(stage: Stage,
         assert isinstance(sheet, SignalSheet)
         for part in (str(sleepers[0].pid), "alice", "python sleeper.py --for 60", "20", "INT", "TERM", "KILL"):
             assert part in sheet.sheet.plain
-        marked = [line for line in sheet.sheet.lines if line.wash]
-        assert "TERM" in "".join(text for text, _ in marked[0].spans)
+        assert marked(sheet) == ["▶  TERM"]
+        assert str(sheet.sheet.border_subtitle).startswith(f"↵ sends TERM to {sleepers[0].pid} python sleeper.py")
+        await pilot.press("down")
+        assert marked(sheet) == ["▶  KILL"]
+        assert str(sheet.sheet.border_subtitle).startswith(f"↵ sends KILL to {sleepers[0].pid} ")
         await pilot.press("escape")
         await settle(pilot)
         assert sleepers[0].poll() is None
@@ -82,6 +92,29 @@ async def test_arrows_choose_another_signal(
         await pilot.press("k", *keys, "enter")
         await settle(pilot)
         assert ended(sleepers[0]) in (-number, 1)
+
+
+async def test_what_a_program_is_called_is_no_markup(stage: Stage, sleepers: list[Child]) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machine(msgspec.structs.replace(row(sleepers[0]), command="[red]x[/] \\")))
+        await settle(pilot)
+        await pilot.press("k")
+        await settle(pilot)
+        assert "[red]x[/] \\" in stage.app.screen.sheet._border_subtitle.plain  # type: ignore[attr-defined]
+
+
+async def test_the_chosen_column_of_the_menu_has_a_mark(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("s")
+        await settle(pilot)
+        menu = stage.app.screen
+        assert isinstance(menu, LinesModal)
+        assert marked(menu) == ["▶● GPU-"]
+        await pilot.press("up")
+        assert marked(menu) == ["▶  VISI"]
+        assert " ● GPU-MEM" in menu.sheet.plain
 
 
 async def test_tags_collect_processes_and_each_gets_it_once(stage: Stage, sleepers: list[Child]) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar, Generic, TypeVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.screen import ModalScreen
 
 from gpuwatch.ui.cells import width_of
@@ -38,8 +39,14 @@ def wrapped(line: list[Span], width: int) -> Lines:
     return [[*before, (first, ink)], *([(" " * near, "text"), (part, ink)] for part in parts)]
 
 
+def pointed(line: list[Span]) -> list[Span]:
+    """The line under the cursor, whose first cell is blank: colour alone would not say which it is."""
+    (text, ink), *rest = line
+    return [("▶", "focus"), (text[1:], ink), *rest]
+
+
 class Sheet(Painted, can_focus=True):
-    """Lines that scroll; with a cursor when it is a menu."""
+    """Lines that scroll; with a cursor when it is a menu, of which each line begins with a blank cell."""
 
     def __init__(self, lines: Lines, *, cursor: int | None = None) -> None:
         super().__init__(id="sheet")
@@ -48,6 +55,8 @@ class Sheet(Painted, can_focus=True):
         self._top = 0
         self.ending = "Esc closes"
         """What the border says when nothing is left below."""
+        self.insists = False
+        """Whether it says so even then."""
         self.cursor = cursor
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
@@ -67,11 +76,13 @@ class Sheet(Painted, can_focus=True):
         self._top = min(max(self._top, 0), max(len(self._all) - room, 0))
         lines = []
         for number in range(self._top, min(self._top + room, len(self._all))):
-            wash = "cursor" if number == self.cursor else ""
-            lines.append(Line(tuple(self._all[number]), wash))
+            chosen = number == self.cursor
+            spans = pointed(self._all[number]) if chosen else self._all[number]
+            lines.append(Line(tuple(spans), "cursor" if chosen else ""))
         self.paint(lines)
-        below = len(self._all) - self._top - room
-        self.border_subtitle = f"{below} more below" if below > 0 else self.ending
+        below = 0 if self.insists else len(self._all) - self._top - room
+        # Names of programs may stand in it, which are no markup.
+        self.border_subtitle = Content(f"{below} more below" if below > 0 else self.ending)
 
     def move(self, rows: int) -> None:
         """Moves the cursor, or scrolls."""

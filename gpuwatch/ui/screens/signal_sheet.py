@@ -15,6 +15,7 @@ from gpuwatch.formatting.units import UNKNOWN, size
 from gpuwatch.model.snapshot import Process
 from gpuwatch.sources.signals import refusal
 from gpuwatch.ui.cells import cut, left, right
+from gpuwatch.ui.choices import ChoosingApp
 from gpuwatch.ui.rows import command_text, short_command
 from gpuwatch.ui.screens.lines_modal import Lines, LinesModal, Sheet
 
@@ -89,14 +90,21 @@ def _who(people: Sequence[Process], room: int) -> Lines:
 class _Choices(Sheet):
     """Lines of which only the last ones can be chosen."""
 
-    def __init__(self, lines: Lines, count: int) -> None:
+    def __init__(self, lines: Lines, count: int, whom: str) -> None:
         super().__init__(lines, cursor=None)
         self._count = count
+        self._whom = whom
         self.choice = _PRESELECTED
+        self.insists = True
 
     def redraw(self) -> None:
         """The cursor is where the choices are, however many lines stand above."""
         self.cursor = len(self._all) - self._count + self.choice if self._count else None
+        self.ending = "Esc closes"
+        if self._count:
+            app = self.app
+            key = app.key_name("↵") if isinstance(app, ChoosingApp) else "↵"
+            self.ending = f"{key} sends {CHOICES[self.choice][1]} to {self._whom}  Esc leaves it"
         super().redraw()
 
     def move(self, rows: int) -> None:
@@ -133,10 +141,10 @@ class SignalSheet(LinesModal[int]):
             lines += [[(f"   {name:<6}", "strong"), (text, "dim")] for _, name, text in CHOICES]
         count = len(CHOICES) if able else 0
         super().__init__("Signal", lines)
-        self.sheet = _Choices(lines, count)
+        whom = f"{able} processes" if able > 1 else f"{people[0].pid} {_short(people[0])}"
+        self.sheet = _Choices(lines, count, whom)
         several = f" to {len(people)} processes" if len(people) > 1 else f" to {people[0].pid}"
         self.sheet.border_title = f"Send a signal{several}" if able else "No signal can be sent"
-        self.sheet.ending = "↵ sends it  Esc leaves it" if able else "Esc closes"
         self._able = bool(able)
 
     def action_choose(self) -> None:
