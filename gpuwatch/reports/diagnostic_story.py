@@ -42,7 +42,7 @@ def story(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]:
     if main is not None and main.id != "healthy":
         sources = [_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources]
         yield "found in", ", ".join(sources) + _where(main)
-        yield "meaning", f"{_meaning(main.id)} All of it: gpuwatch cause {main.id}".strip()
+        yield "meaning", f"{meaning(main.id)} All of it: gpuwatch cause {main.id}".strip()
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
         yield "also", _also(others)
@@ -72,7 +72,7 @@ def _of_environment(main: Told | None) -> bool:
     return main is not None and main.id.startswith("visibility.")
 
 
-def _meaning(cause: str) -> str:
+def meaning(cause: str) -> str:
     """The first paragraph of the page about it, for readers who have no gpuwatch."""
     path = files("gpuwatch") / "docs" / "causes" / f"{cause}.md"
     if cause not in CAUSES or not path.is_file():

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import datetime
 import re
+from typing import Any
 
 import msgspec
 import pytest
+from rich.cells import cell_len
 
 from gpuwatch.diagnosis.diagnostic import diagnostic
 from gpuwatch.formatting.secrets import MASK
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Check
 from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.run import DeviceMapping, Fallback, MemoryPoint, Oom, Run
+from gpuwatch.model.run import DeviceMapping, DeviceMemory, Fallback, MemoryPoint, Oom, Outcome, Run
 from gpuwatch.reports.charts import in_words
 from gpuwatch.reports.commands import command, parts
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.content import Table, sentence_case
 from gpuwatch.reports.diagnostic_content import diagnostic_content
-from gpuwatch.reports.diagnostic_story import age
+from gpuwatch.reports.diagnostic_story import age, meaning
 from gpuwatch.reports.raw_lines import readable
 from gpuwatch.reports.registry import BY_NAME
 from tests.doctor import machines
@@ -356,3 +358,82 @@ def test_a_chart_is_told_in_words_where_nothing_can_be_drawn() -> None:
 )
 def test_headings_are_written_as_in_a_sentence(head: str, shown: str) -> None:
     assert sentence_case(head) == shown
+
+
+# -- every format has everything, in its own manner -----------------------------------------------
+
+
+@pytest.mark.parametrize("document", [healthy(), died(), without_driver(), nothing(), misspelt()])
+def test_a_text_file_fits_80_columns(document: Diagnostic) -> None:
+    assert [line for line in draw(document, "text").splitlines() if cell_len(line) > 80] == []
+
+
+def test_a_text_file_has_the_details_and_the_footer_too() -> None:
+    run = program(environment={"XLA_FLAGS": "--xla_dump_to=/d"}, log_tail=("a line that is there once",))
+    drawn = draw(diagnostic(looks(programs=(run,))), "text")
+    details = drawn[drawn.index("Details of python train.py") :]
+    assert "--xla_dump_to=/d" in details
+    assert "Machine and process" in details
+    assert details.rstrip().endswith("(gpuwatch report --redact replaces them).")
+    assert drawn.count("a line that is there once") == 1
+
+
+def test_lists_of_markdown_are_lists_of_their_own() -> None:
+    lines = [line for line in draw(died(), "markdown").split("<details>")[0].splitlines() if line]
+    evidence = lines.index("**Evidence:**")
+    short = lines.index("**In short:**")
+    assert all(line.startswith("- ") for line in lines[evidence + 1 : short])
+    assert lines[short + 1].startswith("- **last program:**")
+    assert not any(line.startswith("- •") for line in lines)
+
+
+def test_what_each_gpu_held_is_told_of_each() -> None:
+    memory = replace(
+        program().memory,
+        devices=tuple(DeviceMemory(uuid=f"GPU-{n}", index=n, process_bytes=(22 - 21 * n) * GIB) for n in range(2)),
+    )
+    shown = table(diagnostic(looks(programs=(program(memory=memory),))), "Programs that were watched")
+    row = dict(zip(shown.heads, shown.rows[0], strict=True))
+    assert row["Held at most (NVML)"] == "GPU 0 22.0 GiB, GPU 1 1.0 GiB"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"verdict": "fallback", "device_map": ()}, "ran to its end on the CPU, exit code 0"),
+        ({"verdict": "ok"}, "ended well, exit code 0"),
+        ({"verdict": "oom", "outcome": Outcome(exit_code=1)}, "ran out of GPU memory, exit code 1"),
+        ({"verdict": "error", "outcome": Outcome(signal=9)}, "ended in an error, killed by signal 9"),
+    ],
+)
+def test_how_a_program_ended_is_said_in_words_with_its_times(changes: dict[str, Any], said: str) -> None:
+    run = program(**{"fallbacks": (), "outcome": Outcome(exit_code=0), **changes})
+    shown = diagnostic(looks(programs=(run,)))
+    fact = dict(diagnostic_content(shown).facts)["last program"]
+    assert said in fact
+    assert re.search(r"started 2026-\d\d-\d\d \d\d:\d\d:\d\d UTC, ended \d\d:\d\d:\d\d UTC", fact)
+    row = table(shown, "Programs that were watched").rows[0]
+    assert (row[-1] == "all of it ran on the CPU") == (run.verdict == "fallback")
+
+
+def test_values_of_simulated_kernels_are_not_taken_for_results() -> None:
+    simulated = program(simulated=True, simulation="driver")
+    assert (
+        "a loss mean nothing" in diagnostic_content(diagnostic(looks(programs=(simulated,), simulated=True))).simulated
+    )
+    on_cpu = replace(simulated, device_map=())
+    assert "a loss" not in diagnostic_content(diagnostic(looks(programs=(on_cpu,), simulated=True))).simulated
+
+
+def test_the_meaning_has_no_marks_of_markdown() -> None:
+    for cause in CAUSES:
+        assert not re.search(r"[*`]", meaning(cause)), cause
+
+
+def test_what_was_sampled_is_not_called_all_and_the_peak_is_told() -> None:
+    points = tuple(MemoryPoint(t=float(n), allocator_bytes=GIB) for n in range(1, 9))
+    run = program()
+    memory = replace(run.memory, timeline=points, allocators={"/device:GPU:0": 3 * GIB})
+    run = replace(run, memory=memory, phases=replace(run.phases, total_seconds=24.0))
+    told = "in use by the framework: 1.0 GiB, sampled over 7 s of the 24 s that it ran, 3.0 GiB at most"
+    assert in_words(run) == told
