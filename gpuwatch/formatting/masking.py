@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpuwatch.formatting.secrets import MASK, mask_text, secret_name
+from gpuwatch.formatting.secrets import MASK, mask_keys, mask_text, secret_name
 
 _D = TypeVar("_D", bound=msgspec.Struct)
 
@@ -37,6 +37,8 @@ def _walk(value: Any, text: Callable[[str], str]) -> Any:
             told |= {key: _hidden(value[key]) for key in ("value", "values") if key in value}
         return told
     if isinstance(value, (list, tuple)):
+        if all(isinstance(item, str) for item in value) and any("PRIVATE KEY-----" in item for item in value):
+            value = mask_keys(value)
         return [_walk(item, text) for item in value]
     return value
 

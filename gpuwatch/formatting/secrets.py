@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 MASK = "•••"
 
@@ -69,15 +70,26 @@ _PASSWORD = re.compile(
 )
 # "-p 8080:80" is a port, "-p 4711" a process, "-p /x" a path, "-p no:x" a plugin.
 _LOGIN = re.compile(r"(?<![\w-])((?:-u|--user|--auth|--login)(?:=|\s+)[\w.@-]+:)(\S+)")
-_ATTACHED = re.compile(r"(\bmysql\w*\b.*?\s-p)([^\s-]\S*)")
+_ATTACHED = re.compile(r"(\b(?:mysql|mariadb|sshpass)[\w-]*\b.*?\s-p)([^\s-]\S*)")
 _BEARER = re.compile(r"(\b[Bb]earer\s+)[^\s\"']+")
 _PRIVATE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
+_KEY_LINE = re.compile(r"(?:^|\s)[A-Za-z0-9+/]{16,76}={0,2}\s*$")
+_KEY_LINES = 200
+"""A key of 16384 bits has fewer; a beginning without an end must not swallow a whole log."""
 _SHAPED = re.compile(
     r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
     r"|sk-[\w-]{20,}|[rsp]k_(?:live|test)_\w{10,}|xox[abeprs]-[\w-]{8,}|xapp-[\w-]{8,}|A[KS]IA[A-Z0-9]{16}"
     r"|AIza[\w-]{30,}|ya29\.[\w.-]{16,}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)*|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{20,}"
     r"|dckr_pat_[\w-]{16,}|nvapi-[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|r8_[A-Za-z0-9]{20,}|gsk_[A-Za-z0-9]{20,}"
     r"|AGE-SECRET-KEY-\w+|b3BlbnNzaC1rZXktdjE[\w+/=]*|MI[IC][\w+/=]{40,})(?![A-Za-z0-9])"
+)
+_WANDB = re.compile(r"(\bwandb\b[^\n]{0,40}?[\s:=])([0-9a-f]{40})(?![0-9a-f])")
+_SHORT_NAME = re.compile(r"((?<![\w-])(?:pwd|pin|passcode|otp)\s?[=:]\s?)(?![/~.])([^\s,;&\"']+)", re.IGNORECASE)
+"""PWD=/home/x is a folder, pin_memory another word."""
+_SAID = re.compile(
+    r"(\b(?i:passw(?:or)?d|passphrase|secret|token|api[ _-]?key|access key)\s+is:?\s+)(?=\S*\d|\S*[a-z][A-Z])(\S+)"
 )
 _SLACK_HOOK = re.compile(r"(hooks\.slack\.com/services/)[\w/-]+")
 _LONG = re.compile(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}={0,2}(?![\w+/-])")
@@ -88,7 +100,7 @@ _AWS = 40
 _SLASH_FROM = 56
 """A word with slashes must be longer to be base64 rather than a path."""
 _HINT = re.compile(
-    r"token|secret|pass|pwd|credential|key|auth|cookie|signature|sig=|bearer|-p|-u|--user|--login|--pw|://|-----BEGIN",
+    r"token|secret|pass|pwd|pin|otp|wandb|credential|key|auth|cookie|signature|sig=|bearer|-p|-u|--user|--login|--pw|://|-----BEGIN",
     re.IGNORECASE,
 )
 _PLAIN = re.compile(r"\d{1,9}|[Tt]rue|[Ff]alse|[Nn]one|[Nn]ull|\d*\.\d+|on|off|auto|yes|no")
@@ -110,6 +122,39 @@ def mask_text(text: str) -> str:
     return _LONG.sub(_random, text) if len(text) >= 40 else text
 
 
+def mask_keys(lines: Sequence[str]) -> list[str]:
+    """Lines that belong together, without private keys: no line of a key looks like one by itself.
+
+    A key is masked from its first line to its last; from the start of ``lines`` where its first is cut off.
+    """
+    shown = list(lines)
+    since: int | None = None
+    for number, line in enumerate(lines):
+        if _KEY_BEGINS.search(line):
+            since = number
+        if _KEY_ENDS.search(line):
+            begin = since
+            if begin is None:
+                begin = number
+                # The last line of a key is as short as it comes.
+                while (
+                    begin
+                    and number - begin < _KEY_LINES
+                    and (
+                        _KEY_LINE.search(lines[begin - 1]) or (begin == number and " " not in lines[begin - 1].strip())
+                    )
+                ):
+                    begin -= 1
+            shown[begin : number + 1] = [MASK] * (number + 1 - begin)
+            since = None
+        elif since is not None:
+            if number - since < _KEY_LINES and (number == since or not line.strip() or _KEY_LINE.search(line)):
+                shown[number] = MASK
+            elif ":" not in line or number - since >= _KEY_LINES:  # "Proc-Type: 4,ENCRYPTED" stands in some
+                since = None
+    return shown
+
+
 def _named(text: str) -> str:
     if "-----BEGIN" in text:
         text = _PRIVATE.sub(MASK, text)
@@ -124,6 +169,9 @@ def _named(text: str) -> str:
     text = _OPTION.sub(_value, text)
     text = _ASSIGNED.sub(_value, text)
     text = _TOLD.sub(_value, text)
+    text = _SAID.sub(rf"\1{MASK}", text)
+    text = _SHORT_NAME.sub(rf"\1{MASK}", text)
+    text = _WANDB.sub(rf"\1{MASK}", text)
     if "-" in text:
         text = _PASSWORD.sub(rf"\1{MASK}", text)
         text = _LOGIN.sub(rf"\1{MASK}", text)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.formatting.masking import masked
-from gpuwatch.formatting.secrets import MASK, mask_text, secret_name
+from gpuwatch.formatting.secrets import MASK, mask_keys, mask_text, secret_name
 from gpuwatch.model.diagnostic import Variable
 from tests.reports.diagnostics import healthy
 from tests.reports.documents import full_run
@@ -82,6 +82,8 @@ PLAIN = (
     "/opt/Conda3/envs/Train2/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9",
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "CUDA_VISIBLE_DEVICES=0,1 TF_FORCE_GPU_ALLOW_GROWTH=true",
+    "PWD=/home/joe pin_memory=True spin=3 wandb: Run data is saved locally in 9f86d081",
+    "the token is invalid, the secret is required, the password is wrong",
 )
 
 
@@ -96,6 +98,48 @@ def test_a_secret_is_masked_however_it_is_written(written: str) -> None:
 @pytest.mark.parametrize("token", SHAPED)
 def test_tokens_are_known_by_their_shape_alone(token: str) -> None:
     assert token not in mask_text(f"login with {token} done")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "wandb: {}".format("9f86d081884c7d659a2f" * 2),
+        "wandb login {}".format("9f86d081884c7d659a2f" * 2),
+        "pwd=hunter17SECRET",
+        "PIN=9f86d0",
+        "the secret is hunter2Winter",
+        "password is: hunter2",
+        "sshpass -phunter2 ssh joe@host",
+    ],
+)
+def test_what_stands_behind_a_name_of_one_use(text: str) -> None:
+    assert MASK in mask_text(text)
+    assert not {word for word in text.replace("=", " ").split() if any(c.isdigit() for c in word)} & set(
+        mask_text(text).replace("=", " ").split()
+    )
+
+
+_KEY = (
+    "-----BEGIN PRIVATE KEY-----",
+    "q8Zt3LmN0pXvR5sYw7BcKdHj2FgUaEiO9TnQx4Vb6MkSq8Zt3LmN0pXvR5sYw7Bc",
+    "/ZdPwpWZ7skz7BcKdHj2FgUaEiO9TnQx4Vb6MkSq8Zt3LmN0pXvR5sYw7BcKdHjE",
+    "ieNdweTvQaxCqwywITWtLw==",
+    "-----END PRIVATE KEY-----",
+)
+
+
+@pytest.mark.parametrize("prefix", ["", "2026-11-20 13:00:00 train INFO "])
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_a_private_key_over_several_lines(prefix: str, cut: int) -> None:
+    lines = ["Epoch 1 is done", *(prefix + line for line in _KEY[cut:]), "Epoch 2 is done"]
+    shown = mask_keys(lines)
+    assert shown == ["Epoch 1 is done", *[MASK] * (5 - cut), "Epoch 2 is done"]
+
+
+def test_a_private_key_without_its_end_does_not_swallow_the_log() -> None:
+    lines = [*_KEY[:3], *(f"Epoch {number}: loss is 0.5" for number in range(5)), "Epoch 6 is done", "another line"]
+    assert mask_keys(lines)[:3] == [MASK] * 3
+    assert mask_keys(lines)[8:] == ["Epoch 6 is done", "another line"]
 
 
 @pytest.mark.parametrize("text", PLAIN)
