@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli import early
-from gpuwatch.cli.options import asked_gpm, enter_simulation
+from gpuwatch.cli.options import enter_simulation
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.terminal import needs_ascii
 from gpuwatch.monitor.collector import Collector
@@ -35,7 +35,7 @@ def run(ctx: click.Context, settings: Loaded) -> int:
     gc.disable()
     begun = early.take()
     first = begun.collector if begun is not None else None
-    collector = Collector(settings.preferences.interval, gpm=asked_gpm(ctx), first=first)
+    collector = Collector(settings.preferences.interval, gpm=settings.preferences.gpm, first=first)
     try:
         if begun is None:
             begun = early.Start(collector.launch())
@@ -49,6 +49,7 @@ def run(ctx: click.Context, settings: Loaded) -> int:
         gc.enable()
         if begun.picture is not None:
             begun.picture.hand_over()
+        early.go_on()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         return run_dashboard(feed, diagnose=watching(), settings=settings, ascii_only=ascii_only)
     finally:

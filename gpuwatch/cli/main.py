@@ -20,7 +20,7 @@ from click.core import ParameterSource
 
 from gpuwatch import __version__
 from gpuwatch.cli import early
-from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, gpm_option, sim_option
+from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, asked_gpm, gpm_option, sim_option
 from gpuwatch.cli.preferring import dashboard_options, preferred
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.formatting.suggest import did_you_mean
@@ -90,7 +90,7 @@ def cli(ctx: click.Context, /, config_file: Path | None, **given: Any) -> None:
         assert isinstance(ctx.command, click.Group)
         _refuse_what_has_no_effect(ctx, ctx.command, ctx.invoked_subcommand)
     else:
-        settings = preferred(config_file, given)
+        settings = preferred(config_file, {**given, "gpm": asked_gpm(ctx)})
         from gpuwatch.cli.dashboard import run
 
         ctx.exit(run(ctx, settings))

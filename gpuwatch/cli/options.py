@@ -55,26 +55,28 @@ def sim_option(command: F) -> F:
     )(command)
 
 
-def _want_gpm(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.meta[_GPM] = True
+def _want_gpm(ctx: click.Context, parameter: click.Parameter, value: bool | None) -> None:
+    if value is not None:
+        ctx.meta[_GPM] = value
 
 
 def gpm_option(command: F) -> F:
     """``--gpm``: the activity of the GPUs' parts is asked for too (:func:`asked_gpm`)."""
     return click.option(
-        "--gpm",
-        is_flag=True,
+        "--gpm/--no-gpm",
+        default=None,
         callback=_want_gpm,
         expose_value=False,
+        show_default="no",
         help="Ask for the activity of SMs, tensor cores, pipes and DRAM too (Hopper and later). It takes the "
         "counters that DCGM and profilers take.",
     )(command)
 
 
-def asked_gpm(ctx: click.Context) -> bool:
-    """Whether ``--gpm`` was given here or before the command."""
-    return bool(ctx.meta.get(_GPM))
+def asked_gpm(ctx: click.Context) -> bool | None:
+    """What ``--gpm`` or ``--no-gpm`` said here or before the command; None where neither was given."""
+    asked: bool | None = ctx.meta.get(_GPM)
+    return asked
 
 
 def enter_simulation(ctx: click.Context, tier: str = "driver") -> None:

@@ -66,6 +66,7 @@ _OPTIONS = (
 _FIELDS = {
     "interval": "interval",
     "read_only": "read_only",
+    "gpm": "gpm",
     "theme": "theme",
     "ascii_": "ascii",
     "tab": "tab",

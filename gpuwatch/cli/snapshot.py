@@ -102,7 +102,7 @@ def snapshot(
         raise UsageError("--json and --csv exclude each other")
     check_output(output)
     enter_simulation(ctx)
-    taken, _ = take(deadline, gpm=asked_gpm(ctx))
+    taken, _ = take(deadline, gpm=bool(asked_gpm(ctx)))
     taken = msgspec.structs.replace(taken, findings=findings(taken))
     if topology and not as_json:
         _show_topology(ctx, taken)

@@ -174,7 +174,7 @@ class GpuwatchApp(ChoosingApp):
         self.set_timer(_SETTLED, gc.freeze)  # what is there by then stays: no garbage is looked for in it
         self._show_from = time.monotonic() + _HELD
         self.call_after_refresh(self._take_over)
-        if self.settings_file is not None and self.settings_file.problems:
+        if self.settings_file is not None and self.settings_file.notice:
             self.overview.tell(self.settings_file.fitted(self.size.width - KEYS_BESIDE), "warning", 60)
         if self.preferences.tab != self.tab.TAB:
             self.call_after_refresh(self.show_tab, self.preferences.tab)

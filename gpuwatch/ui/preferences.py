@@ -1,7 +1,8 @@
 """What a person has chosen for the dashboard, and the TOML file in which it is kept. Pure, no Textual.
 
 To add a setting: a field of :class:`Preferences` and an entry in :data:`SETTINGS`; reading, checking
-and saving follow. A file in which anything is wrong is used as far as it goes and never written to.
+and saving follow. A file in which anything is wrong is used as far as it goes and never written to. Keys that
+nobody knows here (of another version, or misspelt) are told, and left as they are.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Preferences:
     filter: str = ""
     gpu_fields: tuple[str, ...] = DEFAULT_FIELDS
     """What is told of each GPU beside its bars, in its order."""
+    gpm: bool = False
+    """Ask for the activity of the GPUs' parts, which takes counters that others may want."""
 
 
 class Wrong(ValueError):
@@ -154,6 +157,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("", "ascii", "ascii", _flag),
     Setting("", "interval", "interval", _interval),
     Setting("", "read-only", "read_only", _flag),
+    Setting("", "gpm", "gpm", _flag),
     Setting("", "tab", "tab", _one_of((tab.id for tab in TABS), "tab")),
     Setting("processes", "columns", "columns", lambda value: names_of(value, BY_ID, "column"), list),
     Setting("processes", "sort", "sort", _one_of(BY_ID, "column")),
@@ -172,24 +176,34 @@ class Loaded:
     path: Path
     preferences: Preferences = field(default_factory=Preferences)
     problems: tuple[str, ...] = ()
-    """One line each, without the name of the file."""
+    """What keeps the file from being written to; one line each, without the name of the file."""
+    unknown: tuple[str, ...] = ()
+    """Keys that nobody reads, with a word on what was probably meant."""
 
     @property
     def notice(self) -> str:
-        """How many problems, and the first of them, in one line; empty when there is none."""
-        if not self.problems:
-            return ""
-        return self._with_first("")
+        """How many problems, and the first of them, in one line; where there are none, the unknown keys."""
+        return self._with_first("") if self.problems else self._of_unknown
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Every problem in a line that names the file."""
-        return tuple(f"{self._name}: {problem}" for problem in self.problems)
+        """Every problem in a line that names the file, and one line on unknown keys."""
+        told = [f"{self._name}: {problem}" for problem in self.problems]
+        return (*told, self._of_unknown) if self.unknown else tuple(told)
+
+    @property
+    def _of_unknown(self) -> str:
+        if not self.unknown:
+            return ""
+        many = len(self.unknown) > 1
+        return f"{self._name}: left as it is, unknown key{'s' if many else ''} {', '.join(self.unknown)}"
 
     def fitted(self, width: int) -> str:
         """The notice where it fits whole into so many cells, else how many problems there are; ``w`` has all."""
         if not self.problems:
-            return ""
+            told = self._of_unknown
+            count = len(self.unknown)
+            return told if width_of(told) <= width else f"{self._name}: {count} unknown key{'s' * (count > 1)}"
         count = len(self.problems)
         told = self._with_first(" (w)")
         if width_of(told) <= width:
@@ -234,12 +248,11 @@ def load(path: Path) -> Loaded:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         return Loaded(path, problems=(f"is not UTF-8 at byte {error.start}",))
-    preferences, problems = understood(text)
-    return Loaded(path, preferences, problems)
+    return Loaded(path, *understood(text))
 
 
-def understood(text: str) -> tuple[Preferences, tuple[str, ...]]:
-    """What the text of a settings file says, and what is wrong with it."""
+def understood(text: str) -> tuple[Preferences, tuple[str, ...], tuple[str, ...]]:
+    """What the text of a settings file says, what is wrong with it, and its keys that nobody reads."""
     import tomllib
 
     problems: list[str] = []
@@ -251,7 +264,7 @@ def understood(text: str) -> tuple[Preferences, tuple[str, ...]]:
         for part in _readable(text, tomllib.loads):
             _merge(document, part)
     found: dict[str, object] = {}
-    problems += _unknown(document)
+    problems += [f"{key} is a table: write [{key}]" for key in _TABLES if not isinstance(document.get(key, {}), dict)]
     for setting in SETTINGS:
         table = document.get(setting.table) if setting.table else document
         if not isinstance(table, dict) or setting.key not in table:
@@ -263,7 +276,7 @@ def understood(text: str) -> tuple[Preferences, tuple[str, ...]]:
             if wrong.used is not None:
                 found[setting.field] = wrong.used
     values: dict[str, Any] = found
-    return Preferences(**values), tuple(problems[:_MOST_PROBLEMS])
+    return Preferences(**values), tuple(problems[:_MOST_PROBLEMS]), tuple(_unknown(document))[:_MOST_PROBLEMS]
 
 
 def _syntax(message: str) -> str:
@@ -313,18 +326,19 @@ def _unknown(document: Mapping[str, Any]) -> Iterator[str]:
     top = [setting.key for setting in SETTINGS if not setting.table]
     for key, value in document.items():
         if key in _TABLES:
-            if not isinstance(value, dict):
-                yield f"{key} is a table: write [{key}]"
-                continue
             known = [setting.key for setting in SETTINGS if setting.table == key]
-            for inner in value:
+            for inner in value if isinstance(value, dict) else ():
                 if inner not in known:
-                    yield f"unknown key {printable(f'{key}.{inner}')}{did_you_mean(inner, known)}"
+                    yield printable(f"{key}.{inner}") + _aside(closest(inner, known))
         elif key not in top:
             inside = {setting.key: setting.table for setting in SETTINGS if setting.table}
             meant = closest(key, [*top, *_TABLES, *inside])
             where = f" in [{inside[meant]}]" if meant in inside and meant not in top else ""
-            yield f"unknown key {printable(key)}" + (f"; did you mean {meant}{where}?" if meant else "")
+            yield printable(key) + _aside(meant and meant + where)
+
+
+def _aside(meant: str | None) -> str:
+    return f" (did you mean {meant}?)" if meant else ""
 
 
 # Saving
@@ -393,9 +407,21 @@ def _with(text: str, preferences: Preferences) -> str:
     except TOMLKitError as error:
         raise GpuwatchError(f"not saved: its layout is beyond the writer ({printable(str(error))})") from error
     # The writer is checked by the reader: nothing is replaced by what does not say the same.
-    if understood(new) != (_kept(preferences), ()):
+    if understood(new)[:2] != (_kept(preferences), ()) or _foreign(new) != _foreign(text):
         raise GpuwatchError("not saved: the file would not say what was chosen", hint="save to another file")
     return new
+
+
+def _foreign(text: str) -> dict[str, Any]:
+    """What the text of a file has beside the settings."""
+    import tomllib
+
+    document = tomllib.loads(text)
+    for setting in SETTINGS:
+        table = document.get(setting.table) if setting.table else document
+        if isinstance(table, dict):
+            table.pop(setting.key, None)
+    return {key: value for key, value in document.items() if key not in _TABLES or value}
 
 
 def _plain(value: Any) -> object:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli import dashboard
+from gpuwatch.cli.main import cli
 from gpuwatch.sim.machine import SimMachine
 from tests.cli.test_terminal import assert_restored
 from tests.conftest import gpuwatch
@@ -155,3 +157,47 @@ def test_a_terminal_of_twenty_by_five_says_what_it_wants(sim_machine: Callable[[
     terminal.keys("q")
     assert terminal.close() == 0
     assert_restored(terminal)
+
+
+def test_gpm_is_a_setting_that_the_command_line_wins_over(tmp_path: Path) -> None:
+    from gpuwatch.cli.preferring import preferred
+
+    path = tmp_path / "settings.toml"
+    path.write_text("gpm = true\n")
+    assert [preferred(path, {"gpm": given}).preferences.gpm for given in (None, False, True)] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("said", "arguments", "wanted"),
+    [("", [], False), ("gpm = true", [], True), ("gpm = true", ["--no-gpm"], False), ("", ["--gpm"], True)],
+)
+def test_the_collector_does_as_the_setting_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, arguments: list[str], wanted: bool
+) -> None:
+    class Asked(Exception):
+        pass
+
+    def collector(interval: float, *, gpm: bool, first: object) -> None:
+        raise Asked(gpm)
+
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(dashboard, "Collector", collector)
+    path = tmp_path / "settings.toml"
+    path.write_text(f"{said}\n")
+    with pytest.raises(Asked) as asked:
+        cli.main(["--config-file", str(path), *arguments], standalone_mode=False)
+    assert asked.value.args == (wanted,)
+
+
+def test_an_unknown_key_is_one_line_on_screen_and_after_it(
+    sim_machine: Callable[[str], SimMachine], tmp_path: Path
+) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("noone = 1\nnobody = 2\n")
+    terminal = start(sim_machine("1x24GiB"), GPUWATCH_CONFIG_FILE=str(path))
+    assert shown(terminal, "left as it is, unknown keys noone, nobody"), bytes(terminal.output)[-2000:]
+    terminal.keys("q")
+    assert terminal.close() == 0
+    after = terminal.output[terminal.output.rfind(b"\x1b[?1049l") :]
+    assert after.count(b"gpuwatch: ") == after.count(b"unknown keys noone, nobody") == 1

@@ -275,23 +275,23 @@ async def test_the_saved_tab_is_the_first_that_is_seen(make_stage: Callable[...,
 
 async def test_a_broken_file_is_said_and_never_written(make_stage: Callable[..., Stage]) -> None:
     path = default_path()
-    path.write_text('theme = "gpuwatch-light"\ncolums = 3\n')
+    path.write_text('theme = "gpuwatch-light"\ntab = 3\n')
     stage = make_stage(settings=load(path))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 5)
         await settle(pilot)
-        assert "settings.toml: unknown key colums" in stage.app.overview.keys.plain
+        assert "settings.toml: tab is 3, not text in quotes" in stage.app.overview.keys.plain
         assert stage.app.theme == "gpuwatch-light", "the rest works"
         await pilot.press("w")
         await settle(pilot)
         sheet = stage.app.screen
         assert isinstance(sheet, BrokenFile)
-        assert "unknown key colums" in sheet.sheet.plain
+        assert "tab is 3" in sheet.sheet.plain
         await pilot.press("escape", "w")
         await settle(pilot)
         await pilot.press("enter")
         await settle(pilot)
-        assert path.read_text() == 'theme = "gpuwatch-light"\ncolums = 3\n'
+        assert path.read_text() == 'theme = "gpuwatch-light"\ntab = 3\n'
         other = path.with_name("settings-1.toml")
         assert tomllib.loads(other.read_text()) == {"theme": "gpuwatch-light"}
         # Once it is put right, w saves to it, without a restart.
@@ -379,3 +379,18 @@ def test_no_key_means_two_things_in_one_place() -> None:
         for pane in panes:
             keys = [key for action in ACTIONS if action.pane == pane for key in action.keys.split(",")]
             assert len(keys) == len(set(keys)), (tab, pane, sorted(k for k in keys if keys.count(k) > 1))
+
+
+async def test_an_unknown_key_is_said_and_left_alone_by_saving(make_stage: Callable[..., Stage]) -> None:
+    path = default_path()
+    path.write_text("tree = true # of another version\n")
+    stage = make_stage(settings=load(path))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 5)
+        await settle(pilot)
+        assert "settings.toml: left as it is, unknown key tree" in stage.app.overview.keys.plain
+        stage.app.theme = "gpuwatch-light"
+        await pilot.press("w")
+        await settle(pilot)
+    assert tomllib.loads(path.read_text()) == {"tree": True, "theme": "gpuwatch-light"}
+    assert "tree = true # of another version\n" in path.read_text()

@@ -28,6 +28,7 @@ theme = "gpuwatch-light"   # for the projector
 ascii = true
 interval = 2
 read-only = true
+gpm = true
 tab = "events"
 
 [processes]
@@ -49,13 +50,14 @@ def test_every_preference_has_its_key() -> None:
 
 
 def test_everything_is_read() -> None:
-    found, problems = understood(EVERYTHING)
-    assert problems == ()
+    found, problems, unknown = understood(EVERYTHING)
+    assert (problems, unknown) == ((), ())
     assert found == Preferences(
         theme="gpuwatch-light",
         ascii=True,
         interval=2.0,
         read_only=True,
+        gpm=True,
         tab="events",
         columns=("pid", "memory", "command"),
         sort="cpu",
@@ -81,9 +83,6 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
         ("interval = nan", "interval is nan, not a number"),
         ("interval = true", "interval is True, not a number"),
         ('tab = "procces"', "tab is “procces”, which is no tab; did you mean process?"),
-        ("colums = []", "unknown key colums; did you mean columns in [processes]?"),
-        ("[proceses]\nsort = 1", "unknown key proceses; did you mean processes?"),
-        ('[processes]\ncolums = ["pid"]', "unknown key processes.colums; did you mean columns?"),
         (
             '[processes]\ncolumns = ["pid", "memroy"]',
             "has the column “memroy”, which there is not; did you mean memory?",
@@ -118,15 +117,39 @@ def test_what_is_wrong_is_said_in_one_line_and_the_rest_is_used(tmp_path: Path, 
     assert [one.name for one in tmp_path.iterdir()] == ["settings.toml"], "nothing is left beside it"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("colums = []", "unknown key colums (did you mean columns in [processes]?)"),
+        ("[proceses]\nsort = 1", "unknown key proceses (did you mean processes?)"),
+        ('[processes]\ncolums = ["pid"] # mine', "unknown key processes.colums (did you mean columns?)"),
+        ("[[zoo]]\nx = {y = 1}\n[[zoo]]\n\n[processes]\nqqqq = 0x1F", "unknown keys zoo, processes.qqqq"),
+    ],
+)
+def test_an_unknown_key_is_told_once_and_left_alone_by_saving(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(f"interval = 2  # slow\n{text}\n")
+    loaded = load(path)
+    assert (loaded.preferences, loaded.problems) == (Preferences(interval=2), ())
+    assert loaded.lines == (loaded.notice,) == (f"settings.toml: left as it is, {said}",)
+    assert loaded.fitted(200) == loaded.notice
+    assert loaded.fitted(30) == f"settings.toml: {len(loaded.unknown)} unknown key{'s' * (len(loaded.unknown) > 1)}"
+    save(dataclasses.replace(loaded.preferences, interval=5, sort="pid", gpm=True), path)
+    after = path.read_text()
+    assert after.startswith("interval = 5  # slow\n")
+    assert all(line in after for line in text.splitlines())
+    assert load(path) == dataclasses.replace(loaded, preferences=Preferences(interval=5, sort="pid", gpm=True))
+
+
 def test_good_columns_of_a_list_with_a_bad_one_are_used() -> None:
-    found, problems = understood('[processes]\ncolumns = ["pid", "memroy", "command"]')
+    found, problems, _ = understood('[processes]\ncolumns = ["pid", "memroy", "command"]')
     assert len(problems) == 1
     assert found.columns == ("pid", "command")
 
 
 def test_the_rest_of_a_file_that_is_no_toml_is_used() -> None:
     broken = EVERYTHING.replace('"memory",   "command"]', '"memory"').replace("interval = 2", "interval = = 2")
-    found, problems = understood(broken)
+    found, problems, _ = understood(broken)
     assert len(problems) == 1
     assert problems[0].startswith("line 4: ")
     assert found == dataclasses.replace(
@@ -135,11 +158,13 @@ def test_the_rest_of_a_file_that_is_no_toml_is_used() -> None:
 
 
 def test_of_several_problems_their_number_and_the_first_are_said() -> None:
-    loaded = Loaded(Path("/x/settings.toml"), *understood("a = 1\nb = 2\nc = 3"))
-    assert loaded.notice == "settings.toml: 3 problems: unknown key a"
-    assert loaded.fitted(55) == "settings.toml: 3 problems (w): unknown key a"
-    assert loaded.fitted(43) == "settings.toml: 3 problems, w tells them"
-    assert loaded.lines == tuple(f"settings.toml: unknown key {name}" for name in "abc")
+    loaded = Loaded(Path("/x/settings.toml"), *understood("ascii = 1\ngpm = 2\ntree = 0\ntheme = 3"))
+    first = "theme is 3, not text in quotes"
+    assert loaded.notice == f"settings.toml: 3 problems: {first}"
+    told = f"settings.toml: 3 problems (w): {first}"
+    assert loaded.fitted(len(told)) == told
+    assert loaded.fitted(len(told) - 1) == "settings.toml: 3 problems, w tells them"
+    assert [line.split()[1] for line in loaded.lines] == ["theme", "ascii", "gpm", "left"]
 
 
 def test_a_problem_that_does_not_fit_is_not_cut() -> None:
@@ -238,6 +263,7 @@ _some = st.builds(
     ascii=st.sampled_from([None, True, False]),
     interval=st.sampled_from([0.25, 1.0, 2.5, 60.0]),
     read_only=st.booleans(),
+    gpm=st.booleans(),
     tab=st.sampled_from([tab.id for tab in TABS]),
     columns=st.lists(st.sampled_from(sorted(BY_ID)), min_size=1, unique=True).map(tuple),
     sort=st.one_of(st.none(), st.sampled_from(sorted(BY_ID))),
@@ -268,8 +294,8 @@ def test_what_is_saved_is_what_is_read(
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
 @settings(deadline=None)
 def test_any_text_is_understood_or_explained(text: str) -> None:
-    found, problems = understood(text)
-    assert all(problem.isprintable() for problem in problems)
+    found, problems, unknown = understood(text)
+    assert all(problem.isprintable() for problem in (*problems, *unknown))
     assert isinstance(found, Preferences)
 
 
@@ -277,7 +303,7 @@ def test_any_text_is_understood_or_explained(text: str) -> None:
 @settings(deadline=None)
 def test_a_spoilt_file_never_fails(line: str, spoiler: str, place: int) -> None:
     text = EVERYTHING[:place] + spoiler + EVERYTHING[place:]
-    _, problems = understood(text)
+    _, problems, _ = understood(text)
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError:
