@@ -65,7 +65,7 @@ def _verdict(run: Run, ending: Ending, took: str, starved: bool) -> tuple[Verdic
     if signal.SIGINT in numbers or (ended and any(error.type == "KeyboardInterrupt" for error in run.errors)):
         return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {took}."
     if asked:
-        return "interrupted", f"It was ended by {_name(asked[-1])} after {took}, as gpuwatch was asked."
+        return "interrupted", f"It was ended by {signal_name(asked[-1])} after {took}, as gpuwatch was asked."
     if ended and run.ooms:
         return "oom", "it ran out of memory"
     if starved:
@@ -73,7 +73,7 @@ def _verdict(run: Run, ending: Ending, took: str, starved: bool) -> tuple[Verdic
         whose = "of the host" if limit is None else f"that its control group may use ({limit >> 20} MiB)"
         return "error", f"The kernel killed it (SIGKILL) because the memory {whose} was used up."
     if outcome.signal is not None:
-        return "error", f"It was killed by {_name(outcome.signal)} after {took}."
+        return "error", f"It was killed by {signal_name(outcome.signal)} after {took}."
     if outcome.exit_code:
         return "error", f"It ended with exit code {outcome.exit_code}{_exception(run)}."
     return "ok", ""
@@ -111,7 +111,8 @@ def _exception(run: Run) -> str:
     return f", in {error.type}" + (f": {lines[0][:200].rstrip('.')}" if lines else "")
 
 
-def _name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """``SIGKILL``, or ``signal 40`` for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.probing.ending import signal_name
 
 # Runs in the user's interpreter: finds the framework without importing it, which takes seconds.
 _CHECK = """
@@ -42,6 +44,8 @@ for distribution in (name, name + "-cpu", name + "_cpu"):
         pass
 print(json.dumps({"version": version, "gpu_build": gpu}))
 """
+_PATIENCE = 30
+"""Seconds for an interpreter to say what it has: a cold network drive takes ten."""
 _PACKAGE = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
@@ -55,6 +59,13 @@ class Interpreter(msgspec.Struct, frozen=True):
     """Built for CUDA; None where its files do not say."""
     installed: bool = True
     """False for the stand-in of a framework that no interpreter has: its probes are skipped."""
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """What ``_CHECK`` prints."""
+
+    version: str | None
+    gpu_build: bool | None
 
 
 class FrameworkMissing(GpuwatchError):
@@ -112,20 +123,45 @@ def _look(python: str, framework: str) -> Interpreter | str:
     """What ``python`` has of the framework, or why it is of no use."""
     try:
         # -P would be right but needs 3.11; an isolated start keeps the working directory out as well.
-        done = subprocess.run(
-            [python, "-I", "-c", _CHECK, framework], capture_output=True, text=True, timeout=30, check=False
-        )
+        code, out, err = _asked([python, "-I", "-c", _CHECK, framework])
     except subprocess.TimeoutExpired:
-        return "it did not answer within 30 s"
+        return f"it did not answer within {_PATIENCE} s"
     except OSError as error:
         return f"it cannot be started: {error.strerror}"
-    if done.returncode == 9:
+    if code == 9:
         return _NOT_INSTALLED
-    if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        return f"it is no usable Python: {last[0]}"
+    if code < 0:
+        return f"it was killed by {signal_name(-code)}"
+    if code != 0:
+        return f"it is no usable Python: {_complaint(err) or f'exit code {code}'}"
+    # Wrappers and start-up files say things of their own before it.
+    for line in reversed(out.splitlines()):
+        try:
+            facts = msgspec.json.decode(line, type=_Facts)
+        except msgspec.DecodeError:
+            continue
+        return Interpreter(python, framework, facts.version, facts.gpu_build)
+    return f"it is no usable Python: it answers {out[:60]!r}"
+
+
+def _asked(command: Sequence[str]) -> tuple[int, str, str]:
+    """Exit code and output, whatever its bytes. Who takes too long is ended, with all that it started."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
     try:
-        facts = json.loads(done.stdout)
-        return Interpreter(python, framework, facts["version"], facts["gpu_build"])
-    except (ValueError, TypeError, KeyError):
-        return f"it is no usable Python: it answers {done.stdout[:60]!r}"
+        out, err = process.communicate(timeout=_PATIENCE)
+    except BaseException:  # an interruption, too
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+
+
+def _complaint(err: str) -> str:
+    """The line of its stderr that says what is wrong: a traceback's last, else the first."""
+    lines = [line.strip() for line in err.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return lines[-1] if any(line.startswith("Traceback") for line in lines) else lines[0]

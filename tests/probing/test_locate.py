@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.probing import interpreter
 from gpuwatch.probing.interpreter import FrameworkMissing, choose_interpreter
 from gpuwatch.probing.locate import find_probe, find_probes, read_header
 
@@ -48,6 +50,43 @@ def test_interpreters_are_checked_before_anything_runs(tmp_path: Path) -> None:
         choose_interpreter("tensorflow", str(tmp_path / "absent"))
     with pytest.raises(FrameworkMissing, match="is not installed"):
         choose_interpreter("torch", _without_packages(tmp_path))
+
+
+def _wrapper(tmp_path: Path, body: str) -> str:
+    fake = tmp_path / "python"
+    fake.write_text(f"#!/bin/sh\n{body}\n")
+    fake.chmod(0o755)
+    return str(fake)
+
+
+ANSWER = """echo '{"version": "2.21.0", "gpu_build": true}'"""
+
+
+@pytest.mark.parametrize(
+    "before", ["echo Welcome to the cluster", "printf '\\377\\376\\n'", "printf '\\377' >&2", "echo 5"]
+)
+def test_what_a_wrapper_prints_first_is_passed_over(tmp_path: Path, before: str) -> None:
+    found = choose_interpreter("tensorflow", _wrapper(tmp_path, f"{before}\n{ANSWER}"))
+    assert (found.version, found.gpu_build) == ("2.21.0", True)
+
+
+def test_an_interpreter_that_hangs_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "_PATIENCE", 0.5)
+    kept = tmp_path / "pid"
+    with pytest.raises(UsageError, match="did not answer"):
+        choose_interpreter("tensorflow", _wrapper(tmp_path, f"sleep 1234 &\necho $! > {kept}\nwait"))
+    child = Path(f"/proc/{int(kept.read_text())}")
+    until = time.monotonic() + 5
+    while child.exists() and "Z" not in (child / "stat").read_text().split()[2] and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not child.exists() or (child / "stat").read_text().split()[2] == "Z"
+
+
+def test_why_an_interpreter_is_of_no_use(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="killed by SIGKILL"):
+        choose_interpreter("tensorflow", _wrapper(tmp_path, "kill -9 $$"))
+    with pytest.raises(UsageError, match=r"no usable Python: .*invalid option"):
+        choose_interpreter("tensorflow", "bash")
 
 
 def _without_packages(tmp_path: Path) -> str:
