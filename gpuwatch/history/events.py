@@ -24,6 +24,7 @@ from gpuwatch.model.snapshot import Device, Snapshot
 CAPACITY = 1000
 _STANDS = 60.0
 """Seconds for which a warning stands whose end is not seen."""
+_REPLACED = ("collector.replaced", None)
 _UNTIL_ENDED = frozenset({"throttle.began", "collector.stalled"})
 _ENDS = {
     "throttle.ended": ("throttle.began",),
@@ -97,6 +98,9 @@ class Watcher:
             found += self._counters.look(device, at, same=same)
         found += moved
         self._keep(found)
+        replaced = self._standing.get(_REPLACED)
+        if replaced is not None and at > replaced.at:
+            del self._standing[_REPLACED]  # its successor works
         return found
 
     def feed(self, seen: FeedSeen, at: float) -> list[Happened]:

@@ -42,7 +42,10 @@ def merged(
     if snapshot is None:
         return findings
     found, more = list(findings), list[Finding]()
+    silent = any(sign.kind == "collector.stalled" for sign in signs)
     for sign in signs:
+        if silent and sign.kind == "collector.replaced":
+            continue  # a part of the same story, and told with it
         device = snapshot.device(sign.device_uuid)
         if sign.device_uuid is not None and (device is None or device.state in BAD_STATES):
             continue  # what is wrong with it is told of its state
@@ -102,7 +105,8 @@ def _silent(status: FeedStatus, since: datetime.datetime) -> Finding:
             action="Wait: gpuwatch replaces it by itself.",
             since=since,
         )
-    replaced = f"the collector was replaced {status.replaced} times so far" if status.replaced > 1 else ""
+    times = "once" if status.replaced == 1 else f"{status.replaced} times"
+    replaced = f"it was replaced {times} so far" if status.replaced else ""
     return Finding(
         id="driver.bad-state",
         severity="error",

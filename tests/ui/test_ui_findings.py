@@ -154,3 +154,41 @@ def test_picture(
         await settle(pilot)
 
     assert snap_compare(stage.app, terminal_size=size, run_before=before)
+
+
+NOTE = Finding(id="pcie.degraded", severity="info", certainty="fact", title="GPU 1 has fewer lanes", since=at(2))
+ENDED = Finding(id="unknown", severity="warning", certainty="fact", title="the collector ended by itself", since=at(1))
+
+
+async def test_nothing_is_offered_for_what_is_well(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(diagnose=finds(WELL, NOTE))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, FindingsScreen)
+        assert "Nothing wrong was found; 1 note below" in screen.found.plain
+        assert "wrong ─" not in screen.found.plain, "a note is not counted"
+        assert "c copy" not in screen.keys.plain
+        assert "p about it" not in screen.keys.plain
+        await pilot.press("down")
+        await settle(pilot)
+        assert "p about it" in screen.keys.plain
+        assert "c copy" not in screen.keys.plain, "this note asks for nothing"
+
+
+async def test_what_has_no_page_says_so_nowhere(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(diagnose=finds(ENDED))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, FindingsScreen)
+        assert "unknown" not in screen.found.plain + screen.evidence.plain
+        await pilot.press("p")
+        await settle(pilot)
+        assert stage.app.screen is screen

@@ -289,6 +289,18 @@ def test_the_collector_stalls_is_replaced_and_answers_again() -> None:
     assert all(one.text.isprintable() for one in watcher.events)
 
 
+def test_a_replaced_collector_is_a_warning_only_until_its_successor_works() -> None:
+    watcher = Watcher()
+    at = machines.snapshot().taken_at.timestamp()
+    watcher.feed(FeedSeen("starting", 0.0, 1, "ended by itself"), at)
+    assert kinds(list(watcher.standing(at + 1))) == ["collector.replaced"]
+    watcher.look(machines.snapshot((device(),), tick=0))
+    assert watcher.standing(at + 1), "what was read before it is no sign of life"
+    watcher.look(machines.snapshot((device(),), tick=2))
+    assert watcher.standing(at + 3) == ()
+    assert kinds(list(watcher.events)) == ["collector.replaced"], "the event stays"
+
+
 def test_the_list_is_bounded_and_the_count_is_not() -> None:
     watcher = Watcher(capacity=5)
     for tick in range(10):

@@ -37,6 +37,16 @@ def when(finding: Finding) -> str:
     return f"past: {begun} to {finding.until.astimezone():%H:%M:%S}"
 
 
+def cause_of(finding: Finding) -> str:
+    """The cause that has a page about what is wrong; empty for what has none."""
+    return "" if finding.id in ("healthy", "unknown") else finding.id
+
+
+def judged(finding: Finding) -> str:
+    """Its cause, and how sure that is; a cause that no table has has no name."""
+    return finding.certainty if finding.id == "unknown" else f"{finding.id} · {finding.certainty}"
+
+
 def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
     """One finding with its evidence and what to do."""
     glyph, ink = mark(finding)
@@ -46,7 +56,7 @@ def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
     process = f"process {finding.pid} · " if finding.pid is not None else ""
     told = finding.until is None and any("since " in line for line in finding.evidence)
     moment = f" · {when(finding)}" if finding.since is not None and not told else ""
-    lines.append([(f"  {where}{process}{finding.id} · {finding.certainty}{moment}", "dim")])
+    lines.append([(f"  {where}{process}{judged(finding)}{moment}", "dim")])
     for line in finding.evidence:
         lines.append([("  · ", "dim"), (printable(line), "text")])
     if finding.action:
@@ -83,7 +93,7 @@ def evidence(view: View) -> tuple[str, Lines]:
 
 def first_cause(view: View) -> str:
     """Cause id of the most important finding; empty where nothing is wrong."""
-    return view.wrong[0].id if view.wrong else ""
+    return cause_of(view.wrong[0]) if view.wrong else ""
 
 
 def first_action(view: View) -> str:

@@ -13,7 +13,7 @@ from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.snapshot import Problem
 from gpuwatch.ui.actions import bindings
 from gpuwatch.ui.cells import cut, width_of
-from gpuwatch.ui.screens.evidence import EvidenceModal, lines_of, lines_of_problem, mark, when
+from gpuwatch.ui.screens.evidence import EvidenceModal, cause_of, judged, lines_of, lines_of_problem, mark, when
 from gpuwatch.ui.screens.lines_modal import Lines, wrapped
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.view import View
@@ -74,7 +74,9 @@ class FindingList(Listed):
         view = self._view
         if view is None:
             return
-        self.note = f" {len(self.entries)} " if self.entries else ""
+        # What is well, past or only worth knowing is in the list, and is not counted.
+        wrong = len(view.wrong) + sum(isinstance(entry, Problem) for entry in self.entries)
+        self.note = f" {wrong} wrong " if wrong else ""
         self.set_lines([self._line(entry, view) for entry in self.entries] or [_nothing(view)], stale=view.stale)
 
     def marked(self, line: Line) -> Line:
@@ -91,9 +93,13 @@ class FindingList(Listed):
         pen.add("  ").add(f"{glyph} ", ink)
         named = f"GPU {device.index}" if device is not None else ""
         pen.add(f"{named}  " if named and named not in entry.title else "", "dim" if past else "strong")
-        cause = _tail(entry, pen.left)
+        title = printable(entry.title)
+        if entry.id == "healthy":
+            notes = sum(isinstance(one, Finding) and one.until is None and one is not entry for one in self.entries)
+            title += f"; {notes} note{'s' * (notes > 1)} below" if notes else ""
+        cause = _tail(entry, title, pen.left)
         room = pen.left - len(cause)
-        pen.add(cut(printable(entry.title), room), "dim" if past else "text")
+        pen.add(cut(title, room), "dim" if past else "text")
         if pen.left >= len(cause):
             pen.to(pen.limit - len(cause)).add(cause, "dim")
         return pen.line()
@@ -104,21 +110,22 @@ class FindingList(Listed):
         screen = self.screen
         if isinstance(screen, FindingsScreen):
             screen.draw_evidence()
+            screen.show_keys()
 
 
-def _tail(finding: Finding, room: int) -> str:
+def _tail(finding: Finding, title: str, room: int) -> str:
     """What stands at the right: since when, the cause, how sure; the less the longer the title is."""
     if finding.id == "healthy":
         tails = [finding.evidence[0] if finding.evidence else "", ""]
     elif finding.until is not None:
-        tails = [f"{when(finding)} · {finding.id}", when(finding)]
+        tails = [f"{when(finding)} · {finding.id}" if cause_of(finding) else when(finding), when(finding)]
     else:
-        tails = [f"{finding.id} · {finding.certainty}"]
+        tails = [judged(finding)]
         if finding.since is not None:
             tails.insert(0, f"{when(finding)} · {tails[0]}")
     padded = [f"  {tail} " for tail in tails if tail]
     for tail in padded:
-        if width_of(printable(finding.title)) + len(tail) <= room:
+        if width_of(title) + len(tail) <= room:
             return tail
     return padded[-1] if padded and room > len(padded[-1]) + _TITLE_LEAST else ""
 
@@ -186,6 +193,17 @@ class FindingsScreen(TabScreen):
         """The cursor, and the evidence with it."""
         self.found.move(where)
         self.draw_evidence()
+        self.show_keys()
+
+    def titles(self) -> dict[str, str]:
+        """What can be done with the chosen entry, and no more."""
+        entry = self.found.chosen
+        absent = {} if entry is not None and action_of(entry) else {"copy_action": ""}
+        if not isinstance(entry, Finding) or not cause_of(entry):
+            absent["open_page"] = ""
+        if entry is None:
+            absent["open_finding"] = ""
+        return super().titles() | absent
 
     @on(Listed.Chosen)
     def _double_clicked(self) -> None:
@@ -196,13 +214,13 @@ class FindingsScreen(TabScreen):
         entry, view = self.found.chosen, self._view
         if entry is not None and view is not None:
             lines = lines_of(entry, view.snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
-            cause = entry.id if isinstance(entry, Finding) else ""
+            cause = cause_of(entry) if isinstance(entry, Finding) else ""
             self.app.push_screen(EvidenceModal("Finding", lines, action=action_of(entry), cause=cause))
 
     def action_open_page(self) -> None:
         """All that gpuwatch knows about the cause of the chosen finding."""
         entry = self.found.chosen
-        if isinstance(entry, Finding):
+        if isinstance(entry, Finding) and cause_of(entry):
             from gpuwatch.ui.screens.cause_sheet import CauseSheet
 
             self.app.push_screen(CauseSheet(entry.id))

@@ -36,7 +36,7 @@ class KeyLine(Painted):
     ) -> None:
         """Follows the focus; ``note`` stands at the right, before any key when it says that rows are hidden.
 
-        ``titles``: what actions are called now, by id, where that is not what the table says.
+        ``titles``: what actions are called now, by id, where that is not what the table says; empty: not now.
         ``said``: what was just done, with its ink; it takes the place of keys.
         """
         self._said = said

@@ -39,6 +39,8 @@ def key_line(
     places = []
     for action in actions:
         title = titles.get(action.id, action.title)
+        if not title:
+            continue
         key = name(action.shown)
         need = len(key) + len(title) + 3
         if action in last:
