@@ -40,6 +40,9 @@ _XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) (\d{1,
 _ASYNC = re.compile(r"(?<!\S)(\S{1,80}) cuMemAllocAsync failed to allocate (\d{1,18})(?!\d)")
 # JAX's allocator, and TensorFlow before 0.7.
 _REQUEST = re.compile(r"Failed to allocate request for \S{1,24} \((\d{1,18})B\) on device ordinal (\d{1,6})")
+_NO_SHAPE = re.compile(r"OOM when allocating (?:temporary )?tensor(?: (?:with|of) shape ?)?$")
+_MAP = re.compile(r"[*_x]{50,100}")
+"""The last line of a dump: its memory in a hundred characters."""
 _FIRST = re.compile(r"OOM when allocating tensor with shapedim \{ size: \d+ \}(?: dim \{ size: \d+ \}){0,10}")
 _ORDINAL = re.compile(r"(?:device ordinal |StreamExecutor for CUDA:|on GPU:)(\d{1,6})")
 _ALLOCATOR_DEVICE = re.compile(r"(?:GPU|PluggableDevice)_(\d+)_bfc|gpu_async_(\d+)|gpu_host_bfc")
@@ -207,6 +210,10 @@ class OomCollector:
             if first := _FIRST.search(message):
                 shape = ",".join(re.findall(r"\d+", first[0]))
                 self._add_once(Draft(requested=tensor_bytes(shape, None), exact=True))
+            elif _NO_SHAPE.search(message):
+                if not self.drafts and self._open is None:
+                    self._add_once(Draft())
+                return True
             return first is not None
         allocator = match[4]
         where: str | None = device(match[3] or "")
@@ -342,7 +349,11 @@ def _exact(summed: int, told: str) -> int | None:
 
 def begins_dump(message: str) -> bool:
     """Whether this is a line that only a dump has."""
-    return message.lstrip().startswith(_DUMP_STARTS) or " Chunks of size " in message
+    return (
+        message.lstrip().startswith(_DUMP_STARTS)
+        or " Chunks of size " in message
+        or _MAP.fullmatch(message) is not None
+    )
 
 
 def elsewhere(message: str) -> bool:

@@ -41,7 +41,9 @@ _SHARED = re.compile(
     r"(?:^|[\s:'\"(])(lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): cannot open shared object"
     r"|(?:ImportError|OSError): (lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): "
 )
-_NOT_LOADED = re.compile(r"Could not load library (lib\S+?\.so[.\d]*?)\.? Error|Unable to load any of \{(lib[^,}\s]+)")
+_NOT_LOADED = re.compile(
+    r"Could not load library (lib\S+?\.so[.\d]*?|\S+?\.dll)\.? Error|Unable to load any of \{(lib[^,}\s]+)"
+)
 _DLL = re.compile(r"Could not find '([\w.-]+\.dll)'")
 _DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
 _HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.{0,400}?) - this hides all GPUs")

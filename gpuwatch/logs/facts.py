@@ -121,6 +121,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """The line with the last exception; at the end of the log it is what ended the program."""
     last_frame_line: int | None = None
     """The line with the last frame of a traceback; after the last exception, its own is still to come."""
+    open_traceback_line: int | None = None
+    """The head of the last traceback of a notebook, which names the error that its end tells."""
     frame: Frame | None = None
     """The user's own line in the latest traceback."""
     found_device_lines: int = 0

@@ -24,6 +24,7 @@ _MEMO_SIZE = 4096
 _MEMO_CHARS = 600
 _DIGITS = b"0123456789"
 _NOTHING, _REFUSAL, _TORCH = 1, 2, 3
+_HINTS = topics.HINTS
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump, which tell nothing that its sums do not."""
@@ -104,7 +105,7 @@ class LogParser:
         if not self._units.open and not self._ooms.in_dump():
             if "): /" in line and self._placements.node(line):
                 return
-            for hint in topics.HINTS:
+            for hint in _HINTS:
                 if hint in line:
                     break
             else:
@@ -236,7 +237,7 @@ class LogParser:
     def _enveloped(self, line: str) -> bool:
         """A line of a container's log in JSON: what the program wrote is a string in it. False where it is not."""
         within = self._units.open or self._ooms.in_dump() or self._frames.open or ", line " in line
-        if not within and "\\" not in line and ".cc:" not in line and not any(hint in line for hint in topics.HINTS):
+        if not within and "\\" not in line and ".cc:" not in line and not any(hint in line for hint in _HINTS):
             return False
         text = json_text(line)
         if text is None:
@@ -382,7 +383,7 @@ class LogParser:
                 self._units.begin_colocation(failed=self._placement_failed)
                 return True
             if "Error " in line and _IPYTHON_HEAD.match(line):
-                self._facts.last_frame_line = self._facts.lines
+                self._facts.open_traceback_line = self._facts.lines
             return False
         name = (match[1] or match[3]).rsplit(".", 1)[-1]
         if "tensorflow." in line:

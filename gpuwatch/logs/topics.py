@@ -1,8 +1,8 @@
 """THE table of log texts that mean something by themselves: text to topic.
 
 A topic that is a cause id is what the text means; other topics are evidence for rules. To teach the
-parser a message: one row here. A row's text must contain one of :data:`HINTS`, which decide whether
-a line is looked at (a test says so).
+parser a message: one row here. A row's text should contain one of :data:`HINTS`, which decide whether
+a line is looked at; lines of C++ and of exceptions always are (a test says so).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ HINTS = (
     "NCCL",
     "DNN",
     "BLAS",
-    "GEMM",
+    "(0) ",  # the first of "2 root error(s)"
     "undefined symbol",
     "sm_",
     "no longer supports",
-    "Unable to load any",
+    ".so",
 )
 """Cheap substrings: a line without any of them, and without a C++ source position, is not looked at."""
 
@@ -141,6 +141,8 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("CUDA backend failed to initialize: Found c", "cuda.version-mismatch"),
     ("CUDA backend failed to initialize: Found CUDA version", "cuda.version-mismatch"),
     ("undefined symbol: cu", "cuda.version-mismatch"),
+    ("undefined symbol: nvrtc", "cuda.version-mismatch"),
+    ("in cudnn DSO; dlerror", "cuda.version-mismatch"),
     ("PyTorch no longer supports this GPU", "build.gpu-unsupported"),
     ("does not support target 'sm_", "build.gpu-unsupported"),
     ("Value 'sm_", "build.gpu-unsupported"),
@@ -188,7 +190,7 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("CUBLAS_STATUS_ALLOC_FAILED", "memory.masked"),
     ("GEMM launch failed", "memory.masked"),
     ("StreamExecutor without BLAS support", "memory.masked"),
-    ("Error: No algorithm worked!", "memory.masked"),
+    ("No algorithm worked!", "memory.masked"),
     ("Cuda failure 'out of memory'", "memory.masked"),
     ("Cuda failure 2 'out of memory'", "memory.masked"),
     ("Error: No available memory for the cache blocks", "memory.limit-too-small"),

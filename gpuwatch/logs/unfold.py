@@ -92,10 +92,17 @@ def _is_folded(texts: list[str], width: int) -> bool:
     return telling > 0 and going_on >= _MOSTLY * full
 
 
+def _indent(text: str) -> int:
+    bare = text.lstrip(">#").expandtabs()
+    return len(bare) - len(bare.lstrip())
+
+
 def _glue(text: str, after: str, width: int) -> str | None:
     """What stood between two lines: nothing, a space, or (None) the end of a line."""
     if not _WIDTHS.start - 1 <= len(text) <= width:
         return None
+    if _indent(after) > _indent(text) + 1:
+        return None  # TensorFlow's own way to say more of an error: a tab and [[node …]]
     rest = undecorated(after)
     if not rest or _BEGINS.match(rest) or (text.endswith((".", "]", "!")) and len(text) < width):
         return None

@@ -59,7 +59,15 @@ def test_never_raises_and_counts_every_line(lines: list[str]) -> None:
 def essence(found: LogFacts) -> dict[str, object]:
     """The facts without the lines that are quoted as evidence."""
     plain = msgspec.to_builtins(found)
-    for name in ("evidence", "unrecognised", "lines", "last_error_line", "last_frame_line", "driver_messages"):
+    for name in (
+        "evidence",
+        "unrecognised",
+        "lines",
+        "last_error_line",
+        "last_frame_line",
+        "open_traceback_line",
+        "driver_messages",
+    ):
         del plain[name]
     return plain
 

@@ -78,3 +78,11 @@ def test_beyond_the_sample_it_goes_on_in_the_same_way() -> None:
     found = list(unfolded(parts * SAMPLE))
     assert len(found) == SAMPLE
     assert {entry.strip() for entry in found} == {line.strip()}
+
+
+@pytest.mark.parametrize("indent", ["\t ", "     ", "> \t "])
+def test_a_long_line_before_an_indented_one_is_no_fold(indent: str) -> None:
+    quote = "> " if indent.startswith(">") else ""
+    long = f"{quote}W tensorflow/core/common_runtime/executor.cc:1076] Resource exhausted: OOM when allocating tensor"
+    lines = [long, f"{indent}[[Node: Sub = Sub[T=DT_FLOAT]]]", f"{quote}0 successful operations."]
+    assert list(unfolded(lines)) == lines

@@ -62,6 +62,10 @@ LIBRARIES = (
                  " "), "cuda.libraries-missing healthy"),
     Wording(_old("I", "stream_executor/cuda/cuda_dnn.cc:1062", "Unable to load cuDNN DSO."), "cuda.libraries-missing",
             "libcudnn.so"),
+    Wording("Could not load library cudnn_ops_infer64_8.dll. Error code 126\nPlease make sure cudnn_ops_infer64_8.dll is in"
+            " your library path!", "cuda.libraries-missing", "cudnn_ops_infer64_8.dll"),
+    Wording("libcufft.so.9.0: cannot open shared object file: No such file or directory\nFailed to load the native"
+            " TensorFlow runtime.", "cuda.libraries-missing", "libcufft.so.9.0"),
     Wording("./train: error while loading shared libraries: libcudnn.so.6: cannot open shared object file: No such file"
             " or directory", "cuda.libraries-missing", "libcudnn.so.6"),
     Wording(_new("W", "gpu_backend_lib.cc:579", "Can't find libdevice directory ${CUDA_DIR}/nvvm/libdevice. This may"
@@ -85,6 +89,10 @@ VERSIONS = (
             " version 8904, which is newer.", "cuda.version-mismatch"),
     Wording("RuntimeError: CUDA backend failed to initialize: Found CUDA version 11080, but JAX was built against"
             " version 12020, which is newer.", "cuda.version-mismatch driver.too-old"),
+    Wording("Could not load library libcudnn_cnn_infer.so.8. Error: /opt/cuda/lib64/libnvrtc.so: undefined symbol:"
+            " nvrtcGetCUBIN", "cuda.version-mismatch cuda.libraries-missing"),
+    Wording(_old("F", "stream_executor/cuda/cuda_dnn.cc:222", "Check failed: s.ok() could not find cudnnCreate in cudnn"
+                 " DSO; dlerror: /usr/lib/python2.7/tensorflow/_pywrap_tens"), "cuda.version-mismatch"),
     Wording("ImportError: /opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: undefined symbol:"
             " cublasLtMatmulAlgoGetHeuristic, version libcublasLt.so.12", "cuda.version-mismatch"),
 )  # fmt: skip
@@ -210,12 +218,20 @@ MEMORY = (
             " b.shape=(784, 512), m=64, n=512, k=784", "memory.masked"),
     Wording("tensorflow.python.framework.errors_impl.NotFoundError: No algorithm worked! Error messages:",
             "memory.masked"),
+    Wording(_old("W", "core/framework/op_kernel.cc:1763", "OP_REQUIRES failed at conv_ops.cc:1106 : Not found: No algorithm"
+                 " worked!"), "memory.masked cuda.version-mismatch"),
+    Wording("  (0) Not found:  No algorithm worked!\n\t [[node model/conv2d/Conv2D (defined at train.py:7) ]]",
+            "memory.masked cuda.version-mismatch"),
+    Wording("  (0) Internal:  Blas GEMM launch failed : a.shape=(64, 784), b.shape=(784, 512)", "memory.masked"),
     Wording("tensorflow.python.framework.errors_impl.InternalError: Attempting to perform BLAS operation using"
             " StreamExecutor without BLAS support [Op:MatMul]", "memory.masked"),
     Wording("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "memory.masked"),
     Wording("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", "memory.masked"),
     Wording("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "memory.masked cuda.version-mismatch"),
     Wording("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "memory.masked"),
+    Wording("W tensorflow/core/common_runtime/executor.cc:1076] 0x18ef Compute status: Resource exhausted: OOM when"
+            " allocating tensor with shape\n\t [[Node: Sub = Sub[T=DT_FLOAT]]]", "memory.model-too-large"),
+    Wording(_old("W", "core/common_runtime/bfc_allocator.cc:474", 60 * "*" + 40 * "_"), "memory.model-too-large"),
     Wording("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184"
             " bytes.", "memory.model-too-large memory.request-too-large"),
     Wording("jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to load in-memory CUBIN (compiled for a different"
@@ -381,6 +397,10 @@ HEALTHY = tuple(
         "I0504 10:11:12.407243 26518 nvc.c:376] initializing library context (version=1.17.0, build=)",
         "  0%|          | 0/798 [00:00<?, ?it/s]" + _old("I", "stream_executor/platform/default/dso_loader.cc:49",
                                                          "Successfully opened dynamic library libcuda.so.1"),
+        "^^^^ CUDNN_STATUS_NOT_SUPPORTED for Algo 6: -1.000000 time requiring 0 memory",
+        "I tensorflow/core/common_runtime/gpu/pool_allocator.cc:244] PoolAllocator: After 1925 get requests, put_count=1701",
+        "2026-05-04 10:11:12.1: I tensorflow/core/x.cc:7] " + 60 * "*",
+        "frame #3: c10d::ProcessGroupNCCL::watchdog() + 0x10c (0x7f3b6e in /opt/torch/lib/libtorch_cuda.so)",
         "WARNING:tensorflow:5 out of the last 5 calls to <function f> triggered tf.function retracing.",
         "Epoch 3/10\n1875/1875 [==============================] - 4s 2ms/step - loss: 0.0410 - accuracy: 0.9871",
         "I0504 10:11:12 device error rate 0.0, memory error count 0",

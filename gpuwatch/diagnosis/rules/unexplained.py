@@ -72,7 +72,10 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
         lines = list(dict.fromkeys((*log.lines_of(known), *lines)))
     elif lines == [_CUT]:
         title, action = _CUT, "Look at the whole log: the last line of a traceback tells the error."
-        lines = [f"the last frame is at line {log.last_frame_line} of {log.lines}"] if log is not None else []
+        lines = []
+        if log is not None:
+            begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
+            lines = [f"of {log.lines} lines, line {begun} is the last that tells where the error was"]
     yield finding("unknown", "error", "fact", title=title, evidence=lines, action=action)
 
 
@@ -125,10 +128,10 @@ def _log_ended(log: LogFacts | None) -> list[str]:
     if last is not None and log.lines - last <= _TAIL:
         error = log.errors[-1]
         return [] if error.type in _ON_PURPOSE else [_line(error)]
-    frame = log.last_frame_line
-    if frame is not None and log.lines - frame <= _TAIL and (last is None or last < frame):
+    frame, head = log.last_frame_line, log.open_traceback_line
+    if frame is not None and log.lines - frame <= _TAIL and (last or 0) < frame:
         return [_CUT]
-    return []
+    return [_CUT] if head is not None and (last or 0) < head else []
 
 
 def _explains(log: LogFacts | None) -> bool:
