@@ -61,7 +61,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         findings=tuple(clean_finding(found) for found in document.findings if found is not main),
         raw=tuple(runs.raw(document)),
         footer=_footer(document),
-        parts=tuple(runs.part(run, main) for run in document.programs),
+        parts=tuple(runs.part(run, main, document.programs) for run in document.programs),
     )
 
 

@@ -91,7 +91,7 @@ def device_map(document: Diagnostic) -> Table:
         rows,
         frozenset({1, 2, 6, 7} if program is not None else {1, 2, 6}),
         note=note,
-        keep=frozenset({0, 5}),
+        keep=frozenset({0, 5, 8 if program is not None else 7}),
         optional=(4,),
         below=9 if program is not None else 8,
     )

@@ -35,7 +35,7 @@ def programs(runs: Sequence[Run], now: datetime.datetime, main: Told | None) -> 
         for run in runs
     )
     timelines = tuple(
-        charts.Timeline(f"Memory of {name_of(run)}{charts.on_device(run)}", run)
+        charts.Timeline(f"Memory of {name_of(run, runs)}{charts.on_device(run)}", run)
         for run in runs[:2]
         if len(run.memory.timeline) > 1
     )
@@ -57,7 +57,7 @@ def ooms(document: Diagnostic) -> Table:
     heads = ("Run", "Device", "Requested", "Limit", "In use", "Largest free", "Cause", "Expected")
     rows = [
         (
-            name_of(run),
+            name_of(run, _runs(document)),
             clean(oom.device),
             size(oom.requested_bytes),
             size(oom.limit_bytes),
@@ -87,7 +87,7 @@ def fallbacks(document: Diagnostic) -> Table:
     heads = ("Run", "Op", "Type", "Asked", "Ran on", "Count", "Why")
     rows = [
         (
-            name_of(run),
+            name_of(run, _runs(document)),
             clean(entry.op),
             clean(entry.dtype),
             clean(entry.requested),
@@ -114,7 +114,7 @@ def comparison(probes: Comparison, *, timeline: bool) -> Table | None:
     return dataclasses.replace(table, charts=(*table.charts, chart))
 
 
-def part(run: Run, main: Told | None) -> Content:
+def part(run: Run, main: Told | None, among: Sequence[Run]) -> Content:
     """A program by itself: what stands above already, its findings, its log and the headline, is not told again."""
     whole = run_content.run_content(run)
     told = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
@@ -122,7 +122,7 @@ def part(run: Run, main: Told | None) -> Content:
     told_above = main is not None and clean(main.title).rstrip(".") in whole.reason
     return dataclasses.replace(
         whole,
-        title=name_of(run),
+        title=name_of(run, among),
         subtitle=clean(run.title),
         reason="why: as told at the top" if told_above else whole.reason,
         facts=facts,
@@ -141,7 +141,7 @@ def raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
         bad = run.verdict in ("error", "timeout") or (run.verdict == "oom" and not all(o.expected for o in run.ooms))
         if run.log_tail and (run.group == "run" or bad) and count < _LOGS:
             count += 1
-            yield f"Log of {name_of(run)}", readable(run.log_tail, _RAW, simulated=run.simulated)
+            yield f"Log of {name_of(run, _runs(document))}", readable(run.log_tail, _RAW, simulated=run.simulated)
 
 
 def _runs(document: Diagnostic) -> tuple[Run, ...]:

@@ -218,11 +218,12 @@ def age(run: Run, now: datetime.datetime) -> str:
     return f"{minutes / 60:.0f} h ago" if minutes < 48 * 60 else f"{minutes / 1440:.0f} days ago"
 
 
-def name_of(run: Run) -> str:
-    """A program by its command line, a probe by its configuration."""
-    if run.group != "run" or not run.title:
-        return clean(run.config)
-    return short_command(run.title)
+def name_of(run: Run, among: Sequence[Run] = ()) -> str:
+    """A program by its command line, a probe by its configuration; with its start where several are called so."""
+    name = clean(run.config) if run.group != "run" or not run.title else short_command(run.title)
+    if any(other is not run and name_of(other) == name for other in among):
+        name += f" ({utc(run.started_at).partition(' ')[2]})"
+    return name
 
 
 def short_command(command: str) -> str:

@@ -437,3 +437,14 @@ def test_what_was_sampled_is_not_called_all_and_the_peak_is_told() -> None:
     run = replace(run, memory=memory, phases=replace(run.phases, total_seconds=24.0))
     told = "in use by the framework: 1.0 GiB, sampled over 7 s of the 24 s that it ran, 3.0 GiB at most"
     assert in_words(run) == told
+
+
+def test_programs_of_one_name_are_told_apart_by_their_start() -> None:
+    first, second = program(), program(started_at=NOW - datetime.timedelta(hours=1))
+    content = diagnostic_content(diagnostic(looks(programs=(first, second))))
+    titles = [part.title for part in content.parts]
+    assert len(set(titles)) == 2
+    assert all(re.fullmatch(r"python train\.py \(\d\d:\d\d:\d\d UTC\)", title) for title in titles)
+    assert [part.title for part in diagnostic_content(diagnostic(looks(programs=(first,)))).parts] == [
+        "python train.py"
+    ]
