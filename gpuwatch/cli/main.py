@@ -6,6 +6,7 @@ like: one line that says what was wrong and what to do, never a traceback for a 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -24,6 +25,7 @@ from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, asked_gpm, gpm_optio
 from gpuwatch.cli.preferring import dashboard_options, preferred
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.formatting.suggest import did_you_mean
+from gpuwatch.formatting.text import printable
 
 # Name to "module:attribute"; imported when it runs, so that one command does not pay for another.
 _COMMANDS = {
@@ -140,7 +142,8 @@ def main() -> NoReturn:
     except BrokenPipeError:
         code = _give_up_output(128 + signal.SIGPIPE)
     except OSError as error:
-        _say(f"cannot write the output: {error.strerror or error}")
+        why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
+        _say(f"cannot write the output: {why}")
         code = _give_up_output(EXIT_FAILED)
     except SystemExit as ending:
         # click catches a closed pipe itself, and marks stdout with a wrapper of its own.
@@ -159,7 +162,10 @@ def main() -> NoReturn:
 def _prepare_output() -> None:
     """Output that is closed or cannot take every character must not end in a traceback."""
     if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
+        # What is written to it fails, as it should: nobody gets the data.
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not (stream.encoding or "").lower().startswith("utf"):
             stream.reconfigure(errors="backslashreplace")
@@ -167,7 +173,7 @@ def _prepare_output() -> None:
 
 def _give_up_output(code: int) -> int:
     """Nothing more may be written to it, at exit either."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
@@ -177,4 +183,4 @@ def _say(message: str, hint: str = "") -> None:
     early.abandon()  # what is said must be seen
     prepare()
     with suppress(OSError):  # nobody is there to read it
-        click.echo(f"gpuwatch: {message}" + (f" ({hint})" if hint else ""), err=True)
+        click.echo(printable(f"gpuwatch: {message}" + (f" ({hint})" if hint else "")), err=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -196,3 +198,30 @@ def test_an_option_of_the_dashboard_before_a_command_is_refused(
         cli.main(arguments, prog_name="gpuwatch", standalone_mode=False)
     assert caught.value.message.startswith(f"{option} before ")
     assert caught.value.hint == advice
+
+
+def _closed(command: str) -> subprocess.CompletedProcess[str]:
+    """``command`` of gpuwatch, in a shell that closes one of its streams."""
+    return subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m gpuwatch {command}"], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_without_a_stderr_the_data_come_all_the_same() -> None:
+    done = _closed("schema run 2>&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "properties" in done.stdout
+    json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("command", ["schema run", "--help"])
+def test_data_that_nobody_can_get_are_a_failure(command: str) -> None:
+    done = _closed(f"{command} >&-")
+    assert done.returncode == 1
+    assert done.stderr == "gpuwatch: cannot write the output: stdout is closed\n"
+
+
+def test_what_a_message_repeats_cannot_move_the_cursor() -> None:
+    done = gpuwatch("run", "--no-save", "--", "a\x1b[31m\u202eb\x07\nz")
+    assert done.code == 127
+    assert done.err == "gpuwatch: a\\x1b[31m\\u202eb\\x07 z: there is no such program\n"
