@@ -65,7 +65,8 @@ ACTIONS: tuple[Action, ...] = (
         "slash,f4",
         "/",
         "filter",
-        "Show only processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not). Esc clears",
+        'Show only processes that match: words, user:alice, mem>2GiB, time>1h30m, cmd:"a b", -xorg (not); '
+        "every column is a field. Esc clears",
         "overview",
         name="Filter processes",
     ),

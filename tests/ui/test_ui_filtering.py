@@ -6,17 +6,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.snapshot import Process
-from gpuwatch.ui.filtering import FIELDS, SIGNS, FilterError, parse
+from gpuwatch.model.snapshot import Mapped, Process
+from gpuwatch.ui.filtering import FIELDS, SIGNS, FilterError, _words, parse
+from gpuwatch.ui.rows import COLUMNS, Column
 from tests.ui import machines
 
 GIB = machines.GIB
-ALICE = machines.process(0, gpu=1, readings={"gpu_memory_bytes": 4 * GIB, "run_seconds": 7200, "sm_percent": 40})
+MAP = (Mapped(ordinal=0, uuid="GPU-b", index=1), Mapped(ordinal=1, uuid="GPU-a", index=0))
+ALICE = machines.process(
+    0,
+    gpu=1,
+    pid=12540,
+    framework="tensorflow 2.21.0",
+    cuda_visible_devices="1,0",
+    device_map=MAP,
+    readings={"gpu_memory_bytes": 4 * GIB, "run_seconds": 7200, "sm_percent": 40, "threads": 4},
+)
 BOB = machines.process(
     1,
     gpu=0,
+    pid=12541,
+    framework="torch 2.11.0",
+    cuda_visible_devices="10,GPU-9f3f",
+    device_map=(Mapped(ordinal=0, uuid="GPU-a", index=0),),
+    mig_instance="7/0",
     command="python train.py --lr=0.1 http://host:8080",
-    readings={"gpu_memory_bytes": GIB // 2, "run_seconds": 60, "sm_percent": 10},
+    readings={
+        "gpu_memory_bytes": GIB // 2,
+        "run_seconds": 60,
+        "sm_percent": 10,
+        "threads": 40,
+        "encoder_percent": 3,
+        "decoder_percent": 0,
+    },
 )
 
 
@@ -48,6 +70,51 @@ def kept(text: str) -> list[str | None]:
         ("//host:8080", ["bob"]),
         ("-", ["alice", "bob"]),
         ("finetune.py", []),
+        ('cmd:"train.py --lr"', ["bob"]),
+        ('cmd:"python --lr"', []),
+        ('-"train.py --lr"', ["alice"]),
+        ('"http://host', ["bob"]),
+        ('"host:8080"', ["bob"]),
+        ("user:a cmd:train", ["alice"]),
+        ("time>1h30m", ["alice"]),
+        ("time>2h30m", []),
+        ("time<1:59:59", ["bob"]),
+        ("time=2:00:00", ["alice"]),
+        ('time<"1d 00:00"', ["alice", "bob"]),
+        ("time>=0d00:01", ["alice", "bob"]),
+        ("pid:12540", ["alice"]),
+        ("pid:1254", []),
+        ("pid>12540", ["bob"]),
+        ("pid>100 pid<12541", ["alice"]),
+        ("-pid:12540", ["bob"]),
+        ("framework:tf", ["alice"]),
+        ('framework:"tf 2.21"', ["alice"]),
+        ("framework:tensorflow", ["alice"]),
+        ('framework:"tensorflow 2.21.0"', ["alice"]),
+        ("framework:torch", ["bob"]),
+        ("tf", ["alice"]),
+        ("threads>5", ["bob"]),
+        ("thr>5", ["bob"]),
+        ("THR=4", ["alice"]),
+        ("enc>0", ["bob"]),
+        ("ENC%>0", ["bob"]),
+        ("dec=0", ["bob"]),
+        ("visible:1", ["alice"]),
+        ("visible:10", ["bob"]),
+        ("visible:1,0", ["alice"]),
+        ("visible:gpu-9f", ["bob"]),
+        ("visible:3f", []),
+        ("mig:7/0", ["bob"]),
+        ("mig:7", ["bob"]),
+        ("mig:0", []),
+        ("sees:0", ["alice", "bob"]),
+        ("sees:1", ["alice"]),
+        ("sees:0→1", ["alice"]),
+        ("sees:0>1", ["alice"]),
+        ("sees:1>1", []),
+        ("GPU-MEM>2g", ["alice"]),
+        ("memory>2g", ["alice"]),
+        ("command:--lr", ["bob"]),
     ],
 )
 def test_words(text: str, users: list[str]) -> None:
@@ -68,6 +135,16 @@ def test_words(text: str, users: list[str]) -> None:
         ("user>alice", "user is text: write user:alice"),
         ("gpu=1", "gpu is text: write gpu:1"),
         ("gpu:one", "gpu is the number of a GPU, not “one”"),
+        ("pid:a", "pid is a number, not “a”"),
+        ("pid>1k", "“k” is no unit of pid"),
+        ("threads>5%", "“%” is no unit of threads"),
+        ("time>1:30", "time is compared with a time such as 90s or 1h30m, not “1:30”"),
+        ("time>1m2h", "time is compared with a time such as 90s or 1h30m, not “1m2h”"),
+        ("sees:a", "sees is the number of a GPU, or 0>1 for its own number 0 that is GPU 1, not “a”"),
+        ("thread>5", "there is no field “thread”; did you mean threads?"),
+        ("colour:red", 'there is no field “colour” (in "quotes" it is searched for as it is)'),
+        ("x>3", 'there is no field “x” (in "quotes" it is searched for as it is)'),
+        ("alpha:8080", 'there is no field “alpha” (in "quotes" it is searched for as it is)'),
         ("usr:alice", "there is no field “usr”; did you mean user?"),
         ("meme>3", "there is no field “meme”; did you mean mem?"),
         ("-mem>lots", "mem is compared with a number such as 2GiB, not “lots”"),
@@ -95,10 +172,31 @@ def test_every_field_has_its_sign() -> None:
     assert set(SIGNS) == set(FIELDS)
 
 
-_words = st.text(alphabet="abcmesugp:<>=-.0123456789GiB% \x1b", max_size=30)
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.id)
+def test_every_column_is_a_field_by_its_id_and_by_its_head(column: Column) -> None:
+    for name in (column.id, column.title):
+        for sign in (":1", ">1"):
+            said = said_of(f"{name}{sign}")
+            assert not said or "write" in said, said  # it takes one of the two signs
 
 
-@given(st.one_of(st.text(max_size=60), _words))
+def said_of(text: str) -> str:
+    try:
+        assert parse(text) is not None
+    except FilterError as error:
+        return str(error)
+    return ""
+
+
+@given(st.text(alphabet='ab":x> -', max_size=20))
+def test_quotes_never_hide_a_word(text: str) -> None:
+    assert "".join(word.typed for word in _words(text)).replace(" ", "") == text.replace(" ", "")
+
+
+_letters = st.text(alphabet='abcmesugp:<>=-.0123456789GiB%"hd→ \x1b', max_size=30)
+
+
+@given(st.one_of(st.text(max_size=60), _letters))
 def test_any_text_is_a_filter_or_an_error_in_one_line(text: str) -> None:
     hidden: Process = machines.denied_process()
     said = ""

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from gpuwatch.ui.actions import ACTIONS, bindings
-from gpuwatch.ui.filtering import Filter, FilterError, parse
+from gpuwatch.ui.filtering import Filter, FilterError, field, parse
 from gpuwatch.ui.layout import Plan, plan, rounded
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.view import View
@@ -301,7 +301,7 @@ class OverviewScreen(ProcessRowsScreen):
             self.say("whose these are cannot be read, so they cannot be picked out", "warning")
             return
         name = one.user
-        self._set_filter(Filter(f"user:{name}", (lambda process: process.user == name,)))
+        self._set_filter(Filter(field("user", name), (lambda process: process.user == name,)))
         await self.action_users()
 
     @on(Listed.Chosen)
