@@ -5,6 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def meter(fraction: float | None) -> str:
+    """A bar that stands in one cell, for lines without room for one that lies; unknown and nothing are blank."""
+    if not fraction:
+        return " "
+    return _LEVELS[min(max(round(fraction * 8) - 1, 0), 7 if fraction >= 0.995 else 6)]
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,9 @@
 """Who gets how many lines at which size of terminal. Pure arithmetic, so that it can be tested.
 
-Order of folding, first to go first: further bands of graphs, the first band, cards (they become one line
-each), the host strip, the heading of the lines, lines side by side instead of below each other; at last
-the lines scroll, and say how many more there are. The finding never goes.
+Order of folding, first to go first: further bands of graphs, the first band, further readings, cards (they
+become one line each), the host strip, the heading of the lines, lines side by side instead of below each other
+(as long as each has room for all that matters, on a large screen also in less); at last the lines scroll, and
+say how many more there are. The finding never goes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ MIN_HEIGHT = 12
 
 CARD_MIN_WIDTH = 48
 CARD_HEIGHT = 5
+_LINE_WIDTH = 39
+"""Cells in which utilisation, memory used and in all, power and temperature of a GPU can be told."""
 _LINE_MIN_WIDTH = 28
+"""Cells in which utilisation and memory can be told."""
+_TALL = 30
+"""Lines from which on a screen is a large one."""
 _TABLE_ROWS = 6
 """Header and five processes: what the table keeps while GPUs can fold instead."""
 _TABLE_LEAST = 3
@@ -87,14 +93,14 @@ def plan(
         return Plan(style="none", framed=framed, gpu_height=min(max(said + 4, 5), max(room // 2, 5)))
     cards = _cards(width, height, gpus, processes, readings, max(instances, default=0), framed=framed)
     if cards is not None:
-        fits = gpus == 1 and processes + 2 <= height - 4 - CARD_HEIGHT
-        if framed or (height >= 30 and gpus <= 2) or fits or _bare(height, gpus, processes):
+        fits = processes + 2 <= height - 4 - cards.gpu_height and cards.parts == max(instances, default=0)
+        if framed or (height >= _TALL and gpus <= 2) or fits:
             return cards
     # The finding's line is always counted: a finding that comes must not fold anything.
     most = height - 3 - _TABLE_ROWS
-    columns = 1
-    while math.ceil(gpus / columns) > most and width // (columns + 1) >= _LINE_MIN_WIDTH:
-        columns += 1
+    columns = _side_by_side(width, gpus, most, _LINE_WIDTH)
+    if math.ceil(gpus / columns) > most and height >= _TALL:
+        columns = _side_by_side(width, gpus, most, _LINE_MIN_WIDTH)
     rows = math.ceil(gpus / columns)
     if rows > most:
         # The table gives way before a GPU does, but not the whole of it where there is a screen to speak of.
@@ -117,37 +123,44 @@ def plan(
     )
 
 
-def _bare(height: int, gpus: int, processes: int) -> bool:
-    """Whether lines would leave more than half of the screen empty: then there is room for cards."""
-    used = 6 + gpus + processes  # top, host, two heads, finding, keys
-    return height - used > height / 2
+def _side_by_side(width: int, gpus: int, most: int, cells: int) -> int:
+    """How many lines of at least so many cells stand beside each other, so that there are at most ``most`` rows."""
+    columns = 1
+    while math.ceil(gpus / columns) > most and width // (columns + 1) >= cells:
+        columns += 1
+    return columns
 
 
 def _cards(
     width: int, height: int, gpus: int, processes: int, readings: int, instances: int, *, framed: bool
 ) -> Plan | None:
     """Cards, with as many graphs and readings as the processes leave room for; None where cards do not fit."""
-    least = max(9, int(height * 0.3))
+    least = max(_TABLE_ROWS + 1, int(height * 0.2))
     across = max(width // CARD_MIN_WIDTH, 1)
     rows = math.ceil(gpus / across)
     columns = math.ceil(gpus / rows)
     spare = height - 4 - rows * CARD_HEIGHT
-    if spare < least:
-        return None
     wanted = processes + 2 + 2 * int(framed)
+    if spare < max(least, min(wanted, max(9, int(height * 0.3)))):
+        return None
     table = min(max(wanted, least), max(int(height * 0.45), least))
     budget = (spare - table) // rows
     parts = min(instances, max(budget, 0))
     budget -= parts
-    tall = max(9, height // 6)  # beyond that a graph gains nothing
+    tall = max(9, height // 5)  # beyond that a graph gains nothing
     graph = bands = facts = 0
+    inner = width // columns - 4
+    told = 1 + math.ceil(readings / facts_across(inner))  # the first line says who has the memory
     if budget >= _BAND_MIN:
-        bands = 1 if budget < 2 * _BAND_GOOD else 2
-        graph = bands * min(budget // bands, tall)
-        inner = width // columns - 4
-        facts = min(math.ceil(readings / facts_across(inner)), budget - graph) if inner < BESIDE_WIDTH else 0
+        # Of much room some is for words: a graph says little of a GPU that is idle.
+        room = budget - (min(told, budget // 4) if inner < BESIDE_WIDTH else 0)
+        bands = 1 if room < 2 * _BAND_GOOD else 2
+        graph = bands * min(room // bands, tall)
+        facts = min(told, budget - graph) if inner < BESIDE_WIDTH else 0
         if budget - graph - facts >= tall:
             graph, bands = graph + tall, 3
+    elif inner < BESIDE_WIDTH:
+        facts = min(told, max(budget, 0))
     return Plan(
         style="card",
         columns=columns,

@@ -28,12 +28,12 @@ _WIDTHS = {
     "config": (17, 21),
     "asked": (14, 34),
     "granted": (12, 20),
-    "seen_by_nvml": (8, 12),
+    "seen_by_nvml": (9, 12),
     "device_map": (9, 24),
     "on_gpu_percent": (6, 8),
     "fell_back": (9, 22),
     "steps_per_second": (10, 12),
-    "verdict": (17, 30),
+    "verdict": (16, 30),
 }
 """Usual and wide; the verdict takes what is left."""
 _FOLDING = ("fell_back", "device_map", "asked", "on_gpu_percent", "seen_by_nvml", "granted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, duration, gib, size
+from gpuwatch.formatting.units import UNKNOWN, duration, memory
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Process
 from gpuwatch.reports.masking import MASK, mask_text, secret_name
@@ -111,8 +111,7 @@ def map_lines(rows: tuple[Process, ...], view: View, told: Told = ()) -> Lines:
 
 
 def _held(row: Process) -> str:
-    held = row.number("gpu_memory_bytes")
-    return f"{gib(held)} GiB" if held is None or held >= 2**30 else size(held)
+    return memory(row.number("gpu_memory_bytes"))
 
 
 def setting_lines(rows: tuple[Process, ...], details: Details | None, view: View) -> Lines:
@@ -170,6 +169,12 @@ def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None
     lines.append(_branch(deep, who[0], mask_text(command_text(rows[0])) if rows else "", "strong"))
     lines += [_branch(deep + one.depth, one.pid, one.command, "text") for one in details.children]
     return lines
+
+
+def of_when(clock: float) -> list[Span]:
+    """Said over what was read at ``clock`` (seconds since the epoch) while another moment is looked at."""
+    at = datetime.datetime.fromtimestamp(clock)
+    return [(f"as they were at {at:%H:%M:%S}; those of the moment that is shown are not kept", "warning")]
 
 
 def _branch(depth: int, pid: int, command: str, ink: str) -> list[Span]:

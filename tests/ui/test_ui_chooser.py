@@ -225,7 +225,8 @@ def test_lines_of_gpus_fit_with_any_fields(width: int) -> None:
     devices = tuple(machines.device(n) for n in range(16))
     for chosen in (DEFAULT_FIELDS, tuple(FIELDS), ("fan",), ("trend",), ()):
         at = columns_for(width, devices, chosen)
-        fixed = 2 + at.index + 1 + 2 + 6 + 2 + 6 + 2
+        frames = 4 if at.gpu_bar > 1 else 0
+        fixed = 2 + at.index + 1 + 6 + 6 + frames + 2
         used = fixed + at.name + at.gpu_bar + at.memory_bar + at.total + sum(f.width for f in at.fields)
         assert used + (at.trend + 1 if at.trend else 0) <= width
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import termios
@@ -20,9 +21,10 @@ from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui import inks
+from gpuwatch.ui.cells import width_of
 from gpuwatch.ui.first import picture
-from gpuwatch.ui.lines import INKS
-from gpuwatch.ui.preferences import Preferences
+from gpuwatch.ui.lines import INKS, Line
+from gpuwatch.ui.preferences import Loaded, Preferences
 from gpuwatch.ui.theme import PALETTES
 from gpuwatch.ui.view import View
 from tests.screen import Screen
@@ -72,10 +74,84 @@ async def test_everything_stands_where_textual_puts_it(
             if not pane.display:
                 continue
             for y, line in enumerate(pane.plain.split("\n"), pane.region.y):
-                assert painted[y] == line.rstrip()
+                if line.startswith("│ HELD"):  # who holds the memory is told when somebody has looked
+                    assert painted[y].startswith("│ HELD")
+                else:
+                    assert painted[y] == line.rstrip()
         table = overview.processes.plain.split("\n")[0].rstrip()
         assert painted[overview.processes.region.y][:20] == table[:20] or not table.startswith("╭")
         assert overview.keys.plain.startswith(painted[-1])
+
+
+def cells(line: Line, width: int) -> list[tuple[str, str, str]]:
+    """What can be seen in each cell: the character, its ink, the wash; of a blank only what it stands on."""
+    found = []
+    for text, ink in (*line.spans, (" " * width, "text")):
+        for char in text:
+            ground = ink in ("header", "sorted") or ink.startswith("badge")
+            wash = "" if ink in inks.UNWASHED else line.wash
+            found += [(char, ink if char != " " or ground else "", wash)] + [("", "", wash)] * (width_of(char) - 1)
+    return found[:width]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        machines.pair,
+        machines.simulated,
+        lambda: machines.many(8, 200),
+        lambda: machines.snapshot((machines.device(0),)),
+        lambda: machines.snapshot(
+            (machines.device(0), machines.device(1, readings={"memory.unexplained_bytes": 9 * 2**30})),
+            (machines.process(0), machines.denied_process()),
+        ),
+    ],
+    ids=["pair", "simulated", "many", "nobody", "unexplained"],
+)
+@pytest.mark.parametrize("chosen", [Preferences(), Preferences(sort="pid", descending=False)], ids=["usual", "sorted"])
+async def test_the_whole_picture_is_cell_by_cell_what_textual_draws_first(
+    make_stage: Callable[..., Stage], size: tuple[int, int], make: Callable[[], Snapshot], chosen: Preferences
+) -> None:
+    snapshot = replace(make(), findings=())
+    picked = Loaded(Path("settings.toml"), chosen)
+    lines = picture(view_of(snapshot), chosen, *size, ascii_only=False, whole=True)
+    assert len(lines) == size[1]
+    stage = make_stage(settings=picked)
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(snapshot)
+        for _ in range(4):
+            await pilot.pause()
+        overview = stage.app.overview
+        compared = 0
+        for pane in (overview.top_line, overview.host, overview.gpus, overview.processes, overview.keys):
+            if not pane.display:
+                continue
+            for y in range(pane.size.height):
+                ours = lines[pane.region.y + y][0]
+                theirs = pane.lines[y] if y < len(pane.lines) else Line(())
+                assert cells(ours, size[0]) == cells(theirs, size[0]), (pane.id, y)
+                compared += 1
+        assert compared == size[1]
+
+
+@pytest.mark.parametrize("palette", PALETTES, ids=lambda palette: palette.name)
+async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
+    make_stage: Callable[..., Stage], palette: inks.Palette
+) -> None:
+    stage = make_stage()
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.app.theme = palette.name
+        stage.push(machines.pair())
+        await pilot.pause()
+        style = stage.app.overview.processes.ink("cursor")
+        assert style.bgcolor is not None
+        drawn, ours = style.bgcolor.triplet, inks.washed(palette, "background")
+        assert drawn is not None
+        assert max(abs(a - b) for a, b in zip(drawn, ours, strict=True)) <= 1
+    told = inks.sequences(palette, "background", 24, wash=True)
+    assert "48;2;{};{};{}m".format(*ours) in told["memory"]
+    assert told["frame"] == inks.sequences(palette, "background", 24)["frame"]
 
 
 def test_there_is_no_picture_without_devices_or_room() -> None:
@@ -136,10 +212,10 @@ from gpuwatch.cli import early
 from gpuwatch.ui import first
 early._PATIENCE = 20
 real = first.Picture.paint
-def paint(self, snapshot):
+def paint(self, snapshot, whole=False):
     loaded = [name for name in sys.modules if name.split(".")[0] in ("textual", "pynvml")]
-    done = real(self, snapshot)
-    with open(LOADED, "w") as file:
+    done = real(self, snapshot, whole=whole)
+    with open(LOADED + "-whole" * whole, "w") as file:
         file.write(" ".join(["painted" if done else "not painted", *loaded]))
     time.sleep(PAUSE)
     return done
@@ -159,13 +235,13 @@ def program(tmp_path: Path, machine: SimMachine, pause: float, columns: int = 12
     return Terminal([sys.executable, str(script)], environment, columns, rows)
 
 
-def loaded(terminal: Terminal, tmp_path: Path) -> str:
-    """What was imported when the picture was painted."""
+def loaded(terminal: Terminal, tmp_path: Path, name: str = "loaded") -> str:
+    """What was imported when the picture was painted; ``loaded-whole``: when the processes were in it."""
     until = time.monotonic() + 20
-    while not (tmp_path / "loaded").exists() or not (tmp_path / "loaded").read_text():
+    while not (tmp_path / name).exists() or not (tmp_path / name).read_text():
         assert time.monotonic() < until, "no picture was painted"
         terminal.drain(0.05)
-    return (tmp_path / "loaded").read_text()
+    return (tmp_path / name).read_text()
 
 
 @pytest.fixture
@@ -184,9 +260,19 @@ def test_textual_takes_over_without_moving_anything(
         assert loaded(terminal, tmp_path) == "painted"
         terminal.drain(0.3)
         first = Screen(*size).feed(bytes(terminal.output)).rows
-        assert terminal.drain(20, lambda output: b"sleep 300" in output) is not None
+        assert "waiting for the first sample" in "".join(first)
+        assert "pynvml" not in loaded(terminal, tmp_path, "loaded-whole")
+        terminal.drain(0.3)
+        whole = Screen(*size).feed(bytes(terminal.output)).rows
+        assert "sleep 300" in "".join(whole)
+        length = len(terminal.output)
+        assert terminal.drain(20, lambda output: len(output) > length + 1000) is not None
         terminal.drain(1.0)
         last = Screen(*size).feed(bytes(terminal.output)).rows
+        for y, row in enumerate(whole):
+            # Digits, bars and graphs move with time: nothing else does.
+            kept = [re.sub(r"[0-9.▏▎▍▌▋▊▉█▁▂▃▄▅▆▇\u2800-\u28ff –]+", "", one) for one in (row, last[y])]
+            assert kept[0] == kept[1] or y == 1, y
         bars = [y for y, row in enumerate(first) if "▕" in row and y >= 2]
         assert len(bars) >= 2
         for y in bars:

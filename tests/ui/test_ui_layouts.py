@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ PROCESSES = [0, 5, 200]
 _FRAMES = "╭╮╰╯│┃─"
 
 
+@lru_cache(maxsize=512)
 def machine(gpus: int, processes: int, tick: int = 0) -> Snapshot:
     finding = machines.HELD
     return machines.snapshot(
@@ -40,10 +42,10 @@ async def drawn(pilot: Pilot[Any], feed: FakeFeed) -> list[str]:
     return ["".join(segment.text for segment in strip) for strip in strips]
 
 
-def stage_of(gpus: int, processes: int) -> tuple[GpuwatchApp, FakeFeed]:
+def stage_of(gpus: int, processes: int, seconds: int = 130) -> tuple[GpuwatchApp, FakeFeed]:
     feed = FakeFeed()
     app = GpuwatchApp(feed, clock=lambda: machines.NOON.timestamp() + 129)
-    feed._pending = [machine(gpus, processes, tick) for tick in range(130)]
+    feed._pending = [machine(gpus, processes, tick) for tick in range(130 - seconds, 130)]
     return app, feed
 
 
@@ -104,7 +106,7 @@ async def test_nothing_is_cut_and_nothing_is_wasted(size: tuple[int, int], gpus:
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("gpus", [17, 30, 40, 64, 120])
 async def test_more_gpus_than_fit_are_counted_and_can_be_reached(size: tuple[int, int], gpus: int) -> None:
-    app, feed = stage_of(gpus, 5)
+    app, feed = stage_of(gpus, 5, seconds=3)
     async with app.run_test(size=size) as pilot:
         lines = await drawn(pilot, feed)
         pane = app.overview.gpus
@@ -114,14 +116,20 @@ async def test_more_gpus_than_fit_are_counted_and_can_be_reached(size: tuple[int
             found = re.search(r"↓ (\d+) more below", "\n".join(lines))
             assert found is not None
             hidden = int(found[1])
-        seen = {match[1] for line in lines for match in re.finditer(r"(?:^|[│ ▸╭─] *)(\d+) (?:H200|· NVIDIA|▕)", line)}
+        seen = {
+            match[1]
+            for line in lines
+            for match in re.finditer(r"(?:^|[│ ▸╭─] *)(\d+) (?:H200|· NVIDIA|▕|[ ▁-█] *\d+ %)", line)
+        }
         assert len(seen) == gpus - hidden, sorted(seen, key=int)
         assert "? help" in lines[-1]
         assert sum("PID" in line for line in lines) == 1
         pane.focus()
         await pilot.pause()
-        for _ in range(gpus - 1):
-            await pilot.press("down" if planned.style == "line" else "right")
+        across, down = (0, 1) if planned.style == "line" else (1, 0)
+        await pilot.press("down" if down else "right")
+        for _ in range(gpus - 2):
+            pane.move(across, down)
         await pilot.pause()
         assert pane.cursor_uuid == machines.uuid(gpus - 1)
         shown = re.search(rf"(▸|╭─) ?{gpus - 1} ", pane.plain)

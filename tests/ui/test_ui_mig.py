@@ -104,7 +104,8 @@ def test_the_layout_holds_with_instances(width: int, height: int, instances: tup
     assert wanted.gpu_height <= height - 8 or height < 20
     assert wanted.parts <= max(instances, default=0)
     plain = plan(width, height, max(len(instances), 1), processes=8)
-    assert wanted.style == plain.style, "instances fold graphs, never the style"
+    # Instances fold graphs; cards themselves only where there would be no room to show an instance in them.
+    assert wanted.style == plain.style or (height < 30 and wanted.style == "line" and wanted.parts)
 
 
 async def settle(pilot: Pilot[None]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import msgspec
 import pytest
 from textual.pilot import Pilot
@@ -284,3 +286,26 @@ async def test_graphs_of_long_ago_come_from_what_was_kept(stage: Stage) -> None:
         assert view.past is not None
         assert view.past.asked == 1.0
         assert sum(ch > "\u2800" for ch in plain(stage)) > 20
+
+
+async def test_what_is_of_now_is_said_to_be_while_the_past_is_looked_at(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 60)
+        await settle(pilot)
+        await pilot.press("3")
+        await settle(pilot)
+        about = stage.app.tab.about  # type: ignore[attr-defined]
+        for _ in range(50):
+            await settle(pilot)
+            if not stage.app.tab.reading:  # type: ignore[attr-defined]
+                break
+        read_at = f"{datetime.datetime.fromtimestamp(stage.now):%H:%M:%S}"
+        assert "not kept" not in about.plain
+        await pilot.press("left_curly_bracket")
+        await settle(pilot)
+        lines = "\n".join("".join(text for text, _ in line.spans) for line in about.content)
+        assert f"as they were at {read_at}; those of the moment that is shown are not kept" in lines
+        assert "given at the start of the process, so also of this moment" in lines
+        await pilot.press("P")
+        await settle(pilot)
+        assert "not kept" not in "\n".join("".join(text for text, _ in line.spans) for line in about.content)

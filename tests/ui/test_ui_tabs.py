@@ -203,7 +203,7 @@ async def test_the_gpu_tab_shows_what_probes_were_given(make_stage: MakeStage, t
         await settle(pilot)
         text = plain(stage)
         assert "GPU:0 → physical 0" in text
-        assert "growth 138 GiB peak 341 MiB 3 min ago" in " ".join(text.split())
+        assert "growth 137.9 GiB peak 341 MiB 3 min ago" in " ".join(text.split())
         assert "\x1b" not in text
         assert "evil\\x1b[31m name" in text
         await pilot.press("right")
@@ -257,7 +257,7 @@ async def test_nothing_wrong_is_said(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
         await settle(pilot)
-        assert "waiting for the first sample" in plain(stage)
+        assert "waiting for the driver's first answer" in plain(stage)
         stage.push(machines.many(2, 4))
         await settle(pilot)
         assert "Nothing wrong was found" in plain(stage)

@@ -70,6 +70,8 @@ class ProcessScreen(TabScreen):
         self._asked: float | None = None
         """When a thread was sent to read; None when none is on its way."""
         self._read_at = 0.0
+        self._read_clock = 0.0
+        """When :attr:`details` were read: monotonic, to ask again; as the clock has it, to be told."""
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -142,10 +144,21 @@ class ProcessScreen(TabScreen):
 
     def _draw_about(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
         sections = [("Findings", facts.finding_lines(rows, view.findings, view))]
-        sections.append(("Relatives", facts.tree_lines(who, rows, details)))
+        # What is looked back at has neither: what is read is of now, or of when the process was last there.
+        back = view.paused_since is not None
+        relatives = facts.tree_lines(who, rows, details)
+        if back and details is not None and not details.problem:
+            relatives = [facts.of_when(self._read_clock), *relatives]
+        sections.append(("Relatives", relatives))
         count = len(details.environment or ()) if details is not None else 0
         self.about.note = f" {count} variables, secrets masked " if count else ""
-        sections.append(("Environment", facts.environment_lines(details)))
+        environment = facts.environment_lines(details)
+        if back and details is not None and details.environment:
+            environment = [
+                [("as it was given at the start of the process, so also of this moment", "dim")],
+                *environment,
+            ]
+        sections.append(("Environment", environment))
         self.about.tell(sections, stale=view.stale)
 
     def _draw_who(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
@@ -205,11 +218,12 @@ class ProcessScreen(TabScreen):
 
     def on_process_read(self, message: ProcessRead) -> None:
         """It has come; perhaps another process is shown by now."""
-        self._asked, self._read_at = None, time.monotonic()
+        self._asked, self._read_at, read_clock = None, time.monotonic(), self.gpuwatch.clock()
         self._ended = message.who if message.details.problem and message.who[1] is not None else None
         if self._ended is None or self._details_of != message.who:
             # What was read while it lived stays on screen with it.
             self._details_of, self.details, self.told = message.who, message.details, message.told
+            self._read_clock = read_clock
         if self._view is not None and self.gpuwatch.tab is self:
             self.show(self._view)
 
@@ -250,7 +264,7 @@ class ProcessScreen(TabScreen):
         from gpuwatch.ui.screens.missing import missing_of_row
 
         if self.rows and self._view is not None and self._view.snapshot is not None:
-            self.open_sheet(*missing_of_row(self.rows[0], self._view.snapshot))
+            self.open_sheet(*missing_of_row(self.rows[0], self._view))
 
     def action_no_signal(self) -> None:
         """The key of signals, while the line of a pause has the focus."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from gpuwatch.formatting import units
 from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN
 from gpuwatch.model.metrics import BY_ID, METRICS, Lane, MetricSpec, Unit
+from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import (
@@ -35,17 +38,15 @@ _SHOWN = frozenset(
         "utilization.memory_percent",
         "memory.total_bytes",
         "memory.used_bytes",
+        "memory.free_bytes",
         "memory.reserved_bytes",
         "memory.unexplained_bytes",
         "temperature.gpu_celsius",
         "power.draw_watts",
         "power.limit_watts",
         "clocks.sm_mhz",
-        "clocks.memory_mhz",
         "clocks.event_reasons",
         "performance.state",
-        "fan.speed_percent",
-        "temperature.memory_celsius",
         "pcie.generation",
         "pcie.width",
         "pcie.tx_bytes_per_second",
@@ -54,6 +55,13 @@ _SHOWN = frozenset(
 )
 """What a card says elsewhere."""
 _NUMBERS = 64
+_WHO = 12
+"""Cells for the name of who holds memory."""
+_LEAST_TOLD = 0.05 * _GIB
+"""What is less shows as nothing in GiB with one decimal."""
+_RULED = 5
+"""Rows of a graph from which on the middle of its axis is drawn."""
+_RUNS = re.compile(r" +|[^ ]+")
 _MEMORY_TEXT = 18
 """`` 131.2 / 139.8 GiB``"""
 
@@ -87,7 +95,8 @@ def card(
         # Below the numbers of the whole device, but not in the midst of graphs that stand beside them.
         place = 3 if draw is _below else len(rows)
         rows[place:place] = [*divided, *(Pen(inner) for _ in range(parts - len(divided)))]
-        rows += _other_readings(device, facts, inner)
+        if facts:
+            rows += [ledger(device, view, inner), *_other_readings(device, facts - 1, inner, fields)]
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
@@ -105,8 +114,8 @@ def _beside(device: Device, view: View, inner: int, graph: int, bands: int, fiel
     """In a very wide card the numbers stay together at the left, graphs stand at their right."""
     lines = 3 + graph
     numbers = [_utilisation(device, view, _NUMBERS, graph), _memory(device, _NUMBERS, graph)]
-    numbers += [_numbers(device, _NUMBERS, fields), Pen(_NUMBERS)]
-    numbers += _other_readings(device, lines - 4, _NUMBERS)
+    numbers += [_numbers(device, _NUMBERS, fields), ledger(device, view, _NUMBERS), Pen(_NUMBERS)]
+    numbers += _other_readings(device, lines - 5, _NUMBERS, fields)
     graphs = _graphs(device, view, inner - _NUMBERS - 3, lines, bands)
     pens = []
     for row in range(lines):
@@ -121,7 +130,7 @@ def _beside(device: Device, view: View, inner: int, graph: int, bands: int, fiel
 
 
 def others(device: Device) -> list[MetricSpec]:
-    """What else was read of a device, in the order of the table of metrics."""
+    """What else was read of a device, in the order of the table of metrics; what a line of numbers may have too."""
     # What never changes, ends of axes, and totals that only grow, are for the tab of one GPU.
     return [
         spec
@@ -134,10 +143,47 @@ def others(device: Device) -> list[MetricSpec]:
     ]
 
 
-def _other_readings(device: Device, lines: int, inner: int) -> list[Pen]:
+def ledger(device: Device, view: View, inner: int) -> Pen:
+    """Whose its memory is: what each process holds, what belongs to nobody who is listed, and what is free."""
+    processes = view.snapshot.processes if view.snapshot is not None else ()
+    held = [(row.number("gpu_memory_bytes"), row) for row in processes if row.device_uuid == device.uuid]
+    held.sort(key=lambda one: -1.0 if one[0] is None else one[0], reverse=True)
+    parts = [(amount, f"{printable(row.user or row.name or '')[:_WHO]} {row.pid}".strip()) for amount, row in held]
+    nobody, free = device.number("memory.unexplained_bytes"), device.number("memory.free_bytes")
+    after: list[tuple[float | None, str]] = []
+    if nobody is not None and nobody >= _LEAST_TOLD:
+        after.append((nobody, "of no listed process"))
+    after += [(free, "free")] if free is not None else []
+    pen = Pen(inner).add("HELD ", "dim")
+    if not any(row.readings or row.missing for row in processes) and (processes or not _counted(device)):
+        return pen  # nobody has looked yet
+    if not parts:
+        # That nobody is there is known only where the list of processes is whole.
+        pen.add("by no process" if nobody is not None else f"{UNKNOWN} by processes that cannot be listed", "dim")
+    first = True
+    for number, (amount, name) in enumerate(parts + after):
+        size = units.memory(amount) if first else units.memory(amount).removesuffix(" GiB")
+        left = len(parts) - number
+        gap = " · " if pen.x > len("HELD ") else ""
+        if pen.left < len(gap + size) + 1 + width_of(name) + (len(f" · {left - 1} more") if left > 1 else 0):
+            if left > 0:
+                pen.add(f"{gap}{left} {'more' if number else 'processes'}", "dim")
+            break
+        pen.add(gap, "faint").add(size, "dim" if amount is None else "text").add(f" {name}", "dim")
+        first = False
+    return pen
+
+
+def _counted(device: Device) -> bool:
+    """Whether its memory was compared with that of its processes, whatever came of it."""
+    return "memory.unexplained_bytes" in device.readings or "memory.unexplained_bytes" in device.missing
+
+
+def _other_readings(device: Device, lines: int, inner: int, chosen: Sequence[str]) -> list[Pen]:
     """The rest of the readings in ``lines`` lines, down as many columns as fit."""
     across = facts_across(inner)
-    specs = others(device)[: lines * across]
+    there = {FIELDS[one].metric for one, _ in _fitting(device, inner, chosen)[1]}
+    specs = [spec for spec in others(device) if spec.id not in there][: lines * across]
     rows = -(-len(specs) // across)
     one = (inner + 2) // across
     width = one - 2
@@ -215,10 +261,10 @@ def _memory(device: Device, inner: int, graph: int) -> Pen:
     pen = Pen(inner)
     used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
     pen.add("MEM ", "dim").bar(fraction(used, total), _bar_width(inner, graph), "memory")
-    pen.add(decimal(used, 6, _GIB), "dim" if used is None else "strong").add(f" / {decimal(total, 1, _GIB)} GiB", "dim")
+    pen.add(f"{units.gib(used):>6}", "dim" if used is None else "strong").add(f" / {units.gib(total)} GiB", "dim")
     reserved = device.number("memory.reserved_bytes")
     if reserved is not None:
-        for text in (f"reserved {decimal(reserved, 1, _GIB)}G", f"resv {decimal(reserved, 1, _GIB)}G"):
+        for text in (f"reserved {units.gib(reserved)}G", f"resv {units.gib(reserved)}G"):
             if pen.left >= len(text) + 2:
                 pen.to(inner - len(text)).add(text, "dim")
                 break
@@ -305,7 +351,7 @@ def _graph(
     unit = spec.unit.value
     axis = f"0–{decimal(high, 1, _GIB)} GiB" if spec.unit is Unit.BYTES else f"{low:.0f}–{high:.0f} {unit}"
     span = span_for(width, view.interval)
-    pen.add(f" {axis}", "dim").to(width - len(f"{span}s")).add(f"{span}s", "dim")
+    pen.add(f" {axis}", "dim")
     columns = buckets(
         view.history.times,
         view.history.series(device.uuid, metric),
@@ -314,7 +360,36 @@ def _graph(
         until=view.until if view.until is not None else view.now,
         interval=view.interval,
     )
-    return [pen.spans, *([(row, ink)] for row in braille(columns, low=low, high=high, rows=height - 1))]
+    ends_at = f"{span}s"
+    seen = [value for value in columns if value is not None]
+    why = device.get(metric)
+    if not seen and isinstance(why, Missing):
+        pen.add(cut(f"   {UNKNOWN} {why.reason.replace('_', ' ')}", pen.left - len(ends_at) - 1), "faint")
+    if seen:
+        scale = _GIB if spec.unit is Unit.BYTES else 1
+        form = ".1f" if scale > 1 else ".0f"
+        told = f"mean {sum(seen) / len(seen) / scale:{form}}  most {max(seen) / scale:{form}}"
+        if pen.left >= len(told) + len(ends_at) + 5:
+            pen.add(f"   {told}", "faint")
+    pen.to(width - len(ends_at)).add(ends_at, "dim")
+    rows = braille(columns, low=low, high=high, rows=height - 1)
+    half = _half(height - 1)
+    return [pen.spans, *([(row, ink)] if n != half[0] else ruled(row, ink, half[1]) for n, row in enumerate(rows))]
+
+
+def _half(rows: int) -> tuple[int, str]:
+    """Which row the middle of the axis is in, and the sign that draws it there; none in a small graph."""
+    if rows < _RULED:
+        return -1, ""
+    return (rows // 2, "┄") if rows % 2 else (rows // 2 - 1, "▁")
+
+
+def ruled(row: str, ink: str, sign: str) -> list[Span]:
+    """A row of a graph with a faint line where no dots are."""
+    return [
+        (sign * len(run), "faint") if blank else (run, ink)
+        for blank, run in ((run[0] == " ", run) for run in _RUNS.findall(row))
+    ]
 
 
 def _message(text: str, ink: str, inner: int, height: int) -> list[Pen]:

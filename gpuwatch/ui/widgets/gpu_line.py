@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import gib
 from gpuwatch.model.snapshot import Device
+from gpuwatch.ui.bars import meter
 from gpuwatch.ui.cells import left, width_of
-from gpuwatch.ui.facts import attention, decimal, fraction, short_name, state_note, whole_number
+from gpuwatch.ui.facts import attention, fraction, short_name, state_note, whole_number
 from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS, FIELDS, GpuField, in_line
 from gpuwatch.ui.trend import braille, buckets, span_for
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.pen import Pen
 
-_GIB = 1024**3
 _MIN_TREND = 6
 _MIN_BARS = 14
+"""Cells of both bars that the name of the card gives way to."""
+_LEAST_BARS = 8
+"""Cells of both bars below which they stand in one cell each instead."""
 _TREND_ROOM = 30
 """Cells that bars and trend keep before further facts get any."""
 _TOTAL = 6
 _CORE = ("power", "temperature")
 """Facts that go last, the first first."""
+_DRAW = replace(FIELDS["power"], width=6, text=None)
+"""The power without its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineColumns:
-    """Widths of the parts of a line; 0 leaves a part out."""
+    """Widths of the parts of a line; 0 leaves a part out. Bars of one cell stand, and have no frame."""
 
     index: int
     name: int
@@ -40,7 +46,7 @@ class LineColumns:
 
 def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] = DEFAULT_FIELDS) -> LineColumns:
     """Fits the parts into ``width``: further facts only where there is room; then the trend goes, then
-    name, power, temperature, the total.
+    the name, the length of the bars, the limit of the power, and at last power, temperature and the total.
     """
     index = max((len(str(d.index)) for d in devices), default=1)
     name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 18 if width >= 110 else 8)
@@ -56,11 +62,17 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
 
     if free() < _MIN_BARS:
         name = 0
-    for field_id in _CORE:
-        if field_id in kept and free() < _MIN_BARS:
-            kept.remove(field_id)
-    if free() < 8:
-        total = 0
+    if free() < _LEAST_BARS:
+        fixed -= 2  # a cell each, in the place of both frames
+        if free() < 0:
+            fields = [_DRAW if field.id == "power" else field for field in fields]
+        for field_id in _CORE:
+            if field_id in kept and free() < 0:
+                kept.remove(field_id)
+        if free() < 0:
+            total = 0
+        shown = tuple(field for field in fields if field.id in kept)
+        return LineColumns(index, name, 1, 1, total, shown, 0)
     for field in fields:
         # What somebody asked for may take the place of the trend.
         beside = _MIN_BARS + (_TREND_ROOM if field.chosen and "trend" in chosen else 0)
@@ -78,8 +90,9 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
 def heading(pen: Pen, at: LineColumns, view: View) -> None:
     """Names the parts of the lines below."""
     pen.add("  ", "header").add(left("GPU" if at.name or at.index > 1 else "#", at.index + 1 + at.name), "header")
-    pen.add(left(" UTIL", at.gpu_bar + 2 + 6), "header")
-    pen.add(left(" MEMORY", at.memory_bar + 2 + 6 + at.total), "header")
+    for title, cells in ((" UTIL", at.gpu_bar), (" MEMORY", at.memory_bar)):
+        room = (cells + 2 if cells > 1 else 1) + 6 + at.total * (title != " UTIL")
+        pen.add(left(title, room), "header")
     for field in at.fields:
         pen.add(f"{field.title:>{field.width}}", "header")
     if at.trend:
@@ -91,7 +104,11 @@ def heading(pen: Pen, at: LineColumns, view: View) -> None:
 def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: str, selected: bool) -> None:
     """One device, from the pen's place on."""
     start = pen.x
-    pen.add("▸ " if selected else "  ", "focus")
+    glyph, ink = attention(device, finding=finding)
+    standing = at.gpu_bar == 1
+    pen.add("▸" if selected else " ", "focus")
+    # In a narrow line the mark stands first: at the end it would seem to belong to the next one.
+    pen.add(glyph if standing else " ", ink)
     pen.add(f"{device.index:>{at.index}} ", "strong")
     if at.name:
         pen.add(left(printable(short_name(device.name)), at.name - 1) + " ", "text")
@@ -101,20 +118,26 @@ def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: str,
         pen.add(note, note_ink).to(start + pen.limit - start - 2)
         return
     gpu = device.number("utilization.gpu_percent")
-    pen.bar(fraction(gpu, 100), at.gpu_bar, "gpu")
+    _bar(pen, fraction(gpu, 100), at.gpu_bar, "gpu")
     pen.add(f"{whole_number(gpu, 3)} %", "dim" if gpu is None else "text").add(" ")
     total = device.number("memory.total_bytes")
-    pen.bar(fraction(used, total), at.memory_bar, "memory")
-    pen.add(decimal(used, 5, _GIB), "dim" if used is None else "text")
-    pen.add(f"/{decimal(total, 1, _GIB)}G".ljust(at.total + 1) if at.total else "G", "dim")
+    _bar(pen, fraction(used, total), at.memory_bar, "memory")
+    pen.add(f"{gib(used):>5}", "dim" if used is None else "text")
+    pen.add(f"/{gib(total)}G".ljust(at.total + 1) if at.total else "G", "dim")
     for field in at.fields:
         for text, ink in in_line(field, device):
             pen.add(text, ink)
     if at.trend:
         pen.add(" ")
         pen.add(sparkline(device, view, at.trend), "graph")
-    glyph, ink = attention(device, finding=finding)
-    pen.to(pen.limit - 2).add(" " + glyph, ink)
+    pen.to(pen.limit - 2).add(" " + ("" if standing else glyph), ink)
+
+
+def _bar(pen: Pen, value: float | None, cells: int, ink: str) -> None:
+    if cells > 1:
+        pen.bar(value, cells, ink)
+    else:
+        pen.add(meter(value), ink)
 
 
 def sparkline(device: Device, view: View, width: int, metric: str = "utilization.gpu_percent") -> str:

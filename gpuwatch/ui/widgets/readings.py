@@ -98,7 +98,7 @@ def granted_lines(device: Device, runs: Iterable[Run], now: float, width: int) -
             )
             pen.add("  granted " if wide else " ", "dim").add(f"{size(mapping.granted_bytes):>8}", "text")
             if width >= 70:
-                pen.add("  peak ", "dim").add(f"{size(run.memory.nvml_peak_bytes):>8}", "memory")
+                pen.add("  peak ", "dim").add(f"{size(run.memory.nvml_peak_bytes):>9}", "memory")
             pen.add(f"  {age(run.started_at, now)}", "dim")
             if run.simulated:
                 pen.add("  simulated", "warning")
