@@ -237,5 +237,5 @@ class GpuScreen(ProcessRowsScreen):
         from gpuwatch.ui.screens.missing import missing_of_device
 
         device = self.device
-        if device is not None:
-            self.open_sheet(*missing_of_device(device))
+        if device is not None and self._view is not None:
+            self.open_sheet(*missing_of_device(device, self._view))

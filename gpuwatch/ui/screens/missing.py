@@ -1,15 +1,20 @@
-"""Why a cell is empty: the reading, the reason, and what the driver answered."""
+"""Why a cell is empty: the reading, the reason, what the driver answered, and when."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime
+from collections.abc import Callable, Mapping
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.model.metrics import BY_ID, METRICS
+from gpuwatch.formatting.units import reading
+from gpuwatch.history.happened import ago
+from gpuwatch.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import PROCESS_READINGS, Device, Snapshot
-from gpuwatch.ui.rows import Row, Unexplained, command_text
+from gpuwatch.model.snapshot import PROCESS_READINGS, Device
+from gpuwatch.ui.lines import Span
+from gpuwatch.ui.rows import COLUMNS, Row, Unexplained, command_text
 from gpuwatch.ui.screens.lines_modal import Lines
+from gpuwatch.ui.view import View
 
 _WORDS = {
     "not_supported": "not supported by this device or driver",
@@ -22,24 +27,82 @@ _WORDS = {
 }
 
 
-def _entries(missing: Mapping[str, Missing], order: tuple[str, ...]) -> Lines:
+_OFTEN = {
+    Lane.FAST: "asked with every sample",
+    Lane.SLOW: "asked every few seconds",
+    Lane.ONCE: "asked until it answers",
+    Lane.GPM: "asked with every sample",
+}
+_AGAIN = "asked again once a minute"
+_TITLES = {column.reading: (column.title, column.help) for column in COLUMNS if column.reading}
+
+
+def _named(name: str) -> list[Span]:
+    """As its column is headed, and what that is; without a column in words."""
+    spec = BY_ID.get(name)
+    title, help_ = _TITLES.get(name, (spec.title if spec is not None else name.replace("_", " "), ""))
+    return [(f"  {title}", "strong"), (f"  {help_}" if help_ else "", "dim")]
+
+
+def _entries(missing: Mapping[str, Missing], order: tuple[str, ...], last: Callable[[str], str] | None = None) -> Lines:
+    """Each with its reason, what was asked and how often, and what ``last`` knows of it from before."""
     lines: Lines = []
     ranks = {name: rank for rank, name in enumerate(order)}
     for name in sorted(missing, key=lambda n: ranks.get(n, len(ranks))):
         why = missing[name]
         spec = BY_ID.get(name)
+        lines.append(_named(name))
+        detail = printable(why.detail)
+        if why.reason == "not_supported" and why.code is None and spec is None and detail:
+            # Nobody asked the driver: there is nothing to ask it for.
+            lines.append([("    ", "text"), (detail, "text")])
+            continue
         code = f", NVML code {why.code}" if why.code is not None else ""
-        lines.append([(f"  {spec.title if spec else name.replace('_', ' ')}", "strong")])
         lines.append([("    ", "text"), (_WORDS[why.reason] + code, "warning" if why.reason == "failed" else "text")])
         call = spec.call if spec is not None else ""
-        detail = why.detail or (f"asked with {call}" if call else "")
-        if detail:
-            lines.append([("    ", "text"), (printable(detail), "dim")])
+        told = [detail or (f"asked with {call}" if call else "")]
+        if spec is not None and spec.lane in _OFTEN and (why.code is not None or why.reason != "not_supported"):
+            told.append(_AGAIN if why.reason == "not_supported" else _OFTEN[spec.lane])
+        told.append(last(name) if last is not None else "")
+        lines += [[("    ", "text"), (one, "dim")] for one in told if one]
     return lines
 
 
-def missing_of_device(device: Device) -> tuple[str, Lines]:
+def _as_of(view: View) -> list[Span]:
+    """When what is on screen was read."""
+    if view.snapshot is None:
+        return []
+    moment = view.snapshot.taken_at.timestamp()
+    return [("as read at ", "dim"), (_clock(moment), "text"), (f", {ago(max(view.now - moment, 0.0))}", "dim")]
+
+
+def _clock(moment: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(moment):%H:%M:%S}"
+
+
+def _last_read(uuid: str, view: View) -> Callable[[str], str]:
+    """Of a metric that could be read earlier: what it was, and when."""
+
+    def last(metric: str) -> str:
+        spec, times = BY_ID.get(metric), view.history.times
+        series = view.history.series(uuid, metric)
+        places = range(len(series) - 1, -1, -1) if spec is not None else range(0)
+        place = next((place for place in places if series[place] is not None), None)
+        value = series[place] if place is not None else None
+        if spec is None or value is None or place is None:
+            return ""
+        moment = times[len(times) - len(series) + place]
+        return f"last read at {_clock(moment)}, {ago(max(view.now - moment, 0.0))}: {reading(spec, value)}"
+
+    return last
+
+
+def missing_of_device(device: Device, view: View) -> tuple[str, Lines]:
     """Title and lines for one device."""
+    return "Missing readings", [_as_of(view), *_of_device(device, view)]
+
+
+def _of_device(device: Device, view: View) -> Lines:
     lines: Lines = [
         [
             ("GPU ", "dim"),
@@ -53,37 +116,38 @@ def missing_of_device(device: Device) -> tuple[str, Lines]:
         lines.append([(f"state {device.state}{detail}", "error")])
     lines.append([])
     if device.missing:
-        lines += _entries(device.missing, tuple(spec.id for spec in METRICS))
+        lines += _entries(device.missing, tuple(spec.id for spec in METRICS), _last_read(device.uuid, view))
     else:
         lines.append([("  every reading of this device was read", "ok")])
-    return "Missing readings", lines
+    return lines
 
 
-def missing_of_row(row: Row, snapshot: Snapshot) -> tuple[str, Lines]:
+def missing_of_row(row: Row, view: View) -> tuple[str, Lines]:
     """Title and lines for one row of the process table, and its device."""
     if isinstance(row, Unexplained):
         lines: Lines = [
             [(f"GPU {row.device.index}: memory that no listed process owns", "strong")],
             [(row.reason, "text")],
+            _as_of(view),
             [],
+            *_of_device(row.device, view),
         ]
-        lines += missing_of_device(row.device)[1]
         return "Unexplained memory", lines
     lines = [[("process ", "dim"), (str(row.pid), "strong"), ("  " + command_text(row), "text")]]
     if row.note:
         lines.append([(f"note: {printable(row.note)}", "warning")])
-    lines.append([])
+    lines += [_as_of(view), []]
     for name, value, why in (
-        ("user", row.user, row.note or "the owner could not be read"),
-        ("framework", row.framework, row.note or "none was recognised in its memory maps"),
-        ("sees", row.device_map or None, row.note or "no map of its devices is known"),
+        ("USER", row.user, row.note or "the owner could not be read"),
+        ("FRAMEWORK", row.framework, row.note or "none was recognised in its memory maps"),
+        ("SEES", row.device_map or None, row.note or "no map of its devices is known"),
     ):
         if value is None:
             lines.append([(f"  {name}", "strong"), (f"  {printable(why)}", "text")])
     lines += _entries(row.missing, PROCESS_READINGS)
     if not row.missing:
         lines.append([("  every reading of this process was read", "ok")])
-    device = snapshot.device(row.device_uuid)
+    device = view.snapshot.device(row.device_uuid) if view.snapshot is not None else None
     if device is not None:
-        lines += [[], *missing_of_device(device)[1]]
+        lines += [[], *_of_device(device, view)]
     return "Missing readings", lines

@@ -332,7 +332,7 @@ class OverviewScreen(ProcessRowsScreen):
         view = self._view
         if view is not None and view.devices:
             device = next((d for d in view.devices if d.uuid == self.gpus.cursor_uuid), view.devices[0])
-            self.open_sheet(*missing_of_device(device))
+            self.open_sheet(*missing_of_device(device, view))
 
     def action_findings(self) -> None:
         """All findings with their evidence."""

@@ -74,7 +74,7 @@ class ProcessRowsScreen(TabScreen):
 
         view, row = self._view, self.processes.selected
         if view is not None and view.snapshot is not None and row is not None:
-            self.open_sheet(*missing_of_row(row, view.snapshot))
+            self.open_sheet(*missing_of_row(row, view))
 
     def action_choose_columns(self) -> None:
         """Which columns, in which order; seen at once."""

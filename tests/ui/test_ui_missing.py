@@ -1,0 +1,53 @@
+"""Why a cell is empty: in the words of the screen, with what was asked, how often, and how old it is."""
+
+from __future__ import annotations
+
+from gpuwatch.history.ring import History
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import Ancestor, Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.ui.screens.missing import missing_of_device, missing_of_row
+from gpuwatch.ui.tree import host_row
+from gpuwatch.ui.view import View
+from tests.ui import machines
+
+
+def seen(*shots: Snapshot, later: float = 2.0) -> View:
+    history = History()
+    for shot in shots:
+        history.add(shot)
+    return View(shots[-1], history, FeedStatus("ok", 0.0), shots[-1].taken_at.timestamp() + later, 1.0)
+
+
+def text(told: tuple[str, list[list[tuple[str, str]]]]) -> str:
+    return "\n".join("".join(words for words, _ in line) for line in told[1])
+
+
+def test_cells_have_the_names_of_their_columns_and_their_age() -> None:
+    row = machines.process(0, missing={"sm_percent": machines.DENIED, "memory_percent": machines.DENIED})
+    told = text(missing_of_row(row, seen(machines.snapshot((machines.device(0),), (row,)))))
+    assert "SM%  time in which one of its kernels ran" in told
+    assert "MBW%" in told
+    assert "sm percent" not in told
+    assert "permission denied, NVML code 4\n    nvmlDeviceGetProcessUtilization: Insufficient Permissions" in told
+    assert ", 2 s ago" in told
+
+
+def test_what_only_started_others_is_not_blamed_on_the_driver() -> None:
+    child = machines.process(0, pid=20)
+    parent = host_row(Ancestor(pid=10, create_time=0.0, user="alice", command="bash", name="bash"), 0.0)
+    told = text(missing_of_row(parent, seen(machines.snapshot((machines.device(0),), (child,)))))
+    assert "GPU-MEM  memory that it holds on the GPU\n    the process is on no GPU" in told
+    assert "not supported by" not in told
+
+
+def test_what_could_be_read_earlier_is_told_with_its_time() -> None:
+    lost = Missing("device_lost", code=15, detail="nvmlDeviceGetTemperature: GPU is lost")
+    never = Missing("not_supported", code=3, detail="nvmlDeviceGetFanSpeed: Not Supported")
+    before = machines.device(0, busy=50)
+    gone = machines.device(0, missing={"temperature.gpu_celsius": lost, "fan.speed_percent": never})
+    shots = [machines.snapshot((before if tick < 3 else gone,), tick=tick) for tick in range(13)]
+    told = text(missing_of_device(gone, seen(*shots)))
+    assert ", 12 s ago: 48 °C" in told, "ten samples back, and two seconds more"
+    assert "Not Supported\n    asked again once a minute" in told
+    assert "asked with every sample" in told
