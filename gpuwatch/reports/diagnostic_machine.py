@@ -201,6 +201,7 @@ def variables(document: Diagnostic) -> Table | None:
         rows,
         note=f"This shell: the one in which this report was made. {_programs(document)}".strip(),
         keep=frozenset({0, 1, 3}),
+        below=4,
     )
 
 

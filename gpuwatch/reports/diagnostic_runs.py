@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.formatting.units import size
+from gpuwatch.formatting.units import UNKNOWN, size
 from gpuwatch.model.diagnostic import Diagnostic, Told
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Comparison, Oom, Run
@@ -41,7 +41,7 @@ def programs(runs: Sequence[Run], now: datetime.datetime, main: Told | None) -> 
     )
     heads = ("Program", "Ended", "How", "Device map", "Held at most (NVML)", "Fell back")
     note = "Device map: the framework's device → NVML's index. Ages are those at the time of this report."
-    return Table("Programs that were watched", heads, rows, note=note if rows else "", charts=timelines)
+    return Table("Programs that were watched", heads, rows, note=note if rows else "", charts=timelines, below=2)
 
 
 def _held(run: Run) -> str:
@@ -118,7 +118,8 @@ def part(run: Run, main: Told | None, among: Sequence[Run]) -> Content:
     """A program by itself: what stands above already, its findings, its log and the headline, is not told again."""
     whole = run_content.run_content(run)
     told = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
-    facts = (*whole.facts, *((("found", f"{told} (told above)"),) if told else ()))
+    known = tuple(fact for fact in whole.facts if fact[1] != UNKNOWN)
+    facts = (*known, *((("found", f"{told} (told above)"),) if told else ()))
     told_above = main is not None and clean(main.title).rstrip(".") in whole.reason
     return dataclasses.replace(
         whole,

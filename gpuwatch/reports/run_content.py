@@ -169,7 +169,13 @@ def _seen(run: Run) -> str:
     index = next((m.physical_index for m in run.device_map if m.uuid and m.uuid == memory.device_uuid), None)
     if index is None:
         index = next((entry.index for entry in memory.devices if entry.uuid == memory.device_uuid), None)
-    which = f"GPU {index}" if index is not None else "the GPU" if len(run.gpus) < 2 else "its fullest GPU"
+    which = (
+        f"GPU {index}"
+        if index is not None
+        else "the GPU"
+        if len(run.gpus) < 2
+        else f"the fullest of {len(run.gpus)} GPUs"
+    )
     return f"process {size(memory.nvml_peak_bytes)}, {which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
 
 
@@ -232,7 +238,10 @@ def _speed(run: Run) -> Table:
     note = (
         "The median of the steps: pauses, tracing and the ends of epochs are not in it." if run.group == "run" else ""
     )
-    return Table("Throughput", ("What", "Value"), tuple(rows), frozenset({1}), note=note, charts=drawn)
+    # What was counted is a sentence, which a column of numbers would not fold.
+    right: frozenset[int] = frozenset() if t.counted else frozenset({1})
+    heads = ("What", "Value")
+    return Table("Throughput", heads, tuple(rows), right, note=note, charts=drawn, keep=frozenset({0}))
 
 
 def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
