@@ -42,6 +42,8 @@ def run(ctx: click.Context, settings: Loaded) -> int:
             begun.paint(settings.preferences)
         elif collector.interval != early.INTERVAL:
             collector.interval = settings.preferences.interval
+        collector.read_ahead(begun.frames)
+        begun.frames = []
         feed = EarlyFeed(collector)
         from gpuwatch.ui.app import run_dashboard
 

@@ -1,8 +1,9 @@
 """The start of the dashboard: a collector that works, and a picture that is there, before Textual is imported.
 
 Textual takes longer to import than the driver takes to answer. So the first thing that the program does
-is to fork its collector; while that one opens the driver, this process imports what a picture needs,
-and goes on with Textual's parts as soon as the picture is painted.
+is to fork its collector; while that one opens the driver, this process imports what a picture needs. It
+paints the devices as soon as they are known, and goes on with Textual's parts; between two of them it looks
+whether the processes are known too, and puts them into the picture.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -30,8 +31,20 @@ _PATIENCE = 0.1
 """Seconds for which a picture is worth waiting, doing nothing else."""
 INTERVAL = 1.0
 """Seconds between the samples of a collector that was begun before anybody has said how many they should be."""
-_HEAVY = ("click", "asyncio", "rich.console", "textual.css.stylesheet", "textual.app", "textual.screen")
-"""Modules to import one by one, looking between them whether the driver has answered."""
+_HEAVY = (
+    "gpuwatch.ui.widgets.process_lines",
+    "gpuwatch.formatting.secrets",
+    "click",
+    "asyncio",
+    "rich.console",
+    "textual.geometry",
+    "textual.css.stylesheet",
+    "textual.screen",
+    "textual.app",
+    "gpuwatch.cli.main",
+    "gpuwatch.ui.app",
+)
+"""Modules to import one by one, looking between them whether the collector has said something."""
 
 
 def end_by_signals() -> None:
@@ -69,39 +82,44 @@ class Start:
     def __init__(self, collector: Forked | Popen[bytes]) -> None:
         self.collector = collector
         self.picture: Picture | None = None
-        self._waiting = True
+        self.frames: list[tuple[bytes, bytes]] = []
+        """What the collector has said so far: whoever reads on has to begin with these."""
 
     def paint(self, chosen: Preferences) -> None:
-        """Waits for the devices, importing Textual meanwhile if that takes long, and paints them."""
+        """Paints the devices, then the processes, as soon as they are known, importing Textual meanwhile."""
         from gpuwatch.ui.first import Picture
 
         picture = Picture(chosen)
-        if not picture.possible or not self._waiting:
+        if not picture.possible or self.frames:
             return
         self.picture = picture
         until = time.monotonic() + _PATIENCE
         for module in _HEAVY:
-            if self._painted(max(until - time.monotonic(), 0.0)):
+            # Before the devices are there, a moment is better spent with waiting for them.
+            if self._painted(0.0 if self.frames else max(until - time.monotonic(), 0.0)):
                 return
             importlib.import_module(module)
         self._painted(0.0)
 
     def _painted(self, seconds: float) -> bool:
-        """Whether there is nothing to wait for any more."""
-        if not self._waiting:
-            return True
-        stream = self.collector.stdout
+        """Whether there is nothing to wait for any more: all is painted, or it is not to be."""
+        stream, picture = self.collector.stdout, self.picture
         assert stream is not None
-        if not select.select([stream], [], [], seconds)[0]:
+        assert picture is not None
+        if not stream_ready(stream, seconds):
             return False
-        from gpuwatch.monitor.wire import HEAD_BYTES, PREVIEW, Receiver, head
+        from gpuwatch.monitor.wire import HEAD_BYTES, PREVIEW, WHOLE, Receiver, head
 
-        self._waiting = False
-        ahead = stream.peek(HEAD_BYTES)[:HEAD_BYTES]  # type: ignore[attr-defined]
-        if len(ahead) == HEAD_BYTES and head(ahead)[1] == PREVIEW:
-            length, kind = head(stream.read(HEAD_BYTES))
-            assert self.picture is not None
-            self.picture.paint(Receiver().receive(kind, stream.read(length)))
+        start = stream.read(HEAD_BYTES)
+        length, kind = head(start) if len(start) == HEAD_BYTES else (0, b"")
+        body = stream.read(length)
+        if not kind or len(body) < length:
+            return True  # it has ended: who reads on finds out
+        self.frames.append((kind, body))
+        if kind == PREVIEW:
+            return not picture.paint(Receiver().receive(kind, body)) or not picture.lists
+        if kind == WHOLE and picture.painted:
+            picture.paint(Receiver().receive(kind, body), whole=True)
         return True
 
     def leave(self) -> None:
@@ -115,6 +133,20 @@ class Start:
             # Its commands are at an end then, and it ends by itself.
             with suppress(OSError):
                 self.collector.stdin.close()
+
+
+def stream_ready(stream: IO[bytes], seconds: float) -> bool:
+    """Whether something can be read within so many seconds, the end included."""
+    # What a buffer holds already no longer makes the descriptor ready. A peek reads nothing while it holds some.
+    if select.select([stream], [], [], 0)[0]:
+        return True
+    os.set_blocking(stream.fileno(), False)
+    try:
+        if stream.peek(1):  # type: ignore[attr-defined]
+            return True
+    finally:
+        os.set_blocking(stream.fileno(), True)
+    return bool(select.select([stream], [], [], seconds)[0])
 
 
 _begun: Start | None = None

@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -65,6 +66,7 @@ class Collector:
         """The devices of the first sample, which are there before its processes are."""
         self._machine: Snapshot | None = None
         """The host, while the driver has not answered to this collector."""
+        self._ahead: Sequence[tuple[bytes, bytes]] = ()
         self._frames: deque[Snapshot] = deque(maxlen=_KEEP)
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
@@ -110,6 +112,10 @@ class Collector:
             process = self._process = self._spawn()
             self._began = self._started = time.monotonic()
         return process
+
+    def read_ahead(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
+        """What the process has said to somebody else before :meth:`start`: kind and body of each frame."""
+        self._ahead = frames
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
         """Begins to read; ``wake`` is called from the reader's thread after each snapshot."""
@@ -267,16 +273,8 @@ class Collector:
 
     def _read(self, process: subprocess.Popen[bytes] | Forked) -> None:
         receiver = Receiver(ageing=False)
-        stream = process.stdout
-        assert stream is not None
-        while True:
-            start = stream.read(HEAD_BYTES)
-            if len(start) < HEAD_BYTES:
-                return
-            length, kind = head(start)
-            frame = stream.read(length)
-            if len(frame) < length:
-                return
+        ahead, self._ahead = self._ahead, ()
+        for kind, frame in chain(ahead, _frames(process)):
             snapshot = receiver.receive(kind, frame)
             if process is not self._process:
                 return  # an old collector that came back to life
@@ -300,6 +298,18 @@ class Collector:
                 self._arrived.notify_all()
             if self._wake is not None:
                 self._wake()
+
+
+def _frames(process: subprocess.Popen[bytes] | Forked) -> Iterator[tuple[bytes, bytes]]:
+    """Kind and body of each frame until the process ends."""
+    stream = process.stdout
+    assert stream is not None
+    while len(start := stream.read(HEAD_BYTES)) == HEAD_BYTES:
+        length, kind = head(start)
+        frame = stream.read(length)
+        if len(frame) < length:
+            return
+        yield kind, frame
 
 
 def _end(process: subprocess.Popen[bytes] | Forked) -> None:

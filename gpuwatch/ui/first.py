@@ -1,8 +1,8 @@
 """The first picture of the overview, painted with plain escape sequences while Textual is imported.
 
 It is made of the very lines that the panes show afterwards, in the same places and colours, so that
-Textual takes over without anything moving: only the processes, which take longer to be looked at, are
-not there yet. No part of Textual is imported here.
+Textual takes over without anything moving. The processes take longer to be looked at: they are put into
+it when they are known. No part of Textual is imported here.
 """
 
 from __future__ import annotations
@@ -33,12 +33,19 @@ from gpuwatch.ui.widgets.keys import key_line
 from gpuwatch.ui.widgets.pen import Pen
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
+_SYNC_START, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+"""A terminal that can shows what is between them as one; all others leave them out."""
 _STRIP, _PANE = "surface", "background"
 """What lines stand on: the first and the last on a ground of their own."""
 
 
-def picture(view: View, chosen: Preferences, width: int, height: int, *, ascii_only: bool) -> list[tuple[Line, str]]:
-    """Every line of the screen with the ground that it stands on; none where there is no room for a picture."""
+def picture(
+    view: View, chosen: Preferences, width: int, height: int, *, ascii_only: bool, whole: bool = False
+) -> list[tuple[Line, str]]:
+    """Every line of the screen with the ground that it stands on; none where there is no room for a picture.
+
+    ``whole``: the processes have been looked at.
+    """
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
     readings = len(others(view.devices[0])) if view.devices else 0
     gpus = len(view.devices)
@@ -57,21 +64,29 @@ def picture(view: View, chosen: Preferences, width: int, height: int, *, ascii_o
     fields = [name for name in chosen.gpu_fields if name in FIELDS and not unavailable(FIELDS[name], view.devices)]
     lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, fields)]
     room = height - len(lines) - 1
-    waiting = [Pen(width - 2 * wanted.framed).to(width - 2 * wanted.framed, ink="header").line()]
-    waiting.append(Line((("  waiting for the first sample", "dim"),)))
-    table = frame(waiting, width, room, title=[("Processes", "title")], focused=True) if wanted.framed else waiting
+    note = ""
+    if whole:
+        from gpuwatch.ui.widgets.process_lines import first_table
+
+        table, note = first_table(view, chosen, width, room, framed=wanted.framed)
+    else:
+        waiting = [Pen(width - 2 * wanted.framed).to(width - 2 * wanted.framed, ink="header").line()]
+        waiting.append(Line((("  waiting for the first sample", "dim"),)))
+        table = frame(waiting, width, room, title=[("Processes", "title")], focused=True) if wanted.framed else waiting
     lines += [(line, _PANE) for line in table[:room]]
     lines += [(BLANK, _PANE)] * (height - 1 - len(lines))
-    keys, _ = key_line(width, "processes", chosen.tab, titles={}, name=spelled if ascii_only else str)
+    keys, _ = key_line(
+        width, "processes", chosen.tab, titles={}, note=(note, False), name=spelled if ascii_only else str
+    )
     return [*lines, (keys, _STRIP)]
 
 
-def escape(lines: Sequence[tuple[Line, str]], width: int, inks: Mapping[str, Mapping[str, str]]) -> str:
-    """The lines as they are written to a terminal; ``inks`` by the ground of a line."""
+def escape(lines: Sequence[tuple[Line, str]], width: int, inks: Mapping[tuple[str, bool], Mapping[str, str]]) -> str:
+    """The lines as they are written to a terminal; ``inks`` by the ground of a line, and whether it is washed."""
     out = []
     for y, (line, ground) in enumerate(lines, 1):
         out.append(f"\x1b[{y};1H")
-        x, last, sets = 0, "", inks[ground]
+        x, last, sets = 0, "", inks[ground, bool(line.wash)]
         for text, ink in line.spans:
             if ink != last:
                 out.append(sets[ink])
@@ -107,8 +122,16 @@ class Picture:
         own = palette_of(self._chosen.theme) is not None and self._chosen.tab == "overview"
         return own and bool(depth_of(os.environ)) and os.isatty(2)
 
-    def paint(self, snapshot: Snapshot) -> bool:
-        """Shows the devices of a snapshot; False where there is nothing that can be shown of them."""
+    @property
+    def lists(self) -> bool:
+        """Whether processes are shown as they come: a filter or a tree is left to the table itself."""
+        return not self._chosen.filter and not self._chosen.tree
+
+    def paint(self, snapshot: Snapshot, *, whole: bool = False) -> bool:
+        """Shows the devices of a snapshot; False where there is nothing that can be shown of them.
+
+        ``whole``: its processes have been looked at, and are shown too.
+        """
         palette = palette_of(self._chosen.theme)
         assert palette is not None
         ascii_only = self._chosen.ascii
@@ -127,15 +150,21 @@ class Picture:
             read_only=self._chosen.read_only,
             until=at,
         )
-        lines = picture(view, self._chosen, width, height, ascii_only=ascii_only)
+        lines = picture(view, self._chosen, width, height, ascii_only=ascii_only, whole=whole)
         if not lines:
             return False
         depth = depth_of(os.environ)
-        inks = {ground: sequences(palette, ground, depth) for ground in (_STRIP, _PANE)}
+        grounds = {(_STRIP, False), *((ground, bool(line.wash)) for line, ground in lines)}
+        inks = {(ground, wash): sequences(palette, ground, depth, wash=wash) for ground, wash in grounds}
         text = escape(lines, width, inks)
+        if ascii_only:
+            text = to_ascii(text)
+        if self.painted:
+            _write(_SYNC_START + text + _SYNC_END)
+            return True
         self.painted = True  # before it is: whatever ends this in the middle must be undone
         self._quieten()
-        _write(_ENTER + (to_ascii(text) if ascii_only else text))
+        _write(_ENTER + text)
         return True
 
     def hand_over(self) -> None:

@@ -45,6 +45,10 @@ _BACKGROUND = {
     "badge-warning": "warning",
     "badge-error": "error",
 }
+WASH, _WASH_SHARE = "accent", 0.2
+"""The color that lies over the row under the cursor."""
+UNWASHED = frozenset({"border", "frame", "thumb"})
+"""A frame stands around its lines, and takes no background of theirs."""
 _BOLD = frozenset({"strong", "title", "error", "sorted", "key", "badge", "badge-warning", "badge-error"})
 
 
@@ -98,11 +102,18 @@ def _of_256(color: Color) -> int:
     return 16 + 36 * red + 6 * green + blue
 
 
-def sequences(palette: Palette, ground: str, depth: int) -> dict[str, str]:
-    """What sets each ink on a terminal of this many bits."""
+def washed(palette: Palette, ground: str) -> Color:
+    """What the row under the cursor stands on."""
+    return _mixed(_rgb(getattr(palette, WASH)), _rgb(getattr(palette, ground)), _WASH_SHARE)
+
+
+def sequences(palette: Palette, ground: str, depth: int, *, wash: bool = False) -> dict[str, str]:
+    """What sets each ink on a terminal of this many bits; ``wash``: in the row under the cursor."""
     found = {}
     for ink in _FOREGROUND:
         over, under, bold = colors(palette, ink, ground)
+        if wash and ink not in UNWASHED:
+            under = washed(palette, ground)
         if depth == 24:
             set_colors = "38;2;{};{};{};48;2;{};{};{}".format(*over, *under)
         else:

@@ -20,6 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.inks import UNWASHED
 from gpuwatch.ui.lines import BLANK, INKS, Line, Span, changed, difference
 from gpuwatch.ui.widgets.direct import Direct, sequence_of
 
@@ -28,8 +29,6 @@ __all__ = ["BLANK", "INKS", "Line", "Painted", "Span", "difference"]
 READABLE = 3.0
 """Contrast from which on text is read without effort, as the W3C's guidelines have it for large text."""
 _UNDIMMED = frozenset({"border", "focus", "frame", "track", "cursor"})
-_UNWASHED = frozenset({"border", "frame", "thumb"})
-"""A frame stands around its lines, and takes no background of theirs."""
 
 
 def contrast(one: Color, other: Color) -> float:
@@ -144,7 +143,7 @@ class Painted(Widget):
     def _washed(self, name: str, wash: str) -> Style:
         """The style of an ink on a line with this wash."""
         style = self.ink(name)
-        if not wash or name in _UNWASHED:
+        if not wash or name in UNWASHED:
             return style
         under = self.ink(wash)
         return under if under.reverse else style + Style(bgcolor=under.bgcolor)

@@ -9,14 +9,28 @@ from gpuwatch.formatting.units import duration, memory
 from gpuwatch.model.snapshot import Process
 from gpuwatch.ui.cells import cut, left, right, width_of
 from gpuwatch.ui.lines import Line, Span
-from gpuwatch.ui.rows import BY_ID, Key, Placed, Row, Unexplained, command_text
+from gpuwatch.ui.preferences import Preferences
+from gpuwatch.ui.rows import (
+    BY_ID,
+    Key,
+    Placed,
+    Row,
+    Unexplained,
+    command_text,
+    in_order,
+    place,
+    rows_of,
+    unavailable,
+)
 from gpuwatch.ui.tree import Branch
+from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.frame import frame, thumb
 from gpuwatch.ui.widgets.pen import Pen
 
 RUN_TIME = "run_seconds"
 STEP = 8
 """Cells that one key press scrolls the command."""
+NOBODY = "no process uses a GPU"
 _BUSY = 1.0
 _DIM = frozenset({"pid", "type", "time", "sees", "host"})
 _SHARES = {"sm": "sm_percent", "mbw": "memory_percent", "cpu": "cpu_percent"}
@@ -152,7 +166,38 @@ def _unexplained(pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> Non
         pen.to(x).add(text, ink)
 
 
-def framed(
+def first_table(view: View, chosen: Preferences, width: int, height: int, *, framed: bool) -> tuple[list[Line], str]:
+    """The table as it stands before anybody has touched it, and what the line of keys says of one without a frame.
+
+    Neither filtered nor a tree: these follow in the table itself.
+    """
+    snapshot = view.snapshot
+    assert snapshot is not None
+    gpus = bool(snapshot.devices)
+    sort = chosen.sort if chosen.sort in BY_ID else "memory" if gpus else "cpu"
+    descending = BY_ID[sort].number if chosen.sort in BY_ID else True
+    if chosen.sort in BY_ID and chosen.descending is not None:
+        descending = chosen.descending
+    ids = tuple(name for name in chosen.columns if name in BY_ID and not unavailable(BY_ID[name], snapshot))
+    inner = width - 2 * framed
+    look = Look(place(inner, ids, gpus=gpus), inner, sort, descending, focused=True)
+    rows = in_order(rows_of(snapshot), BY_ID[sort], reverse=descending)
+    room = max(height - 1 - 2 * framed, 1)
+    shown = rows[:room]
+    lines = [head(look, shown), *(line(row, look, chosen=number == 0) for number, row in enumerate(shown))]
+    if not rows and room > 1:
+        lines.append(Line(((f"  {NOBODY}", "dim"),)))
+    if framed:
+        return in_frame(lines, look, height, top=0, count=len(rows), total=len(rows)), ""
+    return lines, many(len(rows), room)
+
+
+def many(count: int, room: int) -> str:
+    """How many rows there are, where not all of them can be seen."""
+    return f"{count} rows" if count > room else ""
+
+
+def in_frame(
     lines: list[Line],
     look: Look,
     height: int,

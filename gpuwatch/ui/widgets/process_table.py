@@ -36,7 +36,18 @@ from gpuwatch.ui.trail import Identity, identity
 from gpuwatch.ui.tree import Branch, branches
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.paint import Line, Painted
-from gpuwatch.ui.widgets.process_lines import RUN_TIME, STEP, Look, command, framed, head, line, run_time
+from gpuwatch.ui.widgets.process_lines import (
+    NOBODY,
+    RUN_TIME,
+    STEP,
+    Look,
+    command,
+    head,
+    in_frame,
+    line,
+    many,
+    run_time,
+)
 
 
 def _same(before: View, now: View) -> bool:
@@ -241,7 +252,7 @@ class ProcessTable(Painted, can_focus=True):
         shown, total = self.counts
         if self.filter is not None:
             return f"/{cut(self.filter.text, 16)} {shown} of {total}", True
-        return (f"{total} rows" if total > self._room else ""), False
+        return many(total, self._room), False
 
     # Moving
 
@@ -406,7 +417,7 @@ class ProcessTable(Painted, can_focus=True):
         if not rows and self._room > 1:
             lines.append(Line(((f"  {self._nothing()}", "dim"),)))
         if self._framed:
-            lines = framed(
+            lines = in_frame(
                 lines,
                 look,
                 height,
@@ -426,4 +437,4 @@ class ProcessTable(Painted, can_focus=True):
             return "waiting for the first sample"
         if self.filter is not None:
             return f"none of {self._total} processes matches “{self.filter.text}”; Esc clears the filter"
-        return "no process uses this GPU" if self.only_device is not None else "no process uses a GPU"
+        return "no process uses this GPU" if self.only_device is not None else NOBODY
