@@ -31,6 +31,8 @@ MIN_INTERVAL, MAX_INTERVAL = 0.25, 60.0
 ENVIRONMENT = "GPUWATCH_CONFIG_FILE"
 """Names the settings file where ``--config-file`` does not."""
 _MOST_PROBLEMS = 20
+_WRITABLE = 0o222
+"""Bits of a file's mode: whether anybody may write to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,13 +354,18 @@ def save(preferences: Preferences, path: Path) -> None:
     """Writes the file, whole or not at all; comments, order and layout of what was there are kept.
 
     Raises :class:`Broken` for a file in which something is wrong, :class:`GpuwatchError` when it
-    cannot be written.
+    is locked against writing or cannot be written.
     """
     target = Path(os.path.realpath(path))  # a link to a file kept elsewhere stays a link
     before = load(target)
     if before.problems:
         raise Broken(f"not saved: {before.notice}", hint="put it right, or save to another file")
     try:
+        # The mode and not what this user may do: root may write to what somebody has locked.
+        if target.exists() and not target.stat().st_mode & _WRITABLE:
+            raise GpuwatchError(
+                f"not saved: {printable(path.name)} is read-only", hint=f"chmod u+w {printable(path.name)} unlocks it"
+            )
         text = target.read_text(encoding="utf-8") if target.exists() else ""
         new = _with(text, preferences)
         target.parent.mkdir(parents=True, exist_ok=True)

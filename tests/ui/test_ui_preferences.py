@@ -257,6 +257,21 @@ def test_the_other_path_is_free(tmp_path: Path) -> None:
     assert preferences.beside(path) == tmp_path / "settings-2.toml"
 
 
+def test_a_locked_file_is_told_and_not_replaced(tmp_path: Path) -> None:
+    """Also for root, who could."""
+    path = tmp_path / "ro.toml"
+    path.write_text("interval = 2\n")
+    path.chmod(0o444)
+    with pytest.raises(GpuwatchError, match=r"ro\.toml is read-only") as raised:
+        save(Preferences(interval=5), path)
+    assert raised.value.hint == "chmod u+w ro.toml unlocks it"
+    assert path.read_text() == "interval = 2\n"
+    assert [one.name for one in tmp_path.iterdir()] == ["ro.toml"]
+    path.chmod(0o644)
+    save(Preferences(interval=5), path)
+    assert "interval = 5" in path.read_text()
+
+
 _some = st.builds(
     Preferences,
     theme=st.sampled_from([palette.name for palette in PALETTES]),
