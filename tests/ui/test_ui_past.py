@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.sources.host import Details
 from gpuwatch.ui.past import GRAPHED
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
@@ -202,6 +204,25 @@ async def test_the_process_tab_draws_the_graphs_of_then(stage: Stage) -> None:
         await pilot.press("home")
         await settle(pilot)
         assert "did not use a GPU then" in plain(stage)
+
+
+async def test_of_a_process_that_was_started_later_nothing_seems_to_be_of_then(
+    make_stage: Callable[..., Stage],
+) -> None:
+    young = machines.process(0, create_time=FIRST + 20.0)
+    there = Details(environment={"TF_CPP_MIN_LOG_LEVEL": "1"})
+    stage = make_stage(read_process=lambda who: there)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(lambda tick: machines.snapshot((machines.device(0),), (young,) if tick >= 20 else (), tick=tick), 40)
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        await pilot.press("left_square_bracket", "home")
+        await settle(pilot)
+        text = plain(stage)
+        start = f"{datetime.datetime.fromtimestamp(FIRST + 20):%H:%M:%S}"
+        assert f"was started later, at {start}" in text
+        assert f"as it was given when the process was started, at {start}: later than this moment" in text
 
 
 async def test_what_is_looked_at_on_purpose_is_not_called_stale(stage: Stage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 import time
 from collections.abc import Callable
@@ -154,10 +155,11 @@ class ProcessScreen(TabScreen):
         self.about.note = f" {count} variables, secrets masked " if count else ""
         environment = facts.environment_lines(details)
         if back and details is not None and details.environment:
-            environment = [
-                [("as it was given at the start of the process, so also of this moment", "dim")],
-                *environment,
-            ]
+            start = _later_start(who, view)
+            of = [("as it was given at the start of the process, so also of this moment", "dim")]
+            if start:
+                of = [(f"as it was given when the process was started, at {start}: later than this moment", "warning")]
+            environment = [of, *environment]
         sections.append(("Environment", environment))
         self.about.tell(sections, stale=view.stale)
 
@@ -166,7 +168,8 @@ class ProcessScreen(TabScreen):
         if not entries(view.snapshot, who):
             note = ("✖ does not use a GPU any more", "error")
             if view.past is not None:
-                note = ("did not use a GPU then", "warning")
+                start = _later_start(who, view)
+                note = (f"was started later, at {start}" if start else "did not use a GPU then", "warning")
             elif self._ended == who:
                 note = ("✖ has ended; this is what was last seen", "error")
         elif self._asked is not None and time.monotonic() - self._asked > 2:
@@ -273,3 +276,11 @@ class ProcessScreen(TabScreen):
     def action_signal(self) -> None:
         """To this process."""
         ask_signal(self, list(self.rows[:1]), lambda delivered: None)
+
+
+def _later_start(who: Identity, view: View) -> str:
+    """When the process was started, where that is after the moment that is looked back at; else empty."""
+    started = who[1]
+    if view.past is None or started is None or started <= view.past.moment:
+        return ""
+    return f"{datetime.datetime.fromtimestamp(started):%H:%M:%S}"
