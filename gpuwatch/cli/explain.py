@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
+import shlex
+import signal
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -44,7 +48,7 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     """Read a TensorFlow or PyTorch log: what happened, why, and what to do.
 
     With - the log is read from stdin for as long as the program in front writes. On a terminal, causes are said
-    as soon as they are recognised; Ctrl+C ends the reading, not the explanation.
+    as soon as they are recognised; Ctrl+C (or SIGTERM) ends the reading, not the explanation.
     """
     from gpuwatch.cli.following import Following
     from gpuwatch.diagnosis.explain import explain as explained
@@ -52,17 +56,24 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     from gpuwatch.logs.unfold import unfolded
 
     check_output(output)
+    terminated = False
     if str(log) == "-":
         parser = LogParser()
         with Following(parser, talk=progress_wanted()) as following:
             document = explained(lines_of(_stdin(), log, following), source="stdin", parser=parser)
+        terminated = following.ended_by == signal.SIGTERM
     else:
         descriptor = _open(log)
         try:
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode) and status.st_size == 0:
+                raise UsageError(f"{file_name(log)} is empty")
             document = explained(unfolded(lines_of(descriptor, log)), source=str(log))
         finally:
             os.close(descriptor)
     publish(document, output, as_json=as_json, redact=redact)
+    if terminated:
+        ctx.exit(128 + signal.SIGTERM)
     bad = any(found.severity == "error" for found in document.findings)
     ctx.exit(EXIT_FINDING if bad else EXIT_OK)
 
@@ -92,6 +103,7 @@ def lines_of(descriptor: int, name: Path, following: Following | None = None) ->
         progress.add(len(chunk))
         if decoder is None:
             encoding, mark = _encoding(chunk)
+            _refuse_what_is_no_log(chunk, name)
             chunk = chunk[mark:]
             decoder = codecs.getincrementaldecoder(encoding)("replace")
         text = decoder.decode(chunk)
@@ -114,6 +126,31 @@ def lines_of(descriptor: int, name: Path, following: Following | None = None) ->
     if rest:
         yield rest
     progress.end()
+
+
+_COMPRESSED = (
+    (b"\x1f\x8b", "zcat"),
+    (b"(\xb5/\xfd", "zstdcat"),
+    (b"\xfd7zXZ\0", "xzcat"),
+    (b"BZh", "bzcat"),
+    (b"PK\3\4", "unzip -p"),
+)
+
+
+def _refuse_what_is_no_log(start: bytes, name: Path) -> None:
+    """Raises :class:`UsageError` for a packed file, and for a document of our own."""
+    told = "stdin" if str(name) == "-" else file_name(name)
+    for mark, reader in _COMPRESSED:
+        if start.startswith(mark):
+            raise UsageError(f"{told} is compressed", hint=f"{reader} {shlex.quote(told)} | gpuwatch explain -")
+    if start.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{") and (document := _OURS.search(start[:4096])):
+        raise UsageError(
+            f"{told} is no log but a document of gpuwatch ({document[1].decode()})",
+            hint=f"gpuwatch report {shlex.quote(told)}",
+        )
+
+
+_OURS = re.compile(rb'"schema"\s*:\s*"(gpuwatch\.[a-z]{1,20}/\d{1,3})"')
 
 
 def _encoding(start: bytes) -> tuple[str, int]:

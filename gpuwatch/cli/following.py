@@ -22,6 +22,7 @@ _EVERY = 2.0
 _SILENT = 1.0
 """Seconds of silence after which it is said what is waited for."""
 _AT_ONCE = 3
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Following:
@@ -34,13 +35,15 @@ class Following:
         self._judged_lines = 0
         self._judged = self._heard = time.monotonic()
         self._status = False
-        self._interrupted = False
+        self._pasted = talk and sys.stdin is not None and sys.stdin.isatty()
+        self.ended_by: int | None = None
+        """The signal that ended the reading."""
         self._wake, self._woken = os.pipe()
-        self._before: object = None
+        self._before: dict[int, object] = {}
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._interrupt)
-        if self._talk and sys.stdin is not None and sys.stdin.isatty():
+        self._before = {number: signal.signal(number, self._interrupt) for number in _ENDING}
+        if self._pasted:
             self._put("gpuwatch: paste a log here, then press Ctrl+D")
         return self
 
@@ -48,17 +51,18 @@ class Following:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._clear()
-        if not self._interrupted:
-            signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+        if self.ended_by is None:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)  # type: ignore[arg-type]
         os.close(self._wake)
         os.close(self._woken)
 
     def ready(self, descriptor: int) -> bool:
-        """Waits for something to read, or for its end; False when Ctrl+C was pressed."""
+        """Waits for something to read, or for its end; False when Ctrl+C was pressed, or SIGTERM came."""
         waiting = select.poll()
         waiting.register(descriptor, select.POLLIN)
         waiting.register(self._wake, select.POLLIN)
-        while not self._interrupted:
+        while self.ended_by is None:
             # Once it is said what is waited for, there is nothing to do until it comes.
             found = waiting.poll(None if not self._talk or self._status else _QUIET * 1000)
             if any(number == descriptor for number, _ in found):
@@ -72,16 +76,19 @@ class Following:
         return False
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self._interrupted = True
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends everything
+        self.ended_by = number
+        for ending in _ENDING:
+            signal.signal(ending, signal.SIG_DFL)  # a second one ends everything
         os.write(self._woken, b"!")
 
     def _pause(self) -> None:
         self._judge()
-        if time.monotonic() - self._heard > _SILENT and not self._status:
+        # Not between lines that somebody pastes: the terminal shows those itself.
+        if time.monotonic() - self._heard > _SILENT and not self._status and not self._pasted:
             lines = self._parser.facts.lines
             self._status = True
-            sys.stderr.write(f"\r\x1b[Kwaiting for more ({lines:,} lines so far); Ctrl+C shows the explanation")
+            so_far = f"{lines:,} line{'s' if lines != 1 else ''} so far"
+            sys.stderr.write(f"\r\x1b[Kwaiting for more ({so_far}); Ctrl+C shows the explanation")
             sys.stderr.flush()
 
     def _judge(self) -> None:

@@ -28,7 +28,7 @@ def read_document(path: Path) -> Document:
         return from_json(raw)
     except NotADocument as error:
         name = file_name(path)
-        if raw.strip() and not raw.lstrip().startswith(b"{") and b"\0" not in raw:
+        if raw.strip() and not raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b"\0" not in raw:
             raise UsageError(
                 f"{name} is no gpuwatch document but other text", hint=f"a log: gpuwatch explain {shlex.quote(name)}"
             ) from error

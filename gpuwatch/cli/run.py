@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +66,8 @@ def run(
     """
     if not command:
         raise UsageError("no command to run", hint="for example: gpuwatch run -- python train.py")
+    if not command[0]:
+        raise UsageError("the command to run is empty", hint="for example: gpuwatch run -- python train.py")
     if as_json and output is None:
         raise UsageError("--json needs -o FILE", hint="stdout belongs to the program")
     if output is not None:
@@ -77,6 +81,9 @@ def run(
 
     keeper = _Keeper(output, as_json, keep=not no_save, redact=redact)
     terminal = sys.stderr is not None and sys.stderr.isatty()
+    if terminal and not no_log and _used_by_hand(command):
+        no_log = True
+        click.echo(f"gpuwatch: {Path(command[0]).name} is used by hand: stderr is left to it (--no-log)", err=True)
     options = Options(
         placement=placement,
         log=not no_log,
@@ -95,6 +102,23 @@ def run(
     if outcome.signal is not None:
         _die_by(outcome.signal)
     ctx.exit(outcome.exit_code or 0)
+
+
+_SCREENS = frozenset({"less", "more", "most", "man", "vi", "vim", "nvim", "nano", "emacs", "htop", "top", "nvtop"})
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh", "tmux", "screen", "script"})
+
+
+def _used_by_hand(command: Sequence[str]) -> bool:
+    """Whether this reads keys from the terminal that is its stderr, or gives it to the jobs that it starts.
+
+    ``less`` and an interactive shell do; with the terminal that :mod:`gpuwatch.probing.channel` puts in its place
+    they get no key, and no job control.
+    """
+    name = Path(command[0]).name
+    if name in _SCREENS:
+        return True
+    # A shell with a script or a command (-c) is a program like others.
+    return name in _SHELLS and all(re.fullmatch(r"--[\w-]+|-[^-c]+", word) for word in command[1:])
 
 
 class _Keeper:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 
 import click
+from click.core import ParameterSource
 
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files
@@ -46,7 +48,9 @@ def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
     shape = asked_shape(ctx) or SimShape.parse(f"{options['gpus']}x{options['memory']}")
     program = shutil.which(command[0])
     if program is None:
-        raise UsageError(f"{command[0]}: there is no such program")
+        from gpuwatch.probing.ending import not_started
+
+        raise not_started(command[0], errno.EACCES if shutil.which(command[0], mode=os.F_OK) else errno.ENOENT)
     environment = _without_compiler(simulated_environment(shape, options["tier"], hold=True))
     try:
         os.execve(program, list(command), environment)
@@ -93,6 +97,9 @@ def sim(ctx: click.Context, gpus: int, memory: str, tier: str) -> None:
     """
     if ctx.invoked_subcommand is None and not ctx.args:
         raise UsageError("no command to run", hint="for example: gpuwatch sim -- python train.py")
+    given = [name for name in ("gpus", "memory") if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given and asked_shape(ctx) is not None:
+        raise UsageError(f"--sim and --{given[0]} both say which GPUs", hint="use one of them")
     ctx.obj = {"gpus": gpus, "memory": memory, "tier": tier}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Any
 
 import msgspec
@@ -38,6 +39,17 @@ PRINTED: dict[str, type[msgspec.Struct]] = {
 _decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(Document)
 
 
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+class _Tagged(msgspec.Struct):
+    schema: str
+
+
 class NotADocument(ValueError):
     """The bytes are no document of ours; the message says why in one line."""
 
@@ -71,10 +83,30 @@ def _as_text(value: Any) -> Any:
 
 def from_json(raw: bytes) -> Document:
     """A document of any of our schemas; :class:`NotADocument` for anything else."""
+    for mark, encoding in _MARKS:
+        if raw.startswith(mark):  # editors and shells of Windows write them
+            raw = raw[len(mark) :].decode(encoding, "replace").encode()
+    if not raw.strip():
+        raise NotADocument("it is empty")
     try:
         return _decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise NotADocument(str(error)) from error
+        raise NotADocument(_newer(raw) or str(error)) from error
+
+
+def _newer(raw: bytes) -> str:
+    """What to say of a document of a version that we do not know; empty for any other."""
+    try:
+        tag = msgspec.json.decode(raw, type=_Tagged).schema
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+    name, _, version = tag.partition("/")
+    known = name.removeprefix("gpuwatch.")
+    if not name.startswith("gpuwatch.") or not version.isdigit() or int(version) < 2:
+        return ""
+    if known in DOCUMENTS:
+        return f"{tag} was written by a newer gpuwatch: update this one"
+    return ""
 
 
 def schema_of(name: str) -> dict[str, object]:

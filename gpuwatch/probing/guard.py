@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _GRACE = 2.0
+_SETTLE = 0.5
+"""Seconds in which what the program started may still end by itself."""
 _CHUNK = 1 << 16
 WATCHED = (
     signal.SIGINT,
@@ -158,7 +160,14 @@ class Guard:
                 return
             if pid == self._program:
                 self._ended = status
-                self._say(f"ended {status} {len(descendants(os.getpid()))}")
+                self._say(f"ended {status} {self._left()}")
+
+    def _left(self) -> int:
+        """How many stay behind: helpers that end as soon as they see their program gone are not among them."""
+        until = time.monotonic() + _SETTLE
+        while (left := len(descendants(os.getpid()))) and time.monotonic() < until:
+            select.select([], [], [], 0.02)
+        return left
 
     def _say(self, line: str) -> None:
         with suppress(OSError):  # gpuwatch is dead: its end of the socket says so too

@@ -308,7 +308,8 @@ class SimMachine:
             reasons = {
                 errno.EINVAL: f"there is no MIG instance {mig} on simulated GPU {device}",
                 errno.ESRCH: f"there is no process {pid}",
-                errno.ENOMEM: f"{memory_bytes} bytes do not fit on simulated GPU {device}",
+                errno.ENOMEM: f"{_gib(memory_bytes)} do not fit on simulated GPU {device}, which has "
+                f"{_gib(self.shape.memory_bytes)}, {_gib(self.used_bytes(device))} of them taken",
                 errno.ENOSPC: "the simulated machine has no room for another process",
             }
             raise GpuwatchError(reasons.get(code, os.strerror(code)))
@@ -550,6 +551,10 @@ class SimMachine:
     def _check_device(self, device: int) -> None:
         if not 0 <= device < self.shape.count:
             raise GpuwatchError(f"there is no simulated GPU {device} (0 to {self.shape.count - 1})")
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
 
 
 def state_name(shape: SimShape, name: str | None, library_dir: Path) -> str:

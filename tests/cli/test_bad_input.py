@@ -48,7 +48,7 @@ from tests.conftest import gpuwatch
         (["compare", "/nonexistent/run.json"], 2, "No such file"),
         (["sim"], 2, "no command"),
         (["sim", "--gpus", "99", "--", "true"], 2, "99"),
-        (["sim", "--", "no-such-program-here"], 2, "there is no such program"),
+        (["sim", "--", "no-such-program-here"], 127, "there is no such program"),
         (["schema", "nothing"], 2, "nothing"),
         ([], 2, "needs a terminal"),
     ],
@@ -225,3 +225,13 @@ def test_what_a_message_repeats_cannot_move_the_cursor() -> None:
     done = gpuwatch("run", "--no-save", "--", "a\x1b[31m\u202eb\x07\nz")
     assert done.code == 127
     assert done.err == "gpuwatch: a\\x1b[31m\\u202eb\\x07 z: there is no such program\n"
+
+
+def test_the_simulation_says_why_a_program_cannot_be_started(tmp_path: Path) -> None:
+    for command, code, says in (("nosuch-program", 127, "no such program"), (str(tmp_path), 126, "is a folder")):
+        done = gpuwatch("sim", "--", command)
+        assert (done.code, done.err.count("\n")) == (code, 1)
+        assert says in done.err
+    done = gpuwatch("sim", "--gpus", "2", "--sim", "3x8GiB", "--", "true")
+    assert (done.code, done.out) == (2, "")
+    assert "both say which GPUs" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pty
@@ -53,8 +54,23 @@ def test_a_healthy_log_ends_with_zero_and_a_strange_file_is_said_to_be_one(tmp_p
     assert invoke(str(path)).exit_code == 0
     path.write_text("dear diary\n")
     assert "is it the log of" in invoke(str(path)).stdout
-    path.write_bytes(b"")
-    assert invoke(str(path)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty"),
+        (gzip.compress(b"a log"), "zcat"),
+        (b"\xfd7zXZ\0\0\4", "xzcat"),
+        (b'{\n  "schema": "gpuwatch.run/1",\n', "gpuwatch report"),
+    ],
+)
+def test_what_is_no_log_is_told_as_what_it_is(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(content)
+    result = invoke(str(path))
+    assert isinstance(result.exception, UsageError)
+    assert says in f"{result.exception.message} {result.exception.hint}"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
@@ -141,7 +157,8 @@ def test_a_pipe_is_followed_until_it_ends() -> None:
     assert process.wait(timeout=30) == EXIT_FINDING
 
 
-def test_ctrl_c_ends_the_reading_and_not_the_explanation() -> None:
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_reading_and_not_the_explanation(ending: signal.Signals) -> None:
     process = subprocess.Popen([*SELF, "-", "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(OOM.encode())
@@ -150,9 +167,10 @@ def test_ctrl_c_ends_the_reading_and_not_the_explanation() -> None:
     # It has read everything, and waits for more.
     while time.monotonic() < until and not _waits(process.pid):
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ending)
     out, _ = process.communicate(timeout=30)
     assert json.loads(out)["primary"] == "memory.request-too-large"
+    assert process.returncode == (143 if ending is signal.SIGTERM else EXIT_FINDING), "timeout(1) sees that it worked"
 
 
 def _waits(pid: int) -> bool:

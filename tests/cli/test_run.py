@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.cli.run import _used_by_hand
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch, has_driver
 from tests.terminal import Terminal, wait_until_ended
@@ -105,6 +106,7 @@ def test_nothing_runs_on_when_we_are_killed() -> None:
     ("arguments", "says"),
     [
         (["run"], "no command to run"),
+        (["run", "--", ""], "the command to run is empty"),
         (["run", "--json", "--", "true"], "--json needs -o"),
         (["run", "-o", "/nonexistent/x.json", "--", "true"], "its folder does not exist"),
     ],
@@ -114,6 +116,43 @@ def test_bad_input(arguments: list[str], says: str) -> None:
     assert (result.code, result.out) == (2, "")
     assert result.err.count("\n") == 1
     assert says in result.err
+
+
+@pytest.mark.parametrize(
+    ("command", "by_hand"),
+    [
+        ("less train.log", True),
+        ("bash", True),
+        ("/bin/zsh -l", True),
+        ("bash --norc -i", True),
+        ("bash train.sh", False),
+        ("bash -c train", False),
+        ("sh -ec train", False),
+        ("python train.py", False),
+    ],
+)
+def test_what_is_used_by_hand_keeps_its_terminal(command: str, by_hand: bool) -> None:
+    assert _used_by_hand(command.split()) is by_hand
+
+
+def test_keys_reach_an_interactive_shell() -> None:
+    terminal = Terminal([sys.executable, "-m", "gpuwatch", "run", "--no-save", "--", "sh"], os.environ)
+    try:
+        terminal.drain(20, lambda seen: b"is used by hand" in seen)
+        terminal.keys("test -t 2 && echo it is $((6 * 7))\nexit 5\n")
+        terminal.drain(20, lambda seen: b"it is 42" in seen)
+        assert b"it is 42" in terminal.output
+    finally:
+        assert terminal.close() == 5
+
+
+def test_helpers_that_end_with_their_program_are_not_left_behind(tmp_path: Path) -> None:
+    output = tmp_path / "run.json"
+    lasting = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep({})'])"
+    for seconds, left in ((0.05, 0), (5, 1)):
+        command = ["run", "-q", "--no-save", "-o", str(output), "--", sys.executable, "-c", lasting.format(seconds)]
+        assert gpuwatch(*command).code == 0
+        assert json.loads(output.read_text())["left_behind"] == left
 
 
 @pytest.mark.tensorflow

@@ -36,6 +36,25 @@ def test_other_bytes_are_refused_in_one_line(raw: bytes) -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_document_that_windows_wrote(encoding: str) -> None:
+    both = Comparison(runs=(), columns=("verdict",), best={})
+    assert from_json(to_json(both).encode(encoding)) == both
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b" \n", "empty"),
+        (b'{"schema": "gpuwatch.run/99"}', "newer gpuwatch"),
+        (b'{"schema": "gpuwatch.cake/99"}', "Invalid value"),
+    ],
+)
+def test_why_it_is_no_document(raw: bytes, says: str) -> None:
+    with pytest.raises(NotADocument, match=says):
+        from_json(raw)
+
+
 @pytest.mark.parametrize("name", DOCUMENTS | PRINTED)
 def test_every_document_has_a_schema(name: str) -> None:
     assert json.dumps(schema_of(name))
