@@ -61,8 +61,16 @@ def short_size(count: float | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Bytes per second: ``1.2 GiB/s``."""
-    return UNKNOWN if per_second is None else f"{size(per_second)}/s"
+    """Bytes per second in decimal units, as links are sold and as NVML counts them: ``1.2 GB/s``, ``278 MB/s``."""
+    if per_second is None:
+        return UNKNOWN
+    amount = float(per_second)
+    for unit in ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"):
+        decimals = 0 if unit == "B/s" or abs(amount) >= 99.95 else 1
+        if round(abs(amount), decimals) < 1000 or unit == "TB/s":
+            return f"{amount:.{decimals}f} {unit}"
+        amount /= 1000
+    raise AssertionError("unreachable")
 
 
 def percent(value: float | None, decimals: int = 0) -> str:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.formatting.text import printable, shorten
-from gpuwatch.formatting.units import duration, gib, memory, seconds, short_size, size
+from gpuwatch.formatting.units import duration, gib, memory, rate, seconds, short_size, size
 
 
 def test_escape_sequences_become_visible() -> None:
@@ -49,6 +49,25 @@ def test_memory_is_none_only_where_there_is_none(count: int) -> None:
     assert [float(text.lstrip("<").rstrip(" GiBMKT")) == 0 for text in told] == [count == 0] * 3
     assert len(told[0]) <= 9
     assert len(told[1]) <= 7
+
+
+@given(st.integers(10**8, 9 * 10**11))
+def test_a_rate_has_the_unit_of_the_line_of_the_link(count: int) -> None:
+    """``↓1.2 GB/s`` of a card and the reading on the GPU tab are the same number."""
+    told = rate(count)
+    scale = {"MB/s": 1e6, "GB/s": 1e9}[told.split()[1]]
+    assert abs(float(told.split()[0]) - count / scale) <= 0.5
+    assert len(told) <= 10
+
+
+def test_rates() -> None:
+    assert (rate(1.2e9), rate(278e6), rate(999.97e6), rate(0), rate(None)) == (
+        "1.2 GB/s",
+        "278 MB/s",
+        "1.0 GB/s",
+        "0 B/s",
+        "–",
+    )
 
 
 def test_memory_of_small_clients() -> None:
