@@ -37,12 +37,18 @@ def judged(run: Run, ending: Ending) -> Run:
     """The program's own end decides, whatever its log says."""
     outcome = ending.outcome
     took = _duration(run.phases.total_seconds)
-    starved = outcome.signal == signal.SIGKILL and _oom_killed(ending.kills, oom_kills())
+    somebody = _oom_killed(ending.kills, oom_kills())
+    starved = outcome.signal == signal.SIGKILL and somebody
     verdict, reason = _verdict(run, ending, took, starved)
     problems = list(run.problems)
     if ending.left:
         word = "was ended too" if outcome.signal is not None else "still runs"
         problems.append(f"processes that the program left behind: {ending.left}; what was left {word}")
+    if somebody and not starved:
+        where = "on this machine" if ending.kills.cgroup is None else "in its control group"
+        problems.append(
+            f"the kernel killed a process {where} because host memory was used up while this ran: perhaps a worker of it"
+        )
     problems += ending.problems
     return msgspec.structs.replace(
         run,

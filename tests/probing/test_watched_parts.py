@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.run import Placement
+from gpuwatch.model.run import Outcome, Placement
 from gpuwatch.probing import ending
 from gpuwatch.probing.asked import joined
 from gpuwatch.probing.backlog import MOST, Backlog
@@ -22,6 +22,7 @@ from gpuwatch.probing.streams import Lines, Streams
 from gpuwatch.probing.timeline import MOST as POINTS
 from gpuwatch.probing.timeline import Timeline
 from gpuwatch.sources.lineage import OomKills, descends, leader_of, oom_kills
+from tests.reports.documents import bare_run
 from tests.ui import machines
 
 
@@ -205,3 +206,20 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
 )
 def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, killed: bool) -> None:
     assert ending._oom_killed(before, after) is killed
+
+
+@pytest.mark.parametrize(
+    ("outcome", "starved", "told"),
+    [
+        (Outcome(exit_code=0), False, True),
+        (Outcome(exit_code=1), False, True),
+        (Outcome(signal=9), True, False),
+    ],
+)
+def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
+    outcome: Outcome, starved: bool, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
+    run = ending.judged(bare_run(), ending.Ending(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
+    assert run.host_memory_out is starved
+    assert any("perhaps a worker" in problem for problem in run.problems) is told
