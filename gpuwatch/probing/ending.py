@@ -47,7 +47,7 @@ def judged(run: Run, ending: Ending) -> Run:
     if somebody and not starved:
         where = "on this machine" if ending.kills.cgroup is None else "in its control group"
         problems.append(
-            f"the kernel killed a process {where} because host memory was used up while this ran: perhaps a worker of it"
+            f"the kernel killed a process {where} because host memory was used up meanwhile: perhaps a worker of this"
         )
     problems += ending.problems
     return msgspec.structs.replace(
