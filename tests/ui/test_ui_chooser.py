@@ -55,17 +55,34 @@ async def test_columns_are_switched_moved_and_reset_and_seen_at_once(stage: Stag
         await pilot.press("down", "down", "space")  # USER off
         assert "USER" not in head(stage)
         assert stage.app.preferences.columns == tuple(c for c in DEFAULT_COLUMNS if c != "user")
-        await pilot.press("space")  # and on again, now last
-        assert stage.app.preferences.columns[-1] == "user"
-        await pilot.press("K", "shift+up", "left_square_bracket")
-        assert stage.app.preferences.columns[-4] == "user"
-        await pilot.press("J")
-        assert stage.app.preferences.columns[-3] == "user"
+        await pilot.press("space")  # and on again, where it was
+        assert stage.app.preferences.columns == DEFAULT_COLUMNS
+        await pilot.press("J", "shift+down", "right_square_bracket")
+        assert stage.app.preferences.columns.index("user") == DEFAULT_COLUMNS.index("user") + 3
+        await pilot.press("K")
+        assert stage.app.preferences.columns.index("user") == DEFAULT_COLUMNS.index("user") + 2
         assert head(stage) != before
         await pilot.press("d")
         assert head(stage) == before
         await pilot.press("escape")
         assert stage.app.screen is stage.app.overview
+
+
+async def test_neighbours_are_hidden_one_after_the_other(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 3)
+        await settle(pilot)
+        shown = stage.app.preferences.columns
+        await pilot.press("c", "down", "space", "down", "space", "down", "space")
+        assert stage.app.preferences.columns == (shown[0], *shown[4:])
+        await pilot.press("space", "up", "space", "up", "space")
+        assert stage.app.preferences.columns == shown, "what is switched on again is where it was"
+        await pilot.press("space", "up", "J")
+        assert stage.app.preferences.columns == (shown[2], shown[0], *shown[3:]), "among those that are on"
+        await pilot.press("escape", "c")
+        await settle(pilot)
+        lines = stage.app.screen.query_one("#sheet").plain.splitlines()
+        assert shown[1] in lines[len(shown) - 1].lower(), "when it is opened again, what is off is below"
 
 
 async def test_the_last_column_stays(stage: Stage) -> None:
@@ -162,7 +179,7 @@ async def test_unexplained_memory_says_its_reason_with_any_columns(stage: Stage)
             stage.app.prefer(columns=columns)
             line = next(line for line in stage.app.overview.processes.plain.splitlines() if "no process" in line)
             if "memory" in columns:
-                assert "0.2 GiB" in line
+                assert "0.8 GiB" in line
 
 
 async def test_facts_of_gpus_are_chosen_too(stage: Stage) -> None:

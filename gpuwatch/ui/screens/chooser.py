@@ -55,7 +55,7 @@ def fields_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[
 
 
 class Chooser(ModalScreen[None]):
-    """A line for each choice: those that are on first, in their order."""
+    """A line for each choice: those that were on when it was opened first, in their order."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,c,f2", "close", "close", show=False),
@@ -88,7 +88,13 @@ class Chooser(ModalScreen[None]):
         self.sheet = ChoiceList(self)
         self.sheet.border_title = title
         self.sheet.border_subtitle = _KEYS
-        self._rank = {choice.id: number for number, choice in enumerate(choices(self._chosen))}
+        self._ids = [choice.id for choice in choices(self._chosen)]
+        self._order = self._of(self._chosen)
+        """As the lines stand: what is switched off keeps its place until the sheet closes."""
+
+    def _of(self, chosen: Sequence[str]) -> list[str]:
+        """What is on in its order, then the rest in the order of the table."""
+        return [*chosen, *(name for name in self._ids if name not in chosen)]
 
     def compose(self) -> ComposeResult:
         """Only the list."""
@@ -101,9 +107,9 @@ class Chooser(ModalScreen[None]):
 
     @property
     def choices(self) -> list[Choice]:
-        """As they stand in the list: what is on in its order, then the rest in the order of the table."""
-        place = {name: number for number, name in enumerate(self._chosen)}
-        return sorted(self._choices(self._chosen), key=lambda c: (place.get(c.id, len(place)), self._rank[c.id]))
+        """As they stand in the list."""
+        place = {name: number for number, name in enumerate(self._order)}
+        return sorted(self._choices(self._chosen), key=lambda choice: place[choice.id])
 
     # Actions
 
@@ -117,19 +123,17 @@ class Chooser(ModalScreen[None]):
 
     def put_cursor(self, number: int) -> None:
         """To one of the lines."""
-        self.cursor = min(max(number, 0), len(self._rank) - 1)
+        self.cursor = min(max(number, 0), len(self._ids) - 1)
         self.sheet.redraw()
 
     def action_switch(self) -> None:
         """Shows what is under the cursor, or hides it; the last one stays."""
         name = self.choices[self.cursor].id
-        if name not in self._chosen:
-            self._chosen.append(name)
-        elif len(self._chosen) > 1:
-            self._chosen.remove(name)
-        else:
+        on = set(self._chosen) ^ {name}
+        if not on:
             self.app.bell()
             return
+        self._chosen = [one for one in self._order if one in on]
         self._apply(name)
 
     def action_shift(self, by: int) -> None:
@@ -139,12 +143,16 @@ class Chooser(ModalScreen[None]):
             return
         here = self._chosen.index(name)
         there = min(max(here + by, 0), len(self._chosen) - 1)
+        place = self._order.index(self._chosen[there])
         self._chosen.insert(there, self._chosen.pop(here))
+        self._order.remove(name)
+        self._order.insert(place, name)
         self._apply(name)
 
     def action_default(self) -> None:
         """Back to what it was when nobody had chosen."""
         self._chosen = list(self._default)
+        self._order = self._of(self._chosen)
         self._apply(self.choices[0].id)
 
     def _apply(self, under: str) -> None:
