@@ -22,7 +22,7 @@ SIMULATE = " To look at simulated GPUs: gpuwatch --sim 2x24GiB"
 """Follows the advice where a person looks at this machine, and is no remedy of it."""
 _ELSEWHERE = "Install NVIDIA's driver and load it (nvidia-smi must work); in a container: " + GIVE_GPUS
 _NO_CARD_IN_CONTAINER = (
-    "No NVIDIA card is on this machine's PCI bus: run the container on a machine with one, and with its GPUs"
+    "Run the container on a machine with an NVIDIA card (none is on this one's PCI bus), and with its GPUs"
     " (docker run --gpus all IMAGE)."
 )
 _ON_HOST = "Install NVIDIA's driver on the host, never in the container. "
