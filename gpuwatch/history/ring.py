@@ -82,6 +82,8 @@ class History:
         self.snapshots = 0
         self._series: dict[tuple[str, str], Series] = {}
         self._times: deque[float] = deque(maxlen=capacity)
+        self._known: dict[tuple[str, str], float] = {}
+        """The last number of what is a gap now."""
         self._devices: tuple[Device, ...] | None = None
         """Those of the last sample: where nothing changes they are the same objects, and only the count grows."""
 
@@ -108,7 +110,10 @@ class History:
         self._devices = None
         for key, series in self._series.items():
             series.upto(before)
-            series.last = values.get(key, _GAP)
+            value = values.get(key, _GAP)
+            if value != value and series.last == series.last:
+                self._known[key] = series.last
+            series.last = value
         self._count(at)
 
     def _count(self, at: float) -> None:
@@ -127,6 +132,18 @@ class History:
         series.upto(self.snapshots)
         return series
 
+    def known(self, uuid: str, metric_id: str) -> float | None:
+        """The last number that was read, however long ago; None where there was none."""
+        series = self._series.get((uuid, metric_id))
+        if series is not None and series.last == series.last:
+            return series.last
+        return self._known.get((uuid, metric_id))
+
+    def remember(self, other: History) -> None:
+        """From now on :meth:`known` is what ``other`` knows, where nothing was read here."""
+        self._known = {key: series.last for key, series in other._series.items() if series.last == series.last}
+        self._known |= {key: value for key, value in other._known.items() if key not in self._known}
+
     @property
     def times(self) -> Sequence[float]:
         """Seconds since the epoch of the samples, oldest first."""
@@ -142,6 +159,7 @@ class History:
         then = History(self.capacity)
         then.snapshots = self.snapshots - (len(times) - keep)
         then._times.extend(times[:keep])
+        then.remember(self)
         for key, series in self._series.items():
             if metrics is not None and key[1] not in metrics:
                 continue

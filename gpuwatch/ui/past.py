@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import sub
 
 from gpuwatch.history.events import Happened
 from gpuwatch.history.ring import History
-from gpuwatch.history.timeline import Timeline
+from gpuwatch.history.timeline import LEVELS, Timeline
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.ui.trend import SPANS
 from gpuwatch.ui.view import Shown, View, ranked
@@ -25,6 +26,8 @@ GRAPHED = frozenset(
 )
 """Device metrics of which graphs are drawn."""
 _LONGEST = float(SPANS[-1])
+_SPARSEST = LEVELS[-1][1]
+"""Seconds between the oldest samples that are kept."""
 
 
 class Past:
@@ -94,22 +97,30 @@ class Past:
         kept = self._timeline.at(moment)
         if kept is None:
             return
-        before = next((one for one in reversed(self._timeline.times) if one < kept.at), None)
-        apart = max(self._newest.interval, kept.at - before if before is not None else 0.0)
         self._view = replace(
             self._newest,
             snapshot=kept.snapshot,
             history=self._history(kept.at),
-            # A hole while the driver did not answer is no interval.
-            interval=min(apart, 15.0) if apart <= 15.0 else self._newest.interval,
+            interval=self._interval(kept.at),
             findings=kept.findings,
             wrong=ranked(kept.findings),
             until=kept.at,
             events=tuple(one for one in self._events if one.at <= kept.at + 0.5),
         )
 
+    def _interval(self, moment: float) -> float:
+        """Seconds between the samples around a moment; a hole in which nothing came is no interval."""
+        times = self._timeline.times
+        here = bisect_right(times, moment) - 1
+        near = times[max(here - 3, 0) : here + 4]
+        steps = sorted(map(sub, near[1:], near))
+        apart = steps[len(steps) // 2] if steps else 0.0
+        return max(self._newest.interval, apart if apart <= _SPARSEST else 0.0)
+
     def _history(self, moment: float) -> History:
         times = self._ring.times
         if times and (times[0] <= moment - _LONGEST or len(self._timeline.times) <= len(times)):
             return self._ring.until(moment, GRAPHED)
-        return self._timeline.history(moment, _LONGEST, GRAPHED)
+        history = self._timeline.history(moment, _LONGEST, GRAPHED)
+        history.remember(self._ring)  # the ends of the axes
+        return history

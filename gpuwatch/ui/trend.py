@@ -14,8 +14,14 @@ from functools import lru_cache
 from itertools import islice
 from operator import sub
 
+from gpuwatch.history.ring import History
+from gpuwatch.model.metrics import MetricSpec
+from gpuwatch.model.snapshot import Device
+
 SPANS = (60, 120, 300, 600)
 """Seconds that a graph may show."""
+_LATE = 1.9
+"""Intervals after which a sample that has not come is missing."""
 
 # Dots of a column from the bottom, left and right: their bits in the braille block.
 _LEFT = (0x40, 0x04, 0x02, 0x01)
@@ -34,6 +40,19 @@ def span_for(width: int, interval: float) -> int:
     return best
 
 
+def axis_of(spec: MetricSpec, device: Device, history: History) -> tuple[float, float] | None:
+    """Both ends of the metric's axis on this device; None where its upper end was never read.
+
+    A device that is lost tells neither its total nor its limit any more, and keeps its past.
+    """
+
+    def number(metric: str) -> float | None:
+        now = device.number(metric)
+        return history.known(device.uuid, metric) if now is None else now
+
+    return spec.axis.ends(number) if spec.axis is not None else None
+
+
 def buckets(
     times: Sequence[float],
     values: Sequence[float | None],
@@ -46,45 +65,71 @@ def buckets(
     """The mean of each column's samples, oldest first; None where nothing was measured.
 
     ``values`` may be shorter than ``times``: both end now. A column that falls between two samples
-    of the usual interval repeats the one before it, which is not a gap.
+    of the interval that was usual then repeats the one before it, which is not a gap.
     """
     width = span / columns
     last = math.floor(until / width)
     first = last - columns + 1
     skip = len(times) - len(values)
-    start = max(skip, len(times) - int(span / max(interval, 0.1) * 1.5) - 8, 0)
-    reach = math.ceil(interval * 1.9 / width)
-    seen_at = list(islice(times, start, None))
+    every = list(times)
+    start = max(skip, bisect_left(every, first * width) - 1, 0)
+    reach = math.ceil(interval * _LATE / width)
+    seen_at = every[start:]
     seen = list(islice(values, start - skip, None)) if isinstance(values, deque) else list(values[start - skip :])
     steady = _steady(seen_at, seen, interval, first, width)
     if steady is not None and last - first - steady[1] < reach:
         return [None] * steady[0] + [values[-1]] * (columns - steady[0])
+    holds = _holds(tuple(seen_at), interval)
     sums = [0.0] * columns
     counts = [0] * columns
     holes = [False] * columns
-    for moment, value in zip(seen_at, seen, strict=True):
+    ends = [0] * columns
+    carried: float | None = None
+    end = 0
+    for place, (moment, value) in enumerate(zip(seen_at, seen, strict=True)):
         column = math.floor(moment / width) - first
-        if not 0 <= column < columns:
+        if column >= columns:
+            break
+        held = math.ceil((moment + holds[place]) / width) - first if holds else column + reach
+        if column < 0:
+            carried, end = value, held  # seen before the first column, and still so in it
             continue
+        ends[column] = held
         if value is None:
             holes[column] = True
         else:
             sums[column] += value
             counts[column] += 1
     result: list[float | None] = []
-    carried: float | None = None
-    left = 0
-    for total, count, hole in zip(sums, counts, holes, strict=True):
-        if count:
-            carried, left = total / count, reach
-            result.append(carried)
-        elif hole or left <= 0:
+    for column in range(columns):
+        if counts[column]:
+            carried, end = sums[column] / counts[column], ends[column]
+        elif holes[column] or column >= end:
             carried = None
-            result.append(None)
-        else:
-            result.append(carried)
-        left -= 1
+        result.append(carried)
     return result
+
+
+@lru_cache(maxsize=16)
+def _holds(times: tuple[float, ...], interval: float) -> tuple[float, ...]:
+    """For how many seconds each sample stands; nothing where all follow each other as ``interval`` says.
+
+    The interval may have been another one, which is no gap: that is a step longer than those around it.
+    """
+    steps = list(map(sub, times[1:], times))
+    if max(steps, default=0.0) <= interval * _LATE:
+        return ()
+    holds = []
+    for place, step in enumerate(steps):
+        usual = max(usual_step(steps, place), interval)
+        holds.append(step + 1e-6 if step <= usual * _LATE else usual * _LATE)
+    return (*holds, interval * _LATE)
+
+
+def usual_step(steps: Sequence[float], place: int) -> float:
+    """What the steps around one of them are like: the upper median of two before it and two behind it."""
+    around = sorted((*steps[max(place - 2, 0) : place], *steps[place + 1 : place + 3]))
+    return around[len(around) // 2] if around else 0.0
 
 
 def _steady(

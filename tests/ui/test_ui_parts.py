@@ -61,6 +61,28 @@ def test_trend_keeps_gaps_and_bridges_jitter() -> None:
     assert holes == [1.0, None, 3.0]
 
 
+@pytest.mark.parametrize(("before", "after"), [(5.0, 0.5), (0.5, 5.0), (1.0, 10.0), (10.0, 0.25), (2.0, 1.0)])
+def test_another_interval_makes_no_holes(before: float, after: float) -> None:
+    times = [number * before for number in range(round(120 / before))]
+    times += [times[-1] + after * number for number in range(1, round(40 / after))]
+    values = [float(50 + number % 7) for number in range(len(times))]
+    drawn = buckets(times, values, columns=100, span=100, until=times[-1], interval=after)
+    assert None not in drawn
+
+
+@pytest.mark.parametrize("interval", [0.5, 1.0, 5.0])
+def test_a_real_gap_stays_one_whatever_the_interval_is_now(interval: float) -> None:
+    times = [float(number) for number in range(60)] + [72.0] + [84.0 + number for number in range(30)]
+    values = [50.0 + number % 3 for number in range(len(times))]
+    drawn = buckets(times, values, columns=100, span=100, until=113.0, interval=interval)
+    if interval < 5:
+        assert drawn[63 - 14 : 72 - 14] == [None] * 9
+        assert drawn[75 - 14 : 84 - 14] == [None] * 9
+    assert None in drawn[59 - 14 : 72 - 14]
+    assert None not in drawn[: 59 - 14]
+    assert None not in drawn[84 - 14 :]
+
+
 def test_trend_aligns_a_metric_that_was_first_read_later() -> None:
     drawn = buckets([0.0, 1.0, 2.0, 3.0], [7.0, 8.0], columns=4, span=4, until=3.5, interval=1.0)
     assert drawn == [None, None, 7.0, 8.0]

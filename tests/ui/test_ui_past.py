@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -51,6 +52,23 @@ def told(tick: int) -> Snapshot:
     host = msgspec.structs.replace(machines.snapshot().host, cpu_percent=float(tick % 100))
     rows = (row,) if tick >= 20 else ()
     return machines.snapshot((device,), rows, tick=tick, host=host)
+
+
+async def test_the_axes_stay_as_they_are_across_a_gap(stage: Stage) -> None:
+    def then(tick: int) -> Snapshot:
+        return told(tick if tick < 40 else tick + 12)  # the driver did not answer meanwhile
+
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(then, 60)
+        await settle(pilot)
+        spans = re.findall(r" (\d+s) ", plain(stage))
+        assert spans
+        await pilot.press("P")
+        for _ in range(24):
+            await pilot.press("left")
+            await settle(pilot)
+            assert stage.app.current().interval == 1.0, moment(stage)
+            assert re.findall(r" (\d+s) ", plain(stage)) == spans, moment(stage)
 
 
 async def test_the_whole_screen_goes_back_and_sampling_goes_on(stage: Stage) -> None:

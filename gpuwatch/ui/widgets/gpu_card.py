@@ -24,7 +24,7 @@ from gpuwatch.ui.facts import (
 from gpuwatch.ui.gpu_fields import DEFAULT_FIELDS, FIELDS, in_card
 from gpuwatch.ui.layout import BESIDE_WIDTH, facts_across
 from gpuwatch.ui.lines import Span
-from gpuwatch.ui.trend import braille, buckets, span_for
+from gpuwatch.ui.trend import axis_of, braille, buckets, span_for
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.gpu_line import sparkline
 from gpuwatch.ui.widgets.mig_line import part_pens
@@ -342,7 +342,7 @@ def _graph(
 ) -> list[list[Span]]:
     """A caption with the axis, then rows of dots; without an end of the axis, the reason in their place."""
     spec = BY_ID[metric]
-    ends = spec.axis.ends(device.number) if spec.axis is not None else None
+    ends = axis_of(spec, device, view.history)
     pen = Pen(width).add(caption, "dim")
     if ends is None:
         pen.add(" –", "dim")

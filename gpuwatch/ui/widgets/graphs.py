@@ -11,7 +11,8 @@ from gpuwatch.model.metrics import BY_ID, MetricSpec, Unit
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.cells import width_of
-from gpuwatch.ui.trend import braille, buckets, span_for
+from gpuwatch.ui.facts import HOT_CELSIUS
+from gpuwatch.ui.trend import axis_of, braille, buckets, span_for
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.frame import frame
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
@@ -21,15 +22,10 @@ GRAPHS = (
     ("utilization.gpu_percent", "GPU", "graph"),
     ("memory.used_bytes", "Memory", "memory"),
     ("power.draw_watts", "Power", "power"),
-    ("temperature.gpu_celsius", "Temperature", "error"),
+    ("temperature.gpu_celsius", "Temperature", "accent"),
     ("clocks.sm_mhz", "SM clock", "accent"),
 )
-"""Metric, caption and ink."""
-
-
-def axis_of(spec: MetricSpec, device: Device) -> tuple[float, float] | None:
-    """Both ends of the metric's axis on this device; None where its upper end cannot be read."""
-    return spec.axis.ends(device.number) if spec.axis else None
+"""Metric, caption and ink while nothing is wrong with it."""
 
 
 class Graphs(Painted):
@@ -72,7 +68,9 @@ def _padded(line: Line) -> Line:
 def _graph(device: Device, view: View, metric: str, caption: str, ink: str, width: int, rows: int) -> list[Line]:
     spec = BY_ID[metric]
     value = device.get(metric)
-    axis = axis_of(spec, device)
+    if metric == "temperature.gpu_celsius" and isinstance(value, (int, float)) and value >= HOT_CELSIUS:
+        ink = "warning"
+    axis = axis_of(spec, device, view.history)
     said = (units.reading(spec, value), "dim" if isinstance(value, Missing) else "strong")
     words = _axis_text(spec, axis) if axis is not None else ""
     times, series = view.history.times, view.history.series(device.uuid, metric)

@@ -1,0 +1,72 @@
+"""Graphs of a device: what becomes of them when it is lost, and what their colours say."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.model.metrics import BY_ID
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.ui.screens.gpu import GpuScreen
+from gpuwatch.ui.trend import axis_of
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+BOUNDED = ("memory.used_bytes", "power.draw_watts", "clocks.sm_mhz")
+LOST = {metric: Missing("device_lost", code=15, detail="GPU is lost") for metric in BY_ID}
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+def machine(tick: int) -> Snapshot:
+    """A device that is lost from the twentieth second on."""
+    device = machines.device(1, tick=tick)
+    if tick >= 20:
+        device = machines.device(1, tick=tick, state="lost", missing=LOST)
+    return machines.snapshot((machines.device(0, tick=tick), device), tick=tick)
+
+
+async def test_a_lost_gpu_keeps_its_past(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 50)) as pilot:
+        stage.past(machine, 40)
+        stage.app.chosen_gpu = machines.uuid(1)
+        await pilot.press("2")
+        await settle(pilot)
+        screen = stage.app.tab
+        assert isinstance(screen, GpuScreen)
+        drawn = screen.graphs.plain
+        assert "its upper end is not known" not in drawn
+        assert "0–139.8 GiB" in drawn
+        assert "0–700 W" in drawn
+        await pilot.press("P", "left", "left")
+        await settle(pilot)
+        assert "0–139.8 GiB" in screen.graphs.plain, "also while looked back at"
+
+
+def test_what_nobody_ever_told_is_not_made_up(stage: Stage) -> None:
+    device = machines.device(1, state="lost", missing=LOST)
+    history = stage.app.history
+    for metric in BOUNDED:
+        assert axis_of(BY_ID[metric], device, history) is None
+
+
+@pytest.mark.parametrize(("celsius", "ink"), [(61.0, "accent"), (91.0, "warning")])
+async def test_a_temperature_has_a_colour_that_warns_only_when_it_is_hot(
+    stage: Stage, celsius: float, ink: str
+) -> None:
+    async with stage.app.run_test(size=(120, 50)) as pilot:
+        hot = machines.device(0, readings={"temperature.gpu_celsius": celsius})
+        stage.push(machines.snapshot((hot,)))
+        await settle(pilot)
+        await pilot.press("2")
+        await settle(pilot)
+        screen = stage.app.tab
+        assert isinstance(screen, GpuScreen)
+        lines = screen.graphs.lines
+        caption = next(n for n, line in enumerate(lines) if any("Temperature" in text for text, _ in line.spans))
+        below = [used for text, used in lines[caption + 1].spans if len(text) > 20]
+        assert below == [ink]
