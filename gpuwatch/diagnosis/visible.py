@@ -1,17 +1,24 @@
 """CUDA_VISIBLE_DEVICES as CUDA reads it: in order, ending at the first entry that is not valid.
 
-CUDA programming guide, environment variables: "if one of the indices is invalid, only the devices whose
-index precedes the invalid index are visible".
+The sources are those of :mod:`gpuwatch.model.visibility`, which tells which GPU each entry is; here it is told
+why a value leaves what it leaves, with or without a machine to look at.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuwatch.model.snapshot import Device
+from gpuwatch.model.visibility import leading_number
 
 _NOTHING = ("", "nodevfiles", "none", "void")
+_PLAIN = re.compile(r"[+]?[0-9]+")
+_SEVERAL = re.compile(r"[0-9]+(?:[ ;:|/][ ]*[0-9]+)+")
+_RANGE = re.compile(r"([0-9]{1,3}) ?(?:-|\.\.) ?([0-9]{1,3})")
+_MOST = 16
+INSTANCE = "MIG-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +26,15 @@ class Visible:
     """What a value leaves visible."""
 
     entries: tuple[str, ...]
-    """Valid entries, in CUDA's order."""
+    """Valid entries, in CUDA's order; a number without what stands behind it."""
     ended_at: str | None
     """The first entry that is not valid."""
     after: tuple[str, ...]
     """Entries behind it, which CUDA never reads."""
+    repeated: bool = False
+    """Whether ``ended_at`` is a device that stood there already: CUDA then shows none at all."""
+    loose: tuple[tuple[str, str], ...] = ()
+    """Entries that CUDA reads as a number though they are none, each with that number."""
 
     @property
     def hides_all(self) -> bool:
@@ -33,7 +44,18 @@ class Visible:
     @property
     def on_purpose(self) -> bool:
         """A value that people use to mean "no GPU"."""
-        return self.hides_all and not self.after and (self.ended_at is None or self.ended_at.startswith("-"))
+        ended = self.ended_at is None or self.ended_at.startswith("-")
+        return self.hides_all and not self.after and not self.repeated and ended
+
+    @property
+    def misread(self) -> str:
+        """What CUDA makes of entries that are no plain numbers; empty where there are none."""
+        return ", ".join(f"{entry!r} is read as {number}" for entry, number in self.loose)
+
+    @property
+    def meant(self) -> str:
+        """What was probably meant by the entries that are no plain numbers: ``0,1`` for ``0 1``; empty without any."""
+        return ",".join(_meant(entry) or number for entry, number in self.loose)
 
 
 def read_visible(value: str, devices: Sequence[Device] | None) -> Visible:
@@ -41,19 +63,48 @@ def read_visible(value: str, devices: Sequence[Device] | None) -> Visible:
     if value.strip().lower() in _NOTHING:
         return Visible((), None, ())
     parts = [part.strip() for part in value.split(",")]
+    numbers = leading_number(parts[0]) is not None
     good: list[str] = []
+    known: list[object] = []
+    loose: list[tuple[str, str]] = []
     for index, part in enumerate(parts):
-        if not _valid(part, devices) or part in good:
-            return Visible(tuple(good), part, tuple(parts[index + 1 :]))
-        good.append(part)
-    return Visible(tuple(good), None, ())
+        number, after = leading_number(part), tuple(parts[index + 1 :])
+        device = _device(part, number, devices)
+        if device is None or (number is not None) != numbers:
+            return Visible(tuple(good), part, after, loose=tuple(loose))
+        if number is not None and not _PLAIN.fullmatch(part):
+            loose.append((part, str(number)))
+        if device in known:
+            return Visible((), part, after, repeated=True, loose=tuple(loose))
+        known.append(device)
+        good.append(str(number) if number is not None else part)
+    return Visible(tuple(good), None, (), loose=tuple(loose))
 
 
-def _valid(entry: str, devices: Sequence[Device] | None) -> bool:
-    if entry.isdigit():
-        return devices is None or int(entry) < len(devices)
-    if entry.startswith("MIG-"):
-        return True  # instances are not in the list of devices
-    if entry.startswith("GPU-"):
-        return devices is None or any(device.uuid.startswith(entry) for device in devices)
-    return False
+def _device(entry: str, number: int | None, devices: Sequence[Device] | None) -> object | None:
+    """What the entry names: a number, a UUID, or whatever else tells two entries apart; None for nothing."""
+    if number is not None:
+        if devices is None:
+            return number
+        return devices[number].uuid if number < len(devices) else None
+    if entry.startswith(INSTANCE):
+        # Where GPUs are divided, NVML may keep an instance's UUID to itself: then it is believed.
+        return entry if devices is None or any(map(divided, devices)) else None
+    if entry.upper().startswith("GPU-"):
+        if devices is None:
+            return entry
+        found = [device.uuid for device in devices if device.uuid.lower().startswith(entry.lower())]
+        return found[0] if len(found) == 1 else None
+    return None
+
+
+def divided(device: Device) -> bool:
+    """Whether MIG has divided this GPU."""
+    return device.readings.get("mig.mode") == "enabled"
+
+
+def _meant(entry: str) -> str:
+    if span := _RANGE.fullmatch(entry):
+        first, last = int(span[1]), int(span[2])
+        return ",".join(map(str, range(first, last + 1))) if first < last < first + _MOST else ""
+    return ",".join(re.findall("[0-9]+", entry)) if _SEVERAL.fullmatch(entry) else ""

@@ -1,12 +1,15 @@
 """How CUDA reads CUDA_VISIBLE_DEVICES, and what a process therefore sees.
 
-Source: CUDA C++ Programming Guide, "CUDA Environment Variables": the list ends at the first entry
+Sources: CUDA C++ Programming Guide, "CUDA Environment Variables": the list ends at the first entry
 that is not valid; integers count in CUDA_DEVICE_ORDER; ``GPU-`` entries may be shortened as long as
-they are unique.
+they are unique. PyTorch, which reads the variable as the driver does (torch.cuda, pull requests 84879
+and 92315): of an entry the digits in front count, as ``strtoul`` reads them; numbers and UUIDs cannot be
+mixed; a repetition leaves nothing visible.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -24,6 +27,15 @@ class Visible(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing is visible because the value says so (empty, ``-1``, ``NoDevFiles``)."""
     unsure: str = ""
     """Why the map cannot be told from outside; then it is empty."""
+
+
+_NUMBER = re.compile(r"[+]?([0-9]{1,9})")
+
+
+def leading_number(entry: str) -> int | None:
+    """The number that CUDA reads of an entry: ``0`` of ``0 1``, ``1`` of ``1gpu2``. None where it begins with none."""
+    match = _NUMBER.match(entry.strip())
+    return int(match[1]) if match else None
 
 
 def _order_known(devices: Sequence[Device], order: str | None) -> bool:
@@ -50,22 +62,25 @@ def visible_devices(value: str | None, order: str | None, devices: Sequence[Devi
     chosen: list[Device] = []
     for entry in entries:
         device = _find(entry, devices)
-        if device is None:
+        number = leading_number(entry)
+        mixed_kinds = (number is None) != (leading_number(entries[0]) is None)
+        if device is None or mixed_kinds:
             return Visible(map=_mapped(chosen), invalid=entry, hidden=not chosen and entry.startswith("-"))
-        if entry.isdigit() and not _order_known(devices, order):
+        if number is not None and not _order_known(devices, order):
             return Visible(map=(), unsure=mixed)
         if device in chosen:
-            # The driver refuses a list with the same device twice.
+            # The same device twice: none is visible.
             return Visible(map=(), invalid=entry)
         chosen.append(device)
     return Visible(map=_mapped(chosen))
 
 
 def _find(entry: str, devices: Sequence[Device]) -> Device | None:
-    if entry.isdigit():
-        return next((device for device in devices if device.index == int(entry)), None)
-    if entry.startswith("GPU-"):
-        found = [device for device in devices if device.uuid.startswith(entry)]
+    number = leading_number(entry)
+    if number is not None:
+        return next((device for device in devices if device.index == number), None)
+    if entry.upper().startswith("GPU-"):
+        found = [device for device in devices if device.uuid.lower().startswith(entry.lower())]
         return found[0] if len(found) == 1 else None
     return None
 

@@ -130,7 +130,19 @@ def test_a_pytorch_without_cuda_is_told_to_install_pytorch(evidence: Evidence) -
         ("NoDevFiles", (), None),
         ("-1,0", (), "-1"),
         ("0,2,-1,1", ("0",), "2"),
-        ("0,0", ("0",), "0"),
+        ("0,0", (), "0"),
+        ("0,1,0", (), "0"),
+        ("0,9,0", ("0",), "9"),
+        ("0 1", ("0",), None),
+        ("0-1", ("0",), None),
+        ("0x1", ("0",), None),
+        ("1.0", ("1",), None),
+        ("+1, 0", ("1", "0"), None),
+        ("1gpu2,0ampere", ("1", "0"), None),
+        ("0,GPU-1", ("0",), "GPU-1"),
+        ("GPU-1,0", ("GPU-1",), "0"),
+        ("MIG-aaaa", (), "MIG-aaaa"),
+        ("GPU-", (), "GPU-"),
         ("GPU-1", ("GPU-1",), None),
         ("GPU-nowhere,0", (), "GPU-nowhere"),
         ("abc", (), "abc"),
@@ -143,12 +155,62 @@ def test_the_list_ends_at_the_first_entry_that_is_not_valid(
     assert (seen.entries, seen.ended_at) == (kept, ended_at)
 
 
-@given(st.lists(st.sampled_from(["0", "1", "2", "-1", "GPU-2", "x"]), min_size=1, max_size=5, unique=True))
+ENTRIES = ["0", "1", "2", "-1", "GPU-1", "gpu-0", "GPU-", "x", "0 1", "0-1", "1.0", "+1", "0x1", " 1 ", "", "1gpu2"]
+
+
+@given(st.lists(st.sampled_from(ENTRIES), min_size=1, max_size=5))
 def test_agrees_with_the_map_of_processes(entries: list[str]) -> None:
     devices = machine().devices
     seen = read_visible(",".join(entries), devices)
     mapped = visible_devices(",".join(entries), "PCI_BUS_ID", devices)
-    assert list(seen.entries) == [str(entry.index) for entry in mapped.map]
+    assert [entry.upper().removeprefix("GPU-") for entry in seen.entries] == [str(entry.index) for entry in mapped.map]
+    assert mapped.hidden or (seen.ended_at or None) == (mapped.invalid or None)
+
+
+@pytest.mark.parametrize(
+    ("value", "misread", "meant"),
+    [
+        ("0 1", "'0 1' is read as 0", "0,1"),
+        ("0;1", "'0;1' is read as 0", "0,1"),
+        ("0-1", "'0-1' is read as 0", "0,1"),
+        ("0-3", "'0-3' is read as 0", "0,1,2,3"),
+        ("0x1", "'0x1' is read as 0", "0"),
+        ("1.0", "'1.0' is read as 1", "1"),
+        ("0,1", "", ""),
+        ("+1", "", ""),
+    ],
+)
+def test_what_cuda_reads_of_an_entry_that_is_no_number_is_told(value: str, misread: str, meant: str) -> None:
+    seen = read_visible(value, machine().devices)
+    assert (seen.misread, seen.meant) == (misread, meant)
+    findings = diagnose(Evidence(snapshot=machine(), environment={"CUDA_VISIBLE_DEVICES": value}))
+    told = [found for found in findings if found.id == "visibility.bad-ordinal"]
+    assert [found.severity for found in told] == (["warning"] if misread else [])
+    assert not misread or (misread in told[0].title and meant in told[0].action)
+
+
+def test_a_gpu_named_twice_hides_every_gpu() -> None:
+    environment = {"CUDA_VISIBLE_DEVICES": "0,0"}
+    log = parse("2026-01-01 00:00:00.000000: E external/local_xla/xla/stream_executor/cuda/cuda_platform.cc:51] "
+                "failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected")  # fmt: skip  # noqa: E501
+    findings = diagnose(Evidence(snapshot=machine(), log=log, environment=environment))
+    assert [found.id for found in findings] == ["visibility.bad-ordinal"]
+    assert "twice" in findings[0].title
+    assert "CUDA then shows no GPU at all" in " ".join(findings[0].evidence)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_mig_instance_that_does_not_exist(known: bool) -> None:
+    environment = {"CUDA_VISIBLE_DEVICES": "MIG-aaaa"}
+    log = parse(
+        "2026-01-01 00:00:00.000000: E external/local_xla/xla/stream_executor/cuda/cuda_platform.cc:51] "
+        "failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable "
+        "device is detected\n"
+        "2026-01-01 00:00:00.000000: I external/local_xla/xla/stream_executor/cuda/cuda_diagnostics.cc:204] "
+        "kernel reported version is: 580.1.0\n"
+    )
+    findings = diagnose(Evidence(snapshot=machine() if known else None, log=log, environment=environment))
+    assert [(found.id, found.severity) for found in findings] == [("mig.misuse", "error")]
 
 
 @pytest.mark.parametrize(

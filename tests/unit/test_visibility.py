@@ -29,7 +29,11 @@ ALIKE = machine("A", "A", "A")
         ("0,-1,1", [0], "-1", False),
         ("0,7,1", [0], "7", False),
         ("GPU-2222", [2], None, False),
-        ("GPU-2222,0", [2, 0], None, False),
+        ("GPU-2222,0", [2], "0", False),
+        ("0,GPU-2222", [0], "GPU-2222", False),
+        ("gpu-2222", [2], None, False),
+        ("1 2", [1], None, False),
+        ("1-2", [1], None, False),
         ("GPU-", [], "GPU-", False),  # not unique
         ("0,0", [], "0", False),
         ("zero", [], "zero", False),

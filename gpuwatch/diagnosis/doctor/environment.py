@@ -48,16 +48,22 @@ def visible(facts: Facts) -> Answer | None:
         return fail(f"{shown} hides every GPU", "Unset it, or list the GPUs to use (0, or a UUID).")
     if seen.ended_at is not None:
         entries = seen.entries
-        why = "is listed twice" if seen.ended_at in entries else "is no GPU of this machine"
-        if seen.ended_at.startswith("-"):
+        why = "is no GPU of this machine"
+        if seen.repeated:
+            why = "names a GPU a second time, for which CUDA shows none at all"
+        elif seen.ended_at.startswith("-"):
             why = "ends the list"
-        rest = f", {', '.join(seen.after)} is never read" if seen.after else ""
+        rest = f", {', '.join(seen.after)} is never read" if seen.after and not seen.repeated else ""
+        read = f"; {seen.misread}" if seen.loose else ""
         state = warn if entries else fail
-        if seen.ended_at in entries:
-            rest += "; PyTorch takes a repetition for no GPU at all"
         return state(
-            f"{shown}: {seen.ended_at!r} {why}{rest}; visible: {', '.join(entries) or 'none'}",
+            f"{shown}: {seen.ended_at!r} {why}{rest}{read}; visible: {', '.join(entries) or 'none'}",
             "List GPUs that exist, each once, without -1; UUIDs are safest.",
+        )
+    if seen.loose:
+        return warn(
+            f"{shown}: {seen.misread}; visible: {', '.join(seen.entries)}",
+            f"List plain numbers with commas between them: {seen.meant}, if that is what was meant.",
         )
     if devices is None:
         return skip(f"{shown}: no driver tells which GPUs there are")

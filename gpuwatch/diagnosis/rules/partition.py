@@ -6,16 +6,11 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.visible import INSTANCE, divided
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding, Severity
-from gpuwatch.model.snapshot import Device
 
-_INSTANCE = "MIG-"
 _ELSEWHERE = ("not in this PID namespace", "another PID namespace")
-
-
-def _divided(device: Device) -> bool:
-    return device.readings.get("mig.mode") == "enabled"
 
 
 @rule("mig.misuse")
@@ -27,11 +22,11 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
     if value is None:
         return
     entries = [entry.strip() for entry in value.split(",") if entry.strip()]
-    named = [entry for entry in entries if entry.startswith(_INSTANCE)]
+    named = [entry for entry in entries if entry.startswith(INSTANCE)]
     worked = evidence.run is not None or evidence.log is not None
     severity: Severity = "error" if worked and not evidence.gpu_usable else "warning"
     devices = evidence.snapshot.devices if evidence.snapshot is not None else ()
-    divided = {str(device.index): device for device in devices if _divided(device)}
+    parted = {str(device.index): device for device in devices if divided(device)}
     shown = f"CUDA_VISIBLE_DEVICES={value}"
     if len(named) > 1:
         yield finding(
@@ -51,7 +46,7 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
             evidence=[shown],
             action="List one MIG instance, or whole GPUs that are not divided.",
         )
-    elif named and devices and not any(_divided(device) for device in devices):
+    elif named and devices and not any(divided(device) for device in devices):
         yield finding(
             "mig.misuse",
             severity,
@@ -60,9 +55,18 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
             evidence=[shown],
             action="Name a GPU by its UUID (nvidia-smi -L), or switch MIG on and create the instance.",
         )
+    elif named and not devices and not evidence.gpu_usable and _no_device(evidence):
+        yield finding(
+            "mig.misuse",
+            severity,
+            "likely",
+            title="A MIG instance is asked for, and CUDA finds no device: no GPU has such an instance",
+            evidence=[shown, *(evidence.log.lines_of("driver.cuinit") if evidence.log is not None else ())],
+            action="List the instances that exist (nvidia-smi -L), or name a GPU that is not divided by its UUID.",
+        )
     for entry in entries:
-        if entry in divided:
-            device = divided[entry]
+        if entry in parted:
+            device = parted[entry]
             yield finding(
                 "mig.misuse",
                 severity if severity == "error" else "info",
@@ -72,6 +76,12 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
                 action="Put the UUID of one instance into CUDA_VISIBLE_DEVICES (MIG-…, from nvidia-smi -L).",
                 device_uuid=device.uuid,
             )
+
+
+def _no_device(evidence: Evidence) -> bool:
+    """Whether the driver's module is loaded and CUDA all the same finds no device, as a log tells it."""
+    log = evidence.log
+    return log is not None and log.kernel_driver is not None and "driver.cuinit" in log.topics
 
 
 @rule("container.pid-namespace")

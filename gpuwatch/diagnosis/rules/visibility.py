@@ -8,7 +8,7 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.rules.driver import blames_visibility
 from gpuwatch.diagnosis.rules.placement import error_lines
-from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.diagnosis.visible import INSTANCE, Visible, read_visible
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding, Severity
 
@@ -63,8 +63,11 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         return
     devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
     seen = read_visible(value, devices)
+    if (seen.ended_at or "").startswith(INSTANCE):
+        return  # told by what misuses MIG
     if not seen.hides_all and seen.ended_at is None:
-        if blames_visibility(evidence) and evidence.log is not None:
+        yield from _misread(value, seen)
+        if blames_visibility(evidence) and evidence.log is not None and INSTANCE not in value:
             yield finding(
                 "visibility.bad-ordinal",
                 "error",
@@ -99,16 +102,37 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     if devices is not None:
         lines.append(f"the machine has {len(devices)} GPU{'' if len(devices) == 1 else 's'}")
     kept = ", ".join(seen.entries) or "no GPU"
-    lines.append(f"CUDA stops reading at {seen.ended_at!r}: visible is {kept}")
-    if seen.after:
-        lines.append(f"never read: {', '.join(seen.after)}")
+    title = "" if seen.entries else "The first entry of CUDA_VISIBLE_DEVICES is not valid, which hides every GPU"
+    if seen.repeated:
+        title = "CUDA_VISIBLE_DEVICES names a GPU twice, which hides every GPU"
+        lines.append(f"{seen.ended_at!r} was in the list already: CUDA then shows no GPU at all")
+    else:
+        lines.append(f"CUDA stops reading at {seen.ended_at!r}: visible is {kept}")
+        if seen.after:
+            lines.append(f"never read: {', '.join(seen.after)}")
+    lines.append(seen.misread)
     yield finding(
         "visibility.bad-ordinal",
         severity,
-        "fact" if devices is not None or (seen.ended_at or "").startswith("-") else "likely",
-        title="" if seen.entries else "The first entry of CUDA_VISIBLE_DEVICES is not valid, which hides every GPU",
+        "fact" if devices is not None or seen.repeated or (seen.ended_at or "").startswith("-") else "likely",
+        title=title,
         evidence=lines,
         action="List only GPUs that exist, without -1 and without repetition; UUIDs are safest.",
+    )
+
+
+def _misread(value: str, seen: Visible) -> Iterator[Finding]:
+    """Entries of which CUDA reads the digits in front and drops the rest: fewer GPUs than were meant."""
+    if not seen.loose:
+        return
+    hint = ": separate with commas" if any(entry.split()[1:] for entry, _ in seen.loose) else ""
+    yield finding(
+        "visibility.bad-ordinal",
+        "warning",
+        "likely",
+        title=f"In CUDA_VISIBLE_DEVICES {seen.misread}{hint}",
+        evidence=[f"CUDA_VISIBLE_DEVICES={value}", f"CUDA sees {', '.join(seen.entries)}"],
+        action=f"List plain numbers with commas between them: {seen.meant}, if that is what was meant.",
     )
 
 
