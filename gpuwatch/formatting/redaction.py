@@ -31,6 +31,11 @@ _DRIVE = re.compile(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
 # What TensorFlow prints of the machine that it runs on.
 _SAID_HOST = re.compile(r"\bthis host \(([\w.-]+)\)|\bhost(?:name)?: ([\w.-]+)|\b[\w.-]+@([\w.-]+):[~/]")
 _PROMPT = re.compile(r"(?<![\w./])([A-Za-z][\w.-]*)@[\w.-]+:[~/]")
+_SAID_USER = re.compile(
+    r"\bprocess \d+(?:, \d+)* of ([A-Za-z_][\w.-]*(?:, [A-Za-z_][\w.-]*)*?)(?=,? (?:held|or)\b|;|$)"
+    r"|\bpid \d+(?: \(|, )([A-Za-z_][\w.-]*)\)"
+)
+"""How findings name the owner of a process (:mod:`gpuwatch.diagnosis.holders`), who may be gone from the list since."""
 _VERSION_BEFORE = re.compile(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
 
 _PUBLIC = (
@@ -134,6 +139,9 @@ class Redactor:
             self._word("id", text)
         for match in _SAID_HOST.finditer(text):
             self._host(match[1] or match[2] or match[3])
+        for match in _SAID_USER.finditer(text):
+            for user in (match[1] or match[2]).split(", "):
+                self._word("user", user)
         for match in _PROMPT.finditer(text):
             self._word("user", match[1])
         for match in _PATH.finditer(text):

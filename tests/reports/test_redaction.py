@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from gpuwatch.formatting.redaction import Redactor, redacted
 from gpuwatch.model.explanation import Explanation
+from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.reports.masking import sendable
 from gpuwatch.reports.registry import BY_NAME, render
-from tests.reports.diagnostics import died
+from tests.reports.diagnostics import died, program
 from tests.reports.documents import UUID, full_run, full_snapshot
 
 replace = msgspec.structs.replace
@@ -188,3 +190,34 @@ def test_users_and_their_projects_are_never_told(user: str, project: str) -> Non
     told = shown(line, user=user)
     assert user not in told.replace("Traceback", "")
     assert f"/{project}/" not in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Another process, pid 4711 (zelda), held 20.0 GiB of GPU 0's 24.0 GiB",
+        "process 4711 of zelda held 20.0 GiB: python a.py",
+        "End process 4711 of zelda, or wait for its end; this machine shows no other GPU.",
+        "End process 4711, 4712 of zelda, quinn, or wait for its end.",
+        "GPU 0: 3.8 GiB free of 24.0 GiB, held by python (pid 77, zelda): 20.0 GiB",
+    ],
+)
+def test_an_owner_whom_only_a_finding_names_is_replaced(text: str) -> None:
+    run = program(findings=(Finding(id="unknown", severity="info", certainty="fact", title=text),))
+    (found,) = sendable(run, redact=True).findings
+    assert "zelda" not in found.title
+    assert "quinn" not in found.title
+    assert "user-" in found.title
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "process worker-1 (pid 4) of this run held 2.0 GiB (NVML)",
+        "process 4194305 held 20.0 GiB; its user and command are not known here (not in this PID namespace, or gone)",
+        "pid 4194305 of the host",
+    ],
+)
+def test_words_beside_a_process_are_no_owners(text: str) -> None:
+    run = program(findings=(Finding(id="unknown", severity="info", certainty="fact", title=text),))
+    assert sendable(run, redact=True).findings[0].title == text
