@@ -274,6 +274,8 @@ def _visible(gpu: str | None, machine: Snapshot | None) -> tuple[str, ...]:
         if len(found) != 1 or not wanted:
             known = ", ".join(f"{d.index} {d.uuid}" for d in devices) or "none"
             raise UsageError(f"--gpu {wanted}: no such GPU", hint=f"GPUs here: {known}")
+        if found[0].uuid in chosen:
+            raise UsageError(f"--gpu {gpu}: GPU {found[0].index} is in it twice", hint="Name each GPU once.")
         chosen.append(found[0].uuid)
     return tuple(chosen)
 

@@ -33,6 +33,7 @@ from tests.conftest import gpuwatch
         (["probe", "--config", "growth", "--seconds", "nan"], 2, "not a finite number"),
         (["probe", "--config", "growth", "--memory-limit", "77"], 2, "means nothing to growth"),
         (["probe", "--config", "growth", "--seconds", "5", "--deadline", "4"], 2, "growth cannot end within"),
+        (["probe", "--config", "growth", "--gpu", "0,0", "--sim", "2x8GiB"], 2, "GPU 0 is in it twice"),
         (["probe", "--config", "contention", "--seconds", "30", "--deadline", "180"], 2, "10 measurements of"),
         (["sim", "--no-such-option", "--", "true"], 2, "--no-such-option"),
         (["schema"], 2, "Missing argument"),

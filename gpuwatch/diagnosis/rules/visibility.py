@@ -169,6 +169,27 @@ def no_gpu_left(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+@rule("visibility.hidden")
+def program_hides(evidence: Evidence) -> Iterator[Finding]:
+    """TensorFlow has GPUs, and the program told it to use none of them."""
+    run = evidence.run
+    if run is None or evidence.gpu_usable:
+        return
+    physical = [name for name in run.devices.physical if ":GPU:" in name]
+    if physical and run.devices.visible and not any(":GPU:" in name for name in run.devices.visible):
+        yield finding(
+            "visibility.hidden",
+            "warning",
+            "fact",
+            title="The program's own set_visible_devices leaves no GPU",
+            evidence=(
+                f"list_physical_devices: {', '.join(run.devices.physical)}",
+                f"get_visible_devices: {', '.join(run.devices.visible)}",
+            ),
+            action="Take out tf.config.set_visible_devices([], 'GPU'), or name there the GPUs that it shall use.",
+        )
+
+
 @rule("visibility.renumbered")
 def renumbered(evidence: Evidence) -> Iterator[Finding]:
     """GPU:0 of the program is not GPU 0 of nvidia-smi: no fault, and the source of many."""

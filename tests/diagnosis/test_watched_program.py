@@ -1,0 +1,31 @@
+"""A user's program under ``gpuwatch run``: what it did itself, and what that means."""
+
+from __future__ import annotations
+
+from gpuwatch.diagnosis.complete import complete
+from gpuwatch.logs.tensorflow import parse
+from gpuwatch.model.run import Devices, Framework, Run
+from tests.diagnosis.cases import ON_CPU, draft, machine
+
+TENSORFLOW = Framework(name="tensorflow", version="2.21.0", gpu_build=True)
+CPU, GPU = "/physical_device:CPU:0", "/physical_device:GPU:0"
+
+
+def program(log: str = "", **fields: object) -> Run:
+    values: dict[str, object] = {"group": "run", "framework": TENSORFLOW, "placements": (), **fields}
+    return complete(draft("run", **values), parse(log), machine())
+
+
+def test_a_program_that_hides_its_gpus_itself() -> None:
+    devices = Devices(physical=(CPU, GPU), visible=(CPU,), logical=("/device:CPU:0",))
+    for placements in ((), (ON_CPU,)):
+        run = program(devices=devices, placements=placements)
+        assert (run.verdict, run.primary) == ("fallback", "visibility.hidden")
+        assert run.findings[0].severity == "warning"
+        assert "own set_visible_devices leaves no GPU" in run.findings[0].title
+        assert all(fallback.reason == "visibility.hidden" for fallback in run.fallbacks)
+
+
+def test_a_program_that_takes_one_of_two_gpus_hides_none() -> None:
+    devices = Devices(physical=(CPU, GPU), visible=(CPU, GPU), logical=("/device:CPU:0", "/device:GPU:0"))
+    assert program(devices=devices).primary == "healthy"
