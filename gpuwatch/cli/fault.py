@@ -27,6 +27,7 @@ Examples, while gpuwatch --sim 2x24GiB runs in another terminal:
   gpuwatch sim fault lost 1                      GPU 1 falls off the bus
   gpuwatch sim fault back 1                      ... and is there again
   gpuwatch sim fault fail nvmlDeviceGetPowerUsage NO_PERMISSION
+  gpuwatch sim fault xid 1 79                    GPU 1 reports Xid 79
   gpuwatch sim fault mig 0 1g,1g,-,2g            GPU 0 is divided, with an index left out
   gpuwatch sim fault foreign-process 0 2GiB      a process of another container
   gpuwatch sim fault list
@@ -264,6 +265,24 @@ def ecc(ctx: click.Context, gpu: str, errors: int, corrected: int | None) -> Non
     if corrected is not None:
         machine.override(device, "ecc_corrected", corrected)
     _say(f"GPU {device} of {machine.shape}: {errors} uncorrected ECC errors")
+
+
+@fault.command()
+@click.argument("gpu")
+@click.argument("code", type=click.IntRange(1, 999))
+@_which
+@click.pass_context
+def xid(ctx: click.Context, gpu: str, code: int) -> None:
+    """GPU reports an error: the driver tells Xid CODE once, 79 for example; 999 is one that it does not know.
+
+    Nothing else happens to the GPU: lost makes it fall off the bus.
+    """
+    from gpuwatch.sim import faults
+
+    machine = _machine(ctx)
+    device = faults.gpu_of(machine, gpu)
+    machine.override(device, "xid", code)
+    _say(f"GPU {device} of {machine.shape} reports Xid {code}")
 
 
 @fault.command("set", context_settings={"ignore_unknown_options": True})

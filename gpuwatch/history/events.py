@@ -17,6 +17,7 @@ from gpuwatch.history.filling import Filling
 from gpuwatch.history.happened import ASLEEP, BAD_STATES, of_device, span
 from gpuwatch.history.happened import Happened as Happened
 from gpuwatch.history.happened import ago as ago
+from gpuwatch.history.reported import Reported
 from gpuwatch.history.tenants import Tenants
 from gpuwatch.history.throttling import Throttling
 from gpuwatch.model.snapshot import Device, Snapshot
@@ -57,6 +58,7 @@ class Watcher:
         self._tenants = Tenants()
         self._filling = Filling()
         self._counters = Counters()
+        self._reported = Reported()
         self._looked = False
         self._away: dict[str, float] = {}
         self._known: dict[str, Device] = {}
@@ -96,6 +98,7 @@ class Watcher:
             found += self.throttling.look(device, at, first=first)
             found += self._filling.look(device, at, left=left.get(device.uuid, 0.0))
             found += self._counters.look(device, at, same=same)
+            found += self._reported.look(device, at, same=same)
         found += moved
         self._keep(found)
         replaced = self._standing.get(_REPLACED)

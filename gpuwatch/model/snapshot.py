@@ -9,6 +9,7 @@ import msgspec
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import BY_ID, Lane
 from gpuwatch.model.reading import Missing, Reading, Value, number
+from gpuwatch.model.xids import Xid
 
 PROCESS_READINGS = (
     "gpu_memory_bytes",
@@ -99,6 +100,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, Missing]
     mig_instances: tuple[MigInstance, ...] = ()
     """Its MIG instances by index. Empty without MIG; the reading ``mig.instances`` says why else."""
+    xids: tuple[Xid, ...] = ()
+    """The latest errors that the driver reported since gpuwatch began to listen, the newest last."""
+    xids_missing: Missing | None = None
+    """Why none can be heard; None where they can, or where nobody has tried."""
 
     def get(self, metric_id: str) -> Reading:
         """The reading of a metric of the table; KeyError for an unknown id."""

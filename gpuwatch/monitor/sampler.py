@@ -176,6 +176,7 @@ class Sampler:
             )
         if slow and self._slow_reads > 1:  # not before the first frame
             self._topology = self._nvml.topology()
+        self._nvml.hear_xids(listen=slow and self._slow_reads > 1)
         devices: list[Device] = []
         processes: list[Process] = []
         described = [_described(device, self._nvml.simulated) for device, _, _ in listed]
@@ -309,6 +310,8 @@ def _described(device: NvmlDevice, simulated: bool) -> tuple[object, ...]:
         simulated,
         device.state,
         device.state_detail,
+        device.xids,
+        device.xids_missing,
     )
 
 
@@ -331,6 +334,8 @@ def _device(
         readings=readings,
         missing=missing,
         mig_instances=instances,
+        xids=device.xids,
+        xids_missing=device.xids_missing,
     )
 
 

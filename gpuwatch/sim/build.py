@@ -75,7 +75,11 @@ class Library:
 
 LIBRARIES: Final = (
     Library(CONTROL_LIBRARY, ("state.c", "state_script.c", "visible.c")),
-    Library("libnvidia-ml.so.1", ("nvml.c", "nvml_gpm.c", "nvml_links.c", "nvml_mig.c"), (CONTROL_LIBRARY,)),
+    Library(
+        "libnvidia-ml.so.1",
+        ("nvml.c", "nvml_events.c", "nvml_gpm.c", "nvml_links.c", "nvml_mig.c"),
+        (CONTROL_LIBRARY,),
+    ),
     Library("libcuda.so.1", ("cuda.c", "cuda_memory.c"), (CONTROL_LIBRARY,)),
     Library("libcudart.so.12", ("cudart.c",), ("libcuda.so.1", CONTROL_LIBRARY)),
     Library("libcublas.so.12", ("cublas.c", "gemm.c"), ("libcuda.so.1", CONTROL_LIBRARY)),

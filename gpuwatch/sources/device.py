@@ -8,6 +8,7 @@ import msgspec
 
 from gpuwatch.model.metrics import Lane
 from gpuwatch.model.reading import Missing, Value
+from gpuwatch.model.xids import Xid
 from gpuwatch.sources import mig
 from gpuwatch.sources.answers import GpuProcess
 
@@ -48,5 +49,9 @@ class NvmlDevice(msgspec.Struct):
     """Its lists of processes as they were last told, by kind."""
     listed: list[GpuProcess] = []
     """The same, a process once."""
+    xids: tuple[Xid, ...] = ()
+    """The latest errors that the driver reported of it."""
+    xids_missing: Missing | None = None
+    """Why none can be heard."""
     last_utilization: int = 0
     """Microseconds since the epoch of the newest process utilization sample seen."""

@@ -33,6 +33,7 @@ from gpuwatch.sources.plans import FIELDS, FieldPlan, Plan, field_plan, plans
 from gpuwatch.sources.sleep import Sleep
 from gpuwatch.sources.tenants import Tenants
 from gpuwatch.sources.topology import Member, topology
+from gpuwatch.sources.xids import Xids
 
 _ACTIVITY = tuple(spec for spec in METRICS if spec.lane is Lane.GPM)
 _ECC = "nvmlDeviceGetEccMode"
@@ -64,6 +65,7 @@ class Nvml:
         }
         self._fields = {lane: plan for lane in Lane if (plan := field_plan(pynvml, lane)) is not None}
         self._tenants = Tenants(pynvml)
+        self._xids = Xids(pynvml)
 
     def open(self) -> None:
         """Initialises NVML and lists the devices; :class:`NvmlUnavailable` when that fails."""
@@ -94,6 +96,7 @@ class Nvml:
             self._open = False
             self.devices = []
             self._activity.forget()
+            self._xids.forget()
             try:
                 pynvml.nvmlShutdown()
             except pynvml.NVMLError:
@@ -182,6 +185,12 @@ class Nvml:
         else:
             device.told = (*fast, readings, missing)
         return readings, missing
+
+    def hear_xids(self, *, listen: bool) -> None:
+        """Takes the Xids that have come into the devices; ``listen``: devices that are new are registered first."""
+        if listen:
+            self._xids.listen(self.devices, _missing)
+        self._xids.hear(self.devices, _missing)
 
     def forget_activity(self) -> None:
         """Gives back what GPM needs, when nobody wants it any more."""

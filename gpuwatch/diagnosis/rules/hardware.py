@@ -11,6 +11,8 @@ from gpuwatch.model.snapshot import Device
 
 _UNDER_LOAD = 50.0
 """An idle clock runs slowly by design; only a busy device is judged (percent)."""
+_RECENT = 3600.0
+"""Seconds for which an error that the driver reported is held against a GPU that works on."""
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
 
 
@@ -24,15 +26,29 @@ def _busy(device: Device) -> bool:
 
 @rule("hardware.fault")
 def fault(evidence: Evidence) -> Iterator[Finding]:
-    """A device that is lost, or counts errors that ECC could not correct."""
+    """A device that is lost, has reported an error of its own, or counts errors that ECC could not correct."""
+    at = evidence.snapshot.taken_at.timestamp() if evidence.snapshot is not None else 0.0
     for device in _devices(evidence):
+        reported = [xid for xid in device.xids if xid.hardware and at - xid.at < _RECENT]
+        lines = tuple(dict.fromkeys(f"NVML told {xid.text} within the last hour" for xid in reported))
+        if reported and device.state not in _FAULTS:
+            yield finding(
+                "hardware.fault",
+                "error",
+                "fact",
+                title=f"GPU {device.index} reported {reported[-1].text}",
+                evidence=(*lines, _which(device)),
+                action="End the work on this GPU and reset it (nvidia-smi -r), or reboot; if it comes again, have the "
+                "card, its power and its seat looked at.",
+                device_uuid=device.uuid,
+            )
         if device.state in _FAULTS:
             yield finding(
                 "hardware.fault",
                 "error",
                 "fact",
                 title=f"GPU {device.index} {_FAULTS[device.state]}",
-                evidence=(device.state_detail, _which(device)),
+                evidence=(device.state_detail, *lines, _which(device)),
                 action="Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
                 device_uuid=device.uuid,
             )

@@ -18,7 +18,7 @@
 #include "versions.h"
 
 #define GWS_MAGIC 0x31534d4957555047ull /* "GPUWIMS1" */
-#define GWS_LAYOUT_VERSION 3u           /* raise it with every change of a struct below */
+#define GWS_LAYOUT_VERSION 4u           /* raise it with every change of a struct below */
 
 enum {
     GWS_MAX_DEVICES = 16,
@@ -91,6 +91,7 @@ typedef enum {
     GWS_SET_NVLINK_RECOVERIES,
     GWS_SET_GPM,
     GWS_SET_TENSOR_PERCENT,
+    GWS_SET_XID, /* told once, as an event, each time that it is set */
     GWS_SET_COUNT,
 } gws_override_key;
 

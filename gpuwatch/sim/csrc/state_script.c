@@ -18,7 +18,7 @@ const char *const gws_override_names[GWS_SET_COUNT] = {
     "retired_pending", "recovery_action", "pcie_replays", "pcie_switch", "numa_node", "bar1_used_bytes",
     "nvlink_links", "nvlink_links_down", "nvlink_switch", "nvlink_tx_bytes_per_second",
     "nvlink_rx_bytes_per_second", "nvlink_crc_errors", "nvlink_replays", "nvlink_recoveries", "gpm",
-    "tensor_percent",
+    "tensor_percent", "xid",
 };
 
 /* --- values set by hand ----------------------------------------------------------------------------- */

@@ -1,0 +1,175 @@
+"""Xids: heard from the simulated driver by real pynvml, told as events and in the diagnosis."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pynvml
+import pytest
+
+from gpuwatch.cli.dashboard import findings
+from gpuwatch.history.events import Watcher
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.model.xids import Xid
+from gpuwatch.monitor.collector import Collector
+from gpuwatch.sim.faults import CODES
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sources import reasons
+from gpuwatch.sources.device import NvmlDevice
+from gpuwatch.sources.xids import Xids
+from tests.conftest import gpuwatch
+
+Watch = Callable[[SimMachine], Collector]
+
+
+@pytest.fixture
+def watched() -> Iterator[Watch]:
+    """Starts collectors whose slow look has been done twice, so that they listen."""
+    running: list[Collector] = []
+
+    def start(machine: SimMachine) -> Collector:
+        running.append(Collector(0.1, environment=machine.environment(os.environ)))
+        running[-1].start()
+        assert len(running[-1].wait(3, 10)) >= 3
+        return running[-1]
+
+    yield start
+    for collector in running:
+        collector.stop()
+
+
+def until(collector: Collector, holds: Callable[[Snapshot], bool], seconds: float = 10.0) -> Snapshot:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for snapshot in collector.drain():
+            if holds(snapshot):
+                return snapshot
+        time.sleep(0.02)
+    raise AssertionError("it did not come")
+
+
+def test_an_xid_is_heard_once_and_told_as_event_and_finding(
+    sim_machine: Callable[[str], SimMachine], watched: Watch
+) -> None:
+    machine = sim_machine("2x8GiB")
+    machine.override(1, "xid", 31)  # before anybody listened: told by nobody
+    collector, watcher = watched(machine), Watcher()
+    before = until(collector, lambda snapshot: True)
+    assert [device.xids for device in before.devices] == [(), ()]
+    watcher.look(before)
+    assert gpuwatch("sim", "fault", "xid", "0", "79", "--name", str(machine.name)).code == 0
+    seen = until(collector, lambda snapshot: bool(snapshot.devices[0].xids))
+    (xid,) = seen.devices[0].xids
+    assert xid.code == 79
+    assert abs(xid.at - time.time()) < 30
+    assert seen.devices[1].xids == ()
+    (event,) = watcher.look(seen)
+    assert event.text == "GPU 0 reported Xid 79 (the GPU has fallen off the bus)"
+    assert (event.kind, event.severity, event.certainty) == ("device.xid", "error", "fact")
+    (found,) = findings(seen)
+    assert (found.id, found.severity, found.certainty) == ("hardware.fault", "error", "fact")
+    assert found.title == event.text
+    machine.override(0, "xid", 999)
+    more = until(collector, lambda snapshot: len(snapshot.devices[0].xids) == 2)
+    assert more.devices[0].xids[1].code is None
+    (event,) = watcher.look(more)
+    assert (event.text, event.severity) == (
+        "GPU 0 reported an error whose Xid the driver does not know",
+        "warning",
+    )
+    assert watcher.look(more) == []
+
+
+def test_a_program_s_fault_is_no_fault_of_the_card(sim_machine: Callable[[str], SimMachine], watched: Watch) -> None:
+    machine = sim_machine("1x8GiB")
+    collector, watcher = watched(machine), Watcher()
+    watcher.look(until(collector, lambda snapshot: True))
+    machine.override(0, "xid", 13)
+    seen = until(collector, lambda snapshot: bool(snapshot.devices[0].xids))
+    assert [(event.kind, event.severity) for event in watcher.look(seen)] == [("device.xid", "warning")]
+    assert findings(seen) == ()
+
+
+def test_a_driver_that_refuses_is_said_once(sim_machine: Callable[[str], SimMachine], watched: Watch) -> None:
+    machine = sim_machine("2x8GiB")
+    machine.inject("nvmlDeviceRegisterEvents", code=CODES["NOT_SUPPORTED"], device=1)
+    collector, watcher = watched(machine), Watcher()
+    seen = until(collector, lambda snapshot: snapshot.devices[1].xids_missing is not None)
+    assert seen.devices[0].xids_missing is None
+    (event,) = watcher.look(seen)
+    assert event.kind == "device.no-xids"
+    assert event.text.startswith("GPU 1 tells no Xids, its errors are in dmesg alone: nvmlDeviceRegisterEvents")
+    assert watcher.look(until(collector, lambda snapshot: True)) == []
+    told = json.loads(
+        gpuwatch("snapshot", "--json", environment=machine.environment(os.environ)).out,
+    )
+    assert told["devices"][0]["xids"] == []
+
+
+def device(index: int = 0, *, may_sleep: bool = False) -> NvmlDevice:
+    return NvmlDevice(index, object(), f"GPU-{index}", "A", "0000:01:00.0", "9.0", may_sleep=may_sleep)
+
+
+class Driver:
+    """An NVML that answers every call of events with a code."""
+
+    NVMLError = pynvml.NVMLError
+    NVML_ERROR_TIMEOUT = pynvml.NVML_ERROR_TIMEOUT
+    nvmlEventTypeXidCriticalError = pynvml.nvmlEventTypeXidCriticalError
+
+    def __init__(self, **codes: int) -> None:
+        self.codes = codes
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def call(*_: object) -> object:
+            self.calls.append(name)
+            code = self.codes.get(name, 0)
+            if code:
+                raise pynvml.NVMLError(code)
+            return object()
+
+        return call
+
+
+def lack(code: int, call: str) -> Missing:
+    return reasons.missing(pynvml, code, call)
+
+
+@pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2"])
+@pytest.mark.parametrize("code", sorted(set(CODES.values())))
+def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
+    driver, one = Driver(**{"nvmlEventSetWait_v2": pynvml.NVML_ERROR_TIMEOUT, call: code}), device()
+    xids = Xids(driver)
+    for _ in range(2):
+        xids.listen([one], lack)
+        xids.hear([one], lack)
+    waits = call == "nvmlEventSetWait_v2" and code == pynvml.NVML_ERROR_TIMEOUT
+    assert (one.xids, one.xids_missing is None) == ((), waits)
+    if call == "nvmlDeviceRegisterEvents":
+        # What will not change is asked once.
+        assert driver.calls.count(call) == (1 if code in reasons.PERMANENT else 2)
+    xids.forget()
+    assert driver.calls.count("nvmlEventSetFree") == (call != "nvmlEventSetCreate") * driver.calls.count(
+        "nvmlEventSetCreate"
+    )
+
+
+def test_a_gpu_that_the_kernel_may_suspend_is_left_alone() -> None:
+    driver, one = Driver(nvmlEventSetWait_v2=pynvml.NVML_ERROR_TIMEOUT), device(may_sleep=True)
+    xids = Xids(driver)
+    xids.listen([one], lack)
+    xids.hear([one], lack)
+    assert driver.calls == []
+    assert one.xids_missing is not None
+    assert "awake" in one.xids_missing.detail
+
+
+@pytest.mark.parametrize("code", [0, 13, 79, 500, None])
+def test_every_xid_has_words(code: int | None) -> None:
+    assert Xid(1.0, code).text.isprintable()
+    assert Xid(1.0, code).hardware is (code == 79)
