@@ -22,7 +22,7 @@ SYSTEMS = {
     "no card": (System(cards=()), "seat it"),
     "bus not shown": (System(cards=None), "Install NVIDIA's driver and load it"),
     "module without libraries": (System(cards=CARD, kernel_module="570.1"), "libcuda) of release 570.1"),
-    "container, no card": (System(cards=(), container="docker"), "on a machine with one"),
+    "container, no card": (System(cards=(), container="docker"), "on a machine with an NVIDIA card"),
     "container, driver on the host": (System(cards=CARD, kernel_module="570.1", container="docker"), "--gpus all"),
     "container, no driver on the host": (System(cards=CARD, container="docker"), "on the host, never in the container"),
     "container, nouveau on the host": (System(cards=NOUVEAU, container="docker"), "on the host, never in"),
