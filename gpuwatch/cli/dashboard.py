@@ -13,7 +13,7 @@ import click
 from gpuwatch.cli import early
 from gpuwatch.cli.options import enter_simulation
 from gpuwatch.errors import UsageError
-from gpuwatch.formatting.terminal import needs_ascii
+from gpuwatch.formatting.terminal import cannot_draw, has_few_colors, needs_ascii
 from gpuwatch.monitor.collector import Collector
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ def run(ctx: click.Context, settings: Loaded) -> int:
     """Shows the dashboard until the user leaves; the exit code of the program."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the dashboard needs a terminal", hint="in a pipe or a job use gpuwatch snapshot")
+    unable = cannot_draw(os.environ)
+    if unable:
+        raise UsageError(unable, hint="gpuwatch snapshot prints the same as text")
     enter_simulation(ctx)
     # The collector opens the driver while this process imports the screens. What an import makes stays:
     # looking for garbage among it costs a tenth of the start, and again whenever it is looked at later.
@@ -53,7 +56,8 @@ def run(ctx: click.Context, settings: Loaded) -> int:
             begun.picture.hand_over()
         early.go_on()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
-        return run_dashboard(feed, diagnose=watching(), settings=settings, ascii_only=ascii_only)
+        few_colors = has_few_colors(os.environ)
+        return run_dashboard(feed, diagnose=watching(), settings=settings, ascii_only=ascii_only, few_colors=few_colors)
     finally:
         collector.stop()
         if begun is not None:

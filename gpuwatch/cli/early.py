@@ -160,6 +160,8 @@ def begin(arguments: Sequence[str]) -> None:
     global _begun
     if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
         return
+    if os.environ.get("TERM") in ("dumb", "unknown"):  # see gpuwatch.formatting.terminal.cannot_draw
+        return
     if not all(map(os.isatty, (0, 1, 2))) or any(name.endswith("_COMPLETE") for name in os.environ):
         return
     gc.disable()

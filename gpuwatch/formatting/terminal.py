@@ -13,6 +13,7 @@ from gpuwatch.formatting.text import printable
 
 _PLAIN_TERMINALS = re.compile(r"^(linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*)$")
 """Terminals whose fonts have 256 or 512 glyphs at most; braille and eighths of cells are not among them."""
+_DUMB = frozenset({"dumb", "unknown"})
 _SAMPLE = "▕█▏⣿─╭→–●✖▲"
 _PLAIN_LOCALES = frozenset({"C", "POSIX"})
 _COERCED = frozenset({"c.utf-8", "c.utf8", "utf-8"})
@@ -39,6 +40,24 @@ def needs_ascii(environment: Mapping[str, str], encoding: str | None, *, termina
         except (UnicodeEncodeError, LookupError):
             return f"the locale's encoding is {name}"
     return ""
+
+
+def cannot_draw(environment: Mapping[str, str]) -> str:
+    """Why nothing can be drawn on this terminal; empty where it can.
+
+    A dumb one moves no cursor: lines of text are all that it shows.
+    """
+    term = environment.get("TERM", "")
+    return f"TERM is {term}, a terminal on which nothing can be drawn" if term in _DUMB else ""
+
+
+def has_few_colors(environment: Mapping[str, str]) -> bool:
+    """Whether the terminal says of itself that it has sixteen colors at most, by the same signs as Rich reads."""
+    if environment.get("NO_COLOR") or environment.get("TEXTUAL_COLOR_SYSTEM", "auto") != "auto":
+        return False  # somebody has said what is wanted
+    if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return False
+    return environment.get("TERM", "").strip().lower().rpartition("-")[2] not in ("256color", "kitty")
 
 
 def _asked(environment: Mapping[str, str]) -> str:

@@ -19,8 +19,11 @@ from gpuwatch.ui.preferences import Loaded, Preferences, default_path
 class ChoosingApp(App[None]):
     """An app with preferences. Themes and ASCII mode take effect here, the rest where it is drawn."""
 
-    def __init__(self, settings: Loaded | None = None, *, ascii_only: bool = False) -> None:
-        """``ascii_only``: the terminal can show nothing else, so that is what is shown unless asked otherwise."""
+    def __init__(self, settings: Loaded | None = None, *, ascii_only: bool = False, few_colors: bool = False) -> None:
+        """``ascii_only``: the terminal can show nothing else, so that is what is shown unless asked otherwise.
+
+        ``few_colors``: it has sixteen, so a theme of sixteen stands in for the one that was chosen.
+        """
         super().__init__()
         self._ascii_only = ascii_only
         self.settings_path = settings.path if settings is not None else default_path()
@@ -31,7 +34,10 @@ class ChoosingApp(App[None]):
         self._ascii_filter = AsciiFilter()
         for one in theme.textual_themes():
             self.register_theme(one)
-        self.theme = self.preferences.theme if self.preferences.theme in self.available_themes else theme.DEFAULT
+        chosen = self.preferences.theme if self.preferences.theme in self.available_themes else theme.DEFAULT
+        self._stood_in_for = chosen if few_colors and not self.available_themes[chosen].ansi else ""
+        """The theme that was chosen, where one of sixteen colours is shown in its place."""
+        self.theme = theme.SIXTEEN if self._stood_in_for else chosen
 
     def prefer(self, **changes: Any) -> None:
         """Another choice, seen at once."""
@@ -47,7 +53,8 @@ class ChoosingApp(App[None]):
 
     def gathered(self) -> Preferences:
         """Everything that would be saved now."""
-        return replace(self.preferences, theme=self.theme)
+        stands_in = self._stood_in_for and self.theme == theme.SIXTEEN
+        return replace(self.preferences, theme=self._stood_in_for if stands_in else self.theme)
 
     # ASCII
 

@@ -24,7 +24,7 @@ _FOREGROUND: dict[str, tuple[str, float]] = {
     "error": ("error", 1.0),
     "gpu": ("success", 1.0),
     "memory": ("secondary", 1.0),
-    "power": ("warning", 1.0),
+    "power": ("primary", 1.0),
     "graph": ("success", 0.75),
     "track": ("foreground", 0.28),
     "border": ("foreground", 0.25),

@@ -5,7 +5,7 @@ Plain data: Textual is imported only by :func:`textual_themes`.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -90,22 +90,31 @@ PALETTES = (
     ),
 )
 DEFAULT = PALETTES[0].name
+SIXTEEN = "gpuwatch-16"
+"""The theme out of the sixteen colours of a terminal, whatever these are there, on its own background."""
 
 
 def textual_themes() -> tuple[Theme, ...]:
     """The same, as Textual takes them."""
-    from textual.theme import Theme
+    from textual.theme import BUILTIN_THEMES, Theme
 
-    return tuple(Theme(**asdict(palette)) for palette in PALETTES)
+    sixteen = replace(
+        BUILTIN_THEMES["ansi-dark"],
+        name=SIXTEEN,
+        primary="ansi_cyan",
+        secondary="ansi_magenta",
+        accent="ansi_cyan",
+    )
+    return (*(Theme(**asdict(palette)) for palette in PALETTES), sixteen)
 
 
 def known_themes() -> tuple[str, ...]:
     """Names of all themes that can be chosen: ours, then Textual's own. Imports Textual."""
     from textual.theme import BUILTIN_THEMES
 
-    return (*(palette.name for palette in PALETTES), *BUILTIN_THEMES)
+    return (*(palette.name for palette in PALETTES), SIXTEEN, *BUILTIN_THEMES)
 
 
 def is_known(name: str) -> bool:
     """Whether there is such a theme; Textual is asked only for what is none of ours."""
-    return any(palette.name == name for palette in PALETTES) or name in known_themes()
+    return name == SIXTEEN or any(palette.name == name for palette in PALETTES) or name in known_themes()
