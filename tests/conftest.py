@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -38,6 +40,15 @@ class Result(NamedTuple):
     code: int
     out: str
     err: str
+
+
+def has_cuda_wheel() -> bool:
+    """Whether this TensorFlow was built for CUDA: only such a one meets simulated GPUs on the driver tier."""
+    found = importlib.util.find_spec("tensorflow")  # not imported: it would load what it finds
+    if found is None or found.origin is None:
+        return False
+    info = Path(found.origin).parent / "python" / "platform" / "build_info.py"
+    return info.is_file() and "('is_cuda_build', True)" in info.read_text().replace('"', "'")
 
 
 def has_driver() -> bool:

@@ -16,7 +16,7 @@ import pytest
 
 from gpuwatch.cli.run import _used_by_hand
 from gpuwatch.sim.machine import SimMachine
-from tests.conftest import gpuwatch, has_driver
+from tests.conftest import gpuwatch, has_cuda_wheel, has_driver
 from tests.terminal import Terminal, wait_until_ended
 
 _KERAS = """
@@ -239,6 +239,7 @@ def test_the_bar_of_keras_is_the_same(where: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.tensorflow
+@pytest.mark.skipif(not has_cuda_wheel(), reason="no CUDA build of TensorFlow here")
 def test_ops_that_fell_back_are_named_with_their_reason(
     sim_machine: Callable[[str], SimMachine], tmp_path: Path
 ) -> None:
@@ -263,6 +264,7 @@ def test_ops_that_fell_back_are_named_with_their_reason(
 
 
 @pytest.mark.tensorflow
+@pytest.mark.skipif(not has_cuda_wheel(), reason="no CUDA build of TensorFlow here")
 def test_what_it_held_on_the_gpu(sim_machine: Callable[[str], SimMachine], tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     code = (

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from gpuwatch.sim.machine import SimMachine
+from tests.conftest import has_cuda_wheel
 
 GIB, MIB = 2**30, 2**20
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
-def _has_cuda_wheel() -> bool:
-    found = importlib.util.find_spec("tensorflow")  # not imported: it would load what it finds
-    if found is None or found.origin is None:
-        return False
-    info = Path(found.origin).parent / "python" / "platform" / "build_info.py"
-    return info.is_file() and "('is_cuda_build', True)" in info.read_text().replace('"', "'")
-
-
 pytestmark = [
     pytest.mark.tensorflow,
-    pytest.mark.skipif(not _has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
+    pytest.mark.skipif(not has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
 ]
 
 PROGRAM = """
