@@ -128,8 +128,8 @@ def _had_too_little(around: Surroundings, total: int, limit: int, need: int) -> 
             f" of the rest TensorFlow granted its allocator {size(limit)}"
         )
     else:
-        about = "about " if around.from_name else ""
-        yield f"TensorFlow granted its allocator only {size(limit)}, on a device of {about}{size(total)}"
+        told = f"that has {size(total)} or more by its name" if around.from_name else f"of {size(total)}"
+        yield f"TensorFlow granted its allocator only {size(limit)}, on a device {told}"
     yield (
         f"{size(need)} in all would have fitted the device when it was free;"
         " what the program would ask for next is not known"

@@ -55,15 +55,17 @@ def make_room(snapshot: Snapshot | None, device: Device | None, need: int | None
     """What to do where others hold this GPU; ``need``: bytes that the work wants, where they are known."""
     if snapshot is None or device is None:
         return ANYWHERE
-    other = _elsewhere(snapshot, device, need)
-    return f"{_end(snapshot, device)}{other}."
+    best, why = _elsewhere(snapshot, device, need)
+    told = _end(snapshot, device)
+    # What one can do at once comes first: to end somebody's process takes asking.
+    return f"{best}. Or {told}." if best else f"{told[:1].upper()}{told[1:]}{why}."
 
 
 def _end(snapshot: Snapshot, device: Device) -> str:
     found = holders(snapshot, device)[:_NAMED]
     if not found:
         return (
-            f"Find who holds GPU {device.index}, as NVML names nobody (nvidia-smi on the host; sudo fuser -v"
+            f"find who holds GPU {device.index}, as NVML names nobody (nvidia-smi on the host; sudo fuser -v"
             f" /dev/nvidia{device.index}), and end it"
         )
     seen = [process for _, process in found if process.create_time is not None]
@@ -79,19 +81,18 @@ def _end(snapshot: Snapshot, device: Device) -> str:
             f"look on the host (nvidia-smi there) for process {pids}, which is not visible from here, and end it"
             " or wait for its end"
         )
-    told = "; ".join(parts)
-    return told[:1].upper() + told[1:]
+    return "; ".join(parts)
 
 
-def _elsewhere(snapshot: Snapshot, device: Device, need: int | None) -> str:
-    """The GPU with most room, if another has enough; that there is none is worth saying, too."""
+def _elsewhere(snapshot: Snapshot, device: Device, need: int | None) -> tuple[str, str]:
+    """The GPU with most room, if another has enough; else that there is none, which is worth saying, too."""
     others = [entry for entry in snapshot.devices if entry.uuid != device.uuid]
     if not others:
-        return "; this machine shows no other GPU"
+        return "", "; this machine shows no other GPU"
     free, best = max(((entry.number("memory.free_bytes") or 0, entry) for entry in others), key=lambda pair: pair[0])
     if free < max(need or 0, _SOME):
-        return "; no other GPU here has enough free"
+        return "", "; no other GPU here has enough free"
     alike = len({entry.name for entry in snapshot.devices}) == 1
     # CUDA counts the fastest first where cards differ: a UUID names one card for everybody.
     name = str(best.index) if alike else best.uuid
-    return f"; or use GPU {best.index}, which has {size(int(free))} free: export CUDA_VISIBLE_DEVICES={name}"
+    return f"Use GPU {best.index}, which has {size(int(free))} free: export CUDA_VISIBLE_DEVICES={name}", ""

@@ -16,6 +16,7 @@ GROUPS = {
     "environment": "Environment variables",
     "framework": "Framework",
 }
+_NAME_THEMSELVES = ("os", "libc", "processor")
 _FAILED = {"error": "error", "warning": "warning", "info": "ok"}
 
 
@@ -74,7 +75,11 @@ def _facts(document: Doctor, main: Finding | None) -> list[tuple[str, str]]:
     failed = [check.title or check.id for check in document.checks if check.state == "fail"]
     if failed:
         facts.append(("failed", ", ".join(map(clean, failed))))
-    known = [f"{name.replace('_', ' ')} {clean(value)}" for name, value in document.versions.items() if value]
+    known = [
+        clean(value) if name in _NAME_THEMSELVES else f"{name.replace('_', ' ')} {clean(value)}"
+        for name, value in document.versions.items()
+        if value
+    ]
     facts.append(("versions", ", ".join(known) or "none is known"))
     return facts
 

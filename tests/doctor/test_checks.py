@@ -285,7 +285,7 @@ CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
     ("build.cpu-only", "warning", machine(look=look(distributions=(
         Distribution(name="tensorflow", version="1"), Distribution(name="tensorflow-cpu", version="1")))), "uninstall"),
     ("memory.other-process", "warning", machine(
-        snapshot=snapshot(gpu(0, memory__free_bytes=1 << 20), gpu(1), processes=(HELD,))), "use GPU 1"),
+        snapshot=snapshot(gpu(0, memory__free_bytes=1 << 20), gpu(1), processes=(HELD,))), "Use GPU 1"),
     ("unknown", "error", machine(run=run(gpus=0)), "Send this report"),
     ("unknown", "error", machine(run=run(gpus=0, framework=None), look=look(late="import tensorflow")), "dmesg"),
     ("unknown", "warning", machine(run=None, look=FrameworkLook(name="torch", missing="PyTorch is not there")),

@@ -112,7 +112,11 @@ def room(*processes: Process, cards: int = 1, free: float = 79, name: str = "NVI
     ("seen", "says", "never"),
     [
         (room(holder()), "End process 77 of ann, or wait for its end; this machine shows no other GPU.", "CUDA_VIS"),
-        (room(holder(), cards=2), "or use GPU 1, which has 79.0 GiB free: export CUDA_VISIBLE_DEVICES=1.", "no other"),
+        (
+            room(holder(), cards=2),
+            "Use GPU 1, which has 79.0 GiB free: export CUDA_VISIBLE_DEVICES=1. Or end",
+            "no other",
+        ),
         (room(holder(), cards=2, free=2), "no other GPU here has enough free", "CUDA_VIS"),
         (room(holder(), cards=2, name="NVIDIA T4"), "export CUDA_VISIBLE_DEVICES=GPU-111", "DEVICES=1."),
         (room(holder(**UNSEEN)), "Look on the host (nvidia-smi there) for process 77, which is not visible", "ann"),
@@ -142,7 +146,7 @@ def test_a_gpu_that_others_hold_mostly_is_no_pass() -> None:
     check = checks(machine(snapshot=seen))["devices.memory"]
     assert check.state == "warn"
     assert "held by python (pid 77, ann): 66.0 GiB" in check.detail
-    assert "use GPU 1" in check.action
+    assert "Use GPU 1" in check.action
     quiet = checks(machine(snapshot=snapshot(gpu(0, memory__reserved_bytes=256 * MIB))))["devices.memory"]
     assert (quiet.state, quiet.detail) == ("pass", "GPU 0: 79.0 GiB of 80.0 GiB (the driver keeps 256 MiB)")
 
