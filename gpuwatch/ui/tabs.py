@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,6 +37,15 @@ _NEWS = 3
 """Cells of a number behind a name."""
 _FACTS = 32
 """Cells of the driver's version and the like."""
+
+
+PREPARED = ("gpu", "process", "findings", "events")
+"""Tabs that are imported in idle time. Probes needs most, and is looked at by those who came for it."""
+
+
+def prepare(tab_id: str) -> None:
+    """Imports what :func:`make` needs, so that the first look at a tab does not wait for that."""
+    import_module(f"gpuwatch.ui.screens.{tab_id}")
 
 
 def make(tab_id: str) -> TabScreen:
@@ -77,7 +88,12 @@ def labels(active: str, room: int, news: Mapping[str, int] | None = None) -> lis
 
     ``news``: how much is new on a tab, by its id.
     """
-    news = news or {}
+    return list(_labels(active, room, tuple((news or {}).items())))
+
+
+@lru_cache(maxsize=32)
+def _labels(active: str, room: int, told: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]:
+    news = dict(told)
     # What else the line has to say comes before the numbers, and after the names.
     for style, beside in (("numbers", _FACTS), ("names", 0), ("folded", 0)):
         shown = [

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _TWO = 120
 """Cells from which on there are two panes below."""
+_RUNS_AFTER = 0.5
+"""Seconds after the first look at the tab until runs of probes are looked for."""
 _RUNS = 4
 _EVENTS = 5
 """Of a device that probes have run on; the Events tab has all of them."""
@@ -145,9 +147,17 @@ class GpuScreen(ProcessRowsScreen):
         yield TooSmall(id="too-small")
 
     def on_mount(self) -> None:
-        """The runs of probes come when they have been read."""
+        """The runs of probes come when they have been read; what reads them is imported after the first look."""
+        if self.gpuwatch.has_lab:
+            self._look_for_runs()
+        else:
+            self.set_timer(_RUNS_AFTER, self._look_for_runs)
+
+    def _look_for_runs(self) -> None:
         self._lab = self.gpuwatch.lab
         self.gpuwatch.watch_lab()
+        if self._view is not None:
+            self.show(self._view)
 
     @property
     def device(self) -> Device | None:
@@ -206,6 +216,8 @@ class GpuScreen(ProcessRowsScreen):
         granted = granted_lines(device, runs, view.now, max(pane.inner - 2, 40))[:_RUNS]
         maps: Lines = [list(line.spans) for line in granted]
         none: Lines = [[("no probe has run on this GPU yet: ", "dim"), (_PROBES, "key")]]
+        if self._lab is None:
+            none = [[("◌ looking for the runs of probes", "dim")]]
         happened = gpu_facts.event_lines(device, view.events, view.now, most=_EVENTS if granted else 40)
         return [("Events", happened), ("Device map of the latest probe runs", maps or none)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
     from gpuwatch.ui.widgets.user_table import UserTable
 
+_PREPARE_AFTER, _PREPARE_EVERY = 4.0, 0.4
+"""Seconds until the other tabs are imported, one after the other, while there is nothing else to do."""
 _FILTER_KEYS = frozenset(next(action.keys for action in ACTIONS if action.id == "filter").split(","))
 
 
@@ -69,6 +72,17 @@ class OverviewScreen(ProcessRowsScreen):
         yield self.processes
         yield self.keys
         yield TooSmall(id="too-small")
+
+    def on_mount(self) -> None:
+        """What other tabs are made of is imported when the first frame is long there."""
+        self.set_timer(_PREPARE_AFTER, self._prepare)
+
+    def _prepare(self, first: int = 0) -> None:
+        from gpuwatch.ui.tabs import PREPARED, prepare
+
+        prepare(PREPARED[first])
+        if first + 1 < len(PREPARED):
+            self.set_timer(_PREPARE_EVERY, partial(self._prepare, first + 1))
 
     # Showing
 

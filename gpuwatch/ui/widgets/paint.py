@@ -9,14 +9,18 @@ asks for a line and kept until that line changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import App
 from textual.color import Color
+from textual.css.styles import RenderStyles
+from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
+from textual.theme import Theme
 from textual.widget import Widget
 
 from gpuwatch.ui.cells import width_of
@@ -28,6 +32,8 @@ __all__ = ["BLANK", "INKS", "Line", "Painted", "Span", "difference"]
 
 READABLE = 3.0
 """Contrast from which on text is read without effort, as the W3C's guidelines have it for large text."""
+_inks_of: WeakKeyDictionary[App[object], tuple[object, dict[str, RenderStyles]]] = WeakKeyDictionary()
+"""By app: the rules that hold, and what they make of the inks."""
 _UNDIMMED = frozenset({"border", "focus", "frame", "track", "cursor"})
 
 
@@ -43,9 +49,12 @@ def contrast(one: Color, other: Color) -> float:
 
 
 class Painted(Widget):
-    """A pane drawn line by line from spans."""
+    """A pane drawn line by line from spans.
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"ink--{ink}" for ink in INKS}
+    Inks look as component classes do to a style sheet, and are none: Textual would work out the rules of each
+    of them for every pane, several times while a screen is made. Here it is done once for all panes, and only
+    for the inks that are used.
+    """
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -114,6 +123,31 @@ class Painted(Widget):
         direct: Direct | None = getattr(self.app, "direct", None)
         if direct is None or not direct.write_cells(self, cells):
             self.refresh(*[Region(x, y, max(width_of(text), 1), 1) for y, _, ((x, text, _),) in cells])
+
+    def on_mount(self) -> None:
+        """Another theme has other inks."""
+        self.app.theme_changed_signal.subscribe(self, self._theme_changed)
+
+    def _theme_changed(self, theme: Theme) -> None:
+        self.notify_style_update()
+        self.refresh()
+
+    def get_component_styles(self, *names: str) -> RenderStyles:
+        """What the style sheet says of one ink."""
+        (name,) = names
+        if name.removeprefix("ink--") not in INKS:
+            raise KeyError(f"{name!r} is no ink")
+        sheet = self.app.stylesheet
+        rules, known = _inks_of.get(self.app, (None, {}))
+        if rules is not sheet.rules:
+            known = {}
+            _inks_of[self.app] = (sheet.rules, known)
+        if name not in known:
+            node = DOMNode(classes=name)
+            node._attach(self)
+            sheet.apply(node, animate=False)
+            known[name] = node.styles
+        return known[name]
 
     def ink(self, name: str) -> Style:
         """The style of an ink on this pane's background."""

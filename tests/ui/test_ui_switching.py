@@ -1,0 +1,75 @@
+"""The first look at a tab: made of little, so that it is there at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.ui import tabs
+from gpuwatch.ui.screens import overview
+from tests.ui.conftest import Stage
+
+_MOST = 0.25
+"""Seconds of CPU; it takes about a quarter of that. Machines that build are slow."""
+_SCRIPT = """
+import asyncio, json, time
+from tests.ui.feed import FakeFeed
+from tests.ui import machines
+from gpuwatch.ui.app import GpuwatchApp
+
+async def main():
+    feed = FakeFeed()
+    app = GpuwatchApp(feed, clock=lambda: machines.NOON.timestamp() + 59)
+    feed._pending = [machines.many(8, 200, tick=tick) for tick in range(60)]
+    took = {}
+    async with app.run_test(size=(120, 40)) as pilot:
+        feed.push()
+        for _ in range(5):
+            await pilot.pause(0.05)
+        for number, tab in enumerate(("gpu", "process", "probes", "findings", "events"), 2):
+            began = time.process_time()
+            await pilot.press(str(number))
+            await pilot.pause()
+            took[tab] = time.process_time() - began
+            assert app.tab.TAB == tab
+    print(json.dumps(took))
+
+asyncio.run(main())
+"""
+
+
+def test_no_first_look_at_a_tab_takes_long(tmp_path: Path) -> None:
+    """In an interpreter of its own, in which nothing has been imported for another test."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT], cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    took: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    assert set(took) == {"gpu", "process", "probes", "findings", "events"}
+    assert max(took.values()) < _MOST, took
+
+
+async def test_tabs_are_imported_in_idle_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "_PREPARE_AFTER", 0.01)
+    monkeypatch.setattr(overview, "_PREPARE_EVERY", 0.01)
+    imported: list[str] = []
+    monkeypatch.setattr(tabs, "prepare", imported.append)
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        for _ in range(100):
+            await pilot.pause(0.01)
+            if len(imported) == len(tabs.PREPARED):
+                break
+    assert tuple(imported) == tabs.PREPARED
+
+
+def test_each_prepared_tab_is_the_one_that_is_made() -> None:
+    for tab_id in tabs.PREPARED:
+        tabs.prepare(tab_id)
+        assert type(tabs.make(tab_id)).__module__ == f"gpuwatch.ui.screens.{tab_id}"
