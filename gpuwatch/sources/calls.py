@@ -17,6 +17,8 @@ NO_INSTANCE = 0xFFFFFFFF
 
 _NODE_WORDS = 16
 """Room for 1024 NUMA nodes, the most that Linux has."""
+_ROOM = 64
+"""Processes for which there is room at first."""
 _MOST_KEPT = 256
 """Lists of processes that are kept to be compared with the next."""
 
@@ -119,6 +121,8 @@ class ProcessLists:
     def __init__(self, lib: Any) -> None:
         self._lib = lib
         self._symbols: dict[str, str | None] = {}
+        self._rooms: dict[str, Any] = {}
+        """Where answers are written to, by function."""
         self._kept: dict[tuple[int, str], tuple[bytes, list[tuple[int, int | None, int, int]]]] = {}
 
     def running(self, handle: Any, base: str) -> tuple[list[tuple[int, int | None, int, int]], int]:
@@ -135,14 +139,16 @@ class ProcessLists:
             return [], lib.NVML_ERROR_FUNCTION_NOT_FOUND
         call = lib._nvmlGetFunctionPointer(symbol)
         struct = lib.c_nvmlProcessInfo_v2_t if symbol[-3:] in ("_v2", "_v3") else _ProcessInfoV1
-        room = 64
+        if symbol not in self._rooms:
+            self._rooms[symbol] = (struct * _ROOM)()
         while True:
+            rows = self._rooms[symbol]
+            room = len(rows)
             count = ctypes.c_uint(room)
-            rows = (struct * room)()
             code: int = call(handle, ctypes.byref(count), rows)
             if code != lib.NVML_ERROR_INSUFFICIENT_SIZE or room > 1 << 16:
                 break
-            room = max(count.value, room) * 2
+            self._rooms[symbol] = (struct * (max(count.value, room) * 2))()
         if code != lib.NVML_SUCCESS:
             return [], code
         raw = ctypes.string_at(rows, count.value * ctypes.sizeof(struct))

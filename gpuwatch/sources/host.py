@@ -417,6 +417,7 @@ class HostReader:
 
     def __init__(self) -> None:
         self._hostname = os.uname().nodename
+        self._kernel = procfs.Host()
         self._container: str | None = None
         self._boot = _boot_time()
         self._ticks: tuple[int, int] | None = None
@@ -435,7 +436,7 @@ class HostReader:
             self._container = container(os.environ) or ""
         sizes: tuple[int | None, ...] = (None, None, None, None)
         try:
-            sizes = _sizes()
+            sizes = self._kernel.sizes() if _LINUX else _sizes()
         except (OSError, ValueError, KeyError) as error:
             problems.append(Problem(source="host", reason="failed", detail=f"memory of the host: {error}"))
         try:
@@ -445,7 +446,7 @@ class HostReader:
         host = Host(
             hostname=self._hostname,
             cpu_percent=cpu,
-            cpu_count=os.cpu_count(),
+            cpu_count=self._kernel.cpu_count(),
             memory_used_bytes=sizes[0],
             memory_total_bytes=sizes[1],
             swap_used_bytes=sizes[2],
@@ -463,7 +464,7 @@ class HostReader:
             return None if self._first else percent
         before = self._ticks
         try:
-            self._ticks = procfs.cpu_ticks()
+            self._ticks = self._kernel.cpu_ticks()
         except (OSError, ValueError):
             return None
         if before is None or self._ticks[1] <= before[1]:
@@ -484,7 +485,5 @@ def _boot_time() -> float:
 
 
 def _sizes() -> tuple[int, int, int, int]:
-    if _LINUX:
-        return procfs.sizes()
     memory, swap = _psutil().virtual_memory(), _psutil().swap_memory()
     return (memory.total - memory.available, memory.total, swap.used, swap.total)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import gib
 from gpuwatch.history.happened import ago
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.model.snapshot import Device, Snapshot
 from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.facts import fraction, throttle, whole_number
 from gpuwatch.ui.lines import Span
@@ -59,12 +60,23 @@ def _verdict(view: View) -> Span:
     if silent:
         return "", "dim"  # what is known is old, and the line says so
     well = next((one.since for one in view.findings if one.id == "healthy" and one.until is None), None)
-    slowed = sum(throttle(device)[1] or bool(device.number("ecc.uncorrected")) for device in snapshot.devices)
+    slowed = _slowed(snapshot.devices)
     if slowed:  # the cards say so, and no finding does yet
         return f"▲ {slowed} warning{'s' * (slowed > 1)}", "badge-warning"
     lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.troubled) if well is not None else 0.0
     span = ago(lasted).removesuffix(" ago")
     return f"● all well for {span}" if lasted >= 60 else "● all well", "ok"
+
+
+_slowed_last: tuple[Sequence[Device], int] = ((), 0)
+
+
+def _slowed(devices: Sequence[Device]) -> int:
+    """How many devices are slowed or have errors; counted once for a sample and all that follow with the same ones."""
+    global _slowed_last
+    if _slowed_last[0] is not devices:
+        _slowed_last = devices, sum(throttle(one)[1] or bool(one.number("ecc.uncorrected")) for one in devices)
+    return _slowed_last[1]
 
 
 def no_gpus(snapshot: Snapshot) -> tuple[str, str]:
@@ -163,22 +175,25 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
     How the tabs are named follows from the width alone, so that nothing moves when something goes wrong;
     the words about it become shorter instead, then the clock, and the names only when nothing else helps.
     """
-    calm = [mark for mark in _marks(view, 0) if mark[0].strip() in ("SIMULATED", "read-only")]
+    in_full = _marks(view, 0), _ends(view, 0)
+    calm = [mark for mark in in_full[0] if mark[0].strip() in ("SIMULATED", "read-only")]
     title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if width >= 80 else []
     still = (
         sum(width_of(text) for _, text, _ in title)
         + _length(_apart(calm, 0))
         + _BADGE
-        + sum(width_of(text) for text, _ in _ends(view, 0))
+        + sum(width_of(text) for text, _ in in_full[1])
     )
     usual = labels(tab, width - still - _HOST, {"events": view.unseen})
     active = [label for label in usual if label[0] == tab]
-    folded = labels(tab, 0, {"events": view.unseen})
-    # Of a feed that has stopped the reason is said in full: nothing is going to move any more.
-    for names in (usual, folded, active) if view.status.state == "stopped" else (usual, active):
+    ways = [usual, active]
+    if view.status.state == "stopped":
+        # Here the reason is said in full: nothing is going to move any more.
+        ways.insert(1, labels(tab, 0, {"events": view.unseen}))
+    for names in ways:
         for level in range(7):
             left = names if level >= 6 else [*title, *names]
-            marks, ends = _marks(view, level), _ends(view, level)
+            marks, ends = (_marks(view, level), _ends(view, level)) if level else in_full
             need = sum(width_of(text) for _, text, _ in left) + sum(width_of(text) for text, _ in ends)
             if need + _length(marks) + (_HOST if not level else 1) <= width:
                 return left, marks, ends
