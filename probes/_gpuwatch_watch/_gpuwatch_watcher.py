@@ -508,10 +508,30 @@ def _sessions():
     session.BaseSession.__init__ = __init__
 
 
+_FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of"
+
+
+def _hush():
+    """Python 3.12 and later warn of a fork beside threads: not where the only one beside it is the watcher's."""
+    import warnings
+
+    try:
+        threads = len(os.listdir("/proc/self/task"))
+    except OSError:
+        return
+    for entry in list(warnings.filters):
+        if getattr(entry[1], "pattern", None) == _FORK_WARNING:
+            warnings.filters.remove(entry)
+    if threads == 2:
+        warnings.filterwarnings("ignore", message=_FORK_WARNING, category=DeprecationWarning)
+
+
 def _follow_forks(watcher):
     """Processes that multiprocessing forks are watched like others; a plain fork is left alone."""
 
     def before():
+        if sys.version_info >= (3, 12) and not watcher.broken and os.getpid() == watcher.pid:
+            _hush()
         util = sys.modules.get("multiprocessing.util")
         if util is not None and "forks" not in watcher.hooked:
             watcher.hooked.add("forks")
