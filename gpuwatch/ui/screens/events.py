@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -64,7 +65,7 @@ class EventList(Listed):
             if key not in self._drawn:
                 self._drawn[key] = self._line(one, view, fresh=key[1])
             lines.append(self._drawn[key])
-        self.set_lines(lines or [_nothing(view)], stale=view.stale)
+        self.set_lines(lines or _nothing(view, self.inner), stale=view.stale)
 
     def marked(self, line: Line) -> Line:
         """No cursor on the line that says that there is nothing."""
@@ -85,10 +86,18 @@ class EventList(Listed):
         return pen.line()
 
 
-def _nothing(view: View) -> Line:
+_TOLD = (
+    "What is told here, also of the time in which nobody looked: processes that come and go, memory that fills "
+    "or is given back, clocks that are held down, GPUs that are lost and come back, errors that a GPU counts, "
+    "a driver or a collector that does not answer."
+)
+
+
+def _nothing(view: View, width: int) -> list[Line]:
     if view.waiting:
-        return Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
-    return Line((("  ● ", "ok"), ("Nothing has happened since gpuwatch began to watch.", "text")))
+        return [Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))]
+    lines = [Line((("  ● ", "ok"), ("Nothing has happened since gpuwatch began to watch.", "text"))), Line(())]
+    return lines + [Line((("    ", "text"), (part, "dim"))) for part in wrap(_TOLD, max(min(width - 6, 90), 20))]
 
 
 class EventsScreen(TabScreen):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gpuwatch.ui.actions import PANES_OF_TABS, of_tab
 from gpuwatch.ui.screens.lines_modal import Lines
+from gpuwatch.ui.tabs import TABS
 
 _HEADS = {
     "everywhere": "Everywhere",
@@ -25,19 +26,26 @@ _SIGNS = (
     ("–", "could not be read; i says why"),
     ("▲ ✖ ●", "warning, error, well"),
     ("0→1", "the program's GPU 0 is physical GPU 1"),
-    ("120s", "how far a graph reaches back; its axis never moves"),
+    ("120s ┄┄", "how far a graph reaches back, and the middle of its axis, which never moves"),
+    ("HELD", "whose the memory of a GPU is, the largest first, and what is free"),
     ("F4 … F10", "as in htop: F4 filter, F5 tree, F6 sort, F9 signal, F10 quit; k is F9, so j has no partner"),
     ("unexplained", "memory in use that belongs to no process that can be seen"),
 )
 
 
 def help_lines(tab: str, name: Callable[[str], str] = str) -> Lines:
-    """Every action of a tab, by pane, and what the signs mean; ``name`` says a key as the terminal can show it."""
-    lines: Lines = []
+    """The tabs, every action of this one by pane, and what the signs mean.
+
+    ``name`` says a key as the terminal can show it.
+    """
+    lines: Lines = [[("Tabs", "title")]]
+    lines += [[(f"  {number} {tab.title:<10}", "key"), (tab.help, "text")] for number, tab in enumerate(TABS, 1)]
+    lines.append([])
     size = max(8, *(len(name(action.shown)) + 1 for action in of_tab(tab)))
     for pane in (*PANES_OF_TABS[tab], "everywhere"):
         lines.append([(_HEADS[pane], "title")])
-        here = [action for action in of_tab(tab) if action.pane == pane]
+        # The keys of tabs are told above.
+        here = [one for one in of_tab(tab) if one.pane == pane and not (one.run or "").startswith("show_tab")]
         lines += [[(f"  {name(action.shown):<{size}}", "key"), (action.help, "text")] for action in here]
         lines.append([])
     lines.append([("Signs", "title")])

@@ -21,6 +21,7 @@ from gpuwatch.ui.exact import Told, told_by_driver
 from gpuwatch.ui.rows import BY_ID, in_order
 from gpuwatch.ui.screens.process_rows import ask_signal, say_paused
 from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.tabs import number_of
 from gpuwatch.ui.trail import Identity, entries, identity
 from gpuwatch.ui.view import View
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
@@ -128,9 +129,7 @@ class ProcessScreen(TabScreen):
         middle = self.query_one("#middle")
         middle.display = self.about.display = who is not None
         if who is None:
-            waiting = view.waiting
-            text = "waiting for the driver's first answer" if waiting else "no process uses a GPU"
-            self.who.paint((Line((("  ", "text"), (text, "dim"))),))
+            self.who.paint(_nobody(view))
             return
         trail = self.gpuwatch.trail(who)
         self._ask(who)
@@ -284,3 +283,13 @@ def _later_start(who: Identity, view: View) -> str:
     if view.past is None or started is None or started <= view.past.moment:
         return ""
     return f"{datetime.datetime.fromtimestamp(started):%H:%M:%S}"
+
+
+def _nobody(view: View) -> tuple[Line, ...]:
+    if view.waiting:
+        return (Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim"))),)
+    probes = f"{number_of('probes')} Probes"
+    return (
+        Line((("  ", "text"), ("no process uses a GPU; the first one that does is shown here by itself", "text"))),
+        Line((("  ", "text"), ("small programs that do, and tell what they were given: ", "dim"), (probes, "key"))),
+    )
