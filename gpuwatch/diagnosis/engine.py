@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.quiet import nothing_found
 from gpuwatch.diagnosis.registry import RULES, Rule, finding
 from gpuwatch.diagnosis.rules import (
     build,
@@ -93,7 +94,8 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
             if known is None or SEVERITY_ORDER[result.severity] < SEVERITY_ORDER[known.severity]:
                 found[key] = result
     if not any(result.severity in ("error", "warning") or result.id in _RANK for result in found.values()):
-        found["healthy", None, None, ""] = finding("healthy", "info", "likely")
+        nothing = nothing_found(evidence)
+        found[nothing.id, None, None, ""] = nothing
     return tuple(in_order(found.values()))
 
 

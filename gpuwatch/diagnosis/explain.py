@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from gpuwatch.diagnosis.engine import diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.fallbacks import moved_by_placer
+from gpuwatch.diagnosis.quiet import NO_GPU_NAMED
 from gpuwatch.diagnosis.rules.memory import judged
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.tensorflow import LogParser
@@ -35,7 +36,8 @@ def explain(
 
 def findings_of(facts: LogFacts) -> tuple[Finding, ...]:
     """What is known so far, of a log that is still being read."""
-    return diagnose(Evidence(log=facts))
+    # What it does not name so far it may name yet.
+    return tuple(found for found in diagnose(Evidence(log=facts)) if found.title != NO_GPU_NAMED)
 
 
 def explanation(facts: LogFacts, environment: Mapping[str, str], *, source: str | None = None) -> Explanation:

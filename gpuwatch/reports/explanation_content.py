@@ -61,7 +61,7 @@ def _reason(document: Explanation, main: Finding | None) -> str:
     if not _tells_anything(document):
         return "Nothing that gpuwatch knows was found: is it the log of a TensorFlow or PyTorch program?"
     if document.primary in (None, "healthy"):
-        return CAUSES["healthy"] + "."
+        return clean(main.title if main is not None else CAUSES["healthy"]) + "."
     return clean(main.title if main is not None else CAUSES.get(document.primary or "", "")) + "."
 
 

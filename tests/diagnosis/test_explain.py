@@ -7,7 +7,8 @@ import json
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.explain import explain
+from gpuwatch.diagnosis.explain import explain, findings_of
+from gpuwatch.logs.tensorflow import LogParser
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.explanation import Explanation
 from tests.logs.logs import MIB, NAMES, text
@@ -103,3 +104,50 @@ def test_the_limit_of_a_request_is_that_of_the_devices_creation() -> None:
     assert "37.3 GiB > limit of 21.5 GiB" in " ".join(found.findings[0].evidence)
     # One that an empty allocator could have held says nothing of who held the rest.
     assert explain([*created, _REFUSED.format(10000)]).primary == "memory.model-too-large"
+
+
+_START = (
+    "2026-05-04 10:11:12.131415: I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary is"
+    " optimized to use available CPU instructions in performance-critical operations."
+)
+_MAPPED = (
+    "2026-05-04 10:11:12.131415: I tensorflow/core/common_runtime/gpu/gpu_device.cc:2022] Created device"
+    " /job:localhost/replica:0/task:0/device:GPU:0 with 13762 MB memory:  -> device: 0, name: Tesla T4, pci bus id:"
+    " 0000:00:04.0, compute capability: 7.5"
+)
+_ON_CPU = (
+    "2026-05-04 10:11:12.131415: I tensorflow/core/common_runtime/eager/execute.cc:611] Executing op MatMul in device"
+    " /job:localhost/replica:0/task:0/device:CPU:0"
+)
+_EPOCHS = ("Epoch 1/2", "100/100 ━━━━━━━━━━━━━━━━━━━━ 1s 3ms/step - loss: 0.5")
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause", "severity", "says"),
+    [
+        ((_START, *_EPOCHS), "unknown", "warning", "names no GPU"),
+        ((_START, _ON_CPU), "unknown", "warning", "names no GPU"),
+        ((_START, _MAPPED, *_EPOCHS), "healthy", "info", "Nothing wrong was found"),
+        ((_START, _ON_CPU.replace("CPU:0", "GPU:0")), "healthy", "info", "Nothing wrong was found"),
+        (
+            ("2026-05-04 10:11:12.1: I tensorflow/core/x.cc:7] a line",),
+            "healthy",
+            "info",
+            "does not tell on which device",
+        ),
+        (("dear diary",), "healthy", "info", "Nothing that gpuwatch knows"),
+    ],
+)
+def test_a_log_without_a_gpu_is_not_called_healthy(
+    lines: tuple[str, ...], cause: str, severity: str, says: str
+) -> None:
+    found = explain(lines)
+    assert (found.primary, found.findings[0].severity) == (cause, severity)
+    assert says in found.findings[0].title
+    assert cause == "healthy" or (lines[0] in found.findings[0].evidence and found.findings[0].action)
+
+
+def test_a_log_that_is_still_read_may_yet_name_a_gpu() -> None:
+    parser = LogParser()
+    parser.feed(_START)
+    assert not [found for found in findings_of(parser.facts) if found.severity != "info"]
