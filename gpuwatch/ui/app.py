@@ -99,6 +99,8 @@ class GpuwatchApp(ChoosingApp):
         self.tab: TabScreen = self.overview
         """The tab that is looked at; the others are not drawn."""
         self.tabs: dict[str, TabScreen] = {}
+        self._came_from: dict[str, str] = {}
+        """Tab by tab the one from which it was opened."""
         self.chosen_gpu: str | None = None
         """UUID of the device that the GPU tab shows."""
         self.trails = Trails()
@@ -130,8 +132,8 @@ class GpuwatchApp(ChoosingApp):
         """The first tab."""
         return self.overview
 
-    async def show_tab(self, tab_id: str) -> None:
-        """Goes to a tab, making it when it is the first time.
+    async def show_tab(self, tab_id: str, *, back: bool = False) -> None:
+        """Goes to a tab, making it when it is the first time; ``back``: to one from which another was opened.
 
         The overview is the app's first screen, which Textual cannot switch: the others lie over it.
         """
@@ -145,12 +147,18 @@ class GpuwatchApp(ChoosingApp):
             # An installed screen keeps its state while another one is shown.
             self.install_screen(self.tabs[tab_id], tab_id)
         self.tab = self.tabs[tab_id]
+        if not back:
+            self._came_from[tab_id] = here.TAB
         if here is self.overview:
             await self.push_screen(tab_id)
         elif self.tab is self.overview:
             await self.pop_screen()
         else:
             await self.switch_screen(tab_id)
+
+    async def go_back(self) -> None:
+        """To the tab from which this one was opened, in the end to the overview."""
+        await self.show_tab(self._came_from.pop(self.tab.TAB, self.overview.TAB), back=True)
 
     @property
     def has_lab(self) -> bool:

@@ -54,6 +54,23 @@ def told(tick: int) -> Snapshot:
     return machines.snapshot((device,), rows, tick=tick, host=host)
 
 
+@pytest.mark.parametrize("pane", ["processes", "gpus"])
+async def test_a_pause_that_ends_on_another_tab_leaves_the_focus_where_it_was(stage: Stage, pane: str) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(told, 30)
+        await settle(pilot)
+        stage.app.overview.query_one(f"#{pane}").focus()
+        await pilot.press("P", "2")
+        await settle(pilot)
+        await pilot.press("P", "1")
+        await settle(pilot)
+        assert not stage.app.paused
+        assert stage.app.overview.focused_pane == pane
+        await pilot.press("P", "P")
+        await settle(pilot)
+        assert stage.app.overview.focused_pane == pane
+
+
 async def test_the_axes_stay_as_they_are_across_a_gap(stage: Stage) -> None:
     def then(tick: int) -> Snapshot:
         return told(tick if tick < 40 else tick + 12)  # the driver did not answer meanwhile

@@ -285,3 +285,39 @@ async def test_tabs_do_not_move_when_something_goes_wrong(stage: Stage, size: tu
         assert "…" not in line.plain.rstrip()[-20:]
         if size[0] >= 80:
             assert [start for start, _end, _tab in line._places][:5] == calm
+
+
+@pytest.mark.parametrize("key", ["enter", "e"])
+async def test_esc_leads_back_to_where_a_process_was_opened(stage: Stage, key: str) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press(key)
+        await settle(pilot)
+        assert stage.app.tab.TAB == "process"
+        assert "Esc back" in stage.app.tab.keys.plain
+        await pilot.press("escape")
+        await settle(pilot)
+        assert stage.app.tab.TAB == "overview"
+        assert stage.app.overview.focused_pane == "processes"
+        await pilot.press("2", "tab", "tab", "tab", "tab")
+        while stage.app.tab.focused_pane != "processes":
+            await pilot.press("tab")
+        await pilot.press(key)
+        await settle(pilot)
+        assert stage.app.tab.TAB == "process"
+        await pilot.press("escape")
+        await settle(pilot)
+        assert stage.app.tab.TAB == "gpu"
+        await pilot.press("escape", "escape")
+        await settle(pilot)
+        assert stage.app.tab.TAB == "overview"
+
+
+async def test_esc_always_ends_at_the_overview(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("3", "5", "3", "6", "3", "4", *["escape"] * 7)
+        await settle(pilot)
+        assert stage.app.tab.TAB == "overview"

@@ -275,7 +275,7 @@ class ProbesScreen(TabScreen):
     def action_run_probes(self) -> None:
         """Runs what is chosen, else the row under the cursor; while something runs: stops it."""
         if self.lab.live is not None:
-            self.action_cancel()
+            self._stop()
             return
         wanted = [name for name in self.lab.scripts if name in self.lab.chosen] or self._under_cursor()
         self._message = ("", "text")
@@ -288,10 +288,16 @@ class ProbesScreen(TabScreen):
             return [script.name for script in self._of(row)]
         return [row.script.name] if isinstance(row, Config) else []
 
-    def action_cancel(self) -> None:
-        """Ends the running probe, leaves out the rest."""
-        if self.lab.cancel():
+    async def action_cancel(self) -> None:
+        """Ends the running probe, leaves out the rest; where none runs, this is the way back."""
+        if not self._stop():
+            await self.action_back()
+
+    def _stop(self) -> bool:
+        stopped = self.lab.cancel()
+        if stopped:
             self._changed()
+        return stopped
 
     @on(Listed.Chosen)
     def _double_clicked(self) -> None:

@@ -82,6 +82,8 @@ class TabScreen(Screen[None]):
             self.timeline = TimelineStrip(id="timeline")
             self.mount(self.timeline, after=self.top_line)
         if self.timeline is not None:
+            if not paused:  # perhaps ended on another tab
+                self._leave_timeline()
             self.timeline.display = paused and not self.has_class("-too-small")
             if paused:
                 self.timeline.show(view)
@@ -145,6 +147,10 @@ class TabScreen(Screen[None]):
         """To another tab."""
         await self.go(tab_id)
 
+    async def action_back(self) -> None:
+        """To the tab from which this one was opened."""
+        await self.gpuwatch.go_back()
+
     async def go(self, tab_id: str) -> None:
         """Leaves for another tab."""
         await self.gpuwatch.show_tab(tab_id)
@@ -206,15 +212,17 @@ class TabScreen(Screen[None]):
             self._focus_timeline()
 
     def _focus_timeline(self) -> None:
-        """Arrows move in time while paused; afterwards the pane that had the focus has it again."""
+        """Arrows move in time while paused."""
         strip = self.timeline
-        if strip is None:
-            return
-        if self.gpuwatch.paused:
+        if strip is not None and self.gpuwatch.paused:
             self._before_pause = self.focused if self.focused is not strip else self._before_pause
             strip.focus()
-        elif (self.focused is strip or self.focused is None) and self._before_pause is not None:
-            self._before_pause.focus()
+
+    def _leave_timeline(self) -> None:
+        """The pane that had the focus has it again, before Textual gives it to whichever is next."""
+        before, self._before_pause = self._before_pause, None
+        if before is not None and (self.focused is self.timeline or self.focused is None):
+            before.focus()
 
     def action_faster(self) -> None:
         """A shorter interval."""
