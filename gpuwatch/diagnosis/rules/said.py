@@ -18,11 +18,6 @@ SAID: tuple[tuple[str, Certainty, str], ...] = (
     ("cuda.version-mismatch", "fact", "Install the version of the library that the framework was compiled with."),
     ("mode.exclusive", "likely", "Set the compute mode to default (nvidia-smi -c 0), use MPS, or take another GPU."),
     (
-        "hardware.fault",
-        "likely",
-        "Look for Xid lines in dmesg; run the same code on another GPU to tell code from card.",
-    ),
-    (
         "memory.limit-too-small",
         "likely",
         "Raise gpu_memory_utilization or lower max_model_len; where it is at 0.9 already, the model is too large.",

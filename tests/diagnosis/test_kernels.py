@@ -1,0 +1,50 @@
+"""Faults of a running kernel: the program's mostly, the card's where the driver says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.explain import explain
+
+_XID = "[88112.31] NVRM: Xid (PCI:0000:65:00): {}, pid=4711, name=python, told by the driver"
+
+
+@pytest.mark.parametrize(
+    ("line", "title", "action"),
+    [
+        (
+            "RuntimeError: CUDA error: an illegal memory access was encountered",
+            "memory that is not its own",
+            "BLOCKING=1",
+        ),
+        ("RuntimeError: CUDA error: misaligned address", "memory that is not its own", "compute-sanitizer"),
+        ("InternalError: CUDA_ERROR_ILLEGAL_ADDRESS", "memory that is not its own", "on the CPU"),
+        ("InternalError: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", "A kernel crashed", "BLOCKING=1"),
+        ("RuntimeError: CUDA error: the launch timed out and was terminated", "ran longer", "without a display"),
+        ("RuntimeError: cuda runtime error (700) : it failed", "A kernel crashed", "BLOCKING=1"),
+        (_XID.format(31), "Xid 31 (page fault", "BLOCKING=1"),
+        (_XID.format(79), "Xid 79 (the GPU has fallen off the bus)", "nvidia-smi -r"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "hardware fault", "nvidia-smi -r"),
+    ],
+)
+def test_whose_fault_it_is(line: str, title: str, action: str) -> None:
+    found = explain([line]).findings[0]
+    assert (found.id, found.severity, found.certainty) == ("hardware.fault", "error", "likely")
+    assert title in found.title
+    assert action in found.action
+    assert found.evidence[0].endswith(line[-40:])
+
+
+def test_an_illegal_access_beside_a_lost_gpu_is_the_cards() -> None:
+    lines = ["RuntimeError: CUDA error: an illegal memory access was encountered", _XID.format(79), _XID.format(31)]
+    found = explain(lines).findings
+    assert [entry.id for entry in found] == ["hardware.fault"]
+    assert "Xid 79" in found[0].title
+    assert "nvidia-smi -r" in found[0].action
+
+
+def test_an_assertion_asks_for_the_index_and_not_for_a_report() -> None:
+    found = explain(["RuntimeError: CUDA error: device-side assert triggered"]).findings[0]
+    assert "label is out of range" in found.title
+    assert "CUDA_LAUNCH_BLOCKING=1" in found.action
+    assert "report" not in found.action
