@@ -36,7 +36,16 @@ _CHUNKS = re.compile(r"(\d{1,12}) Chunks of size (\d{1,18}) totalling")
 _TOTAL_IN_USE = re.compile(r"Sum Total of in-use chunks: ([\d.]{1,24} ?\w{0,8})")
 _STAT = re.compile(r"(?:^|[\s:|\]>])(Limit|InUse|MaxInUse):\s+([\d.]{1,24} ?\w{0,8})$")
 _REFUSED = re.compile(r"failed to allocate ([\d.]{1,24}\w{0,8}) \((\d{1,18}) bytes\) from device")
-_XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) (\d{1,18})(?:\.\d+)?\s?(?:bytes|B\b)")
+_XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) ([\d,]{1,24})(?:\.\d+)?\s?(?:bytes|B\b)")
+# The host's: PyTorch's CPU allocator, NumPy. ONNX Runtime and Paddle on a GPU.
+_HOST = re.compile(
+    r"DefaultCPUAllocator: (?:not enough memory|can't allocate memory): you tried to allocate (\d{1,18}) bytes"
+    r"|MemoryError: Unable to allocate ([\d.]{1,24} [KMGT]?i?B) for an array"
+)
+_OTHERS = re.compile(
+    r"Failed to allocate memory for requested buffer of size (\d{1,18})"
+    r"|Cannot allocate ([\d.]{1,24}[KMGT]?B) memory on GPU (\d{1,6})"
+)
 _ASYNC = re.compile(r"(?<!\S)(\S{1,80}) cuMemAllocAsync failed to allocate (\d{1,18})(?!\d)")
 # JAX's allocator, and TensorFlow before 0.7.
 _REQUEST = re.compile(r"Failed to allocate request for \S{1,24} \((\d{1,18})B\) on device ordinal (\d{1,6})")
@@ -62,7 +71,11 @@ _ELSEWHERE = (
     "Failed to allocate request for",
     "unable to allocate output tensor",
     "failed to allocate memory",
+    "cudaMalloc failed: out of memory",
+    "cudaMalloc retry failed: out of memory",
 )
+_MAYBE = ("DefaultCPUAllocator", "Unable to allocate", "requested buffer of size", "Cannot allocate")
+"""What a line has that :data:`_HOST` or :data:`_OTHERS` can match."""
 _DUMP_STARTS = (
     "Bin (",
     "Bin for ",
@@ -252,7 +265,15 @@ class OomCollector:
             )
             return True
         if match := _XLA.search(message):
-            self._add_once(Draft(requested=int(match[1]), exact=True))
+            self._add_once(Draft(requested=int(match[1].replace(",", "") or 0), exact=True))
+            return True
+        if match := _HOST.search(message):
+            amount = int(match[1]) if match[1] else size_bytes(match[2])
+            self._add_once(Draft(requested=amount, device="CPU:0", allocator="cpu"))
+            return True
+        if match := _OTHERS.search(message):
+            where = f"GPU:{int(match[3])}" if match[3] else None
+            self._add_once(Draft(requested=int(match[1]) if match[1] else size_bytes(match[2]), device=where))
             return True
         if match := _REQUEST.search(message):
             self._add_once(Draft(requested=int(match[1]), exact=True, device=f"GPU:{match[2]}"))
@@ -357,8 +378,14 @@ def begins_dump(message: str) -> bool:
 
 
 def elsewhere(message: str) -> bool:
-    """Whether a copy to the device, or a transfer between devices, failed for want of memory."""
-    return any(text in message for text in _ELSEWHERE)
+    """Whether a copy, a transfer between devices or another library failed for want of memory."""
+    for text in _ELSEWHERE:
+        if text in message:
+            return True
+    for text in _MAYBE:
+        if text in message:
+            return _HOST.search(message) is not None or _OTHERS.search(message) is not None
+    return False
 
 
 def refused_bytes(message: str) -> int | None:

@@ -44,7 +44,9 @@ _SHARED = re.compile(
 _NOT_LOADED = re.compile(
     r"Could not load library (lib\S+?\.so[.\d]*?|\S+?\.dll)\.? Error|Unable to load any of \{(lib[^,}\s]+)"
 )
-_DLL = re.compile(r"Could not find '([\w.-]+\.dll)'")
+_DLL = re.compile(
+    r"Could not find '([\w.-]+\.dll)'|WinError 12[67]\].{0,200}?Error loading \"[^\"]{0,300}?([\w.-]{1,100}\.dll)\""
+)
 _DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
 _HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.{0,400}?) - this hides all GPUs")
 _ENVIRONMENT = re.compile(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
@@ -165,8 +167,10 @@ def missing_library(message: str) -> list[str]:
         names.append(match[1].rstrip(".,"))
         if (second := _DLERROR.search(message)) and second[1] not in names:
             names.append(second[1])
-    elif match := _MISSING_FILE.search(message) or _DLL.search(message):
+    elif match := _MISSING_FILE.search(message):
         names.append(match[1])
+    elif match := _DLL.search(message):
+        names.append(match[1] or match[2])
     else:
         if match := _NOT_LOADED.search(message):
             names.append((match[1] or match[2]).rstrip("."))

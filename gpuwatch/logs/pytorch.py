@@ -12,7 +12,7 @@ from gpuwatch.logs.clean import size_bytes
 from gpuwatch.model.run import MemoryHolder, Oom
 
 _SAID = re.compile(
-    r"(?:CUDA|HIP|XPU|MPS backend) out of memory(?:[.,:;!]| \(|[\s\"')]*$)|CUDA error: out of memory"
+    r"(?:CUDA|HIP|XPU|MPS backend) out of memory(?:[.,:;!]| \(|[\s\"')]*$)|CUDA (?:driver )?error: out of memory"
     r"|cuda runtime error \(2\) : out of memory"
 )
 _SIZE = r"((?<![\d.])[\d.]{1,24} ?(?:[KMGT]i?B|bytes))"

@@ -29,6 +29,8 @@ _HINTS = topics.HINTS
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump, which tell nothing that its sums do not."""
 _ERROR_LINE = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$|^((?:\w+\.)+\w*Error)$")
+# The severity that ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
+_FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
 _IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
 _GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
@@ -184,6 +186,8 @@ class LogParser:
             self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
         else:
             known = self._meaning(source, line, message)
+            if _FATAL.search(line, 0, line.find(".cc:")):
+                self._facts.note("ended.fatal", line)
             if self._units.open:
                 return
             if not known and len(tail) <= _MEMO_CHARS:
@@ -295,7 +299,7 @@ class LogParser:
             facts.cuinit_error = facts.cuinit_error or error
             facts.note("driver.cuinit", line)
             known = True
-        if "ould" in message or "libdevice" in message or ".so" in message or " DSO" in message:
+        if "ould" in message or "libdevice" in message or ".so" in message or "DSO" in message or ".dll" in message:
             for name in devices.missing_library(message):
                 self._keep(facts.missing_libraries, name)
                 facts.note("cuda.missing-library", line)

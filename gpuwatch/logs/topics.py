@@ -16,7 +16,7 @@ HINTS = (
     "uda",
     "CUD",  # CUDA, CUDNN
     "NV",  # NVIDIA, NVML
-    "OpKernel",
+    "core dumped",
     "xception",
     "Colocation",
     "E. Process",
@@ -60,6 +60,7 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("Unable to find any devices for spec", "placement.device-missing"),
     (" unknown device.", "placement.device-missing"),
     ("was explicitly assigned to /", "placement.device-missing"),
+    ("doesn't exist in the list of available devices", "placement.device-missing"),
     ("no devices matching that specification", "placement.device-missing"),
     ("because no supported kernel for", "placement.no-kernel"),
     ("No OpKernel was registered to support Op", "placement.no-kernel"),
@@ -81,6 +82,7 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("invalid device ordinal", "visibility.bad-ordinal"),
     ("Attempting to deserialize object on CUDA device", "visibility.bad-ordinal"),
     ("all CUDA-capable devices are busy or unavailable", "mode.exclusive"),
+    ("is/are busy or unavailable", "mode.exclusive"),
     ("CUDA_ERROR_DEVICE_UNAVAILABLE", "mode.exclusive"),
     ("E. Process |", "mode.exclusive"),
     ("'visible_device_list' listed an invalid", "visibility.bad-ordinal"),
@@ -88,13 +90,14 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("device < num_gpus INTERNAL ASSERT FAILED", "visibility.bad-ordinal"),
     ("nvidia-container-cli: device error", "visibility.bad-ordinal"),
     ("No CUDA GPUs are available", "visibility.none-available"),
+    ("CUDA error: no CUDA-capable device is detected", "visibility.none-available"),
     ("No visible GPU devices", "visibility.none-available"),
     ("no supported devices found for platform CUDA", "visibility.none-available"),
     # Driver and libraries (cuda_driver.cc, cuda_diagnostics.cc, dso_loader.cc, gpu_device.cc)
     ("kernel driver does not appear to be running", "driver.not-running"),
     ("no NVIDIA GPU device is present", "driver.no-device-node"),
     ("-- cannot find working devices in this configuration", "driver.mismatch"),
-    ("does not match DSO version", "driver.mismatch"),
+    ("does not match DSO", "driver.mismatch"),
     ("driver/library version mismatch", "driver.mismatch"),
     ("Driver/library version mismatch", "driver.mismatch"),
     ("NVIDIA driver on your system is too old", "driver.too-old"),
@@ -103,6 +106,11 @@ TOPICS: tuple[tuple[str, str], ...] = (
     # nvidia-smi, the kernel's log, containers
     ("couldn't communicate with the NVIDIA driver", "driver.not-running"),
     ("NVIDIA Driver was not detected", "driver.not-running"),
+    ("couldn't find libnvidia-ml.so", "driver.not-running"),
+    ("NVMLError_LibraryNotFound: NVML", "driver.not-running"),
+    ("NVMLError_DriverNotLoaded", "driver.not-running"),
+    ("Unknown runtime specified nvidia", "driver.not-running"),
+    ("unknown or invalid runtime name: nvidia", "driver.not-running"),
     ("nvml error: driver not loaded", "driver.not-running"),
     ("NVRM: No NVIDIA GPU found", "driver.not-running"),
     ("could not select device driver", "driver.not-running"),
@@ -134,6 +142,12 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("Error 804: forward compatibility", "driver.mismatch"),
     ("CUDA driver initialization failed, you might not have", "driver.bad-state"),
     ("CUDA error: unknown error", "driver.bad-state"),
+    ("failed to get device attribute", "driver.bad-state"),
+    ("API call is not supported in the installed CUDA driver", "driver.too-old"),
+    ("fatal   : Unsupported .version", "cuda.version-mismatch"),
+    ("Error: DLL load failed: ", "cuda.libraries-missing"),
+    ("Error: DLL load failed while importing _pywrap", "cuda.libraries-missing"),
+    ("find a suitable version of ptxas", "cuda.libraries-missing"),
     ("CUDA error: the provided PTX was compiled with", "driver.too-old"),
     ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "driver.too-old"),
     ("a CUDA-enabled jaxlib is not installed", "build.cpu-only"),
@@ -176,6 +190,10 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("CUDA is not enabled", "build.cpu-only"),
     ("CUDA_ERROR_ILLEGAL_ADDRESS", "hardware.fault"),
     ("CUDA_ERROR_LAUNCH_FAILED", "hardware.fault"),
+    ("CUDA_ERROR_LAUNCH_TIMEOUT", "hardware.fault"),
+    ("CUDA_ERROR_MISALIGNED_ADDRESS", "hardware.fault"),
+    ("CUDA error: the launch timed out", "hardware.fault"),
+    ("Error: GPU sync failed", "hardware.fault"),
     ("CUDA_ERROR_ECC_UNCORRECTABLE", "hardware.fault"),
     ("CUDA_ERROR_ILLEGAL_INSTRUCTION", "hardware.fault"),
     ("an illegal memory access was encountered", "hardware.fault"),
@@ -194,8 +212,19 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("CUDNN_STATUS_ALLOC_FAILED", "memory.masked"),
     ("CUBLAS_STATUS_NOT_INITIALIZED", "memory.masked"),
     ("CUBLAS_STATUS_ALLOC_FAILED", "memory.masked"),
+    ("when calling `cublasCreate", "memory.masked"),
     ("GEMM launch failed", "memory.masked"),
+    ("GEMMBatched launch failed", "memory.masked"),
+    ("GEMMStridedBatched launch failed", "memory.masked"),
+    ("GEMV launch failed", "memory.masked"),
     ("StreamExecutor without BLAS support", "memory.masked"),
+    ("StreamExecutor without DNN support", "memory.masked"),
+    ("Fail to find the dnn implementation", "memory.masked"),
+    ("CUDNN_STATUS_EXECUTION_FAILED", "memory.library-failed"),
+    ("CUDNN_STATUS_INTERNAL_ERROR", "memory.library-failed"),
+    ("CUDNN_STATUS_MAPPING_ERROR", "memory.library-failed"),
+    ("Failed to call ThenRnn", "memory.library-failed"),
+    ("cuDNN launch failure", "memory.library-failed"),
     ("No algorithm worked!", "memory.masked"),
     ("Cuda failure 'out of memory'", "memory.masked"),
     ("Cuda failure 2 'out of memory'", "memory.masked"),
@@ -209,7 +238,21 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("NCCL operations have failed or timed out", "ended.nccl-timeout"),
     ("Error invoking NCCL", "ended.nccl"),
     ("NCCL error in", "ended.nccl"),
+    ("ncclInvalidUsage", "ended.nccl"),
+    ("ncclSystemError", "ended.nccl"),
+    ("ncclInternalError", "ended.nccl"),
+    ("ncclUnhandledCudaError", "ended.nccl"),
+    ("ncclRemoteError", "ended.nccl"),
     ("device-side assert triggered", "ended.assert"),
+    ("Cannot re-initialize CUDA in forked subprocess", "ended.fork"),
+    ("CUDA error: initialization error", "ended.fork"),
+    ("CUDA_ERROR_NOT_INITIALIZED", "ended.fork"),
+    ("oom-kill event", "ended.host-memory"),
+    ("oom_kill event", "ended.host-memory"),
+    ("Out of memory: Kill", "ended.host-memory"),
+    (": Out Of Memory", "ended.host-memory"),
+    ("Unexpected Event status: 1", "ended.fatal"),
+    ("(core dumped)", "ended.crash"),
     ("are out of shared memory", "ended.shared-memory"),
     ("Error: DataLoader worker (pid", "ended.worker"),
     ("Some requested devices in `tf.distribute.Strategy` are not visible", "distribution.devices-missing"),
@@ -271,13 +314,17 @@ _GATED = _gated()
 _SPECIFICATION = re.compile(r"device specification '(\S{1,200}?)'.{0,400}All available devices \[([^\]]*)")
 
 
+NOISE = ("Failed to determine cuDNN version", "link the cuDNN plugin)")
+"""What 2.21 says of a cuDNN that cannot be asked for its version, whatever follows; folds may part the two."""
+
+
 def topics_of(text: str) -> tuple[str, ...]:
     """The topics whose texts occur in ``text``, each once, in the order of the table."""
     found: list[tuple[int, str]] = []
     for gate, rows in _GATED:
         if gate in text:
             found += [(rank, topic) for rank, needle, topic in rows if needle in text]
-    if not found:
+    if not found or NOISE[0] in text or NOISE[1] in text:
         return ()
     found.sort()
     topics = dict.fromkeys(topic for _, topic in found)

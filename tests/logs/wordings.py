@@ -66,6 +66,14 @@ LIBRARIES = (
             " your library path!", "cuda.libraries-missing", "cudnn_ops_infer64_8.dll"),
     Wording("libcufft.so.9.0: cannot open shared object file: No such file or directory\nFailed to load the native"
             " TensorFlow runtime.", "cuda.libraries-missing", "libcufft.so.9.0"),
+    Wording('OSError: [WinError 126] The specified module could not be found. Error loading "C:\\py\\torch\\lib\\c10_cuda.dll"'
+            " or one of its dependencies.", "cuda.libraries-missing", "c10_cuda.dll"),
+    Wording("ImportError: DLL load failed: The specified module could not be found.\n\nFailed to load the native TensorFlow"
+            " runtime.", "cuda.libraries-missing"),
+    Wording("ImportError: DLL load failed while importing _pywrap_tensorflow_internal: A dynamic link library (DLL)"
+            " initialization routine failed.", "cuda.libraries-missing"),
+    Wording("jaxlib.xla_extension.XlaRuntimeError: NOT_FOUND: Couldn't find a suitable version of ptxas",
+            "cuda.libraries-missing"),
     Wording("./train: error while loading shared libraries: libcudnn.so.6: cannot open shared object file: No such file"
             " or directory", "cuda.libraries-missing", "libcudnn.so.6"),
     Wording(_new("W", "gpu_backend_lib.cc:579", "Can't find libdevice directory ${CUDA_DIR}/nvvm/libdevice. This may"
@@ -98,6 +106,15 @@ VERSIONS = (
 )  # fmt: skip
 
 DRIVER = (
+    Wording("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display"
+            " Driver is properly installed and present in your system.", "driver.missing"),
+    Wording("pynvml.NVMLError_LibraryNotFound: NVML Shared Library Not Found", "driver.missing"),
+    Wording("docker: Error response from daemon: Unknown runtime specified nvidia.", "driver.missing"),
+    Wording(_old("F", "stream_executor/lib/statusor.cc:34", "Attempting to fetch value instead of handling error Internal:"
+                 " failed to get device attribute 13 for device 0: CUDA_ERROR_UNKNOWN: unknown error"), "driver.bad-state"),
+    Wording("RuntimeError: CUDA error: API call is not supported in the installed CUDA driver", "driver.too-old"),
+    Wording(_old("E", "stream_executor/cuda/cuda_diagnostics.cc:303", "kernel version 515.65.1 does not match DSO versio"),
+            "driver.mismatch"),
     Wording("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest"
             " NVIDIA driver is installed and running.", "driver.missing driver.bad-state"),
     Wording("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 560.35", "driver.mismatch"),
@@ -193,6 +210,9 @@ VISIBILITY = (
             ":51, please report a bug to PyTorch. device=1, num_gpus=1", "visibility.bad-ordinal mig.misuse"),
     Wording("RuntimeError: Attempting to deserialize object on CUDA device 5 but torch.cuda.device_count() is 2. Please"
             " use torch.load with map_location", "visibility.bad-ordinal"),
+    Wording("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", "mode.exclusive"),
+    Wording("RuntimeError: CUDA error: no CUDA-capable device is detected",
+            "visibility.hidden driver.missing container.lost-devices"),
     Wording("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "mode.exclusive"),
     Wording("InternalError: cudaGetDevice() failed. Status: all CUDA-capable devices are busy or unavailable",
             "mode.exclusive"),
@@ -222,6 +242,27 @@ MEMORY = (
                  " worked!"), "memory.masked cuda.version-mismatch"),
     Wording("  (0) Not found:  No algorithm worked!\n\t [[node model/conv2d/Conv2D (defined at train.py:7) ]]",
             "memory.masked cuda.version-mismatch"),
+    Wording("tensorflow.python.framework.errors_impl.UnknownError: Fail to find the dnn implementation. [Op:CudnnRNN]",
+            "memory.masked cuda.version-mismatch"),
+    Wording("InternalError: Failed to call ThenRnnForward with model config: [rnn_mode, rnn_input_mode]: 2, 0",
+            "memory.masked"),
+    Wording(_old("E", "stream_executor/dnn.cc:616", "CUDNN_STATUS_EXECUTION_FAILED"), "memory.masked"),
+    Wording("RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR", "memory.masked"),
+    Wording("RuntimeError: CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling `cublasCreate(handle)`", "memory.masked"),
+    Wording("InternalError: cuDNN launch failure : input shape ([32,64,112,112])", "memory.masked"),
+    Wording("InternalError: Blas xGEMMBatched launch failed : a.shape=[2,3,4], b.shape=[2,4,3]", "memory.masked"),
+    Wording("InternalError: Blas GEMV launch failed:  m=1, n=1000", "memory.masked"),
+    Wording("RuntimeError: CUDA driver error: out of memory", "memory.model-too-large"),
+    Wording("RuntimeError: [enforce fail at alloc_cpu.cpp:83] data. DefaultCPUAllocator: not enough memory: you tried to"
+            " allocate 12884901888 bytes.", "memory.model-too-large"),
+    Wording("numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array with shape (9, 9)",
+            "memory.model-too-large"),
+    Wording("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated so far: 1,024 bytes).",
+            "memory.model-too-large"),
+    Wording("ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of"
+            " memory", "memory.model-too-large"),
+    Wording("RuntimeException: [ONNXRuntimeError] : 6 : Failed to allocate memory for requested buffer of size 1073741824",
+            "memory.model-too-large"),
     Wording("  (0) Internal:  Blas GEMM launch failed : a.shape=(64, 784), b.shape=(784, 512)", "memory.masked"),
     Wording("tensorflow.python.framework.errors_impl.InternalError: Attempting to perform BLAS operation using"
             " StreamExecutor without BLAS support [Op:MatMul]", "memory.masked"),
@@ -303,6 +344,10 @@ HARDWARE = tuple(
         "RuntimeError: CUDA error: unspecified launch failure",
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
         "RuntimeError: CUDA error: misaligned address",
+        "RuntimeError: CUDA error: the launch timed out and was terminated",
+        "tensorflow.python.framework.errors_impl.InternalError: GPU sync failed",
+        _old("E", "stream_executor/cuda/cuda_event.cc:49", "Error polling for event status: failed to query event:"
+             " CUDA_ERROR_LAUNCH_FAILED") + "\n" + _old("E", "stream_executor/dnn.cc:616", "CUDNN_STATUS_MAPPING_ERROR"),
         "RuntimeError: CUDA error: an illegal instruction was encountered",
         "[88112.31] NVRM: Xid (PCI:0000:65:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
         "Unable to determine the device handle for GPU 0000:65:00.0: GPU is lost.  Reboot the system to recover this GPU",
@@ -346,6 +391,8 @@ PLACEMENT = (
     Wording("ValueError: To call `multi_gpu_model` with `gpus=3`, we expect the following devices to be available:"
             " ['/cpu:0', '/gpu:0', '/gpu:1', '/gpu:2']. However this machine only has: ['/cpu:0', '/gpu:0']. Try reducing"
             " `gpus`.", "distribution.devices-missing"),
+    Wording("creating a partition for /device:CPU:3 which doesn't exist in the list of available devices. Available"
+            " devices: /device:CPU:0,/device:GPU:0", "placement.device-missing"),
     Wording("WARNING:tensorflow:Some requested devices in `tf.distribute.Strategy` are not visible to TensorFlow:"
             " /replica:0/task:0/device:GPU:1", "distribution.devices-missing"),
     Wording("RuntimeError: Virtual devices cannot be modified after being initialized", "config.too-late"),
@@ -368,6 +415,16 @@ ENDED = (
     Wording("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that dataloader's"
             " workers are out of shared memory. Please try to raise your shared memory limit.", "unknown"),
     Wording("RuntimeError: DataLoader worker (pid(s) 4711, 4712) exited unexpectedly", "unknown"),
+    Wording("RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"
+            " the 'spawn' start method", "unknown"),
+    Wording(_old("F", "core/platform/cpu_feature_guard.cc:37", "The TensorFlow library was compiled to use AVX"
+                 " instructions, but these aren't available on your machine."), "unknown"),
+    Wording(_old("F", "core/common_runtime/gpu/gpu_event_mgr.cc:198", "Unexpected Event status: 1"), "unknown"),
+    Wording("F0504 10:11:12.131415   40712 cuda_x.cc:7] Check failed: a == b", "unknown"),
+    Wording("Segmentation fault (core dumped)", "unknown"),
+    Wording("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=123.batch. Some of your processes may have been"
+            " killed by the cgroup out-of-memory handler.", "unknown"),
+    Wording("ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", "unknown"),
     Wording('Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n    model.fit(x, y)', "unknown"),
     Wording("UnknownError                              Traceback (most recent call last)\nCell In[14], line 18\n"
             "     17 for x in data:\n---> 18   total += step(x)", "unknown"),
@@ -397,6 +454,13 @@ HEALTHY = tuple(
         "I0504 10:11:12.407243 26518 nvc.c:376] initializing library context (version=1.17.0, build=)",
         "  0%|          | 0/798 [00:00<?, ?it/s]" + _old("I", "stream_executor/platform/default/dso_loader.cc:49",
                                                          "Successfully opened dynamic library libcuda.so.1"),
+        _new("W", "cuda_executor.cc:1755", "Failed to determine cuDNN version (Note that this is expected if the application"
+             " doesn't link the cuDNN plugin): INTERNAL: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"),
+        "ImportError while reading config: fallback\nDLL search path set",
+        "Reserved 2.0 GiB memory on GPU 0 for the cache",
+        "tcmalloc: large alloc 1147494400 bytes == 0x38916000 @  0x7f1 0x7f2",
+        _old("W", "stream_executor/gpu/redzone_allocator.cc:314", "Internal: ptxas exited with non-zero error code 256")
+        + "\nRelying on driver to perform ptx compilation.\nThis message will be only logged once.",
         "^^^^ CUDNN_STATUS_NOT_SUPPORTED for Algo 6: -1.000000 time requiring 0 memory",
         "I tensorflow/core/common_runtime/gpu/pool_allocator.cc:244] PoolAllocator: After 1925 get requests, put_count=1701",
         "2026-05-04 10:11:12.1: I tensorflow/core/x.cc:7] " + 60 * "*",

@@ -306,13 +306,17 @@ def _beside(evidence: Evidence) -> list[str]:
 def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
     """cuDNN or cuBLAS that fails to start is usually out of memory, unless its version is wrong."""
     log = evidence.log
-    if log is None or "memory.masked" not in log.topics or "cuda.version-mismatch" in log.topics:
+    if log is None or "cuda.version-mismatch" in log.topics:
+        return
+    # What failed after its start may as well be the victim of a kernel that crashed.
+    failed = "memory.library-failed" in log.topics and "hardware.fault" not in log.topics
+    if not failed and "memory.masked" not in log.topics:
         return
     yield finding(
         "memory.masked",
         "error",
         "likely",
-        evidence=log.lines_of("memory.masked", "memory.refused"),
+        evidence=log.lines_of("memory.masked", "memory.library-failed", "memory.refused"),
         action=ACTIONS["memory.masked"],
     )
 

@@ -15,6 +15,12 @@ from gpuwatch.model.findings import Certainty, Finding, Severity
 SAID: tuple[tuple[str, Certainty, str], ...] = (
     ("driver.bad-state", "likely", "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm), or reboot."),
     ("container.lost-devices", "likely", "Recreate the container; a daemon-reload on the host took its GPUs away."),
+    (
+        "cuda.libraries-missing",
+        "likely",
+        "Install the CUDA and cuDNN that this version of the framework wants; on Windows Microsoft's Visual C++ runtime"
+        " too.",
+    ),
     ("cuda.version-mismatch", "fact", "Install the version of the library that the framework was compiled with."),
     ("mode.exclusive", "likely", "Set the compute mode to default (nvidia-smi -c 0), use MPS, or take another GPU."),
     (
@@ -29,7 +35,7 @@ SAID: tuple[tuple[str, Certainty, str], ...] = (
     ),
     ("api.removed", "fact", "Use today's spelling (tf.compat.v1.Session, tf.config, tf.distribute.MirroredStrategy)."),
 )
-_WARNING_WHEN_MAPPED = frozenset({"cuda.version-mismatch"})
+_WARNING_WHEN_MAPPED = frozenset({"cuda.version-mismatch", "cuda.libraries-missing"})
 
 
 @rule(*(cause for cause, _, _ in SAID))

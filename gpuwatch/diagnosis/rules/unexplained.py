@@ -21,6 +21,7 @@ _ENOUGH = frozenset(
         "driver.not-running",
         "visibility.none-available",
         "cuda.missing-library",
+        "memory.library-failed",
     }
 )
 """Topics that are no cause by themselves, from which rules conclude one."""
@@ -44,6 +45,22 @@ ENDINGS = {
     "ended.shared-memory": (
         "Workers of the DataLoader ran out of shared memory",
         "Start the container with --ipc=host or a larger --shm-size, or use fewer workers.",
+    ),
+    "ended.host-memory": (
+        "The job was killed for want of the host's memory",
+        "Ask the scheduler for more memory, use fewer workers, or keep less data in memory.",
+    ),
+    "ended.fork": (
+        "A forked process used CUDA, which only the process that started it can",
+        "Start processes that use the GPU with the method 'spawn', or let none of them touch the GPU before the fork.",
+    ),
+    "ended.fatal": (
+        "A check inside the framework failed and ended the program",
+        "Read that line; if it is the framework's own fault, report it there.",
+    ),
+    "ended.crash": (
+        "The program crashed: a signal ended it",
+        "Read the lines before it. An illegal instruction at the import means that this build wants a newer CPU.",
     ),
     "ended.worker": (
         "A worker of the DataLoader died: mostly for want of the host's memory",
