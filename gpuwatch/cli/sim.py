@@ -61,7 +61,7 @@ def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
 def _without_compiler(environment: dict[str, str]) -> dict[str, str]:
     """On GPUs that compute, every Python keeps Keras from XLA (probes/_gpuwatch_watch/_gpuwatch_simulated.py)."""
     from gpuwatch.probing.locate import probe_folder
-    from gpuwatch.sim.machine import ENV_PLUGIN
+    from gpuwatch.sim.environment import ENV_PLUGIN
 
     if ENV_PLUGIN in environment:
         hook = str(probe_folder() / "_gpuwatch_watch")

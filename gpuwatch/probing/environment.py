@@ -24,7 +24,8 @@ from gpuwatch.probing.locate import ProbeScript, probe_folder
 from gpuwatch.probing.observe import Observation, Observed
 from gpuwatch.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.probing.runner import LOG_ENVIRONMENT
-from gpuwatch.sim.machine import ENV_PLUGIN, SimMachine
+from gpuwatch.sim.environment import ENV_PLUGIN
+from gpuwatch.sim.machine import SimMachine
 
 DEADLINE = 3.0
 """Seconds that the driver has for an answer."""

@@ -21,7 +21,8 @@ from gpuwatch.probing.observe import Observation, Observed
 from gpuwatch.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.probing.template import Template, TemplateLost
 from gpuwatch.probing.tiers import Choice, Tier, choose_tier
-from gpuwatch.sim.machine import ENV_PLUGIN, SimMachine
+from gpuwatch.sim.environment import ENV_PLUGIN
+from gpuwatch.sim.machine import SimMachine
 
 # Brings back the names of missing libraries and the driver's diagnosis, which TensorFlow hides since 2.12.
 LOG_ENVIRONMENT = {

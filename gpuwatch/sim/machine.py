@@ -14,35 +14,28 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import hashlib
 import os
 import re
 import resource
 import shutil
-import stat
-import tempfile
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, get_args
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.sim import build, sysfs
+from gpuwatch.sim import build, environment, sysfs
 from gpuwatch.sim.control import FaultView, MigView, ProcessView, load_control
+from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
 from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.state_files import SHARED, STATE_SUFFIX, in_use, locked, state_folder, state_name
 from gpuwatch.sim.sweeping import sweep
 from gpuwatch.sim.sysfs import ENV_STATE
 
-ENV_SHAPE: Final = "GPUWATCH_SIM"
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
-SHARED: Final = "shared"
-"""In the name of the state file of the machine that all who ask for a shape share."""
-STATE_SUFFIX: Final = ".state"
 ANY_DEVICE: Final = -1
 FOR_EVER: Final = -1
-ENV_PLUGIN: Final = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
 MAX_DEVICES: Final = 16
 
 # Bits of state.h.
@@ -128,7 +121,7 @@ class SimMachine:
         folder = state_folder()
         machine = cls(shape, library_dir, folder / state_name(shape, name, library_dir))
         machine.tier, machine.name = tier, name
-        with _locked(folder):
+        with locked(folder):
             machine._create_if_needed()
             machine._handle = machine._map()
             os.utime(machine.state_path)  # of a machine that is mapped nothing else tells when it was used
@@ -149,7 +142,6 @@ class SimMachine:
         base: Mapping[str, str],
         *,
         tier: build.Tier | None = None,
-        cuda_build: bool = True,
         without: Collection[str] = (),
     ) -> dict[str, str]:
         """`base` plus what makes a program see the simulated GPUs.
@@ -157,45 +149,16 @@ class SimMachine:
         Args:
             base: The environment to start from. What it has of another tier goes.
             tier: How frameworks reach the GPUs; None: as this machine was opened.
-            cuda_build: The program's TensorFlow was built for CUDA, or this is not known. On the plug-in tier
-                a library is preloaded then, which does nothing in other programs.
             without: Libraries by file name that shall be missing ("libcudnn.so.9"), as on a machine where CUDA
                 is half installed.
         """
-        tier = tier or self.tier
-        folder = build.ensure_built("plugin") if tier == "plugin" else self.library_dir
-        if without:
-            folder = _partial_folder(folder, without)
-        env = dict(base)
-        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
-            paths = re.split("[: ]" if name == "LD_PRELOAD" else ":", env.pop(name, ""))
-            kept = [path for path in paths if path and not self._is_ours(path)]
-            if name == "LD_LIBRARY_PATH":
-                kept.insert(0, str(folder))
-            elif name == "LD_PRELOAD":
-                library = build.RENAME_LIBRARY if tier == "plugin" else build.PROC_LIBRARY
-                if library not in without:
-                    kept.insert(0, str(folder / library))
-            elif name == ENV_PLUGIN and tier == "plugin":
-                kept = [str(folder / build.PLUGIN_LIBRARY)]  # TensorFlow takes one
-            if kept:
-                env[name] = ":".join(kept)
-        env[ENV_SHAPE] = str(self.shape)
-        env[ENV_STATE] = str(self.state_path)
-        return env
+        return environment.entered(
+            base, str(self.shape), self.library_dir, self.state_path, tier=tier or self.tier, without=without
+        )
 
     def stripped(self, base: Mapping[str, str]) -> dict[str, str]:
         """`base` without what `environment` adds: a program started with it sees no simulated GPU."""
-        env = {name: value for name, value in base.items() if name not in (ENV_SHAPE, ENV_STATE)}
-        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
-            kept = [path for path in re.split("[: ]", env.pop(name, "")) if path and not self._is_ours(path)]
-            if kept:
-                env[name] = ":".join(kept)
-        return env
-
-    def _is_ours(self, path: str) -> bool:
-        ours = self.library_dir.parent
-        return Path(path) == self.library_dir or ours in (Path(path).parent, Path(path).parent.parent)
+        return environment.left(base, self.library_dir)
 
     def load_nvml(self) -> None:
         """Load the simulated NVML into this process, so that pynvml finds it by its soname.
@@ -557,88 +520,8 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB"
 
 
-def state_name(shape: SimShape, name: str | None, library_dir: Path) -> str:
-    """The name of a machine's state file: ``shared-2x24GiB.v3.419496.state``.
-
-    It carries the layout, so that two versions of gpuwatch, which do not understand each other's file, never
-    replace it under who uses it.
-    """
-    return f"{name or SHARED}-{shape}.v{layout(library_dir)}{STATE_SUFFIX}"
-
-
-def layout(library_dir: Path) -> str:
-    """The layout of the state that these libraries have: its version and its size in bytes."""
-    return str(load_control(library_dir).gws_layout().decode())
-
-
-def in_use(state_path: Path) -> bool:
-    """Whether a process has the machine open: then it holds a shared lock on the file (state.c)."""
-    try:
-        descriptor = os.open(state_path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
 def _put(path: Path, text: str) -> None:
     """A file whose readers see the old text or the new one."""
     fresh = path.with_name(f".{path.name}")
     fresh.write_text(f"{text}\n", encoding="ascii")
     fresh.replace(path)
-
-
-def _partial_folder(whole: Path, without: Collection[str]) -> Path:
-    """A folder of links to the libraries except some, beside the real one."""
-    names = {path.name for path in whole.iterdir()}
-    if unknown := sorted(set(without) - names):
-        raise GpuwatchError(f"no simulated library is called {', '.join(unknown)}")
-    tag = hashlib.sha256("\0".join(sorted(without)).encode()).hexdigest()[:12]
-    folder = whole.with_name(f"{whole.name}-without-{tag}")
-    if folder.is_dir():
-        build.note_use(folder)
-        return folder
-    work = Path(tempfile.mkdtemp(prefix="tmp-", dir=whole.parent))
-    for name in names - set(without):
-        (work / name).symlink_to(whole / name)
-    try:
-        work.rename(folder)
-    except OSError:
-        shutil.rmtree(work)
-        if not folder.is_dir():  # else another process made the same one
-            raise
-    return folder
-
-
-def state_folder() -> Path:
-    """The folder of this user's machines, in memory where the system has such a place."""
-    bases = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()]
-    for base in bases:
-        if base and Path(base).is_dir() and os.access(base, os.W_OK | os.X_OK):
-            folder = Path(base) / f"gpuwatch-sim-{os.getuid()}"
-            break
-    else:
-        raise GpuwatchError("no folder for the simulated GPUs' state", hint="set XDG_RUNTIME_DIR")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        # In a folder that all may write to, anybody could have put it there first.
-        raise GpuwatchError(f"{folder} does not belong to this user", hint="remove it")
-    if stat.S_IMODE(status.st_mode) != 0o700:
-        folder.chmod(0o700)
-    return folder
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

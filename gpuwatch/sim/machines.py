@@ -8,8 +8,9 @@ from typing import Final
 
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.sim import build
-from gpuwatch.sim.machine import SHARED, STATE_SUFFIX, SimMachine, in_use, layout, state_folder
+from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.state_files import SHARED, STATE_SUFFIX, in_use, layout, state_folder
 
 _NAME: Final = re.compile(
     rf"(?P<name>.+)-(?P<shape>[^-]+?)(?:\.v(?P<layout>\d+\.\d+))?{re.escape(STATE_SUFFIX)}"  # before layouts: none

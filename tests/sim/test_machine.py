@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.sim.machine import ENV_SHAPE, ENV_STATE, SimMachine
+from gpuwatch.sim.environment import ENV_SHAPE
+from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.sysfs import ENV_STATE
 from tests.sim.conftest import REPOSITORY
 
 GIB = 2**30
@@ -140,6 +142,7 @@ def test_many_processes_create_one_machine(sim_machine: Callable[[str], SimMachi
 import os, sys
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.sysfs import ENV_STATE
 machine = SimMachine.open(SimShape.parse("2x8GiB"), name="{name}")
 print(os.stat(machine.state_path).st_ino, machine.devices()[0].uuid)
 """

@@ -22,7 +22,8 @@ import pytest
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.sim import build
-from gpuwatch.sim.machine import ENV_PLUGIN, SimMachine
+from gpuwatch.sim.environment import ENV_PLUGIN
+from gpuwatch.sim.machine import SimMachine
 from tests.sim.conftest import REPOSITORY
 
 MIB = 2**20

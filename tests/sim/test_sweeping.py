@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.sim.machine import SimMachine, state_folder
+from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
+from gpuwatch.sim.state_files import state_folder
 
 SHAPE = SimShape.parse("1x2GiB")
 _OPEN = """

@@ -1,0 +1,87 @@
+"""What makes a program see simulated GPUs: variables of its environment, and folders of libraries."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.sim import build
+from gpuwatch.sim.sysfs import ENV_STATE
+
+ENV_SHAPE: Final = "GPUWATCH_SIM"
+ENV_PLUGIN: Final = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
+
+
+def entered(
+    base: Mapping[str, str],
+    shape: str,
+    library_dir: Path,
+    state_path: Path,
+    *,
+    tier: build.Tier,
+    without: Collection[str] = (),
+) -> dict[str, str]:
+    """``base`` for a program on the machine in ``state_path``; :meth:`.machine.SimMachine.environment` has the rest."""
+    folder = build.ensure_built("plugin") if tier == "plugin" else library_dir
+    if without:
+        folder = _partial_folder(folder, without)
+    env = dict(base)
+    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
+        paths = re.split("[: ]" if name == "LD_PRELOAD" else ":", env.pop(name, ""))
+        kept = [path for path in paths if path and not _is_ours(path, library_dir)]
+        if name == "LD_LIBRARY_PATH":
+            kept.insert(0, str(folder))
+        elif name == "LD_PRELOAD":
+            library = build.RENAME_LIBRARY if tier == "plugin" else build.PROC_LIBRARY
+            if library not in without:
+                kept.insert(0, str(folder / library))
+        elif name == ENV_PLUGIN and tier == "plugin":
+            kept = [str(folder / build.PLUGIN_LIBRARY)]  # TensorFlow takes one
+        if kept:
+            env[name] = ":".join(kept)
+    env[ENV_SHAPE] = shape
+    env[ENV_STATE] = str(state_path)
+    return env
+
+
+def left(base: Mapping[str, str], library_dir: Path) -> dict[str, str]:
+    """``base`` without what :func:`entered` adds."""
+    env = {name: value for name, value in base.items() if name not in (ENV_SHAPE, ENV_STATE)}
+    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", ENV_PLUGIN):
+        kept = [path for path in re.split("[: ]", env.pop(name, "")) if path and not _is_ours(path, library_dir)]
+        if kept:
+            env[name] = ":".join(kept)
+    return env
+
+
+def _is_ours(path: str, library_dir: Path) -> bool:
+    ours = library_dir.parent
+    return Path(path) == library_dir or ours in (Path(path).parent, Path(path).parent.parent)
+
+
+def _partial_folder(whole: Path, without: Collection[str]) -> Path:
+    """A folder of links to the libraries except some, beside the real one."""
+    names = {path.name for path in whole.iterdir()}
+    if unknown := sorted(set(without) - names):
+        raise GpuwatchError(f"no simulated library is called {', '.join(unknown)}")
+    tag = hashlib.sha256("\0".join(sorted(without)).encode()).hexdigest()[:12]
+    folder = whole.with_name(f"{whole.name}-without-{tag}")
+    if folder.is_dir():
+        build.note_use(folder)
+        return folder
+    work = Path(tempfile.mkdtemp(prefix="tmp-", dir=whole.parent))
+    for name in names - set(without):
+        (work / name).symlink_to(whole / name)
+    try:
+        work.rename(folder)
+    except OSError:
+        shutil.rmtree(work)
+        if not folder.is_dir():  # else another process made the same one
+            raise
+    return folder
