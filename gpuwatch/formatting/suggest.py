@@ -11,7 +11,11 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
     names = {name.lower(): name for name in known}
     found = get_close_matches(word.lower(), names, n=1, cutoff=0.6)
-    return names[found[0]] if found else None
+    if not found:
+        # One word of a name that has several: drak, of textual-dark.
+        parts = {part: name for name in reversed(names.values()) for part in name.lower().split("-") if len(part) > 2}
+        return next((parts[part] for part in get_close_matches(word.lower(), parts, n=1, cutoff=0.7)), None)
+    return names[found[0]]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -28,6 +28,7 @@ from tests.terminal import Terminal
         (["--filter", "mem>lots"], "--filter means nothing: mem is compared with a number such as 2GiB, not “lots”"),
         (["--filter", "usr:alice"], "did you mean user?"),
         (["--theme", "gpuwach"], "--theme is “gpuwach”, which is no theme; did you mean gpuwatch?"),
+        (["--theme", "drak"], "--theme is “drak”, which is no theme; did you mean textual-dark?"),
         (["--tab", "procces"], "did you mean process?"),
         (["--interval", "0"], "0 is not in the range"),
         (["--colums", "pid"], "--columns"),
