@@ -142,6 +142,7 @@ def main() -> NoReturn:
     except BrokenPipeError:
         code = _give_up_output(128 + signal.SIGPIPE)
     except OSError as error:
+        early.go_on()  # a terminal that is closed cannot be written to either
         why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
         _say(f"cannot write the output: {why}")
         code = _give_up_output(EXIT_FAILED)
