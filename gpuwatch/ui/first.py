@@ -25,7 +25,7 @@ from gpuwatch.ui.layout import plan, rounded
 from gpuwatch.ui.lines import BLANK, Line
 from gpuwatch.ui.preferences import Preferences
 from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.frame import frame
+from gpuwatch.ui.widgets.frame import frame, part
 from gpuwatch.ui.widgets.gpu_card import others
 from gpuwatch.ui.widgets.gpu_grid import gpu_lines
 from gpuwatch.ui.widgets.headline import host_line, top_line
@@ -64,7 +64,6 @@ def picture(
     fields = [name for name in chosen.gpu_fields if name in FIELDS and not unavailable(FIELDS[name], view.devices)]
     lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, fields)]
     room = height - len(lines) - 1
-    note = ""
     if whole:
         from gpuwatch.ui.widgets.process_lines import first_table
 
@@ -72,6 +71,7 @@ def picture(
     else:
         waiting = [Pen(width - 2 * wanted.framed).to(width - 2 * wanted.framed, ink="header").line()]
         waiting.append(Line((("  waiting for the first sample", "dim"),)))
+        note = part(0, room - 1, rows) if not wanted.framed else ""  # where it will stand
         table = frame(waiting, width, room, title=[("Processes", "title")], focused=True) if wanted.framed else waiting
     lines += [(line, _PANE) for line in table[:room]]
     lines += [(BLANK, _PANE)] * (height - 1 - len(lines))

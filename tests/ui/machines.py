@@ -6,11 +6,15 @@ import datetime
 import math
 from typing import Any
 
+from msgspec import structs
+
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
 
 GIB = 1024**3
+_TOTAL = 139.8 * GIB
+"""Bytes of each GPU."""
 NOON = datetime.datetime(2026, 5, 11, 12, 4, 31, tzinfo=datetime.UTC)
 NOT_SUPPORTED = Missing("not_supported", code=3, detail="nvmlDeviceGetFanSpeed: Not Supported")
 DENIED = Missing("permission_denied", code=4, detail="nvmlDeviceGetProcessUtilization: Insufficient Permissions")
@@ -24,14 +28,13 @@ def device(index: int = 0, *, tick: int = 0, busy: float | None = None, **change
     """A GPU whose load follows ``tick``; ``busy`` in percent fixes it."""
     wave = 50 + 45 * math.sin(tick / 9 + index * 1.7) + 5 * math.sin(tick * 2.3 + index)
     gpu = max(0.0, min(100.0, wave)) if busy is None else busy
-    total = 139.8 * GIB
+    total = _TOTAL
     used = (0.15 + 0.7 * ((index * 37) % 100) / 100) * total * (1 + 0.1 * math.sin(tick / 40 + index))
     readings: dict[str, Any] = {
         "utilization.gpu_percent": round(gpu),
         "utilization.memory_percent": round(gpu * 0.6),
         "memory.total_bytes": int(total),
         "memory.used_bytes": int(used),
-        "memory.free_bytes": int(total - used),
         "memory.reserved_bytes": int(0.6 * GIB),
         "memory.unexplained_bytes": 0,
         "temperature.gpu_celsius": round(34 + gpu * 0.28),
@@ -47,7 +50,11 @@ def device(index: int = 0, *, tick: int = 0, busy: float | None = None, **change
         "pcie.tx_bytes_per_second": gpu * 3e6,
         "pcie.rx_bytes_per_second": gpu * 12e6,
     }
-    readings.update(changes.pop("readings", {}))
+    given = changes.pop("readings", {})
+    readings.update(given)
+    if "memory.free_bytes" not in given:  # NVML's used memory leaves out what the driver reserves
+        taken = readings["memory.used_bytes"] + readings["memory.reserved_bytes"]
+        readings["memory.free_bytes"] = max(readings["memory.total_bytes"] - taken, 0)
     missing: dict[str, Missing] = {"fan.speed_percent": NOT_SUPPORTED}
     missing.update(changes.pop("missing", {}))
     for name in missing:
@@ -171,9 +178,9 @@ def pair(tick: int = 0) -> Snapshot:
         1,
         tick=tick,
         busy=0,
-        readings={"memory.used_bytes": int(131.2 * GIB), "memory.unexplained_bytes": int(0.2 * GIB)},
+        readings={"memory.used_bytes": int(131.2 * GIB), "memory.unexplained_bytes": int(0.8 * GIB)},
     )
-    work = device(0, tick=tick, busy=97 - tick % 3, readings={"memory.used_bytes": int(33 * GIB)})
+    work = device(0, tick=tick, busy=97 - tick % 3, readings={"memory.used_bytes": int(32.5 * GIB)})
     alice = process(
         0,
         gpu=1,
@@ -191,12 +198,20 @@ def pair(tick: int = 0) -> Snapshot:
 
 def many(gpus: int, processes: int = 40, *, tick: int = 0, **changes: Any) -> Snapshot:
     """``gpus`` busy GPUs."""
-    return snapshot(
-        tuple(device(n, tick=tick) for n in range(gpus)),
-        tuple(process(n, gpu=n % gpus, tick=tick) for n in range(processes)),
-        tick=tick,
-        **changes,
-    )
+    rows = [process(n, gpu=n % gpus, tick=tick) for n in range(processes)]
+    devices = []
+    for index in range(gpus):
+        here = rows[index::gpus]
+        held = sum(row.readings["gpu_memory_bytes"] for row in here)  # type: ignore[misc]
+        # Many on one GPU have less each; all of them take more and less in turn.
+        share = min(1.0, 0.85 * _TOTAL / held if held else 1.0) * (1 + 0.1 * math.sin(tick / 40 + index))
+        amounts = [int(row.readings["gpu_memory_bytes"] * share) for row in here]  # type: ignore[operator]
+        rows[index::gpus] = [
+            structs.replace(row, readings=row.readings | {"gpu_memory_bytes": amount})
+            for row, amount in zip(here, amounts, strict=True)
+        ]
+        devices.append(device(index, tick=tick, readings={"memory.used_bytes": sum(amounts)}))
+    return snapshot(tuple(devices), tuple(rows), tick=tick, **changes)
 
 
 def lively(tick: int = 0) -> Snapshot:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 import pytest
@@ -74,7 +73,7 @@ async def test_numbers_of_the_sketch_are_on_screen(stage: Stage) -> None:
         for part in ("131.2 / 139.8 GiB", "/ 700 W", "34 °C", "P0", "PCIe 5×16", "120s", "0000:1b:00.0"):
             assert part in text
         assert "holds 130.4 GiB and has been idle for 14 min" in text
-        for part in ("tensorflow 2.21", "GPU:0→1", "cuda:0→0", "– (denied)", "unexplained", "0.2 GiB"):
+        for part in ("tensorflow 2.21", "GPU:0→1", "cuda:0→0", "– (denied)", "unexplained", "0.8 GiB"):
             assert part in text
 
 
@@ -139,6 +138,21 @@ async def test_a_reused_pid_is_another_process(stage: Stage) -> None:
         assert stage.app.overview.processes.selected is not again
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_which_of_many_rows_are_seen_is_said(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(machines.many(2, 200))
+        await settle(pilot)
+        room = stage.app.overview.processes._room
+        assert f"1–{room} of 200" in everything(stage)
+        await pilot.press("end")
+        await settle(pilot)
+        assert f"{201 - room}–200 of 200" in everything(stage)
+        stage.push(machines.many(2, 3, tick=1))
+        await settle(pilot)
+        assert " of 3" not in everything(stage), "all of them are seen"
+
+
 async def test_sort_by_key_menu_and_click_on_a_head(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.many(2, 10))
@@ -151,8 +165,7 @@ async def test_sort_by_key_menu_and_click_on_a_head(stage: Stage) -> None:
         await pilot.press("S")
         assert shown_pids(stage) == sorted(shown_pids(stage))
         table = stage.app.overview.processes
-        x = table._head(table._columns, 118).spans
-        assert any("↑PID" in text + after for (text, _), (after, _) in itertools.pairwise(x))
+        assert "↑PID" in table.plain.splitlines()[1]
         head = next(placed for placed in table._columns if placed.column.id == "user")
         await pilot.click(table, offset=(head.start + 2, 1))
         await settle(pilot)
@@ -220,7 +233,7 @@ async def test_a_filter_that_hides_rows_is_seen_at_every_size(stage: Stage, size
         assert "? help" in text
         assert "q quit" in text
         await pilot.press("escape")
-        assert " of 60" not in everything(stage)
+        assert "/torch" not in everything(stage).replace("/ torch", "/torch")
 
 
 async def test_a_filter_typed_faster_than_it_opens_loses_no_letter(stage: Stage) -> None:
@@ -390,7 +403,7 @@ async def test_why_a_cell_is_empty(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
-        await pilot.press("down", "down", "i")
+        await pilot.press("down", "down", "down", "i")
         await settle(pilot)
         modal = stage.app.screen
         assert isinstance(modal, LinesModal)

@@ -215,7 +215,7 @@ async def test_memory_without_a_process_has_nobody_to_signal(stage: Stage) -> No
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
-        await pilot.press("end", "space", "k")
+        await pilot.press("end", "up", "space", "up", "k")
         await settle(pilot)
         assert stage.app.screen is stage.app.overview
         assert "nothing to signal" in stage.app.overview.keys.plain

@@ -100,6 +100,10 @@ class ProcessRowsScreen(TabScreen):
     def _head_clicked(self, event: ProcessTable.SortAsked) -> None:
         self.processes.sort_by(event.column)
 
+    @on(ProcessTable.Scrolled)
+    def _other_rows(self) -> None:
+        self.show_keys()
+
     @on(ProcessTable.Opened)
     async def _row_opened(self) -> None:
         await self.action_open_process()

@@ -34,7 +34,7 @@ class KeyLine(Painted):
         note: tuple[str, bool] = ("", False),
         said: tuple[str, str] = ("", "text"),
     ) -> None:
-        """Follows the focus; ``note`` stands at the right, before any key when it says that rows are hidden.
+        """Follows the focus; ``note`` stands at the right, a warning when it says that a filter hides rows.
 
         ``titles``: what actions are called now, by id, where that is not what the table says; empty: not now.
         ``said``: what was just done, with its ink; it takes the place of keys.

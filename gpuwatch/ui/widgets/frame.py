@@ -53,3 +53,8 @@ def frame(
         bottom.add("─ ", edge).add(below, "dim").add(" ", edge)
     framed.append(bottom.to(width - 1, "─", edge).add("╯", edge).line())
     return framed
+
+
+def part(top: int, room: int, count: int) -> str:
+    """Which of the rows can be seen, where that is not all: ``1–10 of 200``."""
+    return f"{top + 1}–{min(top + room, count)} of {count}" if count > room else ""

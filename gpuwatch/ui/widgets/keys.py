@@ -35,7 +35,7 @@ def key_line(
     last = [a for a in actions if a.id in ("help", "quit")]
     reserve = sum(len(name(a.shown)) + len(a.title) + 3 for a in last)
     text, hiding = note
-    reserve += width_of(text) + 2 if hiding else 0
+    reserve += width_of(text) + 2 if text else 0
     places = []
     for action in actions:
         title = titles.get(action.id, action.title)

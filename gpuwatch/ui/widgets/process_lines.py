@@ -24,7 +24,7 @@ from gpuwatch.ui.rows import (
 )
 from gpuwatch.ui.tree import Branch
 from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.frame import frame, thumb
+from gpuwatch.ui.widgets.frame import frame, part, thumb
 from gpuwatch.ui.widgets.pen import Pen
 
 RUN_TIME = "run_seconds"
@@ -184,17 +184,15 @@ def first_table(view: View, chosen: Preferences, width: int, height: int, *, fra
     rows = in_order(rows_of(snapshot), BY_ID[sort], reverse=descending)
     room = max(height - 1 - 2 * framed, 1)
     shown = rows[:room]
-    lines = [head(look, shown), *(line(row, look, chosen=number == 0) for number, row in enumerate(shown))]
+    lines = [
+        head(look, shown),
+        *(line(row, look, chosen=number == 0) for number, row in enumerate(shown)),
+    ]
     if not rows and room > 1:
         lines.append(Line(((f"  {NOBODY}", "dim"),)))
     if framed:
         return in_frame(lines, look, height, top=0, count=len(rows), total=len(rows)), ""
-    return lines, many(len(rows), room)
-
-
-def many(count: int, room: int) -> str:
-    """How many rows there are, where not all of them can be seen."""
-    return f"{count} rows" if count > room else ""
+    return lines, part(0, room, len(rows))
 
 
 def in_frame(
@@ -218,6 +216,9 @@ def in_frame(
         title += [(" ─ ", "border"), ("/ ", "key"), (cut(filtered, width // 3), "strong")]
     by = BY_ID[look.sort_column].title.lower()
     told = f"{asked} of {total}" if filtered is not None else str(total)
+    seen = part(top, max(height - 3, 1), count)
+    if seen:
+        told = f"{seen}, {told}" if filtered is not None or count != total else seen
     told += f", {tagged} tagged" if tagged else ""
     return frame(
         lines,

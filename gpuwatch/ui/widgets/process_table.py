@@ -35,6 +35,7 @@ from gpuwatch.ui.rows import (
 from gpuwatch.ui.trail import Identity, identity
 from gpuwatch.ui.tree import Branch, branches
 from gpuwatch.ui.view import View
+from gpuwatch.ui.widgets.frame import part
 from gpuwatch.ui.widgets.paint import Line, Painted
 from gpuwatch.ui.widgets.process_lines import (
     NOBODY,
@@ -45,7 +46,6 @@ from gpuwatch.ui.widgets.process_lines import (
     head,
     in_frame,
     line,
-    many,
     run_time,
 )
 
@@ -71,6 +71,9 @@ class ProcessTable(Painted, can_focus=True):
             super().__init__()
             self.column = column
 
+    class Scrolled(Message):
+        """Other rows are seen, and no frame says which."""
+
     class Opened(Message):
         """A double click on a row: all of the process is wanted."""
 
@@ -90,6 +93,7 @@ class ProcessTable(Painted, can_focus=True):
         self._tags: set[Identity] = set()
         """Tagged processes: a process on two GPUs is one."""
         self._shift = 0
+        self._noted = ("", False)
         self._times: list[tuple[int, int, int, Process, Placed]] | None = None
         """Where the run times on screen stand; None: not looked for since all was drawn."""
         self.top = 0
@@ -252,7 +256,7 @@ class ProcessTable(Painted, can_focus=True):
         shown, total = self.counts
         if self.filter is not None:
             return f"/{cut(self.filter.text, 16)} {shown} of {total}", True
-        return many(total, self._room), False
+        return part(self.top, self._room, total), False
 
     # Moving
 
@@ -410,6 +414,9 @@ class ProcessTable(Painted, can_focus=True):
         if self._view is None or not width or not height:
             return
         self.top = min(max(self.top, 0), max(len(self._rows) - self._room, 0))
+        if not self._framed and self._noted != self.note:
+            self._noted = self.note
+            self.post_message(self.Scrolled())
         look, rows = self._look, self._rows[self.top : self.top + self._room]
         lines = [head(look, rows)]
         for number, row in enumerate(rows, self.top):
