@@ -184,7 +184,7 @@ def _overcommitted(lines: list[str], around: Surroundings, limits: int, total: i
 
 
 def _asked(oom: Oom) -> str:
-    parts = [f"asked {size(oom.requested_bytes)}"]
+    parts = [f"asked {size(oom.requested_bytes)}" if oom.requested_bytes is not None else "asked for memory"]
     if oom.device:
         parts.append(f"on {oom.device}")
     if oom.allocator:

@@ -45,6 +45,13 @@ _IF_GROWING = (
     "If memory grows with every step, stop keeping tensors."
     " If it does not, make the batch or the model smaller, or use mixed precision."
 )
+_COPY = "Dst tensor is not initialized"
+"""TensorFlow's words for a copy from the host to the GPU that found no room there."""
+_COPIED_OP = re.compile(r"in order to run (\w{1,80})")
+_KEEP_ON_CPU = (
+    "Keep the data on the CPU and hand over batches: make the dataset within tf.device('/CPU:0'), or read it by a"
+    " generator (tf.data.Dataset.from_generator)."
+)
 _MANY_ALIKE = 4
 _UNUSED = 1 << 20
 """A device with less than a MiB in use was initialised, no more."""
@@ -184,6 +191,9 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 certain, title, action = False, _GROWS, _STOP_KEEPING
             elif cause == "memory.model-too-large" and _alike(failures):
                 action = _IF_GROWING
+            copied = _copied(evidence) if cause in ("memory.model-too-large", "memory.request-too-large") else ""
+            if copied and not grown:
+                title, action = copied, _KEEP_ON_CPU
             lines = [*grown, *_own_line(evidence), *lines, *_alike(failures), *_unused(evidence, failures)]
         if evidence.log is not None:
             lines += _said(evidence.log.lines_of("memory.oom"), numbers=failures[0][0].limit_bytes is not None)
@@ -199,6 +209,19 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
             action=action,
             device_uuid=device.uuid if device is not None else None,
         )
+
+
+def _copied(evidence: Evidence) -> str:
+    """What was copied from the host when memory ended, where TensorFlow tells that it was that; else empty."""
+    told = [error.message for error in evidence.run.errors] if evidence.run is not None else []
+    told += evidence.log.lines_of("memory.oom") if evidence.log is not None else ()
+    line = next((line for line in told if _COPY in line), None)
+    if line is None:
+        return ""
+    op = match[1] if (match := _COPIED_OP.search(line)) else ""
+    if op in ("", "_EagerConst"):
+        return "Data copied from the host as one tensor found no room on the GPU"
+    return f"An input of {op}, copied from the host, found no room on the GPU"
 
 
 def _grown(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
