@@ -51,7 +51,7 @@ def slowed_lines(device: Device, episodes: Sequence[Episode], now: float) -> Lin
     for reason, known in sorted(by_reason.items(), key=lambda item: item[0] not in SLOW_REASONS):
         lines.append(_slowed(reason, known, now))
     if not lines:
-        lines.append([("● ", "ok"), ("nothing has held its clocks down since it is watched", "text")])
+        lines.append([("● ", "ok"), ("nothing has held its clocks down since it has been watched", "text")])
     counted = [
         f"{words} {span(seconds)}"
         for metric, words in _COUNTERS
@@ -156,9 +156,10 @@ def part_lines(device: Device, processes: Iterable[Process], width: int) -> Line
     lines: Lines = []
     for one in device.mig_instances:
         lines.append(part_spans(one, on.pop(one.id, []), 10 if width >= 66 else 4))
-        lines.append(
-            [("    ", "text"), (printable(one.uuid) if one.uuid else f"{UNKNOWN} its UUID is not told", "faint")]
-        )
+        uuid = printable(one.uuid) if one.uuid else f"{UNKNOWN} its UUID is not told"
+        if one.gpu_instance is not None and one.compute_instance is not None:
+            uuid += f"  GPU instance {one.gpu_instance}, compute instance {one.compute_instance}"
+        lines.append([("    ", "text"), (uuid, "faint")])
     for name, rows in on.items():
         if rows and device.mig_instances:
             text = f"instance {printable(name)}" if name else "on no instance that is told"

@@ -175,7 +175,7 @@ COLUMNS: tuple[Column, ...] = (
         lambda p, w: printable(p.mig_instance) if p.mig_instance else UNKNOWN,
         lambda p: p.mig_instance,
         number=False,
-        help="MIG instance that it runs in",
+        help="MIG instance that it runs in: its number, and GPU/compute instance",
         nobody="no process runs in a MIG instance",
     ),
     Column(

@@ -53,10 +53,10 @@ def texts(shot: Snapshot, lines: int, width: int = 100) -> list[str]:
 
 def test_a_line_each_and_what_is_not_told_is_a_dash() -> None:
     first, second, third = texts(divided(), 3)
-    assert first.startswith("├─ MIG 7/0  1g.10gb   ▕")
+    assert first.startswith("├─ MIG 0  7/0  1g.10gb   ▕")
     assert "4.2 / 9.8 GiB  11 alice python" in first
     assert "– / 9.8 GiB  nobody" in second
-    assert third.startswith("└─ MIG 11/0"), "indices have gaps"
+    assert third.startswith("└─ MIG 4  11/0 "), "numbers have gaps"
 
 
 def test_who_holds_most_is_named_first() -> None:
@@ -80,6 +80,16 @@ async def test_the_column_goes_with_the_instances(stage: Stage) -> None:
         stage.push(machines.pair(1))
         await settle(pilot)
         assert "MIG" not in stage.app.overview.processes.plain.split("\n")[1]
+
+
+@pytest.mark.parametrize("width", [80, 160])
+async def test_a_process_has_the_number_of_its_instance(stage: Stage, width: int) -> None:
+    async with stage.app.run_test(size=(width, 40)) as pilot:
+        stage.app.prefer(columns=("pid", "mig", "memory", "command"))
+        stage.push(divided())
+        await settle(pilot)
+        row = next(line for line in stage.app.overview.processes.plain.splitlines() if " 11 " in line)
+        assert "0 (7/0)" in row
 
 
 @pytest.mark.parametrize("width", [46, 56, 90, 200])
@@ -121,13 +131,13 @@ async def test_they_stand_beneath_their_gpu(stage: Stage, size: tuple[int, int],
         await settle(pilot)
         pane = stage.app.overview.gpus
         text = pane.plain
-        for part in ("MIG 7/0", "MIG 8/0", "MIG 11/0", "11 alice python"):
+        for part in ("MIG 0 ", "MIG 1 ", "MIG 4 ", "11 alice python"):
             assert part in text
         assert len(pane.lines) == pane.size.height
         assert all(len(line) <= size[0] for line in text.splitlines())
         stage.push(divided(gpus, instances=0, tick=1))
         await settle(pilot)
-        assert "MIG 7/0" not in pane.plain
+        assert "MIG 0" not in pane.plain
 
 
 async def test_a_click_on_an_instance_chooses_its_gpu(stage: Stage) -> None:
@@ -139,7 +149,7 @@ async def test_a_click_on_an_instance_chooses_its_gpu(stage: Stage) -> None:
         lines = pane.plain.splitlines()
         if pane._plan.style != "line":
             pytest.skip("cards are shown at this size")
-        await pilot.click(pane, offset=(10, next(n for n, line in enumerate(lines) if "MIG 8/0" in line)))
+        await pilot.click(pane, offset=(10, next(n for n, line in enumerate(lines) if "MIG 1 " in line)))
         await settle(pilot)
         assert pane.cursor_uuid == machines.uuid(0)
         await pilot.click(pane, offset=(10, len(lines) - 1))

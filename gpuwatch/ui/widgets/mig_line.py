@@ -14,16 +14,23 @@ from gpuwatch.ui.rows import short_command
 from gpuwatch.ui.widgets.pen import Pen
 
 
+_ROOMY = 10
+"""Cells of the bar where there is room for more than the most needed."""
+
+
 def part_spans(one: MigInstance, rows: Sequence[Process], cells: int) -> list[Span]:
-    """``MIG 7/0  1g.10gb  ▕███   ▏  4.2 / 9.8 GiB  4711 alice python``; the bar has ``cells``, or is left out."""
+    """``MIG 0  7/0  1g.10gb  ▕███   ▏  4.2 / 9.8 GiB  4711 alice python``: the number that nvidia-smi gives it,
+    and its GPU and compute instance; the bar has ``cells``, or is left out."""
     used, total = one.number("memory.used_bytes"), one.number("memory.total_bytes")
     filled, empty = bar(fraction(used, total), cells)
-    line: list[Span] = [("MIG ", "dim"), (f"{printable(one.id):<5}", "strong")]
+    line: list[Span] = [("MIG ", "dim"), (f"{one.index:<3}", "strong")]
+    if cells >= _ROOMY:
+        line.append((f"{printable(one.id) if one.gpu_instance is not None else UNKNOWN:<5}", "dim"))
     line.append((f"{printable(one.profile) if one.profile else UNKNOWN:<9} ", "text" if one.profile else "dim"))
     if cells:
         line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
     line.append((f"{UNKNOWN if used is None else gib(used):>6}", "dim" if used is None else "strong"))
-    line += [(f" / {gib(total)} GiB" if cells >= 10 else f"/{gib(total)}G", "dim"), ("  ", "text")]
+    line += [(f" / {gib(total)} GiB" if cells >= _ROOMY else f"/{gib(total)}G", "dim"), ("  ", "text")]
     line.append((who(rows), "text") if rows else ("nobody", "faint"))
     return line
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.formatting.units import duration, memory
-from gpuwatch.model.snapshot import Process
+from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.ui.cells import cut, left, right, width_of
 from gpuwatch.ui.lines import Line, Span
 from gpuwatch.ui.preferences import Preferences
@@ -51,6 +51,13 @@ class Look:
     shift: int = 0
     """Cells by which commands are scrolled."""
     branches: Mapping[Key, Branch] = field(default_factory=dict)
+    parts: Mapping[tuple[str | None, str | None], int] = field(default_factory=dict)
+    """Numbers of MIG instances, by the device and what its processes call them."""
+
+
+def parts_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
+    """See :attr:`Look.parts`."""
+    return {(device.uuid, one.id): one.index for device in snapshot.devices for one in device.mig_instances}
 
 
 def ran(process: Process, at: float | None) -> float | None:
@@ -116,6 +123,9 @@ def _cell(pen: Pen, process: Process, placed: Placed, look: Look, branch: Branch
         text = duration(ran(process, look.at))
     else:
         text = column.text(process, placed.width)
+    number = look.parts.get((process.device_uuid, process.mig_instance)) if column.id == "mig" and look.parts else None
+    if number is not None and len(f"{number} ({text})") <= placed.width:
+        text = f"{number} ({text})"
     if column.id == "command" and look.shift:
         # The first step to the right shows the whole path, the next ones what follows.
         text = command_text(process)
@@ -180,7 +190,7 @@ def first_table(view: View, chosen: Preferences, width: int, height: int, *, fra
         descending = chosen.descending
     ids = tuple(name for name in chosen.columns if name in BY_ID and not unavailable(BY_ID[name], snapshot))
     inner = width - 2 * framed
-    look = Look(place(inner, ids, gpus=gpus), inner, sort, descending, focused=True)
+    look = Look(place(inner, ids, gpus=gpus), inner, sort, descending, focused=True, parts=parts_of(snapshot))
     rows = in_order(rows_of(snapshot), BY_ID[sort], reverse=descending)
     room = max(height - 1 - 2 * framed, 1)
     shown = rows[:room]

@@ -46,6 +46,7 @@ from gpuwatch.ui.widgets.process_lines import (
     head,
     in_frame,
     line,
+    parts_of,
     run_time,
 )
 
@@ -407,6 +408,7 @@ class ProcessTable(Painted, can_focus=True):
             focused=self.has_focus,
             shift=self._shift,
             branches=self._branches,
+            parts=parts_of(view.snapshot) if view is not None and view.snapshot is not None else {},
         )
 
     def _redraw(self) -> None:
