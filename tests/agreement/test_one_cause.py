@@ -24,13 +24,12 @@ from gpuwatch.model.findings import CAUSES
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.agreement.table import MATMUL, ROWS, Row
-from tests.conftest import gpuwatch
-from tests.sim.test_tensorflow import _has_cuda_wheel
+from tests.conftest import gpuwatch, has_cuda_wheel
 
 pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(900),  # the first test waits for as many rows as run beside its own
-    pytest.mark.skipif(not _has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
+    pytest.mark.skipif(not has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
 ]
 WHO = ("doctor", "run", "explain")
 Said = dict[str, dict[str, Any]]

@@ -24,13 +24,12 @@ from gpuwatch.probing.interpreter import choose_interpreter
 from gpuwatch.probing.observe import Observed
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
-from tests.conftest import gpuwatch
+from tests.conftest import gpuwatch, has_cuda_wheel
 from tests.doctor.machines import NOW, replace
-from tests.sim.test_tensorflow import _has_cuda_wheel
 
 pytestmark = [
     pytest.mark.tensorflow,
-    pytest.mark.skipif(not _has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
+    pytest.mark.skipif(not has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
 ]
 
 Machines = Callable[[str], SimMachine]
