@@ -29,6 +29,7 @@ _REASON_WORDS = {
 
 
 SHORT_TITLES = {
+    "memory.addressing": "Host memory sharing",
     "memory.unexplained_bytes": "Memory of no listed process",
     "temperature.margin_celsius": "Margin to slowdown",
 }

@@ -46,7 +46,7 @@ def test_what_slows_it_with_since_when_and_how_often() -> None:
     lines = texts(
         gpu_facts.slowed_lines(machines.device(0), watcher.throttling.of(device.uuid, START + 80), long_after)
     )
-    assert lines == ["● nothing has held its clocks down since it is watched"]
+    assert lines == ["● nothing has held its clocks down since it has been watched"]
 
 
 def test_what_is_not_told_is_said_to_be_so() -> None:

@@ -182,7 +182,7 @@ async def test_an_axis_without_an_end_is_said_and_not_guessed(stage: Stage) -> N
         await settle(pilot)
         await pilot.press("2")
         await settle(pilot)
-        assert "its upper end is not known" in plain(stage)
+        assert "its limit is not told" in plain(stage)
 
 
 async def test_the_gpu_tab_shows_what_probes_were_given(make_stage: MakeStage, tmp_path: Path) -> None:
@@ -321,3 +321,21 @@ async def test_esc_always_ends_at_the_overview(stage: Stage) -> None:
         await pilot.press("3", "5", "3", "6", "3", "4", *["escape"] * 7)
         await settle(pilot)
         assert stage.app.tab.TAB == "overview"
+
+
+@pytest.mark.parametrize(("machine", "words"), [("broken", "error"), ("pair", "all well"), ("pair", "warning")])
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_a_click_on_the_verdict_shows_the_findings(
+    stage: Stage, machine: str, words: str, size: tuple[int, int]
+) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        made = getattr(machines, machine)()
+        if words == "all well":
+            made = machines.snapshot(made.devices)
+        stage.push(made)
+        await settle(pilot)
+        top = stage.app.tab.top_line
+        assert words in top.plain
+        await pilot.click(top, offset=(top.plain.index(words), 0))
+        await settle(pilot)
+        assert stage.app.tab.TAB == "findings"

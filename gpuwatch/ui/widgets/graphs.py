@@ -72,7 +72,7 @@ def _graph(device: Device, view: View, metric: str, caption: str, ink: str, widt
         ink = "warning"
     axis = axis_of(spec, device, view.history)
     said = (units.reading(spec, value), "dim" if isinstance(value, Missing) else "strong")
-    words = _axis_text(spec, axis) if axis is not None else ""
+    words = _axis_text(spec, axis) if axis is not None else "its limit is not told"
     times, series = view.history.times, view.history.series(device.uuid, metric)
     return graph(view, times, series, caption, said, ink, axis, words, width, rows)
 
@@ -89,11 +89,14 @@ def graph(
     width: int,
     rows: int,
 ) -> list[Line]:
-    """A caption with what it is now and its axis, then ``rows`` lines of dots."""
+    """A caption with what it is now and its axis, then ``rows`` lines of dots.
+
+    ``words`` say what the axis is, or why there is none.
+    """
     pen = Pen(width)
     pen.add(f"{caption} ", "dim").add(*said)
     if axis is None:
-        note = "its upper end is not known"
+        note = words
         series: list[float | None] = []
     else:
         span = span_for(width, view.interval)

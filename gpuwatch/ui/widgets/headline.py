@@ -201,7 +201,7 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
 
 
 def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
-    """The tabs, who, what, whether anything is wrong, and when; where the names of the tabs stand.
+    """The tabs, who, what, whether anything is wrong, and when; where a click leads to which tab.
 
     Secondary words are dropped from the right as the line gets shorter.
     """
@@ -232,7 +232,10 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
         last = view.events[-1]
         pen.add(" · ", "faint").add(cut(f"{ago(view.now - last.at)}: {last.text}", room), "text")
     pen.to(pen.limit - reserve)
+    found = verdict(view)[0]
     for text, mark_ink in marks:
+        if text.strip() and found.startswith(text.strip()):
+            places.append((pen.x, pen.x + width_of(text), "findings"))
         pen.add(text, mark_ink)
     for text, end_ink in ends:
         pen.add(text, end_ink)

@@ -30,17 +30,17 @@ def step(most: float, first: float) -> float:
     return first * 2 ** max(math.ceil(math.log2(most / first)), 0) if most > 0 else first
 
 
-def axis_of(reading: str, trail: Trail, rows: tuple[Process, ...], view: View) -> tuple[float, str] | None:
-    """The upper end and what is said of it; None where it is not known."""
+def axis_of(reading: str, trail: Trail, rows: tuple[Process, ...], view: View) -> tuple[float | None, str]:
+    """The upper end and what is said of it; None where there is none, with the reason."""
+    on = [row.device_uuid for row in rows if row.device_uuid is not None]
+    if not on and reading in ("gpu_memory_bytes", "sm_percent"):
+        return None, "it is on no GPU"
     if reading == "gpu_memory_bytes":
-        whole = 0.0
-        for row in rows:
-            device = view.snapshot.device(row.device_uuid) if view.snapshot is not None else None
-            here = device.number("memory.total_bytes") if device is not None else None
-            if here is None:
-                return None
-            whole += here
-        return (whole, f"0–{gib(whole)} GiB") if whole else None
+        totals = [_total(view, uuid) for uuid in on]
+        known = [one for one in totals if one is not None]
+        if not known or len(known) < len(totals):
+            return None, "its GPU's total is not told"
+        return sum(known), f"0–{gib(sum(known))} GiB"
     if reading == "sm_percent":
         gpus = max(len(rows), 1)
         return 100.0 * gpus, f"0–{100 * gpus} %" + (f" of {gpus} GPUs" if gpus > 1 else "")
@@ -50,6 +50,13 @@ def axis_of(reading: str, trail: Trail, rows: tuple[Process, ...], view: View) -
         return end, f"0–{end:.0f} %"
     end = step(most, float(_GIB))
     return end, f"0–{end / _GIB:.0f} GiB"
+
+
+def _total(view: View, uuid: str) -> float | None:
+    """Memory of a device, also of one that is lost and told it before."""
+    device = view.snapshot.device(uuid) if view.snapshot is not None else None
+    now = device.number("memory.total_bytes") if device is not None else None
+    return view.history.known(uuid, "memory.total_bytes") if now is None else now
 
 
 class ProcessGraphs(Painted):
@@ -79,7 +86,7 @@ class ProcessGraphs(Painted):
         lines: list[Line] = []
         for number, (reading, caption, ink) in enumerate(_GRAPHS[:count]):
             tall = max((number + 1) * room // count - number * room // count - 1, 1)
-            end = axis_of(reading, trail, rows, view)
+            end, words = axis_of(reading, trail, rows, view)
             value = total(rows, reading)
             name = caption if inner >= 44 else _SHORT.get(caption, caption)
             text = UNKNOWN if value is None else size(value) if "bytes" in reading else percent(value)
@@ -90,8 +97,8 @@ class ProcessGraphs(Painted):
                 name,
                 (text, "dim" if value is None else "strong"),
                 ink,
-                None if end is None else (0.0, end[0]),
-                "" if end is None else end[1],
+                None if end is None else (0.0, end),
+                words,
                 inner,
                 tall,
             )

@@ -69,7 +69,7 @@ class TopLine(Strip):
         self._places: list[tuple[int, int, str]] = []
 
     def on_click(self, event: events.Click) -> None:
-        """The names of the tabs can be clicked."""
+        """The names of the tabs can be clicked, and so can what is said of how things are: that is in Findings."""
         for start, end, tab_id in self._places:
             if start <= event.x < end:
                 self.post_message(self.TabChosen(tab_id))
