@@ -106,7 +106,7 @@ def test_what_the_file_says_and_the_command_line_wins(sim_machine: Callable[[str
     terminal = start(
         sim_machine("1x24GiB"), "--config-file", str(path), "--no-ascii", "--columns", "user,command", "--read-only"
     )
-    assert shown(terminal, "q quit", 20)
+    assert shown(terminal, "USER", 20)
     terminal.drain(0.5)
     terminal.keys("q")
     assert terminal.close() == 0
