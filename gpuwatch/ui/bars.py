@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-_EIGHTHS = " ▏▎▍▌▋▊▉"
+_EIGHTHS = " ▎▎▍▌▋▊▉"
+"""One eighth is drawn as two: its own sign is that of the frame, from which it must be told apart without colour."""
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 

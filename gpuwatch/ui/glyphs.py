@@ -15,7 +15,7 @@ SIGNS: dict[str, str] = {
     # Frames, scroll bars, trees.
     **dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼┏┓┗┛┣┫", "+"),
     **dict.fromkeys("─━═╌┄╴╶▔▁", "-"),
-    **dict.fromkeys("│┃║╎┆▏▕▎", "|"),
+    **dict.fromkeys("│┃║╎┆▏▕", "|"),
     # Bars: whole cells, and the parts of one.
     "█": "#",
     "▉": "=",
@@ -23,6 +23,7 @@ SIGNS: dict[str, str] = {
     "▋": "=",
     "▌": "=",
     "▍": "-",
+    "▎": "-",
     "▐": "#",
     "▇": "#",
     "▆": "#",

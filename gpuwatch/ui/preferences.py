@@ -201,15 +201,21 @@ class Loaded:
         return f"{self._name}: left as it is, unknown key{'s' if many else ''} {', '.join(self.unknown)}"
 
     def fitted(self, width: int) -> str:
-        """The notice where it fits whole into so many cells, else how many problems there are; ``w`` has all."""
+        """The notice where it fits into so many cells, else what is wrong without what would be right.
+
+        Where that does not fit either, how many problems there are; ``w`` has all.
+        """
         if not self.problems:
             told = self._of_unknown
             count = len(self.unknown)
             return told if width_of(told) <= width else f"{self._name}: {count} unknown key{'s' * (count > 1)}"
         count = len(self.problems)
         told = self._with_first(" (w)")
-        if width_of(told) <= width:
-            return told
+        short = re.split(r"[,;:] ", self.problems[0], maxsplit=1)[0]
+        shorter = f"{self._name}: {count} problems (w): {short}" if count > 1 else f"{self._name}: {short} (w)"
+        for one in (told, shorter):
+            if width_of(one) <= width:
+                return one
         return f"{self._name}: {count} problem{'s' * (count > 1)}, w tells {'them' if count > 1 else 'it'}"
 
     def _with_first(self, where: str) -> str:

@@ -10,6 +10,7 @@ from gpuwatch.model.reading import Missing
 from gpuwatch.ui.bars import bar
 from gpuwatch.ui.cells import cut, left, right, width_of
 from gpuwatch.ui.filtering import parse
+from gpuwatch.ui.glyphs import to_ascii
 from gpuwatch.ui.layout import MIN_HEIGHT, MIN_WIDTH, plan
 from gpuwatch.ui.rows import BY_ID, Unexplained, in_order, place, rows_of, short_framework, short_map
 from gpuwatch.ui.trend import braille, buckets, span_for
@@ -25,7 +26,8 @@ def test_bar_has_its_width(width: int, share: float | None) -> None:
 
 def test_bar_shows_a_little_and_never_calls_almost_full_full() -> None:
     assert bar(0.0, 10)[0] == ""
-    assert bar(0.0001, 10)[0] == "▏"
+    assert bar(0.0001, 10)[0] == "▎"
+    assert to_ascii("▕" + "".join(bar(0.0001, 4)) + "▏") == "|-   |", "it is no second frame"
     assert bar(1.0, 10)[0] == "█" * 10
     assert bar(0.99, 10)[0] != "█" * 10
 

@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
@@ -21,6 +22,8 @@ from gpuwatch.ui.preferences import SETTINGS, Broken, Loaded, Preferences, load,
 from gpuwatch.ui.rows import BY_ID
 from gpuwatch.ui.tabs import TABS
 from gpuwatch.ui.theme import PALETTES
+from gpuwatch.ui.widgets.keys import KEYS_BESIDE
+from tests.ui.conftest import Stage
 
 EVERYTHING = """\
 # mine
@@ -163,14 +166,17 @@ def test_of_several_problems_their_number_and_the_first_are_said() -> None:
     assert loaded.notice == f"settings.toml: 3 problems: {first}"
     told = f"settings.toml: 3 problems (w): {first}"
     assert loaded.fitted(len(told)) == told
-    assert loaded.fitted(len(told) - 1) == "settings.toml: 3 problems, w tells them"
+    assert loaded.fitted(len(told) - 1) == "settings.toml: 3 problems (w): theme is 3"
+    assert loaded.fitted(40) == "settings.toml: 3 problems, w tells them"
     assert [line.split()[1] for line in loaded.lines] == ["theme", "ascii", "gpm", "left"]
 
 
 def test_a_problem_that_does_not_fit_is_not_cut() -> None:
     loaded = Loaded(Path("/x/settings.toml"), *understood("interval = 'abc'"))
     assert loaded.fitted(80) == loaded.notice == "settings.toml: interval is “abc”, not a number from 0.25 to 60"
-    assert loaded.fitted(55) == "settings.toml: 1 problem, w tells it"
+    assert loaded.fitted(80 - KEYS_BESIDE) == loaded.notice, "there is room for it beside help and quit"
+    assert loaded.fitted(55) == "settings.toml: interval is “abc” (w)"
+    assert loaded.fitted(30) == "settings.toml: 1 problem, w tells it"
     assert Loaded(Path("/x/settings.toml")).fitted(55) == ""
 
 
@@ -255,6 +261,17 @@ def test_the_other_path_is_free(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     (tmp_path / "settings-1.toml").touch()
     assert preferences.beside(path) == tmp_path / "settings-2.toml"
+
+
+async def test_the_problem_stands_beside_help_and_quit(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("interval = 'abc'\n")
+    stage = make_stage(settings=load(path))
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        line = stage.app.overview.keys.plain
+        assert "interval is “abc”, not a number from 0.25 to 60" in line
+        assert line.rstrip().endswith("? help  q quit")
 
 
 def test_a_locked_file_is_told_and_not_replaced(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ _SIGNS = (
     ("120s ┄┄", "how far a graph reaches back, and the middle of its axis, which never moves"),
     ("HELD", "whose the memory of a GPU is, the largest first, and what is free"),
     ("F4 … F10", "as in htop: F4 filter, F5 tree, F6 sort, F9 signal, F10 quit; k is F9, so j has no partner"),
+    ("M P T I", "of htop sort there; here s chooses a column and S turns the order, and P pauses"),
     ("unexplained", "memory in use that belongs to no process that can be seen"),
 )
 

@@ -9,8 +9,8 @@ from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.lines import Line, Span
 from gpuwatch.ui.widgets.pen import Pen
 
-KEYS_BESIDE = 25
-"""Cells of the line that what is said leaves to keys."""
+KEYS_BESIDE = 17
+"""Cells of the line that what is said leaves to help and quit."""
 
 
 def key_line(
@@ -48,7 +48,8 @@ def key_line(
         elif pen.left - reserve < need:
             continue
         places.append((pen.x, pen.x + need - 2, action))
-        pen.add(key, "key").add(f" {title}", "dim").add("  ")
+        pen.add(key, "key").add(f" {title}", "dim")
+        pen.to(pen.x + 2, ink="dim")
     if pen.left >= width_of(text) + 1:
         pen.to(pen.limit - width_of(text) - 1).add(text, "warning" if hiding else "dim")
     return pen.to(pen.limit).line(), places

@@ -13,7 +13,6 @@ from gpuwatch.ui.lines import Span
 from gpuwatch.ui.rows import short_command
 from gpuwatch.ui.widgets.pen import Pen
 
-
 _ROOMY = 10
 """Cells of the bar where there is room for more than the most needed."""
 
