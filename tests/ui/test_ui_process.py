@@ -222,7 +222,7 @@ async def test_no_process_and_no_sample(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await pilot.press("3")
         await settle(pilot)
-        assert "waiting for the first sample" in plain(stage)
+        assert "waiting for the driver's first answer" in plain(stage)
         stage.push(machines.snapshot(DEVICES))
         await settle(pilot)
         assert "no process uses a GPU" in plain(stage)

@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.sources.host import ProcessTable
+from gpuwatch.ui.rows import COLUMNS
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
 from tests.ui import machines
@@ -115,6 +116,22 @@ async def test_the_chosen_column_of_the_menu_has_a_mark(stage: Stage) -> None:
         await pilot.press("up")
         assert marked(menu) == ["▶  VISI"]
         assert " ● GPU-MEM" in menu.sheet.plain
+
+
+@pytest.mark.parametrize("size", [(120, 40), (60, 14)])
+async def test_the_mark_of_the_menu_is_at_what_will_be_sorted_by(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        for number, column in list(enumerate(COLUMNS))[::6]:
+            await pilot.press("s", "home", *["down"] * number)
+            await settle(pilot)
+            menu = stage.app.screen
+            assert isinstance(menu, LinesModal)
+            assert marked(menu)[0].replace("●", " ").split()[1] == column.title[:4].split()[0], column.id
+            await pilot.press("enter")
+            await settle(pilot)
+            assert stage.app.overview.processes.sort_column == column.id
 
 
 async def test_tags_collect_processes_and_each_gets_it_once(stage: Stage, sleepers: list[Child]) -> None:

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from gpuwatch.ui.cells import width_of
+from gpuwatch.ui.cells import cut, width_of
 from gpuwatch.ui.tabs import TABS
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 
@@ -39,6 +39,12 @@ def wrapped(line: list[Span], width: int) -> Lines:
     return [[*before, (first, ink)], *([(" " * near, "text"), (part, ink)] for part in parts)]
 
 
+def fitted(line: list[Span], width: int) -> list[Span]:
+    """``line`` in one line, the text of its last span cut."""
+    *before, (text, ink) = line
+    return [*before, (cut(text, max(width - sum(width_of(part) for part, _ in before), 0)), ink)]
+
+
 def pointed(line: list[Span]) -> list[Span]:
     """The line under the cursor, whose first cell is blank: colour alone would not say which it is."""
     (text, ink), *rest = line
@@ -58,14 +64,21 @@ class Sheet(Painted, can_focus=True):
         self.insists = False
         """Whether it says so even then."""
         self.cursor = cursor
+        self._is_menu = cursor is not None
+
+    def _folded(self, width: int) -> Lines:
+        """The lines in this width. A choice of a menu is one line, however much there is to say of it."""
+        if self._is_menu:
+            return [fitted(line, width) for line in self.content]
+        return [part for line in self.content for part in wrapped(line, width)]
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         """As high as its lines, and no higher."""
-        return sum(len(wrapped(line, width)) for line in self.content)
+        return len(self._folded(width))
 
     def on_resize(self, event: events.Resize) -> None:
         """Folds the lines to the width, shows what fits."""
-        self._all = [part for line in self.content for part in wrapped(line, self.size.width)]
+        self._all = self._folded(self.size.width)
         self.redraw()
 
     def redraw(self) -> None:

@@ -30,7 +30,7 @@ class SortMenu(LinesModal[str]):
         ]
         cursor = next((n for n, column in enumerate(COLUMNS) if column.id == current), 0)
         super().__init__("Sort by", lines, cursor=cursor)
-        self.sheet.styles.width = 60
+        self.sheet.styles.width = 72
 
     def action_choose(self) -> None:
         """The column under the cursor."""
