@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.diagnosis.engine import NO_GPU
 from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.rules.unexplained import ENDINGS
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import Run, Verdict
@@ -24,6 +25,7 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
     """
     asked = run.framework is not None or bool(log.frameworks) or bool(run.device_map)
     raised = any(error.type not in ("KeyboardInterrupt", "SystemExit") for error in (*run.errors, *log.errors))
+    raised = raised or run.host_memory_out or any(topic in ENDINGS for topic in log.topics)
     ended_well = run.verdict in ("ok", "fallback")
     return tuple(
         found

@@ -28,7 +28,13 @@ _HINTS = topics.HINTS
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump, which tell nothing that its sums do not."""
-_ERROR_LINE = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$|^((?:\w+\.)+\w*Error)$")
+# Python leaves the colon out where there is no message.
+_ERROR_LINE = re.compile(
+    r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$"
+    r"|^((?:\w+\.)+\w*Error|[A-Z]\w+(?:Error|Exception|Interrupt))$"
+)
+# A shell's word for SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
+_KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)")
 # The severity that ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
 _FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
 _IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
@@ -277,6 +283,12 @@ class LogParser:
                 facts.cudart_missing = True
             elif topic == "cuda.libdevice-unfound":
                 self._keep(facts.missing_libraries, devices.LIBDEVICE)
+        if "Killed" in message and _KILLED.search(message):
+            facts.note("ended.killed", line)
+            known = True
+        elif message == "MemoryError":
+            facts.note("ended.host-memory", line)
+            known = True
         if "evice" in message:
             known |= self._devices(line, message)
         if "OOM when allocating" in message:

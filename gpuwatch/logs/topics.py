@@ -29,6 +29,8 @@ HINTS = (
     "sm_",
     "no longer supports",
     ".so",
+    "Killed",
+    "KeyboardInterrupt",
 )
 """Cheap substrings: a line without any of them, and without a C++ source position, is not looked at."""
 
@@ -251,7 +253,13 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("oom_kill event", "ended.host-memory"),
     ("Out of memory: Kill", "ended.host-memory"),
     (": Out Of Memory", "ended.host-memory"),
+    ("Error: [Errno 12] Cannot allocate memory", "ended.host-memory"),
+    ("insufficient shared memory (shm)", "ended.shared-memory"),
     ("Unexpected Event status: 1", "ended.fatal"),
+    ("Unknown flag in XLA_FLAGS", "ended.xla-flags"),
+    ("Unknown flags in XLA_FLAGS", "ended.xla-flags"),
+    ("Unknown flag in TF_XLA_FLAGS", "ended.xla-flags"),
+    ("Unknown flags in TF_XLA_FLAGS", "ended.xla-flags"),
     ("(core dumped)", "ended.crash"),
     ("are out of shared memory", "ended.shared-memory"),
     ("Error: DataLoader worker (pid", "ended.worker"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.diagnosis.complete import complete
 from gpuwatch.logs.tensorflow import parse
-from gpuwatch.model.run import Devices, Framework, Run
+from gpuwatch.model.run import Devices, Framework, Outcome, Run
 from tests.diagnosis.cases import ON_CPU, draft, machine
 
 TENSORFLOW = Framework(name="tensorflow", version="2.21.0", gpu_build=True)
@@ -29,3 +29,20 @@ def test_a_program_that_hides_its_gpus_itself() -> None:
 def test_a_program_that_takes_one_of_two_gpus_hides_none() -> None:
     devices = Devices(physical=(CPU, GPU), visible=(CPU, GPU), logical=("/device:CPU:0", "/device:GPU:0"))
     assert program(devices=devices).primary == "healthy"
+
+
+def test_a_program_that_the_kernel_killed_for_want_of_the_hosts_memory() -> None:
+    run = program(verdict="error", outcome=Outcome(signal=9, ended=True), host_memory_out=True)
+    assert (run.verdict, run.primary) == ("error", "unknown")
+    assert "host's memory" in run.findings[0].title
+    assert "killed by signal 9" in " ".join(run.findings[0].evidence)
+    killed = program(verdict="error", outcome=Outcome(signal=9, ended=True))
+    assert (killed.primary, killed.findings) == (None, ())
+
+
+def test_a_flag_that_xla_does_not_know_is_named() -> None:
+    said = "F0000 00:00:1795181982.271454   19936 parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --foo"
+    run = program(said, verdict="error", outcome=Outcome(exit_code=1, ended=True))
+    assert run.primary == "unknown"
+    assert "XLA_FLAGS" in run.findings[0].title
+    assert said in run.findings[0].evidence

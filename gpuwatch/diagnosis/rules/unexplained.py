@@ -28,6 +28,7 @@ _ENOUGH = frozenset(
 _ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 _CUT = "The log ends within a Python traceback, before the error itself"
 
+HOST_MEMORY = "ended.host-memory"
 ENDINGS = {
     "ended.assert": (
         "A kernel stopped at an assertion: an index or a label is out of range",
@@ -46,13 +47,23 @@ ENDINGS = {
         "Workers of the DataLoader ran out of shared memory",
         "Start the container with --ipc=host or a larger --shm-size, or use fewer workers.",
     ),
-    "ended.host-memory": (
-        "The job was killed for want of the host's memory",
-        "Ask the scheduler for more memory, use fewer workers, or keep less data in memory.",
+    HOST_MEMORY: (
+        "The host's memory (RAM) was used up, not the GPU's",
+        "Keep less data in memory (read it in batches), use fewer workers, or give the job more memory (--mem, limits"
+        " of a container).",
+    ),
+    "ended.killed": (
+        "SIGKILL ended the program: mostly the kernel's, because the host's memory (RAM) was used up",
+        "Look in dmesg for 'Out of memory: Killed process'. Then keep less data in memory, use fewer workers, or give"
+        " the job more memory.",
     ),
     "ended.fork": (
         "A forked process used CUDA, which only the process that started it can",
         "Start processes that use the GPU with the method 'spawn', or let none of them touch the GPU before the fork.",
+    ),
+    "ended.xla-flags": (
+        "XLA_FLAGS (or TF_XLA_FLAGS) has a flag that this build does not know, which ends the program at its start",
+        "Take the flag out of the variable, or unset it: the flags of XLA change from version to version.",
     ),
     "ended.fatal": (
         "A check inside the framework failed and ended the program",
@@ -84,9 +95,11 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     title = f"It ended in {name}, which is none of the causes that gpuwatch knows" if name.isidentifier() else ""
     action = "Read the end of the log; if it is the framework's or the driver's own fault, report it there."
     known = next((topic for topic in ENDINGS if log is not None and topic in log.topics), None)
-    if known is not None and log is not None:
+    if evidence.run is not None and evidence.run.host_memory_out:
+        known = HOST_MEMORY  # by the kernel's own count
+    if known is not None:
         title, action = ENDINGS[known]
-        lines = list(dict.fromkeys((*log.lines_of(known), *lines)))
+        lines = list(dict.fromkeys((*(log.lines_of(known) if log is not None else ()), *lines)))
     elif lines == [_CUT]:
         title, action = _CUT, "Look at the whole log: the last line of a traceback tells the error."
         lines = []
@@ -107,6 +120,8 @@ def _run_ended(run: Run, log: LogFacts | None) -> list[str]:
     if run.verdict != "error" or unexpected or _explains(log):
         return []
     ending = f"killed by signal {run.outcome.signal}" if run.outcome.signal else f"exit code {run.outcome.exit_code}"
+    if run.host_memory_out:
+        ending += ", and the kernel counted one more process killed for want of memory"
     last = log.errors[-1:] if log is not None else []
     return [*map(_line, last), ending]
 

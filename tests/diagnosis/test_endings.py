@@ -1,0 +1,37 @@
+"""Failures that have no cause id of their own, told by what they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.explain import explain
+
+_TRACE = 'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    x = work()\n'
+_SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed                  python train.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "action"),
+    [
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "host's memory (RAM)", "--mem"),
+        (_TRACE + "MemoryError", "host's memory (RAM)", "less data in memory"),
+        (_TRACE + "OSError: [Errno 12] Cannot allocate memory", "host's memory (RAM)", "less data in memory"),
+        ("Epoch 1/5\nKilled", "SIGKILL", "dmesg"),
+        ("Epoch 1/5\n" + _SHELL, "SIGKILL", "dmesg"),
+        ("RuntimeError: Unexpected bus error: insufficient shared memory (shm)", "shared memory", "--shm-size"),
+        ("2026-05-04 10:11:12.1: F external/x/parse_flags_from_env.cc:226] Unknown flag in XLA_FLAGS: --foo",
+         "XLA_FLAGS", "unset it"),
+        (_TRACE + "AssertionError", "ended in AssertionError", "end of the log"),
+    ],
+)  # fmt: skip
+def test_what_ended_it(text: str, title: str, action: str) -> None:
+    explained = explain(text.split("\n"))
+    assert [(found.id, found.severity) for found in explained.findings] == [("unknown", "error")]
+    assert title in explained.findings[0].title
+    assert action in explained.findings[0].action
+    assert text.split("\n")[-1] in explained.findings[0].evidence
+
+
+@pytest.mark.parametrize("text", ["Killed workers so far: 0", "I Killed it", _TRACE + "KeyboardInterrupt"])
+def test_what_only_looks_like_one(text: str) -> None:
+    assert explain(text.split("\n")).primary == "healthy"
