@@ -76,10 +76,10 @@ class Watcher:
                 del self._standing[key]
         return tuple(self._standing.values())
 
-    def look(self, snapshot: Snapshot, *, same: bool = False) -> list[Happened]:
+    def look(self, snapshot: Snapshot, *, same: bool = False, calm: bool = False) -> list[Happened]:
         """What happened since the snapshot before; of the first, only what is wrong already.
 
-        ``same``: devices and processes are known to be those of the snapshot before.
+        ``same``: devices and processes are known to be those of the snapshot before; ``calm``: the processes are.
         """
         at = snapshot.taken_at.timestamp()
         first, self._looked = not self._looked, True
@@ -91,7 +91,10 @@ class Watcher:
             self._tenants.stay(at)
         else:
             found = self._devices(snapshot, at, first=first)
-            moved, left = self._tenants.look(snapshot, at)
+            if calm and not first and self._tenants.told_by(snapshot):
+                self._tenants.stay(at)
+            else:
+                moved, left = self._tenants.look(snapshot, at)
         if same and self.throttling.idle and self._counters.idle and self._filling.stay(at):
             return found
         for device in snapshot.devices:

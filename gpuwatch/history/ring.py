@@ -73,6 +73,14 @@ class Series(Sequence[float | None]):
         return Series(self._capacity, self.seen, self._kept[begin : begin + count])
 
 
+def _alike(before: Sequence[Device], now: Sequence[Device]) -> bool:
+    """Whether the same devices tell the same readings, with whatever values."""
+    return len(before) == len(now) and all(
+        a is b or (a.uuid == b.uuid and a.readings.keys() == b.readings.keys())
+        for a, b in zip(before, now, strict=True)
+    )
+
+
 class History:
     """Ring buffers per (device UUID, metric id). One thread writes and reads it."""
 
@@ -92,6 +100,11 @@ class History:
         if snapshot.devices is self._devices:
             self._count(snapshot.taken_at.timestamp())
             return
+        if self._devices is not None and _alike(self._devices, snapshot.devices):
+            self._put_changes(self._devices, snapshot.devices)
+            self._devices = snapshot.devices
+            self._count(snapshot.taken_at.timestamp())
+            return
         values: dict[tuple[str, str], float] = {}
         for device in snapshot.devices:
             for metric_id, value in device.readings.items():
@@ -100,6 +113,26 @@ class History:
                     values[device.uuid, metric_id] = as_number
         self.put(snapshot.taken_at.timestamp(), values)
         self._devices = snapshot.devices
+
+    def _put_changes(self, before: Sequence[Device], now: Sequence[Device]) -> None:
+        """Of most samples hardly anything is new: only what is another reading than the one before."""
+        count = self.snapshots
+        for device, old in zip(now, before, strict=True):
+            if device is old:
+                continue
+            were = old.readings
+            for metric_id, value in device.readings.items():
+                was = were[metric_id]
+                if value is was or value == was:
+                    continue
+                as_number, key = number(value), (device.uuid, metric_id)
+                series = self._series.get(key)
+                if series is None:
+                    if as_number is None:
+                        continue
+                    series = self._series[key] = Series(self.capacity, count)
+                series.upto(count)
+                series.last = _GAP if as_number is None else as_number
 
     def put(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
         """One sample by device UUID and metric id; what is not in it gets a gap."""

@@ -74,6 +74,10 @@ class Tenants:
                 here[key] = tenant
         return found + came, left
 
+    def told_by(self, snapshot: Snapshot) -> bool:
+        """Whether the same devices tell of their processes as at the last look."""
+        return self._told == [device.uuid for device in snapshot.devices if tells(device)]
+
     def stay(self, at: float) -> None:
         """Everybody is where they were, with what they held."""
         self._stayed = at

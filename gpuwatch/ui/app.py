@@ -288,7 +288,7 @@ class GpuwatchApp(ChoosingApp):
         for snapshot in arrived:
             self.history.add(snapshot)
             self.trails.add(snapshot)
-            self.watcher.look(snapshot, same=isinstance(snapshot, Quiet))
+            self.watcher.look(snapshot, same=isinstance(snapshot, Quiet), calm=isinstance(snapshot, Calm))
         self._watch_feed()
         first, self._newest = self._newest is None, arrived[-1]
         self._ageless = isinstance(self._newest, Calm)

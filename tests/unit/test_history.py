@@ -3,6 +3,8 @@ from __future__ import annotations
 import datetime
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpuwatch.history.ring import History
 from gpuwatch.model.reading import Value
@@ -48,6 +50,27 @@ def test_the_same_devices_again_are_a_sample_again() -> None:
     assert list(history.series("GPU-b", "x")) == [5.0] * 96 + [None] * 4
     assert len(history.times) == 100
     assert history.snapshots == 154
+
+
+_VALUES = st.sampled_from([0, 1, 1.0, 2.5, "P0", True])
+_READINGS = st.dictionaries(st.sampled_from(["a", "b", "c"]), _VALUES)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.lists(_READINGS, max_size=3), st.integers(1, 4)), max_size=10))
+def test_what_is_kept_does_not_depend_on_what_is_known_to_be_the_same(
+    steps: list[tuple[list[dict[str, Value]], int]],
+) -> None:
+    quick, whole = History(capacity=10), History(capacity=10)
+    for readings, times in steps:
+        snapshot = taken(*((f"GPU-{n}", values) for n, values in enumerate(readings)))
+        for _ in range(times):
+            quick.add(snapshot)
+            whole._devices = None
+            whole.add(snapshot)
+    keys = [(f"GPU-{n}", metric) for n in range(3) for metric in "abc"]
+    assert [list(quick.series(*key)) for key in keys] == [list(whole.series(*key)) for key in keys]
+    assert quick.times == whole.times
 
 
 def test_names_are_not_numbers_and_unknown_series_are_empty() -> None:
