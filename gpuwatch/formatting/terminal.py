@@ -16,16 +16,15 @@ _PLAIN_TERMINALS = re.compile(r"^(linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.
 _DUMB = frozenset({"dumb", "unknown"})
 _SAMPLE = "▕█▏⣿─╭→–●✖▲"
 _PLAIN_LOCALES = frozenset({"C", "POSIX"})
-_COERCED = frozenset({"c.utf-8", "c.utf8", "utf-8"})
-"""What Python puts into LC_CTYPE by itself where the locale is C (PEP 538)."""
 
 
 def needs_ascii(environment: Mapping[str, str], encoding: str | None, *, terminal: bool = True) -> str:
     """Why only ASCII can be shown; empty where everything can be.
 
     ``encoding`` is that of the program's output. What the user says in LC_ALL, LC_CTYPE or LANG goes before it:
-    Python writes UTF-8 where the locale is C (PEP 538 and 540), though nobody asked for it. ``terminal`` is whether
-    the output goes to one; TERM says nothing of a file.
+    Python writes UTF-8 where the locale is C (PEP 538 and 540), though nobody asked for it. What it put into LC_CTYPE
+    by itself is no longer there (:func:`gpuwatch.sources.locale.undo_coercion`). ``terminal`` is whether the output
+    goes to one; TERM says nothing of a file.
     """
     term = environment.get("TERM", "")
     if terminal and _PLAIN_TERMINALS.match(term):
@@ -61,13 +60,8 @@ def has_few_colors(environment: Mapping[str, str]) -> bool:
 
 
 def _asked(environment: Mapping[str, str]) -> str:
-    """The locale for characters, as the user set it; empty where nothing is set."""
-    everything, characters, language = (environment.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    if everything:
-        return everything
-    if language in _PLAIN_LOCALES and characters.lower() in _COERCED:
-        return language
-    return characters or language
+    """The locale for characters, as the user set it (POSIX: the first that is not empty); empty where none is set."""
+    return next(filter(None, (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "")
 
 
 def file_name(path: Path | str) -> str:

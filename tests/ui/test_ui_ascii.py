@@ -180,7 +180,7 @@ def test_when_it_is_chosen_by_itself(term: str, encoding: str, needed: bool) -> 
         ({"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8"}, True),
         ({"LC_ALL": "", "LC_CTYPE": "C", "LANG": "de_DE.UTF-8"}, True),
         ({"LC_CTYPE": "en_US.UTF-8", "LANG": "C"}, False),
-        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, True),  # what Python makes of LANG=C
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, False),
         ({"LC_ALL": "C.UTF-8", "LANG": "C"}, False),
         ({"LC_ALL": "de_DE.ISO-8859-1"}, True),
         ({"LC_ALL": "de_DE.no-such-codec"}, True),
