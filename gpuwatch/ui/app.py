@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-import signal
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -178,11 +177,6 @@ class GpuwatchApp(ChoosingApp):
         """Lets the feed begin, then draws the first frame with what it may have already."""
         self._feed_running = True
         self._home = asyncio.get_running_loop(), contextvars.copy_context()
-        # An exception out of a signal handler would land in whatever runs; this comes between two tasks.
-        with suppress(RuntimeError, ValueError):  # not on the main thread (a test's)
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                    asyncio.get_running_loop().add_signal_handler(number, self._terminated, number)
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
         self.feed.start(self._wake)
         if not self._take():
@@ -216,10 +210,6 @@ class GpuwatchApp(ChoosingApp):
             self._driver.release()
         # The rules, which have to be imported, come after what there is to see.
         self.set_timer(0.02, self._diagnose_first)
-
-    def _terminated(self, number: int) -> None:
-        """SIGTERM and SIGHUP leave as q does, with the exit code that a shell gives to them."""
-        self.exit(return_code=128 + number)
 
     def watch_lab(self) -> None:
         """From now on tabs that show runs are told when there are new ones."""

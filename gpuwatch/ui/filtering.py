@@ -201,7 +201,7 @@ def _fielded(word: _Word) -> Test | None:
         meant = closest(name, (*FIELDS, *_ALSO)) if len(name) > 2 else None
         if meant is None and sign == "=":
             return None  # part of a command line: lr=0.1
-        hint = f"; did you mean {meant}?" if meant is not None else ' (in "quotes" it is searched for as it is)'
+        hint = f"; did you mean {meant}?" if meant is not None else "; in quotes it is plain text"
         raise FilterError(f"there is no field “{printable(typed)}”{hint}")
     if name == "pid" and sign != ":":
         return _compared(lambda process: process.pid, sign, _amount(name, rest))

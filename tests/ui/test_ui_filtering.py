@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gpuwatch.model.snapshot import Mapped, Process
 from gpuwatch.ui.filtering import FIELDS, SIGNS, FilterError, _words, parse
 from gpuwatch.ui.rows import COLUMNS, Column
+from gpuwatch.ui.screens.help import _FILTER
 from tests.ui import machines
 
 GIB = machines.GIB
@@ -142,9 +143,9 @@ def test_words(text: str, users: list[str]) -> None:
         ("time>1m2h", "time is compared with a time such as 90s or 1h30m, not “1m2h”"),
         ("sees:a", "sees is the number of a GPU, or 0>1 for its own number 0 that is GPU 1, not “a”"),
         ("thread>5", "there is no field “thread”; did you mean threads?"),
-        ("colour:red", 'there is no field “colour” (in "quotes" it is searched for as it is)'),
-        ("x>3", 'there is no field “x” (in "quotes" it is searched for as it is)'),
-        ("alpha:8080", 'there is no field “alpha” (in "quotes" it is searched for as it is)'),
+        ("colour:red", "there is no field “colour”; in quotes it is plain text"),
+        ("x>3", "there is no field “x”; in quotes it is plain text"),
+        ("alpha:8080", "there is no field “alpha”; in quotes it is plain text"),
         ("usr:alice", "there is no field “usr”; did you mean user?"),
         ("meme>3", "there is no field “meme”; did you mean mem?"),
         ("-mem>lots", "mem is compared with a number such as 2GiB, not “lots”"),
@@ -178,6 +179,16 @@ def test_every_column_is_a_field_by_its_id_and_by_its_head(column: Column) -> No
         for sign in (":1", ">1"):
             said = said_of(f"{name}{sign}")
             assert not said or "write" in said, said  # it takes one of the two signs
+
+
+@pytest.mark.parametrize("word", [word for word, _ in _FILTER])
+def test_help_names_words_that_are_understood(word: str) -> None:
+    assert said_of(word) == ""
+
+
+def test_help_names_every_field() -> None:
+    told = " ".join(meaning for _, meaning in _FILTER)
+    assert all(name in told for name in FIELDS)
 
 
 def said_of(text: str) -> str:

@@ -22,6 +22,14 @@ _HEADS = {
     "users": "In the totals by user",
     "timeline": "While paused",
 }
+_FILTER = (
+    ("python train", "both words, wherever they stand"),
+    ('"python train"', "just this; in quotes also what looks like a field"),
+    ("user:al", "these letters in it: user, type, container, framework, cmd"),
+    ("gpu:1", "just this one: gpu, pid, mig; in visible and sees one of the list"),
+    ("mem>2GiB", "mem, sm, mbw, enc, dec, cpu, host, threads, pid, and time>1h30m; also < = >= <="),
+    ("-xorg", "not this; works with every kind of word"),
+)
 _SIGNS = (
     ("–", "could not be read; i says why"),
     ("▲ ✖ ●", "warning, error, well"),
@@ -46,8 +54,12 @@ def help_lines(tab: str, name: Callable[[str], str] = str) -> Lines:
     for pane in (*PANES_OF_TABS[tab], "everywhere"):
         lines.append([(_HEADS[pane], "title")])
         # The keys of tabs are told above.
-        here = [one for one in of_tab(tab) if one.pane == pane and not (one.run or "").startswith("show_tab")]
+        here = [one for one in of_tab(tab) if one.pane == pane and not one.id.startswith("show_tab")]
         lines += [[(f"  {name(action.shown):<{size}}", "key"), (action.help, "text")] for action in here]
+        lines.append([])
+    if tab == "overview":
+        lines.append([("Words of a filter", "title")])
+        lines += [[(f"  {word:<16}", "strong"), (meaning, "text")] for word, meaning in _FILTER]
         lines.append([])
     lines.append([("Signs", "title")])
     lines += [[(f"  {sign:<13}", "strong"), (meaning, "text")] for sign, meaning in _SIGNS]
