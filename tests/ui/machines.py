@@ -204,7 +204,7 @@ def many(gpus: int, processes: int = 40, *, tick: int = 0, **changes: Any) -> Sn
         here = rows[index::gpus]
         held = sum(row.readings["gpu_memory_bytes"] for row in here)  # type: ignore[misc]
         # Many on one GPU have less each; all of them take more and less in turn.
-        share = min(1.0, 0.85 * _TOTAL / held if held else 1.0) * (1 + 0.1 * math.sin(tick / 40 + index))
+        share = min(1.0, 0.85 * _TOTAL / held if held else 1.0) * (1 + 0.01 * math.sin(tick / 3 + index))
         amounts = [int(row.readings["gpu_memory_bytes"] * share) for row in here]  # type: ignore[operator]
         rows[index::gpus] = [
             structs.replace(row, readings=row.readings | {"gpu_memory_bytes": amount})

@@ -73,7 +73,7 @@ def test_broken_settings(snap_compare: Callable[..., bool]) -> None:
         ("wrong-filter", ("slash", *"torch mem>l")),
         ("help", ("question_mark",)),
         ("sort", ("s",)),
-        ("missing", ("down", "down", "i")),
+        ("missing", ("down", "down", "down", "i")),
         ("findings", ("f",)),
         ("filter", ("slash", *"torch")),
         ("paused", ("P",)),
