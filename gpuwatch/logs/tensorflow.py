@@ -24,7 +24,7 @@ _MEMO_SIZE = 4096
 _MEMO_CHARS = 600
 _DIGITS = b"0123456789"
 _NOTHING, _REFUSAL, _TORCH = 1, 2, 3
-_HINTS = topics.HINTS
+_hinted = topics.hinted
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
 """Most lines of an allocator's dump, which tell nothing that its sums do not."""
@@ -113,12 +113,8 @@ class LogParser:
         if not self._units.open and not self._ooms.in_dump():
             if "): /" in line and self._placements.node(line):
                 return
-            for hint in _HINTS:
-                if hint in line:
-                    break
-            else:
-                if "gpu:" not in line and "cpu:" not in line:
-                    return
+            if not _hinted(line) and "gpu:" not in line and "cpu:" not in line:
+                return
             shape = line.encode("utf-8", "replace").translate(None, _DIGITS)
             kind = self._shapes.get(shape)
             if kind is not None:
@@ -247,7 +243,7 @@ class LogParser:
     def _enveloped(self, line: str) -> bool:
         """A line of a container's log in JSON: what the program wrote is a string in it. False where it is not."""
         within = self._units.open or self._ooms.in_dump() or self._frames.open or ", line " in line
-        if not within and "\\" not in line and ".cc:" not in line and not any(hint in line for hint in _HINTS):
+        if not within and "\\" not in line and ".cc:" not in line and not _hinted(line):
             return False
         text = json_text(line)
         if text is None:

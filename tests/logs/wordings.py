@@ -49,6 +49,8 @@ LIBRARIES = (
                    " sure the missing libraries mentioned above are installed properly") + "\n"
             "Skipping registering GPU devices...",
             "cuda.libraries-missing", "cudnn64_8.dll"),
+    Wording(_old("W", "core/common_runtime/gpu/gpu_device.cc:2251", "Cannot dlopen some GPU li"),
+            "cuda.libraries-missing"),
     Wording("Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file:"
             " No such file or directory", "cuda.libraries-missing driver.missing", "libcudnn_cnn_infer.so.8"),
     Wording("Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object"
@@ -243,6 +245,8 @@ MEMORY = (
     Wording("  (0) Not found:  No algorithm worked!\n\t [[node model/conv2d/Conv2D (defined at train.py:7) ]]",
             "memory.masked cuda.version-mismatch"),
     Wording("tensorflow.python.framework.errors_impl.UnknownError: Fail to find the dnn implementation. [Op:CudnnRNN]",
+            "memory.masked cuda.version-mismatch"),
+    Wording("UnknownError: Graph execution error:\n\nFail to find the dnn implementation.\n\t [[{{node CudnnRNN}}]]",
             "memory.masked cuda.version-mismatch"),
     Wording("InternalError: Failed to call ThenRnnForward with model config: [rnn_mode, rnn_input_mode]: 2, 0",
             "memory.masked"),
