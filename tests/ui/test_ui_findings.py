@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.diagnosis.pages import page
 from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.ui.screens.cause_sheet import CauseSheet, page_lines
 from gpuwatch.ui.screens.evidence import EvidenceModal
 from gpuwatch.ui.screens.findings import FindingsScreen
@@ -192,3 +193,28 @@ async def test_what_has_no_page_says_so_nowhere(make_stage: Callable[..., Stage]
         await pilot.press("p")
         await settle(pilot)
         assert stage.app.screen is screen
+
+
+async def test_a_driver_that_is_silent_and_its_replaced_reader_are_one_finding(
+    make_stage: Callable[..., Stage],
+) -> None:
+    stage = make_stage(diagnose=finds(WELL))
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        stage.feed.state = FeedStatus("not-answering", 20.0, 19.0, 1, "the collector did not answer and was replaced")
+        stage.app._tick()
+        await pilot.press("5")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, FindingsScreen)
+        assert "1 wrong" in screen.found.plain
+        assert "The driver does not answer" in screen.found.plain
+        assert "it was replaced once so far" in screen.evidence.plain
+        assert [one.kind for one in stage.app.watcher.events] == ["collector.replaced", "collector.stalled"]
+        stage.feed.state = FeedStatus("ok", 0.0, 0.0, 1)
+        stage.push(machines.snapshot(machines.pair().devices, tick=30))
+        stage.app._tick()
+        await settle(pilot)
+        assert "does not answer" not in screen.found.plain
+        assert "Nothing wrong was found" in screen.found.plain
