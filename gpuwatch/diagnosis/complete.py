@@ -182,5 +182,5 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
         return f"Ended as expected, in {error.type}: {CAUSES.get(meant, 'the subject of this probe')}."
     warning = next((found for found in findings if found.severity in ("error", "warning")), None)
     if warning is not None:
-        return f"Ran, with a warning: {warning.title}."
+        return f"Ran, with {'an error' if warning.severity == 'error' else 'a warning'} beside it: {warning.title}."
     return "Ran where it was asked to."

@@ -30,6 +30,9 @@ REAL_CONTEXT = (100 * MIB, 800 * MIB)
 _REAL_SLACK = 64 * MIB
 """What a desktop may take or give back between the look and the start."""
 
+_NO_POOL = "cuda_malloc"
+"""The one allocator of TensorFlow without a limit of its own (``gpu_process_state.cc``)."""
+
 _PART = re.compile(r"GPU:(\d+) part \d+: (\d+)(?:\.0)? MB$")
 _GPU_NUMBER = re.compile(r"GPU:(\d+)$")
 
@@ -49,6 +52,8 @@ class Asked:
     fraction: float | None = None
     reserve_mb: int | None = None
     """TF_DEVICE_MIN_SYS_MEMORY_IN_MB."""
+    allocator: str | None = None
+    """TF_GPU_ALLOCATOR."""
 
 
 def asked_of(run: Run) -> Asked:
@@ -63,6 +68,7 @@ def asked_of(run: Run) -> Asked:
         limits=_limits(evidence, run),
         fraction=float(fraction) if isinstance(fraction, (int, float)) and fraction else None,
         reserve_mb=int(reserve) if reserve.isdigit() else None,
+        allocator=evidence.variable("TF_GPU_ALLOCATOR"),
     )
 
 
@@ -168,6 +174,10 @@ def _grants(
         note = ", and TensorFlow ignores memory_limit on a PluggableDevice" if limits else ""
         given = _fraction(device, asked, exact=True) or _plugin_default(device)
         return (_Amount(given.granted, given.tolerance, given.how + note),)
+    if asked.allocator == _NO_POOL:
+        # TensorFlow asks the driver for each tensor, sets no limit and prints 0 MB.
+        nothing = _Amount(None, 0, f"TF_GPU_ALLOCATOR={_NO_POOL} keeps no pool, so nothing is granted in advance")
+        return (nothing,) * max(len(limits), 1)
     if limits:
         return tuple(_Amount(limit * MIB, 0, f"memory_limit {limit} MB") for limit in limits)
     exact = device.simulated

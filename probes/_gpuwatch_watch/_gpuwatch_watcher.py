@@ -304,15 +304,18 @@ class Watcher:
                 virtual=[],
                 logical=logical,
             )
-            self.mapping(context)
+            self.mapping(context, logical)
             self.emit("environment", variables=self.environment())
         for name in logical:
             if ":GPU:" in name:
                 info = context.get_memory_info(name.replace("/device:", ""))
                 self.changed(name, "memory", device=name, current=info["current"], peak=info["peak"])
 
-    def mapping(self, context):
-        """Logical GPUs in order, each on a visible one; what the log says too, unless it was turned off."""
+    def mapping(self, context, logical):
+        """Logical GPUs in order, each on a visible one; what the log says too, unless it was turned off.
+
+        TensorFlow may list a GPU as physical and visible, and make no device of it.
+        """
         amounts = self.amounts(context)
         number = 0
         for device in context.get_visible_devices("GPU"):
@@ -323,6 +326,8 @@ class Watcher:
             for _ in parts:
                 name = "/device:GPU:%d" % number
                 number += 1
+                if name not in logical:
+                    return
                 self.emit(
                     "mapping",
                     framework_device=name,

@@ -10,6 +10,7 @@ from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.logs.devices import LIBDEVICE
+from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import Finding, Severity
 
 _OTHER_BUILD = "Use a build that was made for this GPU's compute capability, or another GPU."
@@ -83,6 +84,14 @@ def _is_torch(evidence: Evidence, lines: list[str]) -> bool:
     return any("Torch not compiled" in line for line in lines)
 
 
+def ended_the_work(evidence: Evidence) -> bool:
+    """Whether an exception said that the build has no CUDA: then that is the cause, whatever else is missing."""
+    errors = list(evidence.log.errors) if evidence.log is not None else []
+    if evidence.run is not None:
+        errors += [error for error in evidence.run.errors if not error.expected]
+    return not evidence.gpu_usable and any("build.cpu-only" in topics_of(error.message) for error in errors)
+
+
 @rule("build.cpu-only")
 def cpu_only(evidence: Evidence) -> Iterator[Finding]:
     """A build without CUDA, said by the framework itself."""
@@ -95,10 +104,10 @@ def cpu_only(evidence: Evidence) -> Iterator[Finding]:
         lines += evidence.log.lines_of("build.cpu-only")
     if not lines:
         return
-    severity: Severity = "error" if said and evidence.driver_answers and not evidence.gpu_usable else "warning"
+    keeps_gpus_away = said and evidence.driver_answers and not evidence.gpu_usable
     yield finding(
         "build.cpu-only",
-        severity,
+        "error" if keeps_gpus_away or ended_the_work(evidence) else "warning",
         "fact" if said else "likely",
         evidence=lines,
         action=_GPU_BUILD["torch" if _is_torch(evidence, lines) else ""],
@@ -144,20 +153,45 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+_LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
+_REQUIRED = re.compile(r"minimum required count is (\d+)")
+_DEFAULT_LEAST = 8
+"""TensorFlow's own least count (``gpu_device.cc``), or that of the best card where it is smaller."""
+
+
 @rule("build.gpu-unsupported")
 def left_out(evidence: Evidence) -> Iterator[Finding]:
-    """Beside a larger card TensorFlow leaves out one with few multiprocessors."""
+    """Beside a larger card TensorFlow leaves out one with few multiprocessors; a variable may make it leave out all."""
     log = evidence.log
     weak = [gpu for gpu in log.ignored_gpus if gpu.reason == "core-count"] if log is not None else []
     if log is None or not weak:
         return
     names = ", ".join(dict.fromkeys(f"{gpu.name or 'a GPU'} ({gpu.pci_bus_id or 'no address'})" for gpu in weak))
+    they_have = "it has" if len(weak) == 1 else "they have"
+    lines = log.lines_of("device.ignored")
+    value = evidence.variable(_LEAST)
+    required = max((int(match[1]) for line in lines if (match := _REQUIRED.search(line))), default=0)
+    if value is not None or required > _DEFAULT_LEAST:
+        # By itself TensorFlow asks for 8 at most, and for no more than the best card has.
+        severity: Severity = "warning" if evidence.gpu_usable else "error"
+        setting = f"{_LEAST}={value if value is not None else required}"
+        yield finding(
+            "build.gpu-unsupported",
+            severity,
+            "fact",
+            title=f"{setting} makes TensorFlow leave out "
+            + (names if evidence.gpu_usable else f"every GPU: {names}")
+            + f"; {they_have} fewer multiprocessors",
+            evidence=[*([setting] if value is not None else []), *lines],
+            action=f"Unset {_LEAST}, which was set to {value if value is not None else required}.",
+        )
+        return
     counts = [int(match[1]) for gpu in weak if (match := _COUNT.search(gpu.detail))]
     yield finding(
         "build.gpu-unsupported",
         "warning",
         "fact",
-        title=f"TensorFlow left out {names}: it has too few multiprocessors",
-        evidence=log.lines_of("device.ignored"),
-        action=f"Set TF_MIN_GPU_MULTIPROCESSOR_COUNT={min(counts, default=1)} to use it too, or leave it to others.",
+        title=f"TensorFlow left out {names}: {they_have} too few multiprocessors",
+        evidence=lines,
+        action=f"Set {_LEAST}={min(counts, default=1)} to use it too, or leave it to others.",
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rules.build import ended_the_work
 from gpuwatch.diagnosis.visible import read_visible
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.no_driver import SIMULATE, missing_driver_action
@@ -19,6 +20,17 @@ _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)
 _REFUSALS = ("container.lost-devices", "driver.bad-state")
 """What NVML's own failure may mean where it could be loaded (gpuwatch.sources.nvml)."""
+_NO_TOOLKIT = (
+    "could not select device driver",
+    "Unknown runtime specified nvidia",
+    "unknown or invalid runtime name: nvidia",
+)
+"""What Docker says where it was asked for GPUs and nothing taught it to give them."""
+_NOT_SET_UP = "Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up"
+_TOOLKIT = (
+    "On the host, install the NVIDIA Container Toolkit (package nvidia-container-toolkit), run"
+    " nvidia-ctk runtime configure --runtime=docker, and restart Docker; nvidia-smi must work on the host."
+)
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """For a driver of which one library is there and the other is not."""
 _OTHER_ADVICE = {
@@ -115,15 +127,21 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
         return
     value = evidence.visible_devices
     on_purpose = evidence.visibility_on_purpose and value is not None and read_visible(value, None).on_purpose
-    severity: Severity = "info" if on_purpose else "error"
+    # A build without CUDA asks no driver for anything, so that is not why it ended.
+    severity: Severity = "info" if on_purpose else "warning" if ended_the_work(evidence) else "error"
     if log is not None:
         lines += log.lines_of("cuda.missing-library")
+    said = log.lines_of("driver.not-running") if log is not None and evidence.driver_answers is None else ()
+    no_toolkit = bool(said) and all(any(text in line for text in _NO_TOOLKIT) for line in said)
     yield finding(
         "driver.missing",
         severity,
         "fact" if certainty == "fact" else "likely",
+        title="Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up"
+        if no_toolkit
+        else "",
         evidence=lines or ["NVML does not answer"],
-        action=_advice(evidence),
+        action=_TOOLKIT if no_toolkit else _advice(evidence),
     )
 
 

@@ -1,0 +1,111 @@
+"""Builds, cards and variables of TensorFlow that leave the work without some GPU, or without any."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from gpuwatch.diagnosis.complete import complete
+from gpuwatch.diagnosis.engine import diagnose, primary
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.explain import explain
+from gpuwatch.diagnosis.predict import Asked, predict
+from gpuwatch.logs.tensorflow import parse
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.run import Framework, Outcome
+from tests.diagnosis.cases import NO_DRIVER, draft, machine
+
+_IGNORED = (
+    "I0000 00:00:1795182157.792905   24832 gpu_device.cc:2439] Ignoring visible gpu device (device: {0}, name: Card,"
+    " pci bus id: 0000:0{1}:00.0, compute capability: 8.6) with core count: {2}. The minimum required count is {3}."
+    " You can adjust this requirement with the env var TF_MIN_GPU_MULTIPROCESSOR_COUNT."
+)
+_MAPPED = (
+    "I0000 00:00:1795182157.992905   24832 gpu_device.cc:2043] Created device"
+    " /job:localhost/replica:0/task:0/device:GPU:0 with 22464 MB memory:  -> device: 0, name: Card, pci bus id:"
+    " 0000:01:00.0, compute capability: 8.6"
+)
+
+
+def left_out(lines: list[str], **environment: str) -> Finding:
+    (found,) = diagnose(Evidence(log=parse("\n".join(lines)), environment=environment))
+    assert found.id == "build.gpu-unsupported"
+    return found
+
+
+def test_a_count_that_leaves_out_every_gpu_is_an_error_and_its_variable_is_to_go() -> None:
+    lines = [_IGNORED.format(0, 1, 82, 500), _IGNORED.format(1, 2, 82, 500)]
+    for environment in ({}, {"TF_MIN_GPU_MULTIPROCESSOR_COUNT": "500"}):
+        found = left_out(lines, **environment)
+        assert found.severity == "error"
+        assert "TF_MIN_GPU_MULTIPROCESSOR_COUNT=500 makes TensorFlow leave out every GPU" in found.title
+        assert found.action == "Unset TF_MIN_GPU_MULTIPROCESSOR_COUNT, which was set to 500."
+
+
+def test_a_count_that_leaves_out_some_is_a_warning() -> None:
+    found = left_out([_MAPPED, _IGNORED.format(1, 2, 40, 64)])
+    assert (found.severity, "every GPU" in found.title) == ("warning", False)
+    assert found.action.startswith("Unset")
+
+
+def test_a_weak_card_beside_a_better_one_may_be_let_in() -> None:
+    found = left_out([_MAPPED, _IGNORED.format(1, 2, 4, 8)])
+    assert found.severity == "warning"
+    assert found.action.startswith("Set TF_MIN_GPU_MULTIPROCESSOR_COUNT=4 ")
+
+
+def test_no_amount_is_expected_of_an_allocator_without_a_pool() -> None:
+    for asked in (Asked(allocator="cuda_malloc"), Asked(allocator="cuda_malloc", limits={0: (512, 512)})):
+        entries = predict(machine(gpus=1), asked)
+        assert entries is not None
+        assert [entry.granted_bytes for entry in entries] == [None] * max(1, len(asked.limits.get(0, ())))
+        assert "TF_GPU_ALLOCATOR=cuda_malloc" in entries[0].how
+
+
+_TORCH = 'Traceback (most recent call last):\n  File "a.py", line 2, in <module>\n    x.to("cuda")\n'
+
+
+def test_a_build_without_cuda_that_ended_the_program_comes_before_the_missing_driver() -> None:
+    log = parse(_TORCH + "AssertionError: Torch not compiled with CUDA enabled")
+    framework = Framework(name="torch", version="2.13.0", gpu_build=False)
+    fields = {"group": "run", "framework": framework, "placements": (), "verdict": "error"}
+    run = complete(draft("run", outcome=Outcome(exit_code=1, ended=True), **fields), log, NO_DRIVER)
+    assert [(found.id, found.severity) for found in run.findings] == [
+        ("build.cpu-only", "error"),
+        ("driver.missing", "warning"),
+    ]
+    alone = diagnose(Evidence(log=log))
+    assert (primary(alone), alone[0].severity) == ("build.cpu-only", "error")
+
+
+def test_where_nothing_ended_for_it_the_missing_driver_comes_first() -> None:
+    framework = Framework(name="tensorflow", version="2.21.0", gpu_build=False)
+    run = complete(draft("run", group="run", framework=framework), parse(""), NO_DRIVER)
+    assert [(found.id, found.severity) for found in run.findings] == [
+        ("driver.missing", "error"),
+        ("build.cpu-only", "warning"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+        "docker: Error response from daemon: unknown or invalid runtime name: nvidia.",
+    ],
+)
+def test_docker_without_the_toolkit_is_told_to_get_it(line: str) -> None:
+    found = explain([line]).findings[0]
+    assert found.id == "driver.missing"
+    assert "Container Toolkit" in found.title
+    assert "nvidia-ctk runtime configure" in found.action
+    assert "Install NVIDIA's driver" not in found.action
+
+
+def test_an_error_beside_a_run_that_ended_well_is_called_one() -> None:
+    healthy = machine(gpus=2)
+    gone = replace(healthy.devices[1], state="lost")
+    lost = replace(healthy, devices=(healthy.devices[0], gone))
+    run = complete(draft("growth", placements=()), parse(_MAPPED), lost)
+    assert run.findings[0].severity == "error"
+    assert run.verdict_reason.startswith("Ran, with an error beside it: GPU 1 has fallen off the bus")
