@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from gpuwatch.formatting.units import duration
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.monitor.wire import Calm, Quiet, aged
+from gpuwatch.ui.filtering import parse
 from gpuwatch.ui.widgets.paint import Line, Painted, difference
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -56,8 +58,7 @@ async def test_only_the_row_that_changed_is_drawn(stage: Stage) -> None:
         table = stage.app.overview.processes
         row = table._rows[3]
         processes = tuple(
-            machines.process(n, gpu=n % 8, readings={"cpu_percent": 55.5}) if p is row else p
-            for n, p in enumerate(still.processes)
+            replace(p, readings={**p.readings, "cpu_percent": 55.5}) if p is row else p for p in still.processes
         )
         before = counts(stage)
         stage.feed.push(same_again(still, processes=processes))
@@ -71,7 +72,8 @@ async def test_only_the_gpu_that_changed_is_drawn(stage: Stage) -> None:
         still = machines.many(8, 20)
         await ready(stage, pilot, still)
         devices = tuple(
-            machines.device(3, readings={"temperature.gpu_celsius": 77}) if d.index == 3 else d for d in still.devices
+            replace(d, readings={**d.readings, "temperature.gpu_celsius": 77}) if d.index == 3 else d
+            for d in still.devices
         )
         before = counts(stage)
         stage.feed.push(same_again(still, devices=devices))
@@ -154,6 +156,8 @@ async def test_rows_as_they_were_before_are_shown_with_the_run_times_of_now(stag
         assert ran in table.plain.split("\n")[table._head_row + 1]
         stage.app.overview.show(stage.app.overview._view or stage.app.view())
         assert table.plain.replace("▶", " ") == shown.replace("▶", " ")
+        table.set_filter(parse(f"time>{int(taken.timestamp() - (row.create_time or 0)) - 50}"))
+        assert row.pid in {one.pid for one in table._rows if isinstance(one, Process)}, "also just after a calm second"
         whole = stage.app.snapshot
         assert whole is not None
         assert whole.processes == aged(quiet).processes

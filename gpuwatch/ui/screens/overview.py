@@ -292,7 +292,7 @@ class OverviewScreen(ProcessRowsScreen):
 
     def _show_users(self) -> None:
         if self.users is not None and self.by_user and self._view is not None and self._plan is not None:
-            self.users.show(self._view, self.processes.filter, framed=self._plan.framed)
+            self.users.show(self._view.whole(), self.processes.filter, framed=self._plan.framed)
 
     async def action_users(self) -> None:
         """Totals by user, or the processes again."""

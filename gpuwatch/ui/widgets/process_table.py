@@ -364,6 +364,8 @@ class ProcessTable(Painted, can_focus=True):
 
     def _collect(self) -> None:
         """Filters and sorts; puts the cursor back on its process."""
+        if self._view is not None:
+            self._view = self._view.whole()  # a filter may ask for run times
         view = self._view
         if view is None or view.snapshot is None:
             self._redraw()
