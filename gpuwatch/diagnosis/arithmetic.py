@@ -48,7 +48,11 @@ _OTHER_ALLOCATOR = "export TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shap
 _MIB = 1 << 20
 _ROUND_MIB = (256, 1000)
 _SMALL_SHARE = 0.8
-"""An allocator's default limit below this share of the device means that others held memory."""
+_MOST_CONTEXT = 800 << 20
+_MOST_RESERVE, _SMALL_RESERVE, _RESERVE_FROM = 1800 << 20, 225 << 20, 2 << 30
+"""An allocator's default limit below this share of the device, and below what is left of it beside a CUDA context
+and TensorFlow's largest reserve (``MinSystemMemory`` in ``gpu_device.cc``), means that others held memory or that
+somebody set it."""
 
 
 def judge(oom: Oom, around: Surroundings) -> Judgement:
@@ -91,7 +95,7 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
         if around.limited:
             lines.append(f"{size(need)} needed > limit of {size(limit)}, on a device of {size(around.total_bytes)}")
             return Judgement("memory.limit-too-small", tuple(lines), certain=True)
-        if limit < _SMALL_SHARE * around.total_bytes and need <= _SMALL_SHARE * around.total_bytes:
+        if _is_small(limit, around.total_bytes) and _is_small(need, around.total_bytes):
             if around.others_bytes is None and _is_round(limit):
                 lines.append(
                     f"{size(need)} needed > limit of {size(limit)}: a round number, as people set one, on a device of"
@@ -113,6 +117,12 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
     blocks = f", in blocks of at most {size(block)}" if block is not None and block < free else ""
     lines = [f"{_asked(oom)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free{blocks}"]
     return Judgement("memory.model-too-large", tuple(lines), certain=True)
+
+
+def _is_small(limit: int, free: int) -> bool:
+    """Whether TensorFlow by itself would have taken more of ``free`` bytes, whatever the card."""
+    reserve = _MOST_RESERVE if free >= _RESERVE_FROM else _SMALL_RESERVE
+    return limit < min(_SMALL_SHARE * free, free - _MOST_CONTEXT - reserve)
 
 
 def _is_round(limit: int) -> bool:
@@ -141,7 +151,7 @@ def _fragmented(lines: list[str], around: Surroundings, limit: int, free: int) -
     total, others = around.total_bytes, around.others_bytes or 0
     room = total - others - around.overhead_bytes - limit if total is not None else 0
     own = around.limited or around.held_by_others is False or (around.others_bytes is None and _is_round(limit))
-    if total is None or not own or limit >= _SMALL_SHARE * (total - others) or room <= 0:
+    if total is None or not own or not _is_small(limit, total - others) or room <= 0:
         return Judgement("memory.fragmented", tuple(lines), certain=True)
     if around.from_name:
         lines.append(f"limit of {size(limit)}: a round number, as people set one, on a device of about {size(total)}")

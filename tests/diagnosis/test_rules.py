@@ -265,6 +265,9 @@ def test_edit_distance_is_symmetric_and_small_only_for_near_words(one: str, othe
         (64, 256, 110, 28, Surroundings(), "memory.fragmented"),
         (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB, limited=True), "memory.limit-too-small"),
         (400, 256, 0, 256, Surroundings(total_bytes=300 * MIB, limited=True), "memory.request-too-large"),
+        # What TensorFlow 2.21 takes by itself of 8 GiB: no limit that anybody set.
+        (64, 6074, 6074, 0, Surroundings(total_bytes=8 * GIB, held_by_others=False), "memory.model-too-large"),
+        (64, 4000, 4000, 0, Surroundings(total_bytes=8 * GIB, held_by_others=False), "memory.limit-too-small"),
         (400, 313, 0, 313, Surroundings(total_bytes=24 * GIB), "memory.other-process"),
         (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB), "memory.limit-too-small"),
         (64, 256, 230, 26, Surroundings(total_bytes=22 * GIB, from_name=True), "memory.limit-too-small"),
