@@ -33,8 +33,8 @@ BESIDE_WIDTH = 150
 """Cells inside a card from which on its readings stand beside the graphs."""
 FACT_WIDTH = 32
 """Cells of a reading with its title, and the gap to the next."""
-_BAND_MIN, _BAND_GOOD = 3, 5
-"""Lines of a band of graphs with its caption: at least, and from which on there can be a second one."""
+_BAND_MIN, _BAND_GOOD, _BAND_TALL = 3, 5, 8
+"""Lines of a band of graphs with its caption: at least, and from which on there can be a second one, a third one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +154,9 @@ def _cards(
     if budget >= _BAND_MIN:
         # Of much room some is for words: a graph says little of a GPU that is idle.
         room = budget - (min(told, budget // 4) if inner < BESIDE_WIDTH else 0)
-        bands = 1 if room < 2 * _BAND_GOOD else 2
+        bands = 1 if room < 2 * _BAND_GOOD else 2 if room < 3 * _BAND_TALL else 3
         graph = bands * min(room // bands, tall)
         facts = min(told, budget - graph) if inner < BESIDE_WIDTH else 0
-        if budget - graph - facts >= tall:
-            graph, bands = graph + tall, 3
     elif inner < BESIDE_WIDTH:
         facts = min(told, max(budget, 0))
     return Plan(

@@ -387,7 +387,7 @@ def _half(rows: int) -> tuple[int, str]:
 def ruled(row: str, ink: str, sign: str) -> list[Span]:
     """A row of a graph with a faint line where no dots are."""
     return [
-        (sign * len(run), "faint") if blank else (run, ink)
+        (sign * len(run), "border") if blank else (run, ink)
         for blank, run in ((run[0] == " ", run) for run in _RUNS.findall(row))
     ]
 
