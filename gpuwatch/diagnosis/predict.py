@@ -9,6 +9,7 @@ says so. The reserve rules are TensorFlow's: ``MinSystemMemory`` in ``gpu_device
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -179,7 +180,7 @@ def _grants(
         nothing = _Amount(None, 0, f"TF_GPU_ALLOCATOR={_NO_POOL} keeps no pool, so nothing is granted in advance")
         return (nothing,) * max(len(limits), 1)
     if limits:
-        return tuple(_Amount(limit * MIB, 0, f"memory_limit {limit} MB") for limit in limits)
+        return tuple(_Amount(_float(limit) * MIB, 0, f"memory_limit {limit} MB") for limit in limits)
     exact = device.simulated
     if asked.reserve_mb is None and (amount := _fraction(device, asked, exact=exact)) is not None:
         return (amount,)
@@ -257,3 +258,8 @@ def _free(device: Device) -> int | None:
 
 def _whole(amount: int) -> int:
     return amount // MIB * MIB
+
+
+def _float(limit: int) -> int:
+    """A limit in MB as TensorFlow keeps it: ``memory_limit_mb`` of GPUOptions is a float of four bytes."""
+    return int(struct.unpack("f", struct.pack("f", limit))[0])

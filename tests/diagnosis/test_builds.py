@@ -109,3 +109,23 @@ def test_an_error_beside_a_run_that_ended_well_is_called_one() -> None:
     run = complete(draft("growth", placements=()), parse(_MAPPED), lost)
     assert run.findings[0].severity == "error"
     assert run.verdict_reason.startswith("Ran, with an error beside it: GPU 1 has fallen off the bus")
+
+
+def test_a_limit_above_the_device_is_nobody_elses_fault() -> None:
+    refused = (
+        "I0000 00:00:1795182643.300709    6360 cuda_executor.cc:522] failed to allocate {0}GiB ({1} bytes) from device:"
+        " RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+    )
+    sizes = [(100 << 30) // 10**step * 9**step for step in range(4)]
+    refusals = [refused.format(size >> 30, size) for size in sizes]
+    lines = [_MAPPED.replace("22464", "102400"), *refusals]
+    findings = diagnose(Evidence(snapshot=machine(gpus=1), log=parse("\n".join(lines))))
+    assert [(found.id, found.severity) for found in findings] == [("config.inconsistent", "warning")]
+    assert "The limit of 100.0 GiB is larger than the GPU, which has 24.0 GiB" in findings[0].title
+    within = diagnose(Evidence(snapshot=machine(gpus=1), log=parse("\n".join([_MAPPED, *refusals]))))
+    assert [found.id for found in within] == ["memory.other-process"]
+
+
+def test_a_limit_is_kept_as_a_float_of_four_bytes() -> None:
+    (entry,) = predict(machine(gpus=1), Asked(limits={0: (99999999,)})) or ()
+    assert entry.granted_bytes == 100_000_000 << 20

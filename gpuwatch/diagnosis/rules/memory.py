@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.diagnosis.arithmetic import Judgement, Surroundings, judge
 from gpuwatch.diagnosis.cards import memory_in_log
-from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.diagnosis.growth import growth
 from gpuwatch.diagnosis.holders import ANYWHERE, described, headline, holders, make_room
 from gpuwatch.diagnosis.registry import finding, rule
@@ -344,12 +344,12 @@ def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-@rule("memory.other-process")
+@rule("memory.other-process", "config.inconsistent")
 def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
     """The driver had less than TensorFlow wanted: somebody else holds memory.
 
     A series that shrinks by a tenth each time is the allocator's back-off, which may yet succeed; one size
-    refused again and again means that nothing is left.
+    refused again and again means that nothing is left. Under a limit above the device's size it must be refused.
     """
     log = evidence.log
     if log is None or not log.refusals.count or any(oom.requested_bytes for oom in ooms_of(evidence)):
@@ -357,6 +357,19 @@ def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
     refusals = log.refusals
     hopeless = refusals.constant_bytes is not None
     what = f"{refusals.count} allocations refused, from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}"
+    above = _above_the_device(evidence)
+    if above is not None:
+        granted, device = above
+        yield finding(
+            "config.inconsistent",
+            "error" if hopeless else "warning",
+            "fact",
+            title=f"The limit of {size(granted)} is larger than the GPU, which has {size(_total(device))} in all",
+            evidence=(what, f"GPU {device.index}, {device.name}", *log.lines_of("memory.refused")),
+            action="Set a limit below what is free on the GPU, or none: TensorFlow takes nearly all by itself.",
+            device_uuid=device.uuid,
+        )
+        return
     yield finding(
         "memory.other-process",
         "error" if hopeless else "warning",
@@ -365,3 +378,20 @@ def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
         evidence=(what, *log.lines_of("memory.refused")),
         action=ACTIONS["memory.other-process"],
     )
+
+
+def _above_the_device(evidence: Evidence) -> tuple[int, Device] | None:
+    """What the framework's devices on one GPU may take together, where that is more than the GPU has."""
+    granted: dict[str, int] = {}
+    for mapping in evidence.device_map:
+        device = device_behind(mapping, evidence.snapshot) if evidence.snapshot is not None else None
+        if device is None or mapping.granted_bytes is None:
+            continue
+        granted[device.uuid] = granted.get(device.uuid, 0) + mapping.granted_bytes
+        if 0 < _total(device) < granted[device.uuid]:
+            return granted[device.uuid], device
+    return None
+
+
+def _total(device: Device) -> int:
+    return int(device.number("memory.total_bytes") or 0)
