@@ -182,6 +182,9 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("Loaded cuDNN version", "device.used"),
     ("ynamic library libcublas", "device.used"),
     ("initialized for platform CUDA", "device.used"),
+    ("successful NUMA node read from SysFS", "device.used"),  # said of each GPU that the driver counts
+    ("DirectML: creating device on adapter", "device.used"),
+    ("Metal device set to", "device.used"),
     ("This TensorFlow binary is optimized", "tensorflow.started"),
     ("this TensorFlow binary was not compiled to use", "tensorflow.started"),
     ("oneDNN custom operations are on", "tensorflow.started"),

@@ -441,6 +441,15 @@ HEALTHY = tuple(
              " (-1), but there must be at least one NUMA node, so returning NUMA node zero"),
         _old("E", "stream_executor/cuda/cuda_gpu_executor.cc:967", "could not open file to read NUMA node:"
              " /sys/bus/pci/devices/0000:0b:00.0/numa_node\nYour kernel may have been built without NUMA support."),
+        _old("I", "core/platform/cpu_feature_guard.cc:210", "This TensorFlow binary is optimized to use available CPU"
+             " instructions in performance-critical operations.") + "\n"
+        + _old("I", "xla/stream_executor/cuda/cuda_executor.cc:998", "successful NUMA node read from SysFS had neg"),
+        _old("I", "core/platform/cpu_feature_guard.cc:210", "This TensorFlow binary is optimized to use available CPU"
+             " instructions in performance-critical operations.") + "\n"
+        + _old("I", "core/common_runtime/dml/dml_device_factory.cc:32", "DirectML: creating device on adapter 0 (AMD X)"),
+        "Metal device set to: Apple M1\n"
+        + _old("I", "core/platform/cpu_feature_guard.cc:210", "This TensorFlow binary is optimized to use available CPU"
+             " instructions in performance-critical operations."),
         "2026-05-04 10:11:12.1: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:467] Unable to register cuFFT"
         " factory: Attempting to register factory for plugin cuFFT when one has already been registered",
         _old("W", "compiler/tf2tensorrt/utils/py_utils.cc:38", "TF-TRT Warning: Could not find TensorRT"),
