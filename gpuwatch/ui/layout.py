@@ -2,8 +2,8 @@
 
 Order of folding, first to go first: further bands of graphs, the first band, further readings, cards (they
 become one line each), the host strip, the heading of the lines, lines side by side instead of below each other
-(as long as each has room for all that matters, on a large screen also in less); at last the lines scroll, and
-say how many more there are. The finding never goes.
+(as long as each has room for all that matters; in less where all of them are then seen); at last the lines
+scroll, and say how many more there are. The finding never goes.
 """
 
 from __future__ import annotations
@@ -98,15 +98,18 @@ def plan(
             return cards
     # The finding's line is always counted: a finding that comes must not fold anything.
     most = height - 3 - _TABLE_ROWS
+    # The table gives way before a GPU does, but not the whole of it where there is a screen to speak of.
+    utmost = height - 3 - (_TABLE_LEAST if height >= _SMALL else 1)
     columns = _side_by_side(width, gpus, most, _LINE_WIDTH)
-    if math.ceil(gpus / columns) > most and height >= _TALL:
-        columns = _side_by_side(width, gpus, most, _LINE_MIN_WIDTH)
+    if math.ceil(gpus / columns) > utmost:
+        narrow = _side_by_side(width, gpus, most, _LINE_MIN_WIDTH)
+        columns = narrow if math.ceil(gpus / narrow) <= utmost else columns
     rows = math.ceil(gpus / columns)
     if rows > most:
-        # The table gives way before a GPU does, but not the whole of it where there is a screen to speak of.
-        if rows <= height - 3 - (_TABLE_LEAST if height >= _SMALL else 1):
+        if rows <= utmost:
             return Plan(style="line", columns=columns, host=False, gpu_height=rows, framed=framed)
-        return Plan(style="line", columns=columns, host=False, gpu_height=most, scrolls=True, framed=framed)
+        shown = max(most, (height - 3) // 2)
+        return Plan(style="line", columns=columns, host=False, gpu_height=shown, scrolls=True, framed=framed)
     parts = max(instances, default=0) if columns == 1 else 0
     while parts and rows + sum(min(count, parts) for count in instances) > most:
         parts -= 1

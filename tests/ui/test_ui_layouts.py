@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.ui.app import GpuwatchApp
+from gpuwatch.ui.bars import meter
 from gpuwatch.ui.cells import width_of
 from gpuwatch.ui.layout import plan, rounded
 from tests.ui import machines
@@ -194,3 +195,56 @@ def test_the_parts_add_up(size: tuple[int, int], gpus: int) -> None:
 
 def test_room_is_planned_in_steps() -> None:
     assert [rounded(n) for n in (0, 1, 4, 5, 200)] == [0, 4, 4, 8, 200]
+
+
+@pytest.mark.parametrize(("size", "gpus"), [((60, 15), 8), ((80, 24), 16)])
+async def test_a_small_terminal_tells_all_that_matters_of_each_gpu(
+    stage: Stage, size: tuple[int, int], gpus: int
+) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(machine(gpus, 5, 129))
+        await pilot.pause()
+        text = stage.app.overview.gpus.plain
+        for device in machine(gpus, 5, 129).devices:
+            number = device.number
+            used = f"{(number('memory.used_bytes') or 0) / machines.GIB:.1f}"
+            facts = (
+                f"{used}/139.8G",
+                f"{number('power.draw_watts'):.0f}",
+                f"{number('temperature.gpu_celsius'):.0f}°C",
+            )
+            pattern = rf"\b{device.index} .*?{number('utilization.gpu_percent'):.0f} %.*?" + ".*?".join(
+                re.escape(fact) for fact in facts
+            )
+            assert re.search(pattern, text), f"GPU {device.index}: {pattern}"
+        assert stage.app.overview.processes.size.height >= 4, "processes can be reached"
+
+
+async def test_a_mark_of_a_narrow_line_stands_before_its_number(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machine(16, 5, 129))
+        await pilot.pause()
+        line = next(line for line in stage.app.overview.gpus.plain.splitlines() if "▲" in line)
+        assert re.match(r" ▲ ?\d+ ", line[:40] if "▲" in line[:40] else line[40:])
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_a_card_says_who_holds_the_memory(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.past(machines.pair, 3)
+        await pilot.pause()
+        text = stage.app.overview.gpus.plain
+        assert "HELD 31.9 GiB bob 51877 · 0.6 Xorg 1999" in text
+        assert re.search(r"HELD 130\.4 GiB alice 48121 · 0\.\d of no listed process", text)
+        quiet = machines.snapshot((machines.device(0, busy=0, readings={"memory.unexplained_bytes": 0}),), tick=4)
+        stage.push(quiet)
+        await pilot.pause()
+        assert "HELD by no process" in stage.app.overview.gpus.plain
+        lack = {"memory.unexplained_bytes": machines.DENIED}
+        stage.push(machines.snapshot((machines.device(0, busy=0, missing=lack),), tick=5))
+        await pilot.pause()
+        assert "HELD – by processes that cannot be listed" in stage.app.overview.gpus.plain
+
+
+def test_a_bar_in_one_cell_is_full_only_when_it_is() -> None:
+    assert [meter(value) for value in (None, 0.0, 0.001, 0.5, 0.99, 1.0)] == [" ", " ", "▁", "▄", "▇", "█"]
