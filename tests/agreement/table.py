@@ -181,6 +181,9 @@ ROWS = (
     # The build against the card
     Row("old card", "build.gpu-unsupported", is_set("compute_capability", 52)),
     Row("new card", "build.gpu-unsupported", is_set("compute_capability", 120)),
+    # TensorFlow lists the second card as visible, and makes no device of it
+    Row("too old a card in front", "build.gpu-unsupported", is_set("compute_capability", 30), shape="2x24GiB"),
+    Row("a MIG instance that is not there", "mig.misuse", variables={"CUDA_VISIBLE_DEVICES": "MIG-aaaa"}),
     Row("weak card beside", "build.gpu-unsupported", is_set("multiprocessors", 4, device=1), shape="2x24GiB"),
     # The toolkit's libraries: one that is missing costs TensorFlow every GPU
     *(

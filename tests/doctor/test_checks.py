@@ -111,7 +111,8 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("devices.present", "pass", machine(), "2 GPUs"),
     ("devices.present", "fail", machine(snapshot=snapshot(gpu(0, state="lost"))), "lost"),
     ("devices.present", "skip", bare(), "libnvidia-ml.so.1 is missing"),
-    ("devices.present", "skip", machine(snapshot=None), "within 3 s"),
+    ("devices.present", "fail", machine(snapshot=None), "within 3 s"),
+    ("devices.present", "skip", machine(driver=driver(late="nvmlInit", nvml_code=None), snapshot=None), "within 3 s"),
     ("devices.mode", "pass", machine(), "default"),
     ("devices.mode", "warn", machine(snapshot=snapshot(gpu(0, mode__compute="exclusive-process"))), "one process"),
     ("devices.mode", "fail", machine(snapshot=snapshot(gpu(0, mode__compute="prohibited"))), "turns another"),
@@ -267,6 +268,8 @@ CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.bad-state", "error", machine(driver=driver(cuinit_code=802), run=None, look=None), "fabricmanager"),
     ("driver.bad-state", "error", machine(driver=driver(cuinit_code=34), run=None, look=None), "stub"),
     ("driver.bad-state", "error", bare(driver=driver(late="nvmlInit", nvml_code=None), snapshot=None), "dmesg"),
+    ("driver.bad-state", "error", machine(driver=driver(late="nvmlInit", nvml_code=None), snapshot=None), "-smi -r"),
+    ("driver.bad-state", "error", machine(snapshot=None), "nvidia-smi -r"),
     ("driver.bad-state", "error", machine(
         system=system(device_files=files("/dev/nvidiactl")), run=None, look=None), "group"),
     ("container.lost-devices", "error", machine(driver=driver(cuinit_code=100), run=None, look=None), "recreate"),

@@ -123,16 +123,22 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
 
 
 def nvml_hangs(facts: Facts) -> Iterator[Finding]:
-    """The driver took the question and gave no answer."""
-    if facts.driver is not None and facts.driver.late == "nvmlInit":
-        yield finding(
-            "driver.bad-state",
-            "warning" if facts.usable else "error",
-            "fact",
-            title="NVML does not answer: the driver hangs",
-            evidence=[f"nvmlInit did not come back within {facts.deadline:g} s"],
-            action="See dmesg for NVRM and Xid lines of a GPU that hangs; reset it (nvidia-smi -r), or reboot.",
-        )
+    """The driver took the question and gave no answer; that a framework got its GPUs all the same mends nothing."""
+    answer = facts.driver
+    if answer is None:
+        return
+    begun = answer.nvml_code == 0 and facts.snapshot is None
+    if answer.late != "nvmlInit" and not begun:
+        return
+    what = "nvmlInit did not come back" if not begun else "NVML started, and what it was asked then did not come back"
+    yield finding(
+        "driver.bad-state",
+        "error",
+        "likely" if begun else "fact",
+        title="NVML does not answer: the driver or a GPU hangs",
+        evidence=[f"{what} within {facts.deadline:g} s"],
+        action="See dmesg for NVRM and Xid lines of a GPU that hangs; reset it (nvidia-smi -r), or reboot.",
+    )
 
 
 def closed_files(facts: Facts) -> Iterator[Finding]:

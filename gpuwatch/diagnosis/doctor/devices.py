@@ -70,7 +70,9 @@ def permissions(facts: Facts) -> Answer | None:
 def present(facts: Facts) -> Answer | None:
     """Those that are lost keep their row."""
     if facts.snapshot is None:
-        return late(facts)
+        answer = late(facts)
+        started = facts.driver is not None and facts.driver.nvml_code == 0
+        return fail(answer.detail, answer.action) if started else answer
     if not facts.nvml_answers:
         problem = next(iter(facts.snapshot.problems), None)
         return skip(_NO_DRIVER + (f": {problem.detail}" if problem is not None else ""))
