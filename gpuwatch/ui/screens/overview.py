@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
     from gpuwatch.ui.widgets.user_table import UserTable
 
-_PREPARE_AFTER, _PREPARE_EVERY = 1.5, 0.4
+_PREPARE_AFTER, _PREPARE_EVERY = 0.7, 0.3
 """Seconds until the other tabs are imported, one after the other, while there is nothing else to do."""
 _FILTER_KEYS = frozenset(next(action.keys for action in ACTIONS if action.id == "filter").split(","))
 
