@@ -94,9 +94,10 @@ class UserTable(Listed):
         indices = [device.index for device in view.devices]
         usual = _WIDE if self.inner >= 100 else _USUAL
         fits = [at for at in (usual, _TIGHT) if indices and at.rest + len(indices) * at.each <= self.inner]
-        if fits == [_TIGHT] and all(_in_words(one)[1] <= self.inner - usual.rest - 2 for one in self._totals):
-            fits = []  # the words have room
-        at = fits[0] if fits else usual
+        words = all(_in_words(one)[1] <= self.inner - usual.rest - 2 for one in self._totals)
+        if fits == [_TIGHT] and words:
+            fits = []
+        at = fits[0] if fits else usual if words else _TIGHT
         pen = Pen(self.inner)
         pen.add("  ", "header").add(left("USER", at.user + 1), "header").add(right("PROCS", 5), "header")
         if indices:
