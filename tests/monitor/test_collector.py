@@ -12,6 +12,7 @@ import pytest
 from gpuwatch.model.reading import Missing
 from gpuwatch.monitor import collector as module
 from gpuwatch.monitor.collector import Collector
+from gpuwatch.monitor.wire import HEAD_BYTES, WHOLE, head
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
 from tests.terminal import wait_until_ended
@@ -34,6 +35,27 @@ def started() -> Iterator[Callable[..., Collector]]:
     yield start
     for collector in running:
         collector.stop()
+
+
+def test_what_somebody_else_has_read_of_a_collector_is_not_lost(sim_machine: Open, sleeper: Callable[[], int]) -> None:
+    machine = sim_machine("1x24GiB")
+    machine.attach(sleeper(), 0, GIB)
+    collector = Collector(0.1, environment=machine.environment(os.environ))
+    stream = collector.launch().stdout
+    assert stream is not None
+    frames = []
+    while not frames or frames[-1][0] != WHOLE:
+        length, kind = head(stream.read(HEAD_BYTES))
+        frames.append((kind, stream.read(length)))
+    collector.read_ahead(frames)
+    try:
+        collector.start()
+        found = collector.wait(3, 10)
+    finally:
+        collector.stop()
+    assert collector.preview is not None
+    assert len(found[0].processes) == 1
+    assert len({one.taken_at for one in found}) == len(found) >= 3
 
 
 def test_devices_and_processes(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.sources import procfs
 from gpuwatch.sources.host import HostReader, ProcessTable, details
 
 CONTAINER = "4f1d" * 16
@@ -206,3 +207,21 @@ def test_a_framework_is_looked_for_again_in_processes_that_have_run(monkeypatch:
         for process in (idle, busy):
             process.kill()
             process.wait()
+
+
+def test_files_that_stay_open_are_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("one")
+    again = procfs.Again(str(path), 100)
+    assert again.read() == b"one"
+    with path.open("r+") as file:
+        file.write("two, and longer")
+    assert again.read() == b"two, and longer"
+    host = procfs.Host()
+    before = host.cpu_ticks()
+    until = time.monotonic() + 5
+    while host.cpu_ticks()[1] <= before[1]:
+        assert time.monotonic() < until, "the kernel's ticks are seen to go on"
+    total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
+    assert host.sizes().total == int(total.split()[1]) * 1024
+    assert host.cpu_count() == host.cpu_count() == os.cpu_count()
