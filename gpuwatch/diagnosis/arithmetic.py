@@ -93,19 +93,18 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
     guessed = around.from_name and asked > limit
     if around.total_bytes is not None and need <= around.total_bytes and not guessed:
         if around.limited:
-            lines.append(f"{size(need)} needed > limit of {size(limit)}, on a device of {size(around.total_bytes)}")
+            lines.append(f"{_beyond(need, limit)}, on a device of {size(around.total_bytes)}")
             return Judgement("memory.limit-too-small", tuple(lines), certain=True)
         if _is_small(limit, around.total_bytes) and _is_small(need, around.total_bytes):
             if around.others_bytes is None and _is_round(limit):
                 lines.append(
-                    f"{size(need)} needed > limit of {size(limit)}: a round number, as people set one, on a device of"
+                    f"{_beyond(need, limit)}: a round number, as people set one, on a device of"
                     f" about {size(around.total_bytes)}"
                 )
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False)
             if around.held_by_others is False:
                 lines.append(
-                    f"{size(need)} needed > limit of {size(limit)}, though nobody else held memory"
-                    f" of the device's {size(around.total_bytes)}"
+                    f"{_beyond(need, limit)}, though nobody else held memory of the device's {size(around.total_bytes)}"
                 )
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False)
             lines += _had_too_little(around, around.total_bytes, limit, need)
@@ -117,6 +116,13 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
     blocks = f", in blocks of at most {size(block)}" if block is not None and block < free else ""
     lines = [f"{_asked(oom)} > {size(limit)} limit − {size(used)} in use {equal} {size(free)} free{blocks}"]
     return Judgement("memory.model-too-large", tuple(lines), certain=True)
+
+
+def _beyond(need: int, limit: int) -> str:
+    """What was needed against the limit; two amounts that round to one would read as a contradiction."""
+    if size(need) != size(limit):
+        return f"{size(need)} needed > limit of {size(limit)}"
+    return f"{size(need - limit)} more needed than the limit of {size(limit)}, nearly all of which was in use"
 
 
 def _is_small(limit: int, free: int) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gpuwatch.model.run import MemoryPoint
+from gpuwatch.model.run import MemoryPoint, Oom
 
 _RISES = 4
 _RISE = 0.01
@@ -24,6 +24,10 @@ _LARGEST = 0.5
 _SECONDS = 2.0
 _STEADY = 0.8
 """How well the floor follows a straight line over time (R²)."""
+_ALIKE, _ALIKE_SHARE = 4, 0.5
+"""So many blocks of one size, with so much of the memory in use, are worth a word."""
+_MANY, _MANY_SHARE = 16, 0.8
+"""So many are hardly a model's: its layers differ, and each brings tensors of several sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,29 @@ class Growth:
     last_bytes: int
     rises: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Blocks of one size that were in use when memory ended."""
+
+    count: int
+    each_bytes: int
+    asked: bool
+    """Whether it is the very size that was asked when nothing was left."""
+    many: bool
+    """Whether they are so many, and so much of the memory, that a list that grows explains them best."""
+
+
+def kept(oom: Oom) -> Kept | None:
+    """What a loop that keeps its results leaves, by the allocator's own list; None where the sizes are mixed."""
+    used = oom.in_use_bytes
+    asked = (oom.alike_blocks, oom.requested_bytes, True)
+    for count, each, same in ((oom.equal_blocks, oom.equal_block_bytes, False), asked):
+        if count is not None and each and used and count >= _ALIKE and count * each >= _ALIKE_SHARE * used:
+            many = count >= _MANY and count * each > _MANY_SHARE * used
+            return Kept(count, each, same or count == oom.alike_blocks, many)
+    return None
 
 
 def growth(points: Sequence[MemoryPoint]) -> Growth | None:

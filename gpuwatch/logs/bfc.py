@@ -106,6 +106,8 @@ class Draft(msgspec.Struct, kw_only=True):
     """Sums in bytes of what the dump lists one by one: exact where its totals are rounded to three digits."""
     alike: int | None = None
     """Chunks in use of the very size that was asked."""
+    equal: tuple[int, int] | None = None
+    """Number and size of the chunks in use that are of one size and together hold most."""
     dumped: bool = False
     writer: str | None = None
     """The thread that writes the dump, where its lines tell (2.17 and later), else an empty text."""
@@ -196,7 +198,10 @@ class OomCollector:
         elif match := _REGION.search(message):
             draft.regions += int(match[1])
         elif match := _CHUNKS.search(message):
-            draft.chunks += int(match[1]) * int(match[2])
+            group = int(match[1]), int(match[2])
+            draft.chunks += group[0] * group[1]
+            if draft.equal is None or group[0] * group[1] > draft.equal[0] * draft.equal[1]:
+                draft.equal = group
             if draft.requested is not None and 0 <= int(match[2]) - draft.requested < _ALIGNMENT:
                 draft.alike = int(match[1])
         elif match := _TOTAL_IN_USE.search(message):
@@ -313,6 +318,8 @@ class OomCollector:
                 in_use_bytes=draft.in_use,
                 largest_free_bytes=draft.largest_free,
                 alike_blocks=draft.alike,
+                equal_blocks=draft.equal[0] if draft.equal is not None else None,
+                equal_block_bytes=draft.equal[1] if draft.equal is not None else None,
                 verdict=draft.verdict,
             )
             for draft in drafts

@@ -114,6 +114,10 @@ class Oom(msgspec.Struct, frozen=True, kw_only=True):
     largest_free_bytes: int | None = None
     alike_blocks: int | None = None
     """Blocks that were in use and have the very size that was asked; None where the log lists none."""
+    equal_blocks: int | None = None
+    """Blocks in use of the one size that holds most of the memory; None where the log lists none."""
+    equal_block_bytes: int | None = None
+    """The size of each of them."""
     device_total_bytes: int | None = None
     """The device's memory. PyTorch tells it, and has no limit unless a fraction was set."""
     device_free_bytes: int | None = None

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
 
 from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.tail import Tail
 from gpuwatch.logs.tensorflow import LogParser
 from gpuwatch.model.events import Event
 from gpuwatch.model.run import (
@@ -34,8 +34,6 @@ from gpuwatch.probing.locate import ProbeScript
 from gpuwatch.probing.timeline import Timeline
 from gpuwatch.probing.told import Told
 
-_TAIL_LINES = 80
-_LONGEST = 2000
 _MOST_HELD = 1024
 
 
@@ -58,7 +56,7 @@ class Observation:
         self._before = before
         self._family = family
         self._parser = LogParser()
-        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._tail = Tail()
         self.told = Told()
         self._ledger = Ledger(before)
         self._timeline = Timeline(started)
@@ -77,9 +75,7 @@ class Observation:
 
     def tail_line(self, line: str) -> None:
         """Keeps a line among the last ones; of a progress bar, which overwrote itself, the last state."""
-        if "\r" in line:
-            line = line.rstrip("\r").rpartition("\r")[2]
-        self._tail.append(line[:_LONGEST])
+        self._tail.add(line)
 
     def event_line(self, raw: bytes) -> Event | None:
         """One line of the event descriptor; None when it was no event."""
@@ -204,7 +200,7 @@ class Observation:
             driver_version=None if before is None or before.driver is None else before.driver.version,
             gpus=() if before is None else tuple(f"{d.index} {d.name} {d.uuid}" for d in before.devices),
             problems=tuple(told.problems),
-            log_tail=tuple(self._tail),
+            log_tail=self._tail.lines(),
         )
         return Observed(run, facts, before)
 

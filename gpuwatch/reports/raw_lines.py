@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from gpuwatch.formatting.text import printable
+from gpuwatch.logs.tail import decisive, not_kept
 
 _STAMP = re.compile(r"^(?:[IWEF]\d{4} [\d:.]{1,30}\s+\d{1,10} |\d{4}-\d\d-\d\d[ T][\d:.,]{8,16}:? )")
 _EMPTY_BIN = re.compile(r"Bin \(\d+\):\s+Total Chunks: 0,")
@@ -20,7 +21,7 @@ _USUAL = re.compile(
 _OPENED = re.compile(r"Successfully opened dynamic library (\S+)")
 _EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.")
 """TensorFlow's prefix before its log has a clock: seconds since 1970."""
-_DECISIVE = ("ran out of memory trying to allocate", "Traceback (most recent call last)")
+_KEPT = 6
 _CHUNKS = 6
 _NOTES = (
     ("LargestFreeBlock:", "gpuwatch: always 0 with this allocator; the report's own number is from the list of chunks"),
@@ -52,8 +53,12 @@ def readable(lines: Iterable[str], most: int, *, simulated: bool) -> tuple[str, 
     if len(shown) <= most:
         return (*clock, *shown)
     cut = len(shown) - most
-    kept = [line for line in shown[:cut] if any(text in line for text in _DECISIVE)][-2:]
-    return (*clock, *kept, f"… {cut - len(kept)} earlier lines left out", *shown[cut:])
+    kept = [line for line in shown[:cut] if decisive(line)]
+    # Which GPUs there were comes first, what failed comes last.
+    kept = kept if len(kept) <= _KEPT else [*kept[: _KEPT // 2], *kept[-_KEPT // 2 :]]
+    # A mark of lines that were never kept is no line itself.
+    gone = cut - len(kept) + sum(max(not_kept(line) - 1, 0) for line in shown[:cut])
+    return (*clock, *kept, f"… {gone} earlier lines left out", *shown[cut:])
 
 
 def _clock(lines: Iterable[str]) -> Iterator[str]:

@@ -178,3 +178,50 @@ def test_a_total_that_the_parts_contradict_wins() -> None:
     ]
     (oom,) = parse("\n".join(start + line for line in lines)).ooms
     assert oom.in_use_bytes == 7 * GIB
+
+
+@pytest.mark.parametrize(
+    ("count", "each", "title", "certainty", "listed"),
+    [
+        (93, 64 * MIB, "93 equal tensors of 64.0 MiB are kept alive: perhaps a list that grows", "likely", True),
+        (8, 512 * MIB, "", "fact", True),  # as many as a model's layers
+        (2, 2 * GIB, "", "fact", False),
+        (40, 64 * MIB, "", "fact", False),  # less than half of the memory
+    ],
+    ids=["list", "layers", "two", "part"],
+)
+def test_many_equal_blocks_are_told_whatever_was_asked_last(
+    count: int, each: int, title: str, certainty: str, listed: bool
+) -> None:
+    log = parse(TRACE)
+    log.ooms = [
+        Oom(
+            device="GPU:0",
+            requested_bytes=10240,
+            limit_bytes=6 * GIB,
+            in_use_bytes=6 * GIB,
+            largest_free_bytes=0,
+            equal_blocks=count,
+            equal_block_bytes=each,
+        )
+    ]
+    told = found(None, log)
+    assert told.id == "memory.model-too-large"
+    assert told.certainty == certainty
+    assert (told.title == title) == bool(title)
+    assert told.action.startswith("Stop keeping tensors") == bool(title)
+    assert any(line.startswith(f"{count} blocks of one size") for line in told.evidence) == listed
+    assert ("If memory grows" in told.action) == (listed and not title)
+
+
+def test_amounts_that_round_alike_are_told_by_their_difference() -> None:
+    oom = Oom(
+        device="GPU:0",
+        requested_bytes=10240,
+        limit_bytes=6 * GIB,
+        in_use_bytes=6 * GIB,
+        largest_free_bytes=0,
+    )
+    told = judge(oom, Surroundings(total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limited=True))
+    assert told.cause == "memory.limit-too-small"
+    assert told.lines[-1].startswith("10.0 KiB more needed than the limit of 6.0 GiB")

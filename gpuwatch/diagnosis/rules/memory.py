@@ -10,7 +10,7 @@ import msgspec
 from gpuwatch.diagnosis.arithmetic import Judgement, Surroundings, judge
 from gpuwatch.diagnosis.cards import memory_in_log
 from gpuwatch.diagnosis.evidence import Evidence, device_behind
-from gpuwatch.diagnosis.growth import growth
+from gpuwatch.diagnosis.growth import growth, kept
 from gpuwatch.diagnosis.holders import ANYWHERE, described, headline, holders, make_room
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.formatting.secrets import mask_text
@@ -52,7 +52,6 @@ _KEEP_ON_CPU = (
     "Keep the data on the CPU and hand over batches: make the dataset within tf.device('/CPU:0'), or read it by a"
     " generator (tf.data.Dataset.from_generator)."
 )
-_MANY_ALIKE = 4
 _UNUSED = 1 << 20
 """A device with less than a MiB in use was initialised, no more."""
 
@@ -187,10 +186,14 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         action = action or ACTIONS[cause]
         if not expected:
             grown = _grown(evidence, failures) if cause == "memory.model-too-large" else []
+            alike = next(filter(None, (kept(oom) for oom, _ in failures)), None)
             if grown:
                 certain, title, action = False, _GROWS, _STOP_KEEPING
-            elif cause == "memory.model-too-large" and _alike(failures):
+            elif cause == "memory.model-too-large" and alike is not None:
                 action = _IF_GROWING
+                if alike.many:
+                    tensors = f"{alike.count} equal tensors of {size(alike.each_bytes)} are kept alive"
+                    certain, title, action = False, f"{tensors}: perhaps a list that grows", _STOP_KEEPING
             copied = _copied(evidence) if cause in ("memory.model-too-large", "memory.request-too-large") else ""
             if copied and not grown:
                 title, action = copied, _KEEP_ON_CPU
@@ -249,11 +252,11 @@ def _own_line(evidence: Evidence) -> list[str]:
 def _alike(failures: list[tuple[Oom, Judgement]]) -> list[str]:
     """Tensors of one size that fill the device: what a loop that keeps its results leaves."""
     for oom, _ in failures:
-        count, asked, used = oom.alike_blocks, oom.requested_bytes, oom.in_use_bytes
-        if count is not None and asked and used and count >= _MANY_ALIKE and count * asked >= used / 2:
-            return [
-                f"{count} blocks of the same size ({size(asked)}) were in use already, {size(count * asked)} in all"
-            ]
+        if (found := kept(oom)) is not None:
+            total, used = found.count * found.each_bytes, oom.in_use_bytes or 0
+            same = "the same size" if found.asked else "one size"
+            of = f" of {size(used)}" if not found.asked else " in all"
+            return [f"{found.count} blocks of {same} ({size(found.each_bytes)}) were in use already, {size(total)}{of}"]
     return []
 
 

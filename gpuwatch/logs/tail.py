@@ -1,0 +1,60 @@
+"""The last lines of a program's output, with those earlier ones that no reader can do without."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+_LAST = 80
+_LONGEST = 2000
+_FIRST_KEPT, _LATER_KEPT = 6, 6
+_DECISIVE = (
+    "Created device",
+    "ran out of memory trying to allocate",
+    "ailed call to cuInit",
+    "Cannot dlopen some GPU libraries",
+    "Traceback (most recent call last)",
+)
+_MARK = re.compile(r"… (\d{1,18}) earlier lines? not kept$")
+
+
+def decisive(line: str) -> bool:
+    """Whether the line tells which GPU there was or what failed: it outlives those around it."""
+    return any(text in line for text in _DECISIVE)
+
+
+def not_kept(line: str) -> int:
+    """How many lines this mark stands for; 0 where the line is no mark."""
+    match = _MARK.match(line)
+    return int(match[1]) if match is not None else 0
+
+
+class Tail:
+    """Takes lines as they come; holds a bounded number of them however many there are."""
+
+    def __init__(self) -> None:
+        """Nothing was printed yet."""
+        self._last: deque[str] = deque()
+        self._first_kept: list[str] = []
+        self._later_kept: deque[str] = deque(maxlen=_LATER_KEPT)
+        self._fallen = 0
+
+    def add(self, line: str) -> None:
+        """One line more; of a progress bar, which overwrote itself, the last state."""
+        if "\r" in line:
+            line = line.rstrip("\r").rpartition("\r")[2]
+        self._last.append(line[:_LONGEST])
+        if len(self._last) > _LAST:
+            self._let_go(self._last.popleft())
+
+    def _let_go(self, line: str) -> None:
+        self._fallen += 1
+        if decisive(line):
+            (self._first_kept if len(self._first_kept) < _FIRST_KEPT else self._later_kept).append(line)
+
+    def lines(self) -> tuple[str, ...]:
+        """Decisive lines, a mark of how many others are missing, and the last lines."""
+        kept = (*self._first_kept, *self._later_kept)
+        gone = self._fallen - len(kept)
+        mark = (f"… {gone} earlier line{'' if gone == 1 else 's'} not kept",) if gone else ()
+        return (*kept, *mark, *self._last)
