@@ -10,6 +10,7 @@ from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import Run, Verdict
 
 GROUP = "run"
+_NO_REPLICA = "distribution.devices-missing"
 
 
 def is_watched(run: Run) -> bool:
@@ -37,14 +38,16 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
 
 
 def verdict_of(run: Run, verdict: Verdict, evidence: Evidence, main: str | None) -> Verdict:
-    """Work that could only run on the CPU is a fallback, though no single op was seen."""
+    """Work that could only run on the CPU is a fallback, though no single op was seen; so are misplaced replicas."""
     seen = run.framework is not None or (evidence.log is not None and bool(evidence.log.frameworks))
     on_cpu = seen and not evidence.gpu_usable and main in NO_GPU
-    return "fallback" if verdict == "ok" and on_cpu else verdict
+    return "fallback" if verdict == "ok" and (on_cpu or main == _NO_REPLICA) else verdict
 
 
 def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding, ...], main: str | None) -> str:
     """One sentence; empty where the general one is right."""
+    if verdict == "fallback" and main == _NO_REPLICA:
+        return next((f"{found.title}." for found in findings if found.id == main), "")
     if verdict == "fallback" and main in NO_GPU:
         title = next((found.title for found in findings if found.id == main), CAUSES[main or "unknown"])
         return f"All of it ran on the CPU: {title}."

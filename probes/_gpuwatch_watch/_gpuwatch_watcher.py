@@ -11,6 +11,7 @@ library only, Python 3.7 or newer.
 import _thread
 import atexit
 import collections
+import gc
 import json
 import os
 import socket
@@ -27,6 +28,8 @@ _LATEST = 4000
 _WINDOWS = 240
 _MOST_FUNCTIONS = 200
 _MOST_OPS = 2000
+_MOST_SEARCHES = 5
+"""Each looks through all objects of the program, which takes some ten milliseconds."""
 _ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
 _HISTORY = (
     "keras.src.callbacks.history",
@@ -35,6 +38,7 @@ _HISTORY = (
     "keras.callbacks",
     "tensorflow.python.keras.callbacks",
 )
+_MIRRORED = "tensorflow.python.distribute.mirrored_strategy"
 _FUNCTIONS = (
     "tensorflow.python.eager.polymorphic_function.polymorphic_function",
     "tensorflow.python.eager.def_function",
@@ -126,12 +130,15 @@ class Ops:
     def __init__(self):
         self.counts = {}
         self.told = {}
+        self.unread = collections.Counter()
+        self.beyond = 0
 
     def take(self, op_type, inputs, attrs, outputs, op_name=None, graph=None):
         """For ``op_callbacks``, which leaves the op as it is when this returns None."""
+        name = "an op"
         try:
             name = op_type.decode() if isinstance(op_type, bytes) else str(op_type)
-            if name.startswith("__") or len(self.counts) >= _MOST_OPS:
+            if name.startswith("__"):
                 return
             first = outputs[0]
             if graph is None:
@@ -142,9 +149,13 @@ class Ops:
             if not asked:
                 return
             key = (name, first.dtype.name, asked, actual)
-        except Exception:
-            return  # no output, or one that is no tensor
-        self.counts[key] = self.counts.get(key, 0) + 1
+        except Exception:  # no output, or one that is no tensor: told at the end
+            self.unread[name] += 1
+            return
+        if key in self.counts or len(self.counts) < _MOST_OPS:
+            self.counts[key] = self.counts.get(key, 0) + 1
+        else:
+            self.beyond += 1
 
     def begin(self):
         """In the thread that imports TensorFlow, which is the program's main one."""
@@ -161,6 +172,16 @@ class Ops:
                 self.told[key] = count
                 op, dtype, asked, actual = key
                 emit("placed", op=op, dtype=dtype, requested=asked, actual=actual, count=more)
+
+    def left_out(self):
+        """What the counts lack, in sentences."""
+        if self.unread:
+            most = ", ".join("%s %d" % entry for entry in self.unread.most_common(5))
+            more = ", ..." if len(self.unread) > 5 else ""
+            total = sum(self.unread.values())
+            yield "placement: %d calls of ops without a tensor as output are not counted (%s%s)" % (total, most, more)
+        if self.beyond:
+            yield "placement: %d calls are not counted, of more than %d kinds of op" % (self.beyond, _MOST_OPS)
 
 
 class Watcher:
@@ -184,6 +205,7 @@ class Watcher:
         self.sequence = 0
         self.lock = _thread.allocate_lock()
         self.said = set()
+        self.searched = 0
         self.told = {}
         self.told_at = 0.0
         self.batches.reset()
@@ -306,10 +328,35 @@ class Watcher:
             )
             self.mapping(context, logical)
             self.emit("environment", variables=self.environment())
+        self.replicas(logical)
         for name in logical:
             if ":GPU:" in name:
                 info = context.get_memory_info(name.replace("/device:", ""))
                 self.changed(name, "memory", device=name, current=info["current"], peak=info["peak"])
+
+    def replicas(self, logical):
+        """Devices of a MirroredStrategy against those that there are: TensorFlow makes replicas of any name.
+
+        That there is a strategy is told by TensorFlow's own gauge; which one, by who refers to its class.
+        """
+        if "replicas" in self.said:
+            return
+        lib = sys.modules.get("tensorflow.python.distribute.distribute_lib")
+        strategy = getattr(sys.modules.get(_MIRRORED), "MirroredStrategy", None)
+        gauge = getattr(lib, "distribution_strategy_gauge", None)
+        if strategy is None or gauge is None or gauge.get_cell("V2").value() != "MirroredStrategy":
+            return
+        self.searched += 1
+        if self.searched >= _MOST_SEARCHES:
+            self.said.add("replicas")
+        for one in gc.get_referrers(strategy):
+            if isinstance(one, strategy) and hasattr(one, "extended"):
+                self.said.add("replicas")
+                names = ["/device:" + name.rpartition("/device:")[2] for name in one.extended.worker_devices]
+                missing = [name for name in names if name not in logical]
+                if missing:
+                    self.emit("result", name="replicas", value={"devices": names, "missing": missing})
+                return
 
     def mapping(self, context, logical):
         """Logical GPUs in order, each on a visible one; what the log says too, unless it was turned off.
@@ -430,6 +477,8 @@ class Watcher:
     def last_functions(self):
         self.functions(last=True)
         self.ops.tell(self.emit)
+        for text in self.ops.left_out():
+            self.once(text, "note", text=text)
 
     def speed(self):
         if time.monotonic() - self.told_at >= _TELL_EVERY:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpuwatch.diagnosis.complete import complete
 from gpuwatch.logs.tensorflow import parse
 from gpuwatch.model.run import Devices, Framework, Outcome, Run
@@ -46,3 +48,15 @@ def test_a_flag_that_xla_does_not_know_is_named() -> None:
     assert run.primary == "unknown"
     assert "XLA_FLAGS" in run.findings[0].title
     assert said in run.findings[0].evidence
+
+
+@pytest.mark.parametrize(("gpus", "severity"), [(("/device:GPU:0", "/device:GPU:1"), "error"), ((), "warning")])
+def test_replicas_on_gpus_that_are_not_there(gpus: tuple[str, ...], severity: str) -> None:
+    asked = [f"/device:GPU:{number}" for number in range(3)]
+    results = {"replicas": {"devices": asked, "missing": [name for name in asked if name not in gpus]}}
+    run = program(devices=Devices(logical=("/device:CPU:0", *gpus)), results=results)
+    found = next(entry for entry in run.findings if entry.id == "distribution.devices-missing")
+    assert found.severity == severity
+    assert "GPU:2, which the program does not have" in found.title
+    assert not gpus or (run.verdict, run.primary) == ("fallback", "distribution.devices-missing")
+    assert not gpus or run.verdict_reason == f"{found.title}."

@@ -17,6 +17,8 @@ _DEVICE_ACTION = "Ask for a device that exists (tf.config.list_logical_devices()
 _KERNEL_ACTION = "Leave this op to the CPU, or use a type that has a GPU kernel (float32 instead of int32, say)."
 
 
+REPLICAS = "replicas"
+"""The result under which the watcher tells the devices of a MirroredStrategy."""
 _GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
 
 
@@ -127,11 +129,27 @@ def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]
         yield finding(cause, "info" if named else "warning", "fact", evidence=lines, action=action)
 
 
+_REPLICAS = "Pass only devices of tf.config.list_logical_devices('GPU') to the strategy."
+
+
 @rule("distribution.devices-missing")
 def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
-    """MirroredStrategy on devices that do not exist: it returns replicas all the same."""
-    yield from _error_of(
-        evidence,
+    """MirroredStrategy on devices that do not exist: it returns replicas all the same, and since 2.15 says nothing."""
+    run = evidence.run
+    told = run.results.get(REPLICAS) if run is not None else None
+    missing = told.get("missing") if isinstance(told, dict) else None
+    if run is None or not isinstance(told, dict) or not missing:
+        yield from _error_of(evidence, "distribution.devices-missing", _REPLICAS)
+        return
+    listed = ", ".join(printable(str(name)).removeprefix("/device:") for name in missing)
+    yield finding(
         "distribution.devices-missing",
-        "Pass only devices of tf.config.list_logical_devices('GPU') to the strategy.",
+        "error" if evidence.gpu_usable else "warning",  # without any GPU, why there is none comes first
+        "fact",
+        title=f"The strategy has replicas on {listed}, which the program does not have: they run on other devices",
+        evidence=(
+            f"the strategy's devices: {', '.join(map(str, told.get('devices', ())))}",
+            f"logical devices: {', '.join(run.devices.logical)}",
+        ),
+        action=_REPLICAS,
     )

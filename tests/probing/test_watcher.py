@@ -1,0 +1,113 @@
+"""The part of ``gpuwatch run`` that looks from within the program, without the program: nothing is left out unsaid."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import gpuwatch.probing.watch
+
+_FILE = Path(gpuwatch.probing.watch.__file__).parents[2] / "probes/_gpuwatch_watch/_gpuwatch_watcher.py"
+_MODULES = ("tensorflow.python.distribute.distribute_lib", "tensorflow.python.distribute.mirrored_strategy")
+
+
+@pytest.fixture(scope="module")
+def watcher() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("_gpuwatch_watcher_under_test", _FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class _Watcher:
+    """A watcher that keeps what it would say."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.of = module.Watcher("nowhere", None)
+        self.emitted: list[tuple[str, dict[str, Any]]] = []
+        self.of.emit = lambda kind, **data: self.emitted.append((kind, data))
+
+
+def _tensor(device: str = "/device:GPU:0") -> SimpleNamespace:
+    return SimpleNamespace(device=device, dtype=SimpleNamespace(name="float32"))
+
+
+def test_ops_without_a_tensor_as_output_are_told_with_their_number(watcher: ModuleType) -> None:
+    made = _Watcher(watcher)
+    ops = made.of.ops
+    ops.context = SimpleNamespace(device_name="/device:GPU:0")
+    for _ in range(3):
+        ops.take(b"AssignVariableOp", (), (), ())
+    ops.take("NoOp", (), (), (None,))
+    ops.take("MatMul", (), (), (_tensor(),))
+    assert list(ops.counts.values()) == [1]
+    made.of.last_functions()
+    made.of.last_functions()
+    notes = [data["text"] for kind, data in made.emitted if kind == "note"]
+    assert notes == [
+        "placement: 4 calls of ops without a tensor as output are not counted (AssignVariableOp 3, NoOp 1)"
+    ]
+
+
+def test_more_kinds_of_op_than_are_kept_are_told_with_their_number(watcher: ModuleType) -> None:
+    ops = watcher.Ops()
+    ops.context = SimpleNamespace(device_name="/device:GPU:0")
+    for number in range(watcher._MOST_OPS + 3):
+        ops.take(f"Op{number}", (), (), (_tensor(),))
+    ops.take("Op0", (), (), (_tensor(),))
+    assert len(ops.counts) == watcher._MOST_OPS
+    assert max(ops.counts.values()) == 2, "those that are kept are counted on"
+    assert list(ops.left_out()) == [f"placement: 3 calls are not counted, of more than {watcher._MOST_OPS} kinds of op"]
+
+
+def test_where_all_are_counted_nothing_is_said(watcher: ModuleType) -> None:
+    assert list(watcher.Ops().left_out()) == []
+
+
+class MirroredStrategy:
+    def __init__(self, *devices: str) -> None:
+        self.extended = SimpleNamespace(worker_devices=[f"/job:localhost/replica:0/task:0{name}" for name in devices])
+
+
+@pytest.fixture
+def mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = SimpleNamespace(value=lambda: "MirroredStrategy")
+    gauge = SimpleNamespace(get_cell=lambda name: cell)
+    monkeypatch.setitem(sys.modules, _MODULES[0], SimpleNamespace(distribution_strategy_gauge=gauge))
+    monkeypatch.setitem(sys.modules, _MODULES[1], SimpleNamespace(MirroredStrategy=MirroredStrategy))
+
+
+def test_replicas_on_devices_that_are_not_there(watcher: ModuleType, mirrored: None) -> None:
+    made = _Watcher(watcher)
+    strategy = MirroredStrategy("/device:GPU:0", "/device:GPU:1", "/device:GPU:2")
+    for _ in range(3):
+        made.of.replicas(["/device:CPU:0", "/device:GPU:0", "/device:GPU:1"])
+    value = {"devices": ["/device:GPU:0", "/device:GPU:1", "/device:GPU:2"], "missing": ["/device:GPU:2"]}
+    assert made.emitted == [("result", {"name": "replicas", "value": value})]
+    del strategy
+
+
+def test_replicas_that_have_their_devices_are_not_spoken_of(watcher: ModuleType, mirrored: None) -> None:
+    made = _Watcher(watcher)
+    strategy = MirroredStrategy("/device:GPU:0")
+    made.of.replicas(["/device:CPU:0", "/device:GPU:0"])
+    assert made.emitted == []
+    del strategy
+
+
+def test_a_strategy_that_is_gone_is_not_searched_for_ever(
+    watcher: ModuleType, mirrored: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[object] = []
+    monkeypatch.setattr(watcher, "gc", SimpleNamespace(get_referrers=lambda one: searched.append(one) or []))
+    made = _Watcher(watcher)
+    for _ in range(50):
+        made.of.replicas(["/device:CPU:0"])
+    assert len(searched) == watcher._MOST_SEARCHES
