@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.model.snapshot import Device
+from gpuwatch.model.visibility import visible_devices
 from gpuwatch.sim.machine import SimMachine
 
 GIB, MIB = 2**30, 2**20
@@ -62,6 +65,13 @@ print(json.dumps(code or [int(text[5:7], 16) - 1 for text in pci_bus_ids()]))"""
         ("{1},0", [1]),
         ("0,{1}", [0]),
         ("MIG-GPU-1/1/0", NO_DEVICE),
+        ("0 1", [0]),
+        ("0-1", [0]),
+        ("0x1", [0]),
+        ("1.0", [1]),
+        ("+1", [1]),
+        ("1gpu2,0ampere", [1, 0]),
+        ("0 1,0", NO_DEVICE),
     ],
 )
 def test_cuda_visible_devices(
@@ -70,8 +80,17 @@ def test_cuda_visible_devices(
     machine = sim_machine("4x1GiB")
     environment = {}
     if value is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = value.format(*(device.uuid for device in machine.devices()))
+        value = value.format(*(device.uuid for device in machine.devices()))
+        environment["CUDA_VISIBLE_DEVICES"] = value
     assert ask(run, machine, LIST, **environment) == seen
+    devices = [
+        Device(index=index, uuid=device.uuid, name="Card", pci_bus_id="", readings={}, missing={})
+        for index, device in enumerate(machine.devices())
+    ]
+    told = visible_devices(value, "PCI_BUS_ID", devices)
+    assert [entry.index for entry in told.map] == (seen if isinstance(seen, list) else []), "as gpuwatch reads it"
+    if value is not None:
+        assert len(read_visible(value, devices).entries) == len(told.map)
 
 
 def test_without_a_machine_there_is_no_device(machine: SimMachine) -> None:
