@@ -27,7 +27,7 @@ _TENSOR = re.compile(
     r"OOM when allocating (?:temporary )?tensor (?:of|with) shape ?\[([\d,\s]*)\]"
     r"(?: and type (\w+))?(?: on (\S+))?(?: by allocator (\w+))?"
 )
-_FREE = re.compile(r"Free\s+at \S+ (?:next \d+ )?of size (\d+)")
+_FREE = re.compile(r"Free\s+at \S+ (?:next \d+ )?of size (\d{1,18})(?!\d)")
 _FREE_IN_BIN = re.compile(r"Size: ([\d.]{1,24}\w{0,8}) \| Requested Size: \S+ \| in_use: 0")
 _POOL = re.compile(r"memory_limit_: ([\d.]{1,24} ?\w{0,8})")
 _ROOM = re.compile(r"available (?:size|bytes): ([\d.]{1,24} ?\w{0,8})")

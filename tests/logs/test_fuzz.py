@@ -82,6 +82,19 @@ def test_huge_numbers_and_deep_nesting_are_only_text() -> None:
     )
 
 
+def test_a_free_chunk_of_more_digits_than_memory_has_is_none() -> None:
+    """Of 400 digits, which Python reads as a number and no float holds."""
+    at = "2026-05-04 10:11:12.131415: W tensorflow/core/common_runtime/bfc_allocator.cc:479] "
+    check(
+        [
+            f"{at}Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)",
+            f"{at}Free  at 7f0000000000 of size {'9' * 400} next 1",
+            f"{at}Sum Total of in-use chunks: 2.00GiB",
+            f"{at}OOM when allocating tensor with shape[268435456] and type float on /device:GPU:0",
+        ]
+    )
+
+
 @pytest.mark.parametrize("text", HUGE, ids=lambda text: text[:30])
 def test_a_line_of_digits_takes_no_longer_than_another(text: str) -> None:
     """Patterns that begin with a number could start at each of its digits."""
