@@ -7,13 +7,13 @@ from gpuwatch.diagnosis.registry import finding
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import Finding
 
-NO_GPU_NAMED = "The log names no GPU: TensorFlow may have run on the CPU"
+NO_GPU_NAMED = "Nothing that failed was found, but the log names no GPU: TensorFlow may have run on the CPU"
 _NOTHING_KNOWN = "Nothing that gpuwatch knows was found in the log"
 _NOT_TOLD = "Nothing wrong was found; the log does not tell on which device the work ran"
 
 
 def nothing_found(evidence: Evidence) -> Finding:
-    """Healthy, unless all that there is to judge by is a log that names no GPU.
+    """Healthy, in words that claim less where all that there is to judge by is a log that names no GPU.
 
     TensorFlow names every GPU that it takes after its start. That it names none has many reasons: a CPU build,
     hidden log lines, and (from 2.21 on) NVML that does not work. PyTorch names no GPU in any case, and what was cut
@@ -27,8 +27,8 @@ def nothing_found(evidence: Evidence) -> Finding:
     if not started and not placed:
         return finding("healthy", "info", "likely", title=_NOT_TOLD if log.frameworks else _NOTHING_KNOWN)
     return finding(
-        "unknown",
-        "warning",
+        "healthy",
+        "info",
         "likely",
         title=NO_GPU_NAMED,
         evidence=(
