@@ -163,6 +163,8 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("environment.device-order", "pass", machine(), "alike"),
     ("environment.device-order", "warn", machine(snapshot=snapshot(gpu(0), gpu(1, name="Other"))), "cards differ"),
     ("environment.device-order", "pass", machine(
+        snapshot=snapshot(gpu(0), replace(gpu(1), name="unknown GPU", pci_bus_id="", state="lost"))), "alike"),
+    ("environment.device-order", "pass", machine(
         snapshot=snapshot(gpu(0), gpu(1, name="Other")), environment={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
      "PCI_BUS_ID"),
     ("environment.device-order", "warn", environment(CUDA_DEVICE_ORDER="PCI_BUS"), "no value"),

@@ -88,7 +88,8 @@ def order(facts: Facts) -> Answer | None:
     value = facts.environment.get("CUDA_DEVICE_ORDER")
     if value is not None and value not in _ORDERS:
         return warn(f"CUDA_DEVICE_ORDER={value} is no value that CUDA knows", "Set it to PCI_BUS_ID.")
-    models = sorted({device.name for device in facts.gpus})
+    # One that did not answer when it was listed has no address, and no name to compare.
+    models = sorted({device.name for device in facts.gpus if device.pci_bus_id})
     if not facts.gpus:
         return skip("no driver tells which GPUs there are")
     if len(models) < 2 or value == "PCI_BUS_ID":
