@@ -34,6 +34,11 @@ _STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+\s+\d+ ")
 """Time and thread in front of a line of TensorFlow's log."""
 _OWN = "GPUWATCH_"
 _SIMULATION = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"})
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_SET_FOR_PROGRAM = (
+    f"{_VISIBLE} is not set in this shell: it was set for this program only (before its command, in a job script, or"
+    " in the program itself). Remove it there, or name there the GPUs that it shall use (0, or a UUID)."
+)
 # Sources, the first one first.
 _PROGRAM, _DOCTOR, _MACHINE, _EARLIER, _PROBE = range(5)
 _CAUSES = (*ENDED_WORK, *NO_GPU)
@@ -59,7 +64,7 @@ class Looks:
 
 def diagnostic(looks: Looks) -> Diagnostic:
     """The report of all of it."""
-    found = tuple(_joined(_told(looks)))
+    found = tuple(_where_it_was_set(entry, looks) for entry in _joined(_told(looks)))
     main = _main(found, looks)
     if main == "healthy" and all(entry.id != main for entry in found):
         found = (_healthy(), *found)
@@ -126,6 +131,16 @@ def _told(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
         yield from (
             (_PROBE, _of_probe(run, found), source_of(run)) for found in run.findings if not on_purpose(run, found)
         )
+
+
+def _where_it_was_set(found: Told, looks: Looks) -> Told:
+    """To unset a variable that this shell does not have does nothing: it was set for the program alone."""
+    doctor = looks.doctor
+    if found.id != "visibility.hidden" or doctor is None or _VISIBLE in doctor.environment:
+        return found
+    if not any(source_of(run) in found.sources and _VISIBLE in run.environment for run in looks.programs):
+        return found
+    return msgspec.structs.replace(found, action=_SET_FOR_PROGRAM)
 
 
 def _joined(told: Iterable[tuple[int, Finding, str]]) -> list[Told]:

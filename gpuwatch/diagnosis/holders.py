@@ -66,7 +66,7 @@ def _end(snapshot: Snapshot, device: Device) -> str:
     if not found:
         return (
             f"find who holds GPU {device.index}, as NVML names nobody (nvidia-smi on the host; sudo fuser -v"
-            f" /dev/nvidia{device.index}), and end it"
+            f" /dev/nvidia{device.index}), and ask whether it is still needed"
         )
     seen = [process for _, process in found if process.create_time is not None]
     hidden = [process.pid for _, process in found if process.create_time is None]
@@ -78,8 +78,8 @@ def _end(snapshot: Snapshot, device: Device) -> str:
     if hidden:
         pids = ", ".join(map(str, hidden))
         parts.append(
-            f"look on the host (nvidia-smi there) for process {pids}, which is not visible from here, and end it"
-            " or wait for its end"
+            f"look on the host (nvidia-smi there) for process {pids}, which is not visible from here: ask whose it is"
+            " and whether it is still needed before anybody ends it, or wait for its end"
         )
     return "; ".join(parts)
 

@@ -12,6 +12,7 @@ _COMMAND = re.compile(
     r"|\bunset [A-Z][A-Z0-9_]+\b"
     rf"|(?:(?<![\w/])/[\w./+@-]+ -m )?\bpip (?:install|uninstall)(?: -{{1,2}}[\w-]+)*(?: {_PART})"
     r"|\bgpuwatch run -- python train\.py"
+    r"|\bgpuwatch sim fault clear\b"
     r"|\bgpuwatch cause [a-z][\w.-]*\w"
     r"|\bgpuwatch (?:probe|doctor|report|explain|env|compare)\b"
     r"(?: (?:-o|--(?:group|config|python|framework|output|sim|memory-limit|fraction)) [\w./=-]*\w| --?[a-z][\w-]*)*"

@@ -9,7 +9,7 @@ from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports import charts
 from gpuwatch.reports.compare import HEADS, RIGHT, all_cells, labels, times
 from gpuwatch.reports.content import GLYPHS, SIMULATED_NOTE, Content, Table, clean
-from gpuwatch.reports.run_content import expected_fallback, run_content
+from gpuwatch.reports.run_content import expected_fallback, on_gpu, run_content
 from gpuwatch.reports.speed import wide
 
 BEST, WORST = "★", "▽"
@@ -29,6 +29,9 @@ _LESS = (
 """Columns that give way first where the terminal is narrow."""
 _CPU = "Simulated GPUs compute on this computer's CPU: their steps/s say nothing of GPUs, and are no ranking."
 _TIER = "Driver tier: the framework's CUDA code on a simulated driver; plugin tier: a device plugin without CUDA code."
+_ELSEWHERE = (
+    "On GPU below 100 % and nothing fell back: the rest was placed on the CPU as asked, or no GPU has a kernel for it."
+)
 _WHOLE = ("config", "started")
 """Columns that are never squeezed."""
 
@@ -77,7 +80,13 @@ def comparison_table(document: Comparison, title: str) -> Table:
         frozenset(index for index, (name, _) in enumerate(known) if name in RIGHT),
         note=" ".join(
             part
-            for part in (_legend(document, rows), *map(clean, document.notes), _CPU if simulated else "", _tiers(rows))
+            for part in (
+                _legend(document, rows),
+                *map(clean, document.notes),
+                _CPU if simulated else "",
+                _tiers(rows),
+                _ELSEWHERE if any(map(_on_both, document.runs)) else "",
+            )
             if part
         ),
         keep=frozenset(index for index, (name, _) in enumerate(known) if name in _WHOLE),
@@ -89,6 +98,12 @@ def comparison_table(document: Comparison, title: str) -> Table:
 
 def _tiers(rows: list[tuple[str, ...]]) -> str:
     return _TIER if any(" tier" in cell for row in rows for cell in row) else ""
+
+
+def _on_both(run: Run) -> bool:
+    """Whether some of its ops ran on the CPU and none of them fell back."""
+    share = on_gpu(run)
+    return share is not None and 0 < share < 100 and not run.fallbacks
 
 
 def _badly(run: Run) -> bool:

@@ -124,6 +124,11 @@ def clean(value: object) -> str:
     return text or "–"
 
 
+def variable_value(value: str | None) -> str:
+    """The value of an environment variable: an empty one is written as such, a dash is one that nobody knows."""
+    return '""' if value is not None and not value.strip() else clean(value)
+
+
 def clean_finding(finding: Finding) -> Finding:
     """The finding with every text in one harmless line."""
     return Finding(

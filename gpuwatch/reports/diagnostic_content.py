@@ -19,7 +19,7 @@ from gpuwatch.model.findings import CAUSES
 from gpuwatch.reports import diagnostic_machine as machine
 from gpuwatch.reports import diagnostic_runs as runs
 from gpuwatch.reports.content import SIMULATED_MACHINE, VALUES, Content, Table, clean, clean_finding
-from gpuwatch.reports.diagnostic_story import story
+from gpuwatch.reports.diagnostic_story import became, story
 from gpuwatch.reports.doctor_content import libraries_table
 
 _STATES = {"error": "error", "warning": "warning", "info": "ok"}
@@ -91,7 +91,8 @@ def _reason(document: Diagnostic, main: Told | None) -> str:
     if main is None or main.id == "healthy":
         usable = _usable(document.doctor)
         return f"{CAUSES['healthy']}.{f' {usable}.' if usable else ''}"
-    return f"{clean(main.title).rstrip('.')}."
+    harm = became(document, main)
+    return f"{f'{harm}: ' if harm else ''}{clean(main.title).rstrip('.')}."
 
 
 def _action(document: Diagnostic, main: Told | None) -> str:

@@ -8,8 +8,8 @@ from gpuwatch.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.model.run import DeviceMapping, Run
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.reports import charts
-from gpuwatch.reports.content import Table, clean
-from gpuwatch.reports.diagnostic_story import name_of, short_command, utc
+from gpuwatch.reports.content import Table, clean, variable_value
+from gpuwatch.reports.diagnostic_story import name_of, nvml_silent, short_command, utc
 from gpuwatch.reports.doctor_content import GROUPS, MARKS
 from gpuwatch.reports.tables import cut, short_device
 
@@ -72,6 +72,8 @@ def device_map(document: Diagnostic) -> Table:
     if doctor is None or doctor.framework is None:
         rows = tuple((UNKNOWN, *row[1:]) for row in rows)  # nobody asked a framework
     who = ["the doctor's own run"] + ([name_of(program)] if program is not None else [])
+    if not entries:
+        return Table("Which device is which GPU", (), (), note=_unmapped(document))
     granted = program is not None or any(entry.granted_bytes for entry in entries)
     note = (
         f"Got: what the framework's allocator was granted, in {' and in '.join(who)}: a limit that the program set,"
@@ -79,7 +81,7 @@ def device_map(document: Diagnostic) -> Table:
         if granted
         else ""
     )
-    if entries and snapshot is not None:
+    if snapshot is not None:
         note = f"{note} In use: at {utc(snapshot.taken_at)}{_reserve(snapshot)}.".strip()
     return Table(
         "Which device is which GPU",
@@ -95,6 +97,14 @@ def device_map(document: Diagnostic) -> Table:
         optional=(4,),
         below=9 if program is not None else 8,
     )
+
+
+def _unmapped(document: Diagnostic) -> str:
+    """Why there is no map."""
+    snapshot = document.snapshot
+    if snapshot is not None and snapshot.driver is None:
+        return f"Not known: {nvml_silent(snapshot)}, and the framework has no GPU."
+    return "The framework has no GPU." if document.doctor is not None and document.doctor.framework else ""
 
 
 def _reserve(snapshot: Snapshot) -> str:
@@ -169,7 +179,7 @@ def _check(document: Diagnostic, check: Check) -> tuple[str, ...]:
 def _otherwise(document: Diagnostic, check: Check) -> str:
     """What the latest program had that this check, of another environment, cannot see."""
     told = [
-        f"{clean(short_command(entry.program))} had {clean(entry.name)}={clean(entry.value)}"
+        f"{clean(short_command(entry.program))} had {clean(entry.name)}={variable_value(entry.value)}"
         for entry in document.variables
         if entry.program is not None
         and (entry.name == check.title or (check.id == "environment.misspelt" and entry.effect == "misspelt"))
@@ -187,7 +197,7 @@ def variables(document: Diagnostic) -> Table | None:
         (
             _EFFECTS[entry.effect],
             clean(entry.name),
-            clean(entry.value),
+            variable_value(entry.value),
             clean(short_command(entry.program)) if entry.program is not None else _HERE,
             clean(entry.note) if entry.note else "",
         )
@@ -222,7 +232,8 @@ def distributions(doctor: Doctor) -> Table:
 def people(snapshot: Snapshot) -> Table | None:
     """Who is on the GPUs, the largest first."""
     if not snapshot.devices:
-        return None
+        silent = f"Not known: {nvml_silent(snapshot)}." if snapshot.driver is None else ""
+        return Table("Who is on the GPUs", (), (), note=silent)
     shown = sorted(
         (p for p in snapshot.processes if p.device_uuid is not None),
         key=lambda p: (p.device_index or 0, -(p.number("gpu_memory_bytes") or 0)),
@@ -258,5 +269,5 @@ def _person(process: Process) -> tuple[str, ...]:
 def _sees(process: Process) -> str:
     """CUDA_VISIBLE_DEVICES; a process whose environment nobody may read sees who knows what."""
     if process.cuda_visible_devices is not None:
-        return clean(process.cuda_visible_devices)
+        return variable_value(process.cuda_visible_devices)
     return UNKNOWN if process.note or process.create_time is None else "all"

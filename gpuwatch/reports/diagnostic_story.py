@@ -20,6 +20,7 @@ from gpuwatch.reports.content import clean
 _NAME = 60
 _SYSTEM = (("os", ""), ("kernel", "kernel "), ("libc", ""))
 _DOCTOR = "doctor"
+_CLEAR = "gpuwatch sim fault clear"
 _DOCTOR_IS = "doctor (gpuwatch's own check of this machine)"
 _HOW = {
     "ok": "ended well",
@@ -42,14 +43,14 @@ def story(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]:
     if main is not None and main.id != "healthy":
         sources = [_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources]
         yield "found in", ", ".join(sources) + _where(main)
-        yield "meaning", f"{meaning(main.id)} All of it: gpuwatch cause {main.id}".strip()
+        yield "meaning", f"{_injected(document, main)}{meaning(main.id)} All of it: gpuwatch cause {main.id}".strip()
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
         yield "also", _also(others)
     apart = _apart(document, main)
     if apart:
         yield "besides", apart
-    yield "GPUs", _gpus(snapshot)
+    yield "GPUs", _gpus(document)
     yield "driver", _driver(document)
     yield "framework", _framework(doctor)
     if doctor is not None:
@@ -146,9 +147,31 @@ def _elsewhere(run: Run, snapshot: Snapshot | None) -> bool:
     return bool(here and then) and not here & then
 
 
-def _gpus(snapshot: Snapshot | None) -> str:
+def _injected(document: Diagnostic, main: Told) -> str:
+    """What a page says of a cause is of real machines."""
+    return "On a real machine: " if document.simulated and _CLEAR in main.action else ""
+
+
+def nvml_silent(snapshot: Snapshot) -> str:
+    """That NVML tells nothing, and why."""
+    problem = next((entry for entry in snapshot.problems if entry.source == "nvml"), None)
+    why = f" ({clean(problem.detail)})" if problem is not None and problem.detail else ""
+    return f"NVML does not answer{why}"
+
+
+def _cuda_starts(document: Diagnostic) -> str:
+    """What libcuda says by itself, where it starts while NVML does not."""
+    checks = document.doctor.checks if document.doctor is not None else ()
+    found = next((check for check in checks if check.id == "driver.start" and check.state == "pass"), None)
+    return clean(found.detail) if found is not None else ""
+
+
+def _gpus(document: Diagnostic) -> str:
+    snapshot = document.snapshot
     if snapshot is None:
         return "not looked at"
+    if snapshot.driver is None and not snapshot.devices and _cuda_starts(document):
+        return "not listed: NVML does not answer"
     names: dict[str, int] = {}
     for device in snapshot.devices:
         total = device.number("memory.total_bytes")
@@ -160,7 +183,11 @@ def _gpus(snapshot: Snapshot | None) -> str:
 def _driver(document: Diagnostic) -> str:
     driver = document.snapshot.driver if document.snapshot is not None else None
     if driver is None:
-        return "none answers" if document.snapshot is not None else "not looked at"
+        if document.snapshot is None:
+            return "not looked at"
+        starts = _cuda_starts(document)
+        half = f"{nvml_silent(document.snapshot)}; CUDA by itself starts, for programs that do not ask NVML: {starts}"
+        return half if starts else "none answers"
     return f"{clean(driver.version)}, CUDA up to {clean(driver.cuda_version)}"
 
 
@@ -176,17 +203,32 @@ def _framework(doctor: Doctor | None) -> str:
 
 def ended(run: Run, main: Told | None = None) -> str:
     """How it ended, and why; not what the top of the report, ``main``, says already."""
-    how = _HOW.get(run.verdict, run.verdict)
-    if run.verdict == "fallback" and run.fallbacks:
-        how = "ended, with ops that fell back"
+    how = _how(run)
     if run.outcome.signal is not None:
         how += f", killed by signal {run.outcome.signal}"
     elif run.outcome.exit_code is not None:
         how += f", exit code {run.outcome.exit_code}"
-    if main is not None and any(found.id == main.id for found in run.findings) and run.primary == main.id:
+    wrong = main is not None and main.id != "healthy" and main.id == run.primary
+    if wrong and any(found.id == run.primary for found in run.findings):
         return f"{how} ({'with a warning, ' if run.verdict == 'ok' else 'why: '}as told at the top)"
-    reason = f" ({clean(run.verdict_reason).rstrip('.')})" if run.verdict_reason else ""
-    return f"{how}{reason}"
+    reason = run.verdict_reason.strip().removeprefix("It ended well").strip(" .;,")
+    return f"{how} ({clean(reason)})" if reason else how
+
+
+def _how(run: Run) -> str:
+    if run.verdict == "fallback" and run.fallbacks:
+        return "ended, with ops that fell back"
+    return _HOW.get(run.verdict, run.verdict)
+
+
+def became(document: Diagnostic, main: Told) -> str:
+    """``python train.py ran out of GPU memory``: what the cause did to the latest program; empty where it harmed none
+    or another."""
+    run = document.programs[0] if document.programs else None
+    if run is None or run.verdict in ("ok", "skipped", "interrupted") or run.primary != main.id:
+        return ""
+    told_it = f"run of {run.title or run.config}" in main.sources
+    return f"{name_of(run)} {_how(run)}" if told_it else ""
 
 
 def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | None) -> str:

@@ -6,11 +6,20 @@ from collections.abc import Iterator
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
+from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.run import DeviceMapping, DeviceMemory, Run, Throughput
 from gpuwatch.reports import charts
-from gpuwatch.reports.content import SIMULATED_DRIVER, SIMULATED_NOTE, Content, Table, clean, clean_finding
+from gpuwatch.reports.content import (
+    SIMULATED_DRIVER,
+    SIMULATED_NOTE,
+    Content,
+    Table,
+    clean,
+    clean_finding,
+    variable_value,
+)
 from gpuwatch.reports.ledger import memory_table, results_table, workers_table
-from gpuwatch.reports.speed import speed, step_time
+from gpuwatch.reports.speed import SCATTER, speed, step_time, wide
 from gpuwatch.reports.tables import (
     device_map_table,
     error_table,
@@ -119,7 +128,19 @@ def fell_back(run: Run) -> str:
     moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in run.fallbacks)
     if not moves and run.verdict == "fallback" and not run.device_map:
         return "all of it ran on the CPU"
-    return ", ".join(moves) or UNKNOWN
+    return ", ".join(moves) or _moved(run) or UNKNOWN
+
+
+def _moved(run: Run) -> str:
+    """A single op that a probe asked for on one GPU, and of which it saw where it ran: no part of the measured work."""
+    device = run.settings.get("device")
+    if device is None or not isinstance(device.asked, str) or "GPU" not in device.asked.upper() or run.errors:
+        return ""
+    asked = device_name(clean(device.asked)).lstrip("/").upper()
+    if not isinstance(device.effective, str):
+        return "" if run.placements else "not observed"
+    actual = device_name(clean(device.effective)).lstrip("/").upper()
+    return "" if asked == actual else f"{asked}→{actual}"
 
 
 def expected_fallback(run: Run) -> bool:
@@ -155,7 +176,8 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         yield "speed", UNKNOWN
         return
     more = f", {flops(t.flops_per_second)}" if t.flops_per_second is not None else ""
-    yield "speed", f"{speed(t)} steps/s{more}, median step {step_time(t.median_step_seconds)}"
+    scattered = f" ({SCATTER})" if wide(t) else ""
+    yield "speed", f"{speed(t)} steps/s{more}, median step {step_time(t.median_step_seconds)}{scattered}"
 
 
 def _seen(run: Run) -> str:
@@ -238,10 +260,11 @@ def _speed(run: Run) -> Table:
     note = (
         "The median of the steps: pauses, tracing and the ends of epochs are not in it." if run.group == "run" else ""
     )
+    told = f"{note} ± is half the distance from p10 to p90{f'; {SCATTER}' if wide(t) else ''}.".strip()
     # What was counted is a sentence, which a column of numbers would not fold.
     right: frozenset[int] = frozenset() if t.counted else frozenset({1})
     heads = ("What", "Value")
-    return Table("Throughput", heads, tuple(rows), right, note=note, charts=drawn, keep=frozenset({0}))
+    return Table("Throughput", heads, tuple(rows), right, note=told, charts=drawn, keep=frozenset({0}))
 
 
 def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
@@ -295,5 +318,5 @@ def _machine(run: Run) -> Table:
 
 
 def _environment(run: Run) -> Table:
-    rows = tuple((clean(name), clean(value)) for name, value in sorted(run.environment.items()))
+    rows = tuple((clean(name), variable_value(value)) for name, value in sorted(run.environment.items()))
     return Table("Environment", ("Variable", "Value"), rows)

@@ -7,6 +7,7 @@ from gpuwatch.model.run import Throughput
 
 WIDE = 0.10
 """p10 to p90 of more than this share of the median: the number says little."""
+SCATTER = "▲ the steps scattered by more than 10 %: this speed says little"
 
 
 def speed(throughput: Throughput | None) -> str:

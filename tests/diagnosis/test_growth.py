@@ -183,7 +183,7 @@ def test_a_total_that_the_parts_contradict_wins() -> None:
 @pytest.mark.parametrize(
     ("count", "each", "title", "certainty", "listed"),
     [
-        (93, 64 * MIB, "93 equal tensors of 64.0 MiB are kept alive: perhaps a list that grows", "likely", True),
+        (93, 64 * MIB, "93 equal tensors of 64.0 MiB are kept alive, perhaps in a list that grows", "likely", True),
         (8, 512 * MIB, "", "fact", True),  # as many as a model's layers
         (2, 2 * GIB, "", "fact", False),
         (40, 64 * MIB, "", "fact", False),  # less than half of the memory

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from gpuwatch.diagnosis.capability import built_for, capability, support
 from gpuwatch.diagnosis.cuda_libraries import install
-from gpuwatch.diagnosis.doctor.facts import Facts, several, took
+from gpuwatch.diagnosis.doctor.facts import Facts, cuda_version, several, took
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.driver_releases import update
 from gpuwatch.logs.clean import device as device_name
@@ -116,11 +116,16 @@ def cuda(facts: Facts) -> Answer | None:
         return None
     wants = facts.run.framework.build.get("cuda_version") if facts.run is not None and facts.run.framework else None
     driver = facts.snapshot.driver if facts.snapshot is not None else None
-    if wants is None or driver is None or not driver.cuda_version:
-        unknown = ["the build's"] * (wants is None) + ["the driver's"] * (driver is None or not driver.cuda_version)
+    offers, whose = "", ""
+    if driver is not None and driver.cuda_version:
+        offers, whose = driver.cuda_version, f"driver {driver.version}"
+    elif facts.driver is not None and facts.driver.cuda_driver:
+        offers, whose = cuda_version(facts.driver.cuda_driver), "libcuda"
+    if wants is None or not offers:
+        unknown = ["the build's"] * (wants is None) + ["the driver's"] * (not offers)
         return skip(f"{' and '.join(unknown)} CUDA version is not known")
-    has, needs = _numbers(driver.cuda_version), _numbers(str(wants))
-    told = f"driver {driver.version} supports CUDA {driver.cuda_version}, the build wants {wants}"
+    has, needs = _numbers(offers), _numbers(str(wants))
+    told = f"{whose} supports CUDA {offers}, the build wants {wants}"
     if has[0] < needs[0]:
         return fail(told, update(needs[0], has[0], facts.look.name))
     if has < needs:

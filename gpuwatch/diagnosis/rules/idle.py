@@ -8,11 +8,14 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.rules.words import HELD_LEAST, HELD_SHARE, IDLE, command, seen_as, setting_of, who
 from gpuwatch.formatting.units import size
+from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Device, Process
 
 _MAPPED_SHARE = 0.8
 _USED_SHARE = 0.1
+_UNTOUCHED = 64 << 10
+"""Bytes that an allocator takes for itself before anybody uses its device."""
 
 GROWTH = "Set memory growth (tf.config.experimental.set_memory_growth or TF_FORCE_GPU_ALLOW_GROWTH=true), or a limit."
 
@@ -40,6 +43,46 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
             ),
             action=GROWTH,
         )
+
+
+@rule("idle.memory-held")
+def takes_and_does_not_use(evidence: Evidence) -> Iterator[Finding]:
+    """A program of one process worked on some of the GPUs that it took: the others are taken from everybody."""
+    run = evidence.run
+    if run is None or run.group != "run" or run.workers or len(run.processes) > 1 or run.ooms:
+        return
+    peaks = {device_name(name): peak for name, peak in run.memory.allocators.items()}
+    held = {entry.uuid: entry.process_bytes for entry in run.memory.devices}
+    most = max(peaks.values(), default=0)
+    taken = [entry for entry in run.device_map if device_name(entry.framework_device) in peaks]
+    idle = [
+        entry
+        for entry in taken
+        if peaks[device_name(entry.framework_device)] <= min(_UNTOUCHED, most // 10) and held.get(entry.uuid or "")
+    ]
+    used = [entry for entry in taken if entry not in idle]
+    # Several logical devices on one GPU are another matter.
+    cards = {entry.uuid for entry in taken}
+    if not idle or not used or len(cards) != len(taken):
+        return
+    names = ", ".join(device_name(entry.framework_device) for entry in idle)
+    only = ",".join(str(entry.cuda_ordinal) for entry in used)
+    hide = f" (CUDA_VISIBLE_DEVICES={only})" if evidence.visible_devices is None and "None" not in only else ""
+    yield finding(
+        "idle.memory-held",
+        "info",
+        "likely",
+        title=f"The program used {len(used)} of the {len(taken)} GPUs that it took: not {names}",
+        evidence=[
+            f"{device_name(entry.framework_device)} (GPU {entry.physical_index}):"
+            f" its allocator's peak {size(peaks[device_name(entry.framework_device)])},"
+            f" by NVML the process held {size(held[entry.uuid or ''])}"
+            for entry in idle[:8]
+        ],
+        action=f"Hide what it does not use{hide}, or let it use all: a distribution strategy"
+        " (tf.distribute.MirroredStrategy; in PyTorch DistributedDataParallel).",
+        device_uuid=idle[0].uuid,
+    )
 
 
 @rule("idle.memory-held", single_look=True)

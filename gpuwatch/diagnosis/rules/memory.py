@@ -193,7 +193,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 action = _IF_GROWING
                 if alike.many:
                     tensors = f"{alike.count} equal tensors of {size(alike.each_bytes)} are kept alive"
-                    certain, title, action = False, f"{tensors}: perhaps a list that grows", _STOP_KEEPING
+                    certain, title, action = False, f"{tensors}, perhaps in a list that grows", _STOP_KEEPING
             copied = _copied(evidence) if cause in ("memory.model-too-large", "memory.request-too-large") else ""
             if copied and not grown:
                 title, action = copied, _KEEP_ON_CPU

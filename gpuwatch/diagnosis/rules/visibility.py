@@ -79,7 +79,8 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         return
     if seen.hides_all and evidence.gpu_usable:
         return  # it was set too late to have an effect: the GPUs are there
-    lines = [f"CUDA_VISIBLE_DEVICES={value}"]
+    # An empty value looks like one that was cut off.
+    lines = ["CUDA_VISIBLE_DEVICES=" + (value if value.strip() else '""')]
     if evidence.log is not None:
         lines += evidence.log.lines_of("visibility.hidden", "environment.visible-devices")
         if not evidence.gpu_usable and evidence.log.cuinit_error is not None:

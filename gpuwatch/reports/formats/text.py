@@ -23,6 +23,8 @@ IN_FILES = 80
 """What mails, editors and issue trackers show without folding."""
 _NARROWEST = 40
 _LABEL = 13
+_EVIDENCE = 4
+"""Lines of a piece of evidence: what decides often stands at the end of a log line."""
 # What the short story at the top already tells in full.
 _TOLD = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
 
@@ -111,7 +113,7 @@ def _action(content: Content, width: int) -> Iterator[str]:
     if content.action:
         yield from paragraph(content.action, width, "→ ", "  ")
     for line in content.evidence:
-        yield from paragraph(line, width, "    ", "      ", most=2)
+        yield from paragraph(line, width, "    ", "      ", most=_EVIDENCE)
 
 
 def _raw(line: str, width: int) -> list[str]:
@@ -152,7 +154,7 @@ def _findings(findings: tuple[Finding, ...], width: int) -> list[str]:
         title = f"{GLYPHS[found.severity]} {found.severity}{likely}  {found.id}  {found.title}"
         lines += paragraph(title, width, "  ", "    ")
         for line in found.evidence[:6]:
-            lines += paragraph(line, width, "      ", "        ", most=3)
+            lines += paragraph(line, width, "      ", "        ", most=_EVIDENCE)
         if found.action:
             lines += paragraph(found.action, width, "    → ", "      ")
     return lines

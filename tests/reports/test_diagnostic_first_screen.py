@@ -1,0 +1,201 @@
+"""What a stranger reads first: what happened, why, what to do here, and nothing that contradicts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuwatch.diagnosis.diagnostic import diagnostic
+from gpuwatch.diagnosis.engine import diagnose
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.holders import make_room
+from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.model.run import DeviceMapping, DeviceMemory, Run, Setting
+from gpuwatch.model.snapshot import Problem, Process, Reading
+from gpuwatch.reports.commands import parts
+from gpuwatch.reports.compare import compare
+from gpuwatch.reports.comparison_content import comparison_table
+from gpuwatch.reports.content import Table, variable_value
+from gpuwatch.reports.diagnostic_content import diagnostic_content
+from gpuwatch.reports.registry import BY_NAME
+from gpuwatch.reports.run_content import fell_back, run_content
+from tests.doctor import machines
+from tests.reports.diagnostics import died, looks, probe, program
+from tests.reports.documents import GIB, bare_snapshot, full_run
+
+replace = msgspec.structs.replace
+HIDDEN = Finding(
+    id="visibility.hidden",
+    severity="error",
+    certainty="fact",
+    title=CAUSES["visibility.hidden"],
+    evidence=('CUDA_VISIBLE_DEVICES=""',),
+    action="Unset CUDA_VISIBLE_DEVICES.",
+)
+CLEAR = "A fault was put on the simulated GPUs; this ends it: gpuwatch sim fault clear"
+
+
+def hides_itself(**shell: str) -> Diagnostic:
+    run = program(
+        verdict="fallback",
+        findings=(HIDDEN,),
+        primary=HIDDEN.id,
+        ooms=(),
+        fallbacks=(),
+        environment={"CUDA_VISIBLE_DEVICES": ""},
+    )
+    doctor = machines.examined(machines.machine(environment=shell))
+    return diagnostic(looks(programs=(run,), doctor=replace(doctor, findings=())))
+
+
+def table(document: Diagnostic, title: str) -> Table:
+    return next(entry for entry in diagnostic_content(document).tables if entry.title == title)
+
+
+def test_the_headline_says_what_became_of_the_program_and_why() -> None:
+    reason = diagnostic_content(died()).reason
+    assert reason == "python train.py ran out of GPU memory: Another process holds 20.0 GiB of GPU 0."
+    assert diagnostic_content(hides_itself()).reason.startswith("python train.py ran to its end on the CPU: CUDA_VIS")
+
+
+def test_a_cause_that_did_not_end_the_program_is_not_blamed_for_its_end() -> None:
+    run = program(primary="unknown")
+    assert not diagnostic_content(diagnostic(looks(programs=(run,)))).reason.startswith("python train.py")
+
+
+def test_a_variable_that_only_the_program_had_is_not_to_be_unset_in_this_shell() -> None:
+    action = diagnostic_content(hides_itself()).action
+    assert action.startswith("CUDA_VISIBLE_DEVICES is not set in this shell")
+    assert "Remove it there" in action
+    assert diagnostic_content(hides_itself(CUDA_VISIBLE_DEVICES="")).action == HIDDEN.action
+
+
+def test_an_empty_value_is_no_unknown_one() -> None:
+    rows = table(hides_itself(), "Environment variables").rows
+    assert next(row[2] for row in rows if row[1] == "CUDA_VISIBLE_DEVICES") == '""'
+    assert (variable_value("0"), variable_value(None), variable_value(" ")) == ("0", "–", '""')
+
+
+# -- a driver that answers half ---------------------------------------------------------------------
+
+
+def silent() -> Diagnostic:
+    """NVML says 18, CUDA starts: the simulated fault of the second stranger."""
+    problem = Problem(source="nvml", reason="driver.mismatch", detail="two versions", hint=CLEAR)
+    snapshot = replace(bare_snapshot(), problems=(problem,))
+    answer = replace(machines.ANSWER, nvml_code=18, cuinit_code=0, cuda_driver=12080, cuda_devices=1)
+    doctor = machines.examined(machines.machine(snapshot=snapshot, driver=answer))
+    found = Finding(id="driver.mismatch", severity="error", certainty="fact", title="Two versions", action=CLEAR)
+    return diagnostic(looks(snapshot=snapshot, doctor=replace(doctor, findings=(found,)), simulated=True, probes=None))
+
+
+def test_what_cuda_says_does_not_contradict_that_nvml_says_nothing() -> None:
+    facts = dict(diagnostic_content(silent()).facts)
+    assert facts["GPUs"] == "not listed: NVML does not answer"
+    assert facts["driver"].startswith("NVML does not answer (two versions); CUDA by itself starts")
+    assert facts["meaning"].startswith("On a real machine: A package update")
+    rows = {row[1]: row[2] for row in table(silent(), "Checks: driver, build and cards").rows}
+    assert "not known" not in rows["Driver against the build's CUDA"]
+    assert "libcuda supports CUDA 12.8" in rows["Driver against the build's CUDA"]
+
+
+def test_sections_of_what_nvml_would_tell_say_why_they_are_empty() -> None:
+    drawn = " ".join(BY_NAME["text"].render(silent()).split())
+    assert "Who is on the GPUs Not known: NVML does not answer (two versions)." in drawn
+
+
+def test_the_command_that_ends_a_fault_is_code() -> None:
+    assert [piece for piece, code in parts(CLEAR) if code] == ["gpuwatch sim fault clear"]
+
+
+# -- a program that took more than it used ----------------------------------------------------------
+
+
+def took_two(peaks: dict[str, int], **changes: Any) -> Run:
+    run = full_run(config="run", group="run", verdict="ok", ooms=(), findings=(), fallbacks=(), workers=())
+    mapped = tuple(
+        DeviceMapping(framework_device=f"/device:GPU:{n}", cuda_ordinal=n, physical_index=n, uuid=f"GPU-{n}")
+        for n in range(2)
+    )
+    devices = tuple(DeviceMemory(index=n, uuid=f"GPU-{n}", process_bytes=320 << 20) for n in range(2))
+    memory = replace(run.memory, allocators=peaks, devices=devices)
+    return replace(run, memory=memory, device_map=mapped, environment={}, settings={}, processes=(), **changes)
+
+
+def unused(run: Run) -> list[str]:
+    return [found.title for found in diagnose(Evidence(run=run)) if found.title.startswith("The program used")]
+
+
+def test_a_gpu_that_was_taken_and_not_used_is_told() -> None:
+    run = took_two({"/device:GPU:0": GIB, "/device:GPU:1": 0})
+    assert unused(run) == ["The program used 1 of the 2 GPUs that it took: not GPU:1"]
+    told = next(found for found in diagnose(Evidence(run=run)) if found.device_uuid == "GPU-1")
+    assert (told.severity, "CUDA_VISIBLE_DEVICES=0" in told.action) == ("info", True)
+
+
+@pytest.mark.parametrize(
+    "peaks",
+    [{"/device:GPU:0": GIB, "/device:GPU:1": GIB // 2}, {"/device:GPU:0": 0, "/device:GPU:1": 0}, {}],
+    ids=["both", "none", "not known"],
+)
+def test_where_all_or_none_were_used_nothing_is_said(peaks: dict[str, int]) -> None:
+    assert unused(took_two(peaks)) == []
+
+
+def test_a_program_that_ended_well_has_no_warning_at_the_top() -> None:
+    run = program(
+        verdict="ok", verdict_reason="It ended well, and nothing stood in its way.", findings=(), primary=None
+    )
+    told = dict(diagnostic_content(diagnostic(looks(programs=(run,)))).facts)["last program"]
+    assert "warning" not in told
+    assert "ended well" in told
+
+
+# -- speeds, evidence, placement --------------------------------------------------------------------
+
+
+def test_a_scattered_speed_is_marked_in_a_single_run_and_its_spread_explained() -> None:
+    steady = probe("default", 400)
+    speed = replace(steady.throughput, p90_step_seconds=3 / 400)  # type: ignore[type-var]
+    scattered = replace(steady, throughput=speed)
+    for run, marked in ((steady, False), (scattered, True)):
+        content = run_content(run)
+        assert ("scattered by more than 10 %" in dict(content.facts)["speed"]) == marked
+        note = next(entry.note for entry in content.tables if entry.title == "Throughput")
+        assert "± is half the distance from p10 to p90" in note
+        assert ("scattered" in note) == marked
+
+
+def test_evidence_is_folded_and_keeps_its_end() -> None:
+    line = "W0000 00:00:1795182270.090848 27090 op_kernel.cc:1858] OP_REQUIRES failed at reduction.h:713 : " * 2
+    found = replace(HIDDEN, evidence=(f"{line} the decisive end",))
+    run = program(findings=(found,), primary=found.id)
+    drawn = BY_NAME["text"].render(diagnostic(looks(programs=(run,))))
+    assert "the decisive end" in " ".join(drawn.split())
+
+
+@pytest.mark.parametrize(
+    ("effective", "placed", "shown"),
+    [("GPU:0", True, "GPU:7→GPU:0"), ("GPU:7", True, "–"), (None, True, "–"), (None, False, "not observed")],
+)
+def test_an_op_that_a_session_moved_is_told(effective: str | None, placed: bool, shown: str) -> None:
+    run = probe("session-soft", 400, settings={"device": Setting(asked="/GPU:7", effective=effective)})
+    assert fell_back(run if placed else replace(run, placements=())) == shown
+
+
+def test_ops_on_the_cpu_that_did_not_fall_back_are_explained() -> None:
+    run = probe("manual", 400)
+    moved = replace(run, placements=tuple(replace(run.placements[0], actual=f"{kind}:0") for kind in ("CPU", "GPU")))
+    assert "placed on the CPU as asked" in comparison_table(compare([moved, run]), "Probes").note
+
+
+def test_nobody_is_told_to_end_what_nobody_knows() -> None:
+    device = machines.gpu(0)
+    readings: dict[str, Reading] = {"gpu_memory_bytes": 20 * GIB}
+    stranger = Process(pid=4711, create_time=None, device_uuid=device.uuid, device_index=0, readings=readings)
+    advice = make_room(replace(machines.snapshot(device), processes=(stranger,)), device)
+    assert "whether it is still needed" in advice
+    assert "and end it" not in advice
