@@ -195,7 +195,9 @@ def test_ops_on_the_cpu_that_did_not_fall_back_are_explained() -> None:
 def test_nobody_is_told_to_end_what_nobody_knows() -> None:
     device = machines.gpu(0)
     readings: dict[str, Reading] = {"gpu_memory_bytes": 20 * GIB}
-    stranger = Process(pid=4711, create_time=None, device_uuid=device.uuid, device_index=0, readings=readings)
+    stranger = Process(
+        pid=4711, create_time=None, user=None, command=None, type="C", device_uuid=device.uuid, readings=readings
+    )
     advice = make_room(replace(machines.snapshot(device), processes=(stranger,)), device)
     assert "whether it is still needed" in advice
     assert "and end it" not in advice
