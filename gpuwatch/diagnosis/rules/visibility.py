@@ -97,7 +97,8 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
             severity,
             "fact",
             evidence=lines,
-            action="Unset CUDA_VISIBLE_DEVICES, or set it to the GPUs that the work shall use (0, or a UUID).",
+            action=f"Unset CUDA_VISIBLE_DEVICES{_where_set(evidence)}, or set it to the GPUs that the work shall use"
+            " (0, or a UUID).",
         )
         return
     if devices is not None:
@@ -120,6 +121,12 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         evidence=lines,
         action="List only GPUs that exist, without -1 and without repetition; UUIDs are safest.",
     )
+
+
+def _where_set(evidence: Evidence) -> str:
+    """A watched program may have set it itself, where the shell can change nothing."""
+    watched = evidence.run is not None and evidence.run.group == "run"
+    return " where it was set (the shell, a job script, or the program itself)" if watched else ""
 
 
 def _misread(value: str, seen: Visible) -> Iterator[Finding]:
