@@ -34,6 +34,7 @@ def hinted(line: str) -> bool:
         or "sm_" in line
         or "no longer supports" in line
         or ".so" in line
+        or "bad_alloc" in line
         or "Killed" in line
         or "KeyboardInterrupt" in line
         or "Fail to find" in line
@@ -263,6 +264,7 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("Out of memory: Kill", "ended.host-memory"),
     (": Out Of Memory", "ended.host-memory"),
     ("Error: [Errno 12] Cannot allocate memory", "ended.host-memory"),
+    ("an instance of 'std::bad_alloc'", "ended.host-memory"),
     ("insufficient shared memory (shm)", "ended.shared-memory"),
     ("Unexpected Event status: 1", "ended.fatal"),
     ("Unknown flag in XLA_FLAGS", "ended.xla-flags"),
