@@ -14,9 +14,9 @@ _SHELL = "/var/spool/slurmd/job1/slurm_script: line 12: 21345 Killed            
     ("text", "title", "action"),
     [
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "host's memory (RAM)", "--mem"),
-        (_TRACE + "MemoryError", "host's memory (RAM)", "less data in memory"),
-        (_TRACE + "OSError: [Errno 12] Cannot allocate memory", "host's memory (RAM)", "less data in memory"),
-        ("terminate called after throwing an instance of 'std::bad_alloc'", "host's memory (RAM)", "less data in memory"),
+        (_TRACE + "MemoryError", "host's memory (RAM)", "less data"),
+        (_TRACE + "OSError: [Errno 12] Cannot allocate memory", "host's memory (RAM)", "less data"),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", "host's memory (RAM)", "less data"),
         ("Epoch 1/5\nKilled", "SIGKILL", "dmesg"),
         ("Epoch 1/5\n" + _SHELL, "SIGKILL", "dmesg"),
         ("RuntimeError: Unexpected bus error: insufficient shared memory (shm)", "shared memory", "--shm-size"),
