@@ -43,9 +43,10 @@ def work(tf, probe):
     with tf.Graph().as_default(), tf.compat.v1.Session(config=probe.session_config) as session:
         probe.session_devices(session)
         with tf.device(missing):
-            moved = tf.add(1.0, 2.0, name="moved")
+            # Of constants alone there would be nothing left to run: they are computed before the placement shows.
+            moved = tf.matmul(tf.random.uniform([2, 2]), tf.random.uniform([2, 2]), name="moved")
         ran_on = probe.session_ran_on(tf, session, moved)
-        probe.setting("device", asked=missing, effective=ran_on, note="moved by allow_soft_placement")
+        probe.setting("device", asked=missing, effective=ran_on, note="moved by allow_soft_placement" if ran_on else "")
         # The measured work names a device that exists where there is a GPU.
         probe.session_matmul(tf, session, "/gpu:0")
 

@@ -143,6 +143,7 @@ def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
         (WORST, bool(document.worst), "worst"),
         (SCATTERED, any(wide(run.throughput) for run in document.runs), "steps scattered by more than 10 %"),
         (APART, APART in text, "not comparable with the others"),
+        ("±", " ±" in text, "half the distance from p10 to p90"),
     )
     return ", ".join(f"{sign} {meaning}" for sign, present, meaning in meanings if present) + (
         "." if any(present for _, present, _ in meanings) else ""

@@ -138,7 +138,10 @@ def _moved(run: Run) -> str:
         return ""
     asked = device_name(clean(device.asked)).lstrip("/").upper()
     if not isinstance(device.effective, str):
-        return "" if run.placements else "not observed"
+        named = {
+            device_name(name).lstrip("/").upper() for p in run.placements for name in (p.requested, p.actual) if name
+        }
+        return "" if asked in named else "not observed"
     actual = device_name(clean(device.effective)).lstrip("/").upper()
     return "" if asked == actual else f"{asked}→{actual}"
 

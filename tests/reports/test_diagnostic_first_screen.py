@@ -179,11 +179,12 @@ def test_evidence_is_folded_and_keeps_its_end() -> None:
 
 @pytest.mark.parametrize(
     ("effective", "placed", "shown"),
-    [("GPU:0", True, "GPU:7→GPU:0"), ("GPU:7", True, "–"), (None, True, "–"), (None, False, "not observed")],
+    [("GPU:0", "GPU:0", "GPU:7→GPU:0"), ("GPU:7", "GPU:0", "–"), (None, "GPU:7", "–"), (None, "GPU:0", "not observed")],
 )
-def test_an_op_that_a_session_moved_is_told(effective: str | None, placed: bool, shown: str) -> None:
+def test_an_op_that_a_session_moved_is_told(effective: str | None, placed: str, shown: str) -> None:
     run = probe("session-soft", 400, settings={"device": Setting(asked="/GPU:7", effective=effective)})
-    assert fell_back(run if placed else replace(run, placements=())) == shown
+    work = replace(run.placements[0], requested=f"/{placed.lower()}", actual=f"/device:{placed}")
+    assert fell_back(replace(run, placements=(work,))) == shown
 
 
 def test_ops_on_the_cpu_that_did_not_fall_back_are_explained() -> None:
