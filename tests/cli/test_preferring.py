@@ -95,7 +95,8 @@ def test_not_one_byte_beyond_ascii_on_a_terminal(
     terminal.keys("\x1b")
     terminal.drain(0.3)
     terminal.keys("q")
-    assert terminal.close() == 0
+    code = terminal.close()
+    assert code == 0, plain(terminal.output)[-2000:]
     assert_restored(terminal)
     assert terminal.output.isascii(), [chr(byte) for byte in terminal.output if byte > 127][:20]
 
