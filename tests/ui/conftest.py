@@ -10,17 +10,12 @@ from pathlib import Path
 
 import pytest
 import rich.cells  # noqa: F401  (imported first, so that the version check below names what is used)
-import textual._wait
 
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
 from tests.ui.people import details_of
-
-# A pilot looks in such steps whether the app has come to rest; Textual's own of 20 ms make minutes of waiting.
-textual._wait.SLEEP_GRANULARITY = 1 / 250
-textual._wait.SLEEP_IDLE = 1 / 2500
 
 PINNED = {"textual": "8.2.8", "rich": "15.0.0"}
 _OTHER = [f"{name} {version(name)} is not {wanted}" for name, wanted in PINNED.items() if version(name) != wanted]
