@@ -19,7 +19,10 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 def test_every_package_is_in_the_wheel() -> None:
     listed = set(PYPROJECT["tool"]["setuptools"]["packages"])
-    assert listed == {*find_packages(str(ROOT), include=["gpuwatch", "gpuwatch.*"]), "gpuwatch.probes"}
+    # Folders of files that are no modules, and of those that other programs import, count as packages too.
+    of_data = {"gpuwatch.docs", "gpuwatch.docs.causes", "gpuwatch.sim.csrc", "gpuwatch.probes._gpuwatch_watch"}
+    modules = {*find_packages(str(ROOT), include=["gpuwatch", "gpuwatch.*"]), "gpuwatch.probes"}
+    assert listed == modules | of_data
 
 
 def test_every_data_file_is_in_the_wheel() -> None:
@@ -52,7 +55,9 @@ def test_wheel_holds_what_the_tree_holds_and_no_top_level_probes(tmp_path: Path)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"gpuwatch/probes/{path.name}" for path in (ROOT / "probes").glob("*.py")} <= names
+    assert {f"gpuwatch/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "probes").rglob("*.py")} <= names
     assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "gpuwatch").rglob("*.py")} <= names
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "gpuwatch/sim/csrc").iterdir()} <= names
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"gpuwatch"}
 
