@@ -179,7 +179,7 @@ def _json(command: list[str], environment: dict[str, str]) -> dict[str, float]:
 
 
 def _row(what: str, a: float, b: float, scale: float, unit: str, bar: str) -> None:
-    ratio = f"{a / b:6.2f}" if b else "     –, it did not run"
+    ratio = f"{a / b:6.2f}" if b else "     –, no CPU seen"
     print(
         f"{what:<50} {a * scale:9.2f} / {b * scale:9.2f} {unit:<7} = {ratio}   {'bar ' + bar if bar else ''}",
         flush=True,
