@@ -42,7 +42,9 @@ _WANTED = {
 _CUDA_NAME = re.compile(r"^lib(?:cu|nccl|nvrtc|nvJitLink|nvToolsExt|nvshmem)")
 _DISTRIBUTION = re.compile(
     r"^(?:tensorflow|tf[-_]nightly|keras$|tf[-_]keras$|torch$|torch[-_]|nvidia[-_]|pynvml$|numpy$|triton$|jax|intel[-_]"
-    r"|tensorrt)",
+    r"|tensorrt|cuda[-_]|cupy|pycuda|numba|onnxruntime|bitsandbytes|xformers$|flash[-_]attn|deepspeed$|vllm$|horovod$"
+    r"|accelerate$|transformers$|lightning$|pytorch[-_]lightning|mxnet|paddlepaddle|cudf|cuml|rmm[-_]|dask[-_]cuda"
+    r"|faiss[-_]gpu|apex$|ml[-_]dtypes$|pytorch[-_]triton|nvtx$|warp[-_]lang$)",
     re.IGNORECASE,
 )
 
@@ -360,9 +362,9 @@ def _try_torch(torch, probe):
     for name in names or [None]:
 
         def product(name=name):
-            ones = torch.ones(_SIZE, _SIZE, device=name or "cpu")
+            ones = torch.ones(_SIZE, _SIZE).to(name or "cpu")
             result = torch.matmul(ones, ones)
-            return _as_gpu(str(result.device)), float(result[0, 0].item())
+            return _as_gpu(str(result.device)), float(result.cpu()[0, 0].item())
 
         _try(probe, name and _as_gpu(name), product, "matmul")
 

@@ -20,7 +20,7 @@ def limit_memory(tf, probe):
         probe.setting("TF_MKL_ALLOC_MAX_BYTES", asked=limit << 20, effective=limit << 20, note="no GPU: host memory")
         return
     tf.config.set_visible_devices(gpus[:1], "GPU")
-    if not probe.pluggable(tf):
+    if not probe.undivided(tf):
         tf.config.set_logical_device_configuration(gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
         probe.setting("memory_limit", asked=limit, effective=limit)
         return

@@ -125,6 +125,10 @@ class Probe:
             return True
         return bool(tf.config.list_physical_devices("GPU")) and not tf.test.is_built_with_gpu_support()
 
+    def undivided(self, tf):
+        """Whether the GPUs ignore memory_limit and logical devices: PluggableDevices, but for simulated ones."""
+        return self.pluggable(tf) and self.simulation is None
+
     def visible_gpus(self, tf, most):
         """The GPUs that CUDA_VISIBLE_DEVICES left, which names ``most``; the probe ends where it was ignored."""
         found = [gpu.name for gpu in tf.config.list_physical_devices("GPU")]
@@ -176,7 +180,8 @@ class Probe:
 
     @property
     def workload(self):
-        return self.options.get("workload") or self.config["workload"]
+        own = self.config["workload"]
+        return own if self.config.get("own_work") else self.options.get("workload") or own
 
     def first_steps(self, tf, step, device=None, synchronise=None):
         """The steps in which a function is traced: ``(result, seconds, devices of its products)``."""
@@ -288,7 +293,7 @@ def _flags(config):
             type=str if default is None else type(default),
             help="%s (default: %s)" % (_HELP.get(name, name.replace("_", " ")), default),
         )
-    if config["workload"] in workloads.NAMES:
+    if not config.get("own_work"):
         parser.add_argument("--workload", choices=workloads.NAMES, help=_HELP["workload"])
     given = _given_options()
     given.update({name: value for name, value in vars(parser.parse_args()).items() if value is not None})

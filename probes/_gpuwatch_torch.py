@@ -13,7 +13,7 @@ import _gpuwatch_timing as timing
 
 
 def need_gpu(torch, probe):
-    """Says which GPUs PyTorch has; ends the probe with the reason where it has none."""
+    """Says which GPUs PyTorch has, and which they are; ends the probe with the reason where it has none."""
     began = time.monotonic()
     available = torch.cuda.is_available()
     count = torch.cuda.device_count() if available else 0
@@ -22,6 +22,8 @@ def need_gpu(torch, probe):
     probe.emit("devices", physical=names, visible=names, virtual=[], logical=["cpu", *names])
     if not count:
         probe.skip("PyTorch has no GPU: " + why_none(torch))
+    for index, name in enumerate(names):
+        probe.result(name, describe(torch, index))
     return count
 
 

@@ -75,7 +75,7 @@ def _matmul(probe, tf, device):
         ran_on = _first_step(probe, tf, step).device
         probe.emit("placement", op="MatMul", dtype="float32", requested=device, actual=ran_on, count=1)
         probe.memory(tf)
-        probe.emit("throughput", device=ran_on, **_measure(probe, tf, step, flops=2.0 * n**3))
+        probe.emit("throughput", device=ran_on, execution="eagerly", **_measure(probe, tf, step, flops=2.0 * n**3))
     probe.memory(tf)
     return ran_on
 
@@ -113,7 +113,7 @@ def session_matmul(probe, tf, session, device=None, name="product"):
     measured = timing.measure(
         step, lambda result: None, float(probe.options["seconds"]), _teller(probe), flops=2.0 * n**3
     )
-    probe.emit("throughput", device=ran_on, **measured)
+    probe.emit("throughput", device=ran_on, execution="in a TF1 session", **measured)
     return ran_on
 
 

@@ -19,7 +19,7 @@ ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def configure(tf, probe):
-    probe.setting("GPUs left", asked="by CUDA_VISIBLE_DEVICES", effective=probe.visible_gpus(tf, most=0))
+    probe.setting("GPUs left", asked=None, note="by CUDA_VISIBLE_DEVICES", effective=probe.visible_gpus(tf, most=0))
 
 
 def work(tf, probe):

@@ -12,6 +12,7 @@ CONFIG = {
     "group": "memory",
     "framework": "tensorflow",
     "workload": "matmul",
+    "own_work": True,
     "verdict": "ok",
     "options": {"fraction": 0.4},
 }

@@ -14,6 +14,7 @@ CONFIG = {
     "group": "limits",
     "framework": "tensorflow",
     "workload": "blocks",
+    "own_work": True,
     "verdict": "oom",
     "options": {"memory_limit": 512, "blocks": 16},
 }

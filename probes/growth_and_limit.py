@@ -1,20 +1,19 @@
-"""A memory limit and memory growth on the same GPU: ValueError.
+"""A memory limit and set_memory_growth on the same GPU: ValueError.
 
-A limit makes a logical device, which takes its memory at once; growth wants to take it bit by bit.
-TensorFlow has no "grow up to this much": choose one.
+A limit makes a logical device, and set_memory_growth refuses a GPU that has one. Growth up to a limit
+there is all the same: TF_FORCE_GPU_ALLOW_GROWTH=true beside memory_limit (configuration grow-to-limit).
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "growth-and-limit",
-    "title": "A limit and growth together",
+    "title": "A limit and set_memory_growth together",
     "group": "memory",
     "framework": "tensorflow",
     "workload": "matmul",
     "verdict": "ok",
     "gpus": 1,
-    "tier": "driver",
     "options": {"memory_limit": 1024},
 }
 
@@ -22,7 +21,7 @@ CONFIG = {
 def configure(tf, probe):
     limit = probe.options["memory_limit"]  # MB
     gpu = tf.config.list_physical_devices("GPU")[0]
-    if probe.pluggable(tf):
+    if probe.undivided(tf):
         probe.setting("memory_limit", asked=limit, note="TensorFlow ignores it on a PluggableDevice")
         probe.skip("a PluggableDevice has no memory limit that growth could contradict")
 

@@ -1,8 +1,8 @@
 """A memory limit: TensorFlow may have this much of the GPU and no more.
 
-The way to share a GPU fairly: the limit is taken at once and never exceeded. It is set by making one
-logical device of that size on the GPU, and excludes memory growth. The CUDA context (some hundred
-MB) comes on top.
+One logical device of that size on the GPU: the limit is taken at once and never exceeded. With
+TF_FORCE_GPU_ALLOW_GROWTH=true in the environment it is taken bit by bit (configuration grow-to-limit).
+The CUDA context (some hundred MB) comes on top.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -14,7 +14,6 @@ CONFIG = {
     "framework": "tensorflow",
     "workload": "matmul",
     "verdict": "ok",
-    "tier": "driver",
     "options": {"memory_limit": 1024},
 }
 
@@ -25,7 +24,7 @@ def configure(tf, probe):
     for gpu in gpus:
         tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
 
-    if gpus and probe.pluggable(tf):
+    if gpus and probe.undivided(tf):
         probe.setting("memory_limit", asked=limit, note="TensorFlow ignores it on a PluggableDevice")
         probe.skip("TensorFlow ignores memory_limit on a PluggableDevice, which is what this GPU is")
     kept = [part.memory_limit for gpu in gpus for part in tf.config.get_logical_device_configuration(gpu)]

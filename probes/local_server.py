@@ -12,6 +12,7 @@ CONFIG = {
     "group": "devices",
     "framework": "tensorflow",
     "workload": "matmul",
+    "own_work": True,
     "verdict": "ok",
 }
 

@@ -1,7 +1,8 @@
 """Devices named in the program: constants on the CPU, the product on the GPU.
 
 ``with tf.device(...)`` places what is made inside. TensorFlow copies tensors between devices by
-itself whenever an op needs one that lies elsewhere, and that takes time.
+itself whenever an op needs one that lies elsewhere, and that takes time. Its device policy ``warn``
+logs each such copy of an op that runs eagerly.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -18,6 +19,7 @@ CONFIG = {
 EXAMPLE = """\
 import tensorflow as tf
 
+tf.config.experimental.set_device_policy("warn")  # logs every automatic copy
 with tf.device("/CPU:0"):
     a = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     b = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -31,6 +33,9 @@ for tensor in (a, b, c):
 
 def configure(tf, probe):
     probe.setting("soft placement", asked="default", effective=tf.config.get_soft_device_placement())
+    tf.config.experimental.set_device_policy("warn")
+    policy = tf.config.experimental.get_device_policy()
+    probe.setting("device policy", asked="warn", effective=policy, note="TensorFlow logs every automatic copy")
 
 
 def work(tf, probe):
@@ -42,6 +47,7 @@ def work(tf, probe):
 
     for op, tensor, asked in (("Const", a, "/CPU:0"), ("Const", b, "/CPU:0"), ("MatMul", c, "/GPU:0")):
         probe.emit("placement", op=op, dtype="float32", requested=asked, actual=tensor.device, count=1)
+    tf.config.experimental.set_device_policy("silent")  # as it was, for what is measured
     probe.run(tf, "/GPU:0")
 
 

@@ -13,6 +13,7 @@ CONFIG = {
     "group": "devices",
     "framework": "tensorflow",
     "workload": "mlp",
+    "own_work": True,
     "verdict": "ok",
     "gpus": 2,
     "tier": "plugin",

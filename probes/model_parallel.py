@@ -14,6 +14,7 @@ CONFIG = {
     "group": "devices",
     "framework": "tensorflow",
     "workload": "lstm",
+    "own_work": True,
     "verdict": "ok",
     "gpus": 2,
     "tier": "plugin",

@@ -19,6 +19,7 @@ CONFIG = {
     "group": "devices",
     "framework": "tensorflow",
     "workload": "linear model",
+    "own_work": True,
     "verdict": "ok",
     "processes": 2,
     "tier": "plugin",

@@ -15,6 +15,7 @@ CONFIG = {
     "group": "torch",
     "framework": "torch",
     "workload": "matmul",
+    "own_work": True,
     "verdict": "oom",
 }
 

@@ -13,6 +13,7 @@ CONFIG = {
     "group": "torch",
     "framework": "torch",
     "workload": "matmul",
+    "own_work": True,
     "verdict": "ok",
 }
 

@@ -13,7 +13,7 @@ CONFIG = {
     "framework": "tensorflow",
     "workload": "matmul",
     "verdict": "ok",
-    "tier": "driver",
+    "tier": "driver-first",
     "options": {"virtual": 2, "memory_limit": 1024},
 }
 
@@ -39,7 +39,7 @@ def configure(tf, probe):
         parts = [tf.config.LogicalDeviceConfiguration(memory_limit=limit)] * number
         tf.config.set_logical_device_configuration(gpus[0], parts)
 
-    if gpus and probe.pluggable(tf):
+    if gpus and probe.undivided(tf):
         probe.setting("logical devices", asked=number, effective=1, note="TensorFlow ignores them on a PluggableDevice")
         probe.skip("TensorFlow does not divide a PluggableDevice, which is what this GPU is")
     # Only this GPU, or the others would follow as further devices.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ import pytest
 
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
+from tests.fast import fast_ones, forbid_processes
 
 # What a developer's own shell says about GPUs must not reach the tests.
 for _name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_GROWTH", "GPUWATCH_SIM_STATE"):
@@ -23,6 +26,15 @@ for _name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_G
 # Nor the width of the terminal from which the tests were started: output that nobody sees has its own.
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
+# Bytecode is cached, whatever that shell says: to compile TensorFlow again takes each process that imports it seven
+# seconds of CPU, and gpuwatch half a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# Signals that the shell has ignored (nohup, a job in the background) are ignored by all that the tests start, and some
+# tests send them. A handler that does nothing keeps this process going, and its children begin with the default.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -55,11 +67,65 @@ def has_driver() -> bool:
     return os.path.exists("/dev/nvidiactl")
 
 
+def torch_pythons() -> list[str]:
+    """Interpreters with a CUDA build of PyTorch, which is too large to be installed for every run."""
+    return [path for path in os.environ.get("GPUWATCH_TORCH_PYTHON", "").split(":") if path]
+
+
+def has_tensorflow() -> bool:
+    return importlib.util.find_spec("tensorflow") is not None or "GPUWATCH_TENSORFLOW_PYTHON" in os.environ
+
+
+LONGEST = (
+    "tests/agreement/test_one_cause.py",
+    "tests/probing/test_verdicts.py",
+    "tests/cli/test_report.py",
+    "tests/cli/test_run.py",
+    "tests/sim/test_plugin.py",
+    "tests/doctor/test_real.py",
+    "tests/diagnosis/test_predict.py",
+    "tests/sim/test_build.py",
+    "tests/ui/test_ui_direct.py",
+    "tests/sim/test_programs.py",
+    "tests/sim/test_settings.py",
+    "tests/probes/test_by_hand.py",
+)
+"""Files that take half a minute and more, first: a worker that begins one last leaves the other without work."""
+
+SKIPPED = {
+    "gpu": (has_driver, "needs a real NVIDIA GPU: there is no /dev/nvidiactl"),
+    "tensorflow": (has_tensorflow, "TensorFlow is not installed here"),
+    "torch": (torch_pythons, "GPUWATCH_TORCH_PYTHON names no CUDA build of PyTorch"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)  # before markers select
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    missing = not has_driver()
-    for item in items:
-        if missing and item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.skip(reason="needs a real NVIDIA GPU: there is no /dev/nvidiactl"))
+    for name, (is_there, reason) in SKIPPED.items():
+        if not is_there():
+            for item in items:
+                if item.get_closest_marker(name):
+                    item.add_marker(pytest.mark.skip(reason=reason))
+    place = {Path(__file__).parents[1] / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(LONGEST)))
+    for item in fast_ones(items):
+        item.add_marker("fast")
+    if "long" not in config.getoption("markexpr"):
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with forbid_processes() if item.get_closest_marker("fast") else nullcontext():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with forbid_processes() if item.get_closest_marker("fast") else nullcontext():
+        return (yield)
 
 
 @pytest.fixture

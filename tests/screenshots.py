@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpuwatch.cli.dashboard import watching
-from gpuwatch.monitor.collector import Collector
+from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.session.session import Session
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from gpuwatch.ui.app import GpuwatchApp
@@ -43,8 +43,8 @@ _FORGOTTEN = "import time, tensorflow as tf; tf.ones([8]) + 1; time.sleep(600)"
 
 
 async def watch(environment: dict[str, str]) -> str:
-    collector = Collector(0.5, environment=environment)
-    app = GpuwatchApp(collector, diagnose=watching())
+    feed = LiveFeed(0.5, environment=environment)
+    app = GpuwatchApp(Session(feed))
     async with app.run_test(size=(120, 40)) as pilot:
         await asyncio.sleep(WATCHED_SECONDS)
         await pilot.pause()

@@ -1,1 +1,1 @@
-"""Arguments; each subcommand imports its code when it runs."""
+"""The command line. Each subcommand imports its code when it runs."""

@@ -45,7 +45,7 @@ def cause(cause_id: str | None, as_json: bool) -> None:
 
 
 def _list() -> str:
-    """A line for each; on a terminal that is too narrow for it the title is folded under itself."""
+    """One line for each cause; on a narrow terminal the title is wrapped under itself."""
     from gpuwatch.reports.formats.folding import paragraph
 
     width = max(map(len, CAUSES))

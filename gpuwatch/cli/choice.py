@@ -10,7 +10,7 @@ from gpuwatch.formatting.suggest import did_you_mean
 
 
 class Choice(click.Choice):  # type: ignore[type-arg]  # generic since click 8.2 only
-    """One of a few names; for a near miss the error says which was probably meant."""
+    """One of a few names; for a typo the error suggests the closest name."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """As click does."""

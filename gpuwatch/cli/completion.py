@@ -1,7 +1,7 @@
 """``gpuwatch completion``: scripts for shells, and the names that they complete.
 
-click does the talking with the shells. What is completed is looked up only when a shell asks, and
-from files and tables: no framework and no driver is touched.
+click handles the shells. Names are looked up only when a shell asks, in files and tables: no framework and no driver
+is used.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ def _configurations() -> Mapping[str, str]:
 
 
 def _columns() -> Mapping[str, str]:
-    from gpuwatch.ui.rows import COLUMNS
+    from gpuwatch.ui.tables.columns import COLUMNS
 
     return {column.id: column.help for column in COLUMNS}
 
 
 def _fields() -> Mapping[str, str]:
-    from gpuwatch.ui.gpu_fields import ALL
+    from gpuwatch.ui.tables.gpu_fields import ALL
 
     return {field.id: field.help for field in ALL}
 
 
 def _tabs() -> Mapping[str, str]:
-    from gpuwatch.ui.tabs import TABS
+    from gpuwatch.ui.settings.tabs import TABS
 
     return {tab.id: tab.help for tab in TABS}
 
 
 def _themes() -> Mapping[str, str]:
-    from gpuwatch.ui.theme import known_themes
+    from gpuwatch.ui.drawing.theme import known_themes
 
     return dict.fromkeys(known_themes(), "")
 
 
 def _filters() -> Mapping[str, str]:
-    from gpuwatch.ui.filtering import FIELDS, SIGNS
+    from gpuwatch.ui.tables.filter import FIELDS, SIGNS
 
-    # Those with < and > need quotes, which a completion cannot put around what is typed next.
+    # Patterns with < and > need quotes, which a completion cannot add around what is typed next.
     return {f"{name}:": "" for name in FIELDS if SIGNS[name] == ":"}
 
 
@@ -77,14 +77,14 @@ NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
     "filters": _filters,
     "shapes": _shapes,
 }
-"""What can be completed: names, with a word of explanation for shells that show one."""
+"""Names to complete, with a short explanation for shells that show one."""
 
 
 def _items(names: Mapping[str, str], begun: str, before: str = "", but: Iterable[str] = ()) -> list[CompletionItem]:
     left_out = set(but)
     return [
-        CompletionItem(before + name, help=told or None)
-        for name, told in names.items()
+        CompletionItem(before + name, help=text or None)
+        for name, text in names.items()
         if name.startswith(begun) and name not in left_out
     ]
 
@@ -99,7 +99,7 @@ def named(kind: str) -> Complete:
 
 
 def listed(kind: str) -> Complete:
-    """Completes the last of several names with commas between them, each once."""
+    """Completes the last of several comma-separated names, each once."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
         before, comma, last = begun.rpartition(",")
@@ -109,7 +109,7 @@ def listed(kind: str) -> Complete:
 
 
 def files(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Lets the shell complete files by itself."""
+    """Leaves file names to the shell."""
     return [CompletionItem(begun, type="file")]
 
 
@@ -130,6 +130,6 @@ def completion(ctx: click.Context, shell: str) -> None:
         raise UsageError(f"there is no completion for {shell}", hint="there is one for " + ", ".join(SHELLS))
     source = kind(root.command, {}, "gpuwatch", _VARIABLE).source()
     if shell == "fish":
-        # click splits answers at every comma, and lists of columns have commas of their own.
+        # click splits answers at every comma, but lists of columns contain commas.
         source = source.replace('string split ","', 'string split -m 1 ","')
     click.echo(source)

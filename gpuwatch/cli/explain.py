@@ -22,13 +22,13 @@ from gpuwatch.errors import EXIT_FINDING, EXIT_OK, UsageError
 from gpuwatch.formatting.terminal import file_name
 
 if TYPE_CHECKING:
-    from gpuwatch.cli.following import Following
+    from gpuwatch.cli.follow_input import InputFollower
 
 _CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 16
-"""What goes beyond is dropped: no framework writes such a line, and memory must stay constant."""
+"""Longer lines are cut: no framework writes them, and memory must stay constant."""
 _MARK = 4
-"""Bytes of the longest mark."""
+"""Bytes of the longest byte order mark."""
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins like UTF-16's
@@ -45,23 +45,23 @@ _BOMS = (
 @redact_option
 @click.pass_context
 def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, redact: bool) -> None:
-    """Read a TensorFlow or PyTorch log: what happened, why, and what to do.
+    """Explain a TensorFlow or PyTorch log: what happened, why, and what to do.
 
-    With - the log is read from stdin for as long as the program in front writes. On a terminal, causes are said
-    as soon as they are recognised; Ctrl+C (or SIGTERM) ends the reading, not the explanation.
+    With - the log is read from stdin until the writing program ends. On a terminal, causes are shown as soon as
+    they are recognised; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
     """
-    from gpuwatch.cli.following import Following
+    from gpuwatch.cli.follow_input import InputFollower
     from gpuwatch.diagnosis.explain import explain as explained
-    from gpuwatch.logs.tensorflow import LogParser
+    from gpuwatch.logs.log_parser import LogParser
     from gpuwatch.logs.unfold import unfolded
 
     check_output(output)
     terminated = False
     if str(log) == "-":
         parser = LogParser()
-        with Following(parser, talk=progress_wanted()) as following:
-            document = explained(lines_of(_stdin(), log, following), source="stdin", parser=parser)
-        terminated = following.ended_by == signal.SIGTERM
+        with InputFollower(parser, talk=progress_wanted()) as follower:
+            document = explained(lines_of(_stdin(), log, follower), source="stdin", parser=parser)
+        terminated = follower.ended_by == signal.SIGTERM
     else:
         descriptor = _open(log)
         try:
@@ -93,13 +93,13 @@ def _open(path: Path) -> int:
         raise UsageError(f"cannot read {file_name(path)}: {error.strerror}") from error
 
 
-def lines_of(descriptor: int, name: Path, following: Following | None = None) -> Iterator[str]:
-    """The lines of a file or pipe as they come, whatever the encoding; memory stays constant."""
+def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None) -> Iterator[str]:
+    """The lines of a file or pipe as they arrive, in any encoding, with constant memory."""
     decoder: codecs.IncrementalDecoder | None = None
     rest = ""
     dropping = False
-    progress = _Progress(progress_wanted() and following is None)
-    for chunk in _chunks(descriptor, name, following):
+    progress = _Progress(progress_wanted() and follower is None)
+    for chunk in _chunks(descriptor, name, follower):
         progress.add(len(chunk))
         if decoder is None:
             encoding, mark = _encoding(chunk)
@@ -138,15 +138,15 @@ _COMPRESSED = (
 
 
 def _refuse_what_is_no_log(start: bytes, name: Path) -> None:
-    """Raises :class:`UsageError` for a packed file, and for a document of our own."""
-    told = "stdin" if str(name) == "-" else file_name(name)
+    """Raises :class:`UsageError` for a compressed file, and for a gpuwatch document."""
+    shown = "stdin" if str(name) == "-" else file_name(name)
     for mark, reader in _COMPRESSED:
         if start.startswith(mark):
-            raise UsageError(f"{told} is compressed", hint=f"{reader} {shlex.quote(told)} | gpuwatch explain -")
+            raise UsageError(f"{shown} is compressed", hint=f"{reader} {shlex.quote(shown)} | gpuwatch explain -")
     if start.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{") and (document := _OURS.search(start[:4096])):
         raise UsageError(
-            f"{told} is no log but a document of gpuwatch ({document[1].decode()})",
-            hint=f"gpuwatch report {shlex.quote(told)}",
+            f"{shown} is not a log but a gpuwatch document ({document[1].decode()})",
+            hint=f"gpuwatch report {shlex.quote(shown)}",
         )
 
 
@@ -154,7 +154,7 @@ _OURS = re.compile(rb'"schema"\s*:\s*"(gpuwatch\.[a-z]{1,20}/\d{1,3})"')
 
 
 def _encoding(start: bytes) -> tuple[str, int]:
-    """The encoding, and the length of its mark. Without a mark: UTF-16 where every other byte is nothing."""
+    """The encoding, and the length of its byte order mark. Without a mark: UTF-16 if every other byte is 0."""
     for mark, encoding in _BOMS:
         if start.startswith(mark):
             return encoding, len(mark)
@@ -165,16 +165,16 @@ def _encoding(start: bytes) -> tuple[str, int]:
             return "utf-16-le", 0
         if sample[::2].count(0) > 0.8 * half and sample[1::2].count(0) == 0:
             return "utf-16-be", 0
-    # Latin-1 and other 8-bit text differs in letters that no log message hangs on.
+    # Latin-1 and other 8-bit encodings differ in letters on which no recognised message depends.
     return "utf-8", 0
 
 
-def _chunks(descriptor: int, name: Path, following: Following | None) -> Iterator[bytes]:
+def _chunks(descriptor: int, name: Path, follower: InputFollower | None) -> Iterator[bytes]:
     try:
         start = b""
-        while (following is None or following.ready(descriptor)) and (chunk := os.read(descriptor, _CHUNK)):
+        while (follower is None or follower.ready(descriptor)) and (chunk := os.read(descriptor, _CHUNK)):
             if len(start) < _MARK:
-                # A pipe may give the mark of an encoding in pieces.
+                # A pipe may deliver the byte order mark in pieces.
                 start += chunk
                 if len(start) < _MARK:
                     continue
@@ -187,7 +187,7 @@ def _chunks(descriptor: int, name: Path, following: Following | None) -> Iterato
 
 
 class _Progress:
-    """How much was read, once a second, on a terminal."""
+    """Shows how much was read, once a second, on a terminal."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted

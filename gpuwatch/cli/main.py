@@ -1,7 +1,7 @@
 """The command line: ``gpuwatch`` and its subcommands.
 
-stdout is data, stderr is everything else. This module owns the exit codes and what an error looks
-like: one line that says what was wrong and what to do, never a traceback for a user's mistake.
+Data goes to stdout, everything else to stderr. This module defines the exit codes and the form of errors: one line
+with what was wrong and what to do, never a traceback for a user's mistake.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch import __version__
-from gpuwatch.cli import early
+from gpuwatch.cli import dashboard_prestart as prestart
+from gpuwatch.cli.dashboard_options import dashboard_options, preferred
 from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, asked_gpm, gpm_option, sim_option
-from gpuwatch.cli.preferring import dashboard_options, preferred
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.formatting.suggest import did_you_mean
 from gpuwatch.formatting.text import printable
@@ -44,7 +44,7 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """Loads a subcommand's module when it is asked for."""
+    """Imports a subcommand's module when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -81,12 +81,12 @@ class _LazyGroup(click.Group):
 @sim_option
 @click.pass_context
 def cli(ctx: click.Context, /, config_file: Path | None, **given: Any) -> None:
-    """Watch NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
+    """Monitor NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
 
-    Without a command: the dashboard. Its options win over the settings file, which w in it saves.
+    Without a command, open the dashboard. Options override the settings file, which the key w saves.
     """
     if ctx.invoked_subcommand is not None:
-        from gpuwatch.cli.plain import prepare
+        from gpuwatch.cli.ascii_output import prepare
 
         prepare()
         assert isinstance(ctx.command, click.Group)
@@ -99,7 +99,7 @@ def cli(ctx: click.Context, /, config_file: Path | None, **given: Any) -> None:
 
 
 def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str) -> None:
-    """Options of the dashboard before a command; those that a command takes from there too are fine."""
+    """Rejects dashboard options before a command, except those that the command accepts there."""
     command = group.get_command(ctx, name)
     own = {option for parameter in command.params for option in parameter.opts} if command is not None else set()
     lost, elsewhere = [], []
@@ -122,7 +122,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str
 
 def main() -> NoReturn:
     """Entry point of the program."""
-    early.end_by_signals()
+    prestart.end_by_signals()
     _prepare_output()
     try:
         code = cli.main(prog_name="gpuwatch", standalone_mode=False)
@@ -142,7 +142,7 @@ def main() -> NoReturn:
     except BrokenPipeError:
         code = _give_up_output(128 + signal.SIGPIPE)
     except OSError as error:
-        early.go_on()  # a terminal that is closed cannot be written to either
+        prestart.go_on()  # a terminal that is closed cannot be written to either
         why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
         _say(f"cannot write the output: {why}")
         code = _give_up_output(EXIT_FAILED)
@@ -152,18 +152,18 @@ def main() -> NoReturn:
             raise
         code = 128 + signal.SIGPIPE if ending.code == 1 else ending.code
     except Exception as error:  # noqa: BLE001  # told in one line, kept whole in a file
-        early.go_on()
-        from gpuwatch.cli.crash import told
+        prestart.go_on()
+        from gpuwatch.history.crashes import describe
 
-        _say(*told(error))
+        _say(*describe(error))
         code = EXIT_FAILED
     sys.exit(code if isinstance(code, int) else EXIT_OK)
 
 
 def _prepare_output() -> None:
-    """Output that is closed or cannot take every character must not end in a traceback."""
+    """Closed output, or a character that it cannot show, must not end in a traceback."""
     if sys.stdout is None:
-        # What is written to it fails, as it should: nobody gets the data.
+        # Writing to it fails, as it should: nobody would get the data.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
@@ -173,15 +173,15 @@ def _prepare_output() -> None:
 
 
 def _give_up_output(code: int) -> int:
-    """Nothing more may be written to it, at exit either."""
+    """Write nothing more to this stream, also not at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
 def _say(message: str, hint: str = "") -> None:
-    from gpuwatch.cli.plain import prepare
+    from gpuwatch.cli.ascii_output import prepare
 
-    early.abandon()  # what is said must be seen
+    prestart.abandon()  # the message must be visible
     prepare()
     with suppress(OSError):  # nobody is there to read it
         click.echo(printable(f"gpuwatch: {message}" + (f" ({hint})" if hint else "")), err=True)

@@ -5,38 +5,46 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import named
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.cli.output import say
+from gpuwatch.errors import GpuwatchError, UsageError
 
 if TYPE_CHECKING:
+    from gpuwatch.sim.build import Tier
     from gpuwatch.sim.shape import SimShape
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHAPE = "gpuwatch.sim.shape"
+SIM_NAME = "gpuwatch.sim.name"
+"""Key in a context's ``meta``: the name of a simulated machine, where one was given."""
 _GPM = "gpuwatch.gpm"
 TAKEN_BEFORE = frozenset({"--sim", "--gpm"})
-"""Options that may also stand before the command that they are for."""
+"""Options that may also come before their command."""
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        from gpuwatch.sim.shape import SimShape
+        from gpuwatch.sim.shape import parse_machine
 
-        ctx.meta[_SHAPE] = SimShape.parse(value)
+        ctx.meta[_SHAPE], name = parse_machine(value)
+        if name is not None:
+            ctx.meta[SIM_NAME] = name
 
 
 class FiniteRange(click.FloatRange):
-    """A range of numbers that knows no ``nan``, which is neither below nor above anything."""
+    """A range of numbers without ``nan``, which passes every comparison with a limit."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """As click does, and refuses what is no number."""
+        """As click does, but rejects ``nan``."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)
@@ -47,12 +55,24 @@ def sim_option(command: F) -> F:
     """``--sim NxSIZE``: the command then runs on simulated GPUs (:func:`enter_simulation`)."""
     return click.option(
         "--sim",
-        metavar="NxSIZE",
+        metavar="NxSIZE[@NAME]",
         callback=_remember,
         shell_complete=named("shapes"),
         expose_value=False,
-        help="Use simulated GPUs, 2x24GiB for example.",
+        help="Use simulated GPUs, 2x24GiB for example; 2x24GiB@demo shares those of that name.",
     )(command)
+
+
+def sim_tier_option(*names: str) -> Callable[[F], F]:
+    """``--sim-tier``, and other names for it: how the GPUs of ``--sim`` reach a framework."""
+    return click.option(
+        *("--sim-tier", *names, "tier"),
+        type=Choice(["auto", "driver", "plugin"]),
+        default="auto",
+        show_default=True,
+        help="How simulated GPUs reach TensorFlow: plugin computes; driver has CUDA's own log lines but computes only "
+        "matrix products. PyTorch needs driver.",
+    )
 
 
 def _want_gpm(ctx: click.Context, parameter: click.Parameter, value: bool | None) -> None:
@@ -61,66 +81,117 @@ def _want_gpm(ctx: click.Context, parameter: click.Parameter, value: bool | None
 
 
 def gpm_option(command: F) -> F:
-    """``--gpm``: the activity of the GPUs' parts is asked for too (:func:`asked_gpm`)."""
+    """``--gpm``: also read the activity of the GPUs' parts (:func:`asked_gpm`)."""
     return click.option(
         "--gpm/--no-gpm",
         default=None,
         callback=_want_gpm,
         expose_value=False,
         show_default="no",
-        help="Ask for the activity of SMs, tensor cores, pipes and DRAM too (Hopper and later). It takes the "
-        "counters that DCGM and profilers take.",
+        help="Also read the activity of SMs, tensor cores, pipes and DRAM (GPM, Hopper and later). This uses the "
+        "counters that DCGM and profilers use.",
     )(command)
 
 
 def asked_gpm(ctx: click.Context) -> bool | None:
-    """What ``--gpm`` or ``--no-gpm`` said here or before the command; None where neither was given."""
+    """The value of ``--gpm`` or ``--no-gpm``, here or before the command; None if neither was given."""
     asked: bool | None = ctx.meta.get(_GPM)
     return asked
 
 
-def enter_simulation(ctx: click.Context, tier: str = "driver") -> None:
-    """Gives everything that is started from here the simulated GPUs that were asked for, if any."""
+def enter_simulation(
+    ctx: click.Context, tier: str = "driver", command: Sequence[str] = (), *, private: bool = False
+) -> None:
+    """Gives everything that is started from here the simulated GPUs that were asked for, if any.
+
+    ``command``: the program that will be started, for the tier ``auto``. Under ``gpuwatch sim`` a tier of its own
+    may be asked for without ``--sim``. ``private``: GPUs that nobody else has touched or touches, gone when the
+    command ends, unless a name was given, or this runs under ``gpuwatch sim`` with the same shape.
+
+    Raises:
+        UsageError: a tier was asked for, and there are no simulated GPUs.
+    """
     shape = ctx.meta.get(_SHAPE)
-    if shape is None:
+    if shape is not None:
+        name = ctx.meta.get(SIM_NAME)
+        if private and name is None:
+            _enter(_private_environment(ctx, shape, _tier(tier, command)))
+        else:
+            _enter(simulated_environment(shape, tier, name=name, command=command))
         return
-    os.environ.update(simulated_environment(shape, tier))
+    if ctx.get_parameter_source("tier") is not ParameterSource.COMMANDLINE:
+        return
+    from gpuwatch.sim.machine import SimMachine
+
+    machine = SimMachine.from_environment(os.environ)
+    if machine is None:
+        raise UsageError("--sim-tier needs simulated GPUs", hint="add --sim 2x24GiB")
+    _enter(machine.environment(os.environ, tier=_tier(tier, command)))
+
+
+def _private_environment(ctx: click.Context, shape: SimShape, tier: Tier) -> dict[str, str]:
+    from gpuwatch.sim.machine import SimMachine
+    from gpuwatch.sim.state_files import private_name
+
+    with compile_notice():
+        around = SimMachine.from_environment(os.environ) if os.environ.get("GPUWATCH_SIM") == str(shape) else None
+        if around is not None:
+            return around.environment(os.environ, tier=tier)
+        machine = SimMachine.open(shape, name=private_name(), tier=tier)
+    ctx.call_on_close(machine.remove)  # which also keeps it open until then
+    return machine.environment(os.environ)
+
+
+def _enter(environment: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
 
 
 def asked_shape(ctx: click.Context) -> SimShape | None:
-    """The shape that ``--sim`` named here or before the command, if any."""
+    """The shape given by ``--sim``, here or before the command; None without it."""
     shape: SimShape | None = ctx.meta.get(_SHAPE)
     return shape
 
 
-def simulated_environment(shape: SimShape, tier: str, *, hold: bool = False) -> dict[str, str]:
-    """The environment of a program that shall see simulated GPUs; builds them at the first use.
+def simulated_environment(
+    shape: SimShape, tier: str, *, name: str | None = None, command: Sequence[str] = (), hold: bool = False
+) -> dict[str, str]:
+    """The environment in which a program sees simulated GPUs; compiles them at the first use.
 
-    ``hold``: this process will become that program, which counts as a user of the GPUs from now on.
-
-    ``auto`` is for programs of the user's own: GPUs that compute where a C++ compiler is at hand, with
-    a note and the driver tier where none is.
+    ``name``: of GPUs that are not those that all of this shape share. ``hold``: this process will become that
+    program, which counts as a user of the GPUs from now on.
     """
-    from gpuwatch.sim import build
     from gpuwatch.sim.machine import SimMachine
 
-    if tier == "auto":
-        try:
-            build.find_cxx_compiler()
-            tier = "plugin"
-        except GpuwatchError as error:
-            click.echo(f"gpuwatch: {error.message}; matrix products alone are computed ({error.hint})", err=True)
-            tier = "driver"
-    with compiling_told():
-        machine = SimMachine.open(shape, tier="plugin" if tier == "plugin" else "driver")
+    chosen = _tier(tier, command)
+    with compile_notice():
+        machine = SimMachine.open(shape, name=name, tier=chosen)
         if hold:
             machine.hold()
         return machine.environment(os.environ)
 
 
+def _tier(asked: str, command: Sequence[str]) -> Tier:
+    """``auto`` is for programs of the user's own: GPUs that compute, and where they cannot work the driver tier."""
+    from gpuwatch.probing.tiers import plugin_obstacle
+    from gpuwatch.sim import build
+
+    if asked != "auto":
+        return "plugin" if asked == "plugin" else "driver"
+    try:
+        build.find_cxx_compiler()
+    except GpuwatchError as error:
+        say(f"gpuwatch: {error.message}; matrix products alone are computed ({error.hint})")
+        return "driver"
+    if obstacle := plugin_obstacle(command):
+        say(f"gpuwatch: matrix products alone are computed: {obstacle}")
+        return "driver"
+    return "plugin"
+
+
 @contextmanager
-def compiling_told() -> Iterator[None]:
-    """Says on a terminal that simulated libraries are being compiled, when they are."""
+def compile_notice() -> Iterator[None]:
+    """Shows a note on a terminal if the simulated libraries are being compiled."""
     if not progress_wanted():
         yield
         return
@@ -132,10 +203,17 @@ def compiling_told() -> Iterator[None]:
 
 def _say_compiling() -> None:
     # Over a line of progress, should there be one.
-    sys.stderr.write("\r\x1b[Kgpuwatch: compiling the simulated GPUs: once, for some seconds\n")
+    sys.stderr.write("\r\x1b[Kgpuwatch: compiling the simulated GPUs (once, a few seconds)\n")
     sys.stderr.flush()
 
 
 def progress_wanted() -> bool:
-    """Long work shows progress on a terminal and none in a pipe."""
+    """Whether stderr is a terminal, where long work shows its progress."""
     return sys.stderr.isatty()
+
+
+def progress(doing: str) -> None:
+    """Replaces the progress line on a terminal; empty removes it."""
+    if progress_wanted():
+        sys.stderr.write("\r\x1b[K" + (f"{doing} …" if doing else ""))
+        sys.stderr.flush()

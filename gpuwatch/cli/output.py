@@ -1,4 +1,4 @@
-"""Where documents go: a file by its suffix, or stdout; checked before the work, written whole after it."""
+"""Writes documents to a file or stdout; the file is checked before the work, and written at once after it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.terminal import file_name
+from gpuwatch.formatting.text import printable
 
 if TYPE_CHECKING:
     from gpuwatch.model.codec import Document
@@ -27,7 +28,7 @@ def output_option(command: _F) -> _F:
         "--output",
         type=click.Path(path_type=Path, allow_dash=True),
         metavar="FILE",
-        help="Write to a file; its suffix gives the format: .html .md .json .csv .txt. With -: stdout.",
+        help="Write to a file; the format follows its suffix: .html .md .json .csv .txt. With -: stdout.",
     )(command)
 
 
@@ -36,8 +37,8 @@ def redact_option(command: _F) -> _F:
     return click.option(
         "--redact",
         is_flag=True,
-        help="Replace users, hosts, paths, addresses and ids by names such as user-1; root and other accounts of the"
-        " system, and folders that are the same everywhere, stay. Secrets are always masked.",
+        help="Replace users, hosts, paths, addresses and ids by names such as user-1; system accounts and "
+        "standard folders are kept. Secrets are always masked.",
     )(command)
 
 
@@ -47,19 +48,27 @@ def to_stdout(output: Path | None) -> bool:
 
 
 def check_output(output: Path | None, *, any_suffix: bool = False) -> None:
-    """A file that cannot be written is said before the work, not after it."""
+    """Rejects a file that cannot be written, before the work."""
     from gpuwatch.reports.registry import format_for
     from gpuwatch.reports.writing import is_special, unwritable
 
     if output is None or to_stdout(output):
         return
     name = file_name(output)
-    if output.is_dir():
+    if os.path.isdir(output):  # noqa: PTH112  # raises nothing where a folder above is closed
         raise UsageError(f"cannot write {name}: it is a folder", hint="name a file in it")
     if not any_suffix:
         format_for(output)
     folder = Path(os.path.realpath(output)).parent
-    if not folder.is_dir():
+    try:
+        os.stat(folder)  # noqa: PTH116
+    except PermissionError:
+        raise UsageError(
+            f"cannot write {name}: this user may not access its folder", hint="choose another folder"
+        ) from None
+    except OSError:
+        pass  # reported below
+    if not os.path.isdir(folder):  # noqa: PTH112
         raise UsageError(f"cannot write {name}: its folder does not exist", hint=f"mkdir -p {file_name(folder)}")
     if not os.access(folder, os.W_OK | os.X_OK) and not is_special(output):
         raise UsageError(f"cannot write {name}: its folder is not writable", hint="choose another folder")
@@ -68,8 +77,13 @@ def check_output(output: Path | None, *, any_suffix: bool = False) -> None:
         raise UsageError(f"cannot write {name}: {why}", hint="choose another file")
 
 
+def say(text: str) -> None:
+    """Prints one line to stderr, with control characters escaped."""
+    click.echo(printable(text), err=True)
+
+
 def data(text: str) -> None:
-    """A document for a program on stdout: UTF-8, whatever the locale is."""
+    """Prints a document for programs to stdout: always UTF-8."""
     click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
 
 
@@ -81,12 +95,12 @@ def publish(
     format_name: str | None = None,
     redact: bool = False,
 ) -> None:
-    """Writes the file, and says so; or prints to stdout. ``--json`` prints beside a file, too."""
+    """Writes the file and reports it, or prints to stdout; with ``--json`` it prints in addition to a file."""
     from gpuwatch.reports.registry import render, write
 
     if output is not None and not to_stdout(output):
         write(document, output, format_name=format_name, redact=redact)
-        click.echo(f"written: {file_name(output)}", err=True)
+        say(f"written: {file_name(output)}")
         if not as_json:
             return
     name = "json" if as_json else format_name or "text"

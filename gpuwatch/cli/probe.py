@@ -1,7 +1,8 @@
-"""``gpuwatch probe``: run configurations and say what each really did."""
+"""``gpuwatch probe``: runs configurations and reports what each one really did."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,25 +13,30 @@ import msgspec
 
 from gpuwatch.cli.choice import Choice
 from gpuwatch.cli.completion import files, named
-from gpuwatch.cli.keeping import keep, no_save_option
-from gpuwatch.cli.options import FiniteRange, compiling_told, enter_simulation, progress_wanted, sim_option
-from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
+from gpuwatch.cli.options import (
+    FiniteRange,
+    compile_notice,
+    enter_simulation,
+    progress_wanted,
+    sim_option,
+    sim_tier_option,
+)
+from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option, say
+from gpuwatch.cli.save_run import keep, no_save_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.model.catalogue import ProbeEntry, ProbeList, RecipeList
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.events import Event
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.collector import Collector
-from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
+from gpuwatch.probing.interpreter import FrameworkMissing, program_of
 from gpuwatch.probing.locate import GROUPS, ProbeScript, find_probe, find_probes
-from gpuwatch.probing.runner import ProbeOptions, Runner
-from gpuwatch.probing.tiers import Tier
+from gpuwatch.probing.runner import ProbeOptions
+from gpuwatch.session.preflight import preflight
+from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
 
-_SAMPLE_SECONDS = 0.1
 _DEADLINE, _START = 180.0, 60.0
 """Seconds that a probe has at least where nobody chose, and those of them for its start."""
-WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
 
 @click.command()
@@ -42,11 +48,11 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
     shell_complete=named("configurations"),
     help="Configuration to run; repeatable.",
 )
-@click.option("--group", "groups", multiple=True, type=Choice(GROUPS), help="Every configuration of a group.")
+@click.option("--group", "groups", multiple=True, type=Choice(GROUPS), help="All configurations of a group.")
 @click.option("--all", "everything", is_flag=True, help="Every configuration.")
-@click.option("--explain", is_flag=True, help="Print the settings as code to paste, and stop.")
-@click.option("--list", "listing", is_flag=True, help="Name the configurations and stop.")
-@click.option("--framework", type=Choice(["tensorflow", "torch"]), help="With --all: those of one framework.")
+@click.option("--explain", is_flag=True, help="Print the settings as code to paste, and exit.")
+@click.option("--list", "listing", is_flag=True, help="List the configurations and exit.")
+@click.option("--framework", type=Choice(["tensorflow", "torch"]), help="With --all: only those of this framework.")
 @click.option("--python", metavar="PATH", shell_complete=files, help="Interpreter in which the framework is installed.")
 @click.option(
     "--seconds",
@@ -55,27 +61,33 @@ WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
     show_default=True,
     help="Time budget of each measurement.",
 )
-@click.option("--size", type=click.IntRange(16, 65536), help="Edge of the matrices (default: by the machine).")
-@click.option("--workload", type=Choice(WORKLOADS), help="What to compute (default: the configuration's own).")
+@click.option(
+    "--size", type=click.IntRange(16, 65536), help="Edge length of the matrices (default: chosen for the machine)."
+)
+@click.option("--workload", type=Choice(WORKLOADS), help="Work to do (default: the configuration's own).")
 @click.option("--memory-limit", type=click.IntRange(min=1), metavar="MB", help="For configurations with a limit.")
 @click.option("--fraction", type=FiniteRange(0, 1, min_open=True), help="For configurations with a fraction.")
 @click.option(
-    "--virtual", type=click.IntRange(min=1, max=16), help="Virtual GPUs, for the configuration that has them."
+    "--virtual",
+    type=click.IntRange(min=1, max=16),
+    help="Number of virtual GPUs, for the configuration with virtual GPUs.",
 )
 @click.option("--visible", metavar="LIST", help="CUDA_VISIBLE_DEVICES, for configurations that set it.")
-@click.option("--gpu", metavar="UUID|INDEX,...", help="Let the probe see these GPUs only, in this order.")
+@click.option("--gpu", metavar="UUID|INDEX,...", help="Let the probe see only these GPUs, in this order.")
 @click.option(
     "--deadline",
     type=FiniteRange(1, 86400),
     show_default="180, more for long --seconds",
     help="Seconds after which a probe is killed.",
 )
-@click.option("--fresh", is_flag=True, help="Start every probe from nothing (default: the framework is imported once).")
+@click.option(
+    "--fresh", is_flag=True, help="Start a new interpreter for every probe (default: import the framework once)."
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout: a run, or a comparison of several.")
 @output_option
 @redact_option
 @no_save_option
-@click.option("--sim-tier", type=Choice(["driver", "plugin"]), help="How simulated GPUs reach TensorFlow.")
+@sim_tier_option()
 @sim_option
 @click.pass_context
 def probe(
@@ -101,7 +113,7 @@ def probe(
     output: Path | None,
     redact: bool,
     no_save: bool,
-    sim_tier: Tier | None,
+    tier: str,
 ) -> None:
     """Run small TensorFlow workloads under memory and placement settings, and report what happened."""
     if listing:
@@ -117,6 +129,7 @@ def probe(
     }
     own = {name: value for name, value in asked.items() if value is not None}
     _check_options(scripts, own)
+    _check_workload(scripts, configs, workload)
     if explain:
         from gpuwatch.probing.recipe import recipe
 
@@ -128,27 +141,30 @@ def probe(
         return
     _deadline(scripts, seconds, deadline)
     check_output(output)
-    enter_simulation(ctx)
+    _check_gpus(gpu)
+    if python is not None:
+        program_of(python)
+    enter_simulation(ctx, "driver" if tier == "auto" else tier, private=True)
     try:
-        interpreters = _interpreters(scripts, python)
+        interpreters = interpreters_for(scripts, python)
     except FrameworkMissing as error:
         if as_json:
             data(to_json(_not_run(scripts[0], error)))
         raise
-    # One configuration alone gains nothing from a template.
+    # A single configuration gains nothing from a template.
     options = ProbeOptions(
         interpreters=interpreters,
         seconds=seconds,
         deadline=_deadline(scripts, seconds, deadline),
         own=own,
         fresh=fresh or len(scripts) == 1,
-        tier=sim_tier,
+        tier=None if tier == "auto" else "driver" if tier == "driver" else "plugin",
     )
     runs: list[Run] = []
     try:
         _run_all(scripts, options, size, gpu, runs, save=not no_save)
     except KeyboardInterrupt:
-        click.echo(f"gpuwatch: interrupted after {len(runs)} of {len(scripts)}", err=True)
+        say(f"gpuwatch: interrupted after {len(runs)} of {len(scripts)}")
         if runs:
             _publish(runs, as_json, output, redact=redact)
         raise
@@ -167,24 +183,10 @@ def _deadline(scripts: list[ProbeScript], seconds: float, asked: float | None) -
         many = script.measurements > 1
         times = f"{script.measurements} measurements of --seconds {seconds:g} take" if many else "measuring takes"
         raise UsageError(
-            f"{script.name} cannot end within --deadline {asked:g}: {times} {measuring:g} s",
+            f"{script.name} cannot finish within --deadline {asked:g}: {times} {measuring:g} s",
             hint=f"use --deadline {ample:g}, or fewer --seconds",
         )
     return asked
-
-
-def _interpreters(scripts: list[ProbeScript], asked: str | None) -> dict[str, Interpreter]:
-    """An interpreter for each framework; one that lacks PyTorch still gets its probes, which say so."""
-    found: dict[str, Interpreter] = {}
-    for framework in dict.fromkeys(script.framework for script in scripts):
-        try:
-            found[framework] = choose_interpreter(framework, asked)
-        except FrameworkMissing:
-            if framework == "tensorflow" or len({script.framework for script in scripts}) == 1:
-                raise
-            path = asked or sys.executable
-            found[framework] = Interpreter(path, framework, installed=False)
-    return found
 
 
 def _list(as_json: bool) -> None:
@@ -200,14 +202,31 @@ def _list(as_json: bool) -> None:
 
 
 def _check_options(scripts: list[ProbeScript], own: Mapping[str, object]) -> None:
-    """An option that nothing chosen has would be swallowed: it is said instead."""
+    """Rejects an option that no chosen configuration has, instead of ignoring it."""
     for name in own:
         if name != "workload" and not any(name in script.options for script in scripts):
             having = ", ".join(script.name for script in find_probes().values() if name in script.options)
             raise UsageError(
-                f"--{name.replace('_', '-')} means nothing to {', '.join(script.name for script in scripts)}",
-                hint=f"it is for {having}",
+                f"--{name.replace('_', '-')} does not apply to {', '.join(script.name for script in scripts)}",
+                hint=f"it applies to {having}",
             )
+
+
+def _check_workload(scripts: list[ProbeScript], named: tuple[str, ...], workload: str | None) -> None:
+    """Rejects a workload that a named configuration cannot do; of a group's members it only prints a note."""
+    fixed = [script for script in scripts if script.own_work and workload not in (None, script.workload)]
+    refused = [script for script in fixed if script.name in named]
+    if refused:
+        works = ", ".join(f"{script.name} ({script.workload})" for script in refused)
+        raise UsageError(
+            f"--workload {workload} cannot be done by configurations with their own work: {works}",
+            hint="omit --workload for it; others, such as default or limit, do any",
+        )
+    if fixed:
+        names = ", ".join(script.name for script in fixed)
+        click.echo(
+            f"gpuwatch: --workload {workload} does not apply to configurations with their own work: {names}", err=True
+        )
 
 
 def _chosen(
@@ -234,38 +253,42 @@ def _run_all(
     save: bool,
 ) -> None:
     """Runs the scripts one after another; ``runs`` grows as they end, and each is kept at once."""
-    from gpuwatch.diagnosis.complete import complete
-
-    collector = Collector(_SAMPLE_SECONDS)
-    collector.start()
-    try:
-        taken = collector.wait(1, 5.0)
-        machine = taken[-1] if taken else None
-        chosen = msgspec.structs.replace(options, size=size or _size_for(machine), visible=_visible(gpu, machine))
-        with Runner(chosen, collector) as runner:
-            for number, script in enumerate(scripts, 1):
-                before = collector.fresh(5.0)
-                with _progress(script, number, len(scripts)) as on_event, compiling_told():
-                    observed = runner.run(script, before=before, on_event=on_event)
-                runs.append(complete(observed.run, observed.log, observed.before))
-                # One line is enough where they cannot be kept.
-                save = save and keep(runs[-1])
-            for note in runner.notes:
-                click.echo(f"gpuwatch: {note}", err=True)
-    finally:
-        collector.stop()
+    with ProbeBatch() as batch:
+        machine = batch.machine()
+        visible = _idle(scripts, machine) if gpu is None else _visible(gpu, machine)
+        batch.open(msgspec.structs.replace(options, visible=visible), machine=machine, size=size)
+        for number, script in enumerate(scripts, 1):
+            with _progress(script, number, len(scripts)) as on_event, compile_notice():
+                runs.append(batch.run(script, on_event))
+            # One line is enough if they cannot be saved.
+            save = save and keep(runs[-1])
+        for note in batch.notes:
+            say(f"gpuwatch: {note}")
 
 
-def _size_for(machine: Snapshot | None) -> int:
-    """Large enough to measure the device, small enough for the time: one size for all runs."""
-    if machine is None or not machine.devices:
-        return 1024
-    return 512 if machine.simulated else 4096
+def _check_gpus(gpu: str | None) -> None:
+    """Errors in the list itself, on any machine."""
+    wanted = [entry.strip() for entry in gpu.split(",")] if gpu is not None else []
+    if not all(wanted):
+        raise UsageError(f"--gpu {gpu}: an entry is empty", hint="GPUs by index or UUID, separated by commas: 0,1")
+    twice = next((entry for entry in wanted if wanted.count(entry) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--gpu {gpu}: GPU {twice} is listed twice", hint="Name each GPU once.")
 
 
-def _visible(gpu: str | None, machine: Snapshot | None) -> tuple[str, ...]:
-    if gpu is None:
+def _idle(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[str, ...]:
+    """UUIDs of the GPUs on which nobody computes, where there are enough of them and nobody chose; empty: all GPUs."""
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
         return ()
+    ahead = preflight(scripts, machine, "")
+    if ahead.spared:
+        spared = ", ".join(str(device.index) for device in ahead.spared)
+        every = ",".join(str(device.index) for device in sorted((*ahead.spared, *ahead.devices), key=lambda d: d.index))
+        say(f"gpuwatch: left alone because in use: GPU {spared} (--gpu {every} takes all)")
+    return ahead.visible
+
+
+def _visible(gpu: str, machine: Snapshot | None) -> tuple[str, ...]:
     devices = () if machine is None else machine.devices
     chosen = []
     for wanted in gpu.split(","):
@@ -275,14 +298,14 @@ def _visible(gpu: str | None, machine: Snapshot | None) -> tuple[str, ...]:
             known = ", ".join(f"{d.index} {d.uuid}" for d in devices) or "none"
             raise UsageError(f"--gpu {wanted}: no such GPU", hint=f"GPUs here: {known}")
         if found[0].uuid in chosen:
-            raise UsageError(f"--gpu {gpu}: GPU {found[0].index} is in it twice", hint="Name each GPU once.")
+            raise UsageError(f"--gpu {gpu}: GPU {found[0].index} is listed twice", hint="Name each GPU once.")
         chosen.append(found[0].uuid)
     return tuple(chosen)
 
 
 @contextmanager
 def _progress(script: ProbeScript, number: int, total: int) -> Iterator[Callable[[Event], None] | None]:
-    """One line on a terminal that says what the probe is doing; nothing in a pipe."""
+    """Shows on a terminal, in one line, what the probe is doing; nothing in a pipe."""
     if not progress_wanted():
         yield None
         return

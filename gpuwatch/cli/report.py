@@ -1,4 +1,4 @@
-"""``gpuwatch report``, ``compare`` and ``schema``: documents that were saved, made readable."""
+"""``gpuwatch report``, ``compare`` and ``schema``: reports, and saved documents in readable form."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.choice import Choice
-from gpuwatch.cli.options import asked_shape, enter_simulation, sim_option
+from gpuwatch.cli.options import asked_shape, enter_simulation, progress, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name
-from gpuwatch.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, from_json, schema_of
+from gpuwatch.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, read, schema_of
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.run import Comparison, Run
@@ -20,19 +20,17 @@ from gpuwatch.model.run import Comparison, Run
 
 def read_document(path: Path) -> Document:
     """A saved document; :class:`UsageError` in one line for anything else."""
+    name = file_name(path)
     try:
-        raw = path.read_bytes()
+        return read(path)
     except OSError as error:
-        raise UsageError(f"cannot read {file_name(path)}: {error.strerror}") from error
-    try:
-        return from_json(raw)
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
     except NotADocument as error:
-        name = file_name(path)
-        if raw.strip() and not raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b"\0" not in raw:
+        if error.is_text:
             raise UsageError(
-                f"{name} is no gpuwatch document but other text", hint=f"a log: gpuwatch explain {shlex.quote(name)}"
+                f"{name} is not a gpuwatch document but other text", hint=f"a log: gpuwatch explain {shlex.quote(name)}"
             ) from error
-        raise UsageError(f"{name} is no gpuwatch document: {error}") from error
+        raise UsageError(f"{name} is not a gpuwatch document: {error}") from error
 
 
 @click.command()
@@ -42,7 +40,7 @@ def read_document(path: Path) -> Document:
     "--format",
     "format_name",
     type=Choice(["html", "markdown", "json", "csv", "text"]),
-    help="Format, whatever the suffix of the file; on stdout: text unless named here.",
+    help="Output format (default: by the file's suffix; text on stdout).",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.diagnostic/1, or the document's own).")
 @redact_option
@@ -50,9 +48,9 @@ def read_document(path: Path) -> Document:
 @click.option(
     "--framework",
     type=Choice(["tensorflow", "torch"]),
-    help="Which framework the doctor looks at (default: TensorFlow, else PyTorch).",
+    help="Framework that the doctor checks (default: TensorFlow, else PyTorch).",
 )
-@click.option("--no-doctor", is_flag=True, help="Without the doctor, which imports the framework: done in a second.")
+@click.option("--no-doctor", is_flag=True, help="Skip the doctor, which imports the framework: takes a second.")
 @sim_option
 @click.pass_context
 def report(
@@ -66,25 +64,25 @@ def report(
     framework: str | None,
     no_doctor: bool,
 ) -> None:
-    """Write one document to send to somebody who helps: what is wrong, what to do, and the evidence.
+    """Write one document for whoever helps you: what is wrong, what to do, and the evidence.
 
-    Without DOCUMENT it looks at this machine: the GPUs and who is on them, the doctor, the latest probes and
-    programs. With DOCUMENT it turns a saved run, comparison, snapshot, explanation or report (JSON) into
+    Without DOCUMENT it is about this machine: its GPUs and their processes, the doctor, the latest probes and
+    programs. With DOCUMENT it converts a saved run, comparison, snapshot, explanation or report (JSON) to
     another format.
     """
     check_output(output, any_suffix=format_name is not None)
     if as_json and format_name not in (None, "json"):
         raise UsageError("--json and --format exclude each other")
     if source is None:
-        from gpuwatch.cli.gather import gather
+        from gpuwatch.session.gather import gather
 
         enter_simulation(ctx)
-        document: Document = gather(python, framework, with_doctor=not no_doctor)
+        document: Document = gather(python, framework, progress, with_doctor=not no_doctor)
     else:
         asked = {"--python": python, "--framework": framework, "--no-doctor": no_doctor, "--sim": asked_shape(ctx)}
         for name, value in asked.items():
             if value:
-                raise UsageError(f"{name} is for a report of this machine", hint=f"leave {source} out, or {name}")
+                raise UsageError(f"{name} is for a report of this machine", hint=f"omit {source}, or {name}")
         document = read_document(source)
     publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
 
@@ -97,9 +95,9 @@ def report(
 @output_option
 @redact_option
 def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redact: bool) -> None:
-    """Put saved runs side by side, of one machine or several; or reports: why it works here and not there.
+    """Compare saved runs of one or several machines, or reports: why does it work here but not there?
 
-    Runs are compared in what they asked for, got and took; reports (of gpuwatch report or doctor) in versions,
+    Runs are compared by what they requested, got and took; reports (of gpuwatch report or doctor) by versions,
     GPUs, variables, libraries and checks.
     """
     check_output(output)
@@ -120,11 +118,11 @@ def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Do
         elif isinstance(document, Comparison):
             runs.extend(document.runs)
         elif isinstance(document, Diagnostic | Doctor):
-            # What is held against each other no longer tells which word is a host and which a user.
+            # In the comparison it is no longer known which word is a host and which a user.
             reports.append(sendable(document, redact=redact))
         else:
             raise UsageError(
-                f"{file_name(source)} is no run: only runs and comparisons can be compared, and reports with reports"
+                f"{file_name(source)} is not a run: only runs and comparisons can be compared, and reports with reports"
             )
         if runs and reports:
             raise UsageError(
@@ -132,7 +130,7 @@ def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Do
             )
     if reports:
         if len(reports) < 2:
-            raise UsageError("one report alone cannot be compared", hint="give two: of here and of there")
+            raise UsageError("one report cannot be compared alone", hint="give two: one of each machine")
         return contrast(reports)
     return runs_compared(runs)
 

@@ -13,34 +13,35 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option
-from gpuwatch.cli.output import check_output, redact_option, to_stdout
+from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option, sim_tier_option
+from gpuwatch.cli.output import check_output, redact_option, say, to_stdout
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.run import Run
-from gpuwatch.monitor.collector import Collector
+from gpuwatch.monitor.live_feed import LiveFeed
 
 if TYPE_CHECKING:
-    from gpuwatch.probing.observe import Observed
+    from gpuwatch.probing.run_builder import RunDraft
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--placement", is_flag=True, help="Switch TensorFlow's placement logging on: which op ran where.")
+@click.option("--placement", is_flag=True, help="Switch on TensorFlow's placement logging: which op ran where.")
 @click.option(
     "--live/--no-live",
     default=None,
     help="A status line, and causes when they are recognised, on stderr.  [default: on a terminal]",
 )
-@click.option("--no-log", is_flag=True, help="Leave stderr to the program alone: for programs that draw the screen.")
+@click.option("--no-log", is_flag=True, help="Do not read the program's stderr: for programs that draw the screen.")
 @click.option("--interval", type=FiniteRange(0.1, 60), default=1.0, show_default=True, help="Seconds between looks.")
-@click.option("--json", "as_json", is_flag=True, help="With -o: JSON, whatever the suffix.")
+@click.option("--json", "as_json", is_flag=True, help="With -o: write JSON, whatever the suffix.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write the run to a file; the suffix gives the format."
+    "-o", "--output", type=click.Path(path_type=Path), help="Write the run to a file; the format follows its suffix."
 )
 @redact_option
-@click.option("--no-save", is_flag=True, help="Do not keep the run for `gpuwatch report`.")
-@click.option("-q", "--quiet", is_flag=True, help="No summary on stderr at the end.")
+@click.option("--no-save", is_flag=True, help="Do not save the run for `gpuwatch report`.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no summary to stderr at the end.")
 @sim_option
+@sim_tier_option()
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=files)
 @click.pass_context
 def run(
@@ -54,15 +55,16 @@ def run(
     redact: bool,
     no_save: bool,
     quiet: bool,
+    tier: str,
     command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND unchanged and say what it did on the GPUs: devices, memory, fallbacks, failures.
+    """Run COMMAND unchanged and report what it did on the GPUs: devices, memory, fallbacks, failures.
 
-    Its output, its exit code and its end by a signal are its own; the summary comes on stderr. Every Python
-    that it starts is watched, for TensorFlow, Keras and PyTorch; killing gpuwatch ends the program and all that
-    it started. The run is kept from its start, as far as it came. A program that cannot be started ends with 127
-    (not found) or 126, as in a shell. All that the program can see of it are GPUWATCH_WATCH and a folder in
-    PYTHONPATH, in its environment.
+    Output, exit code and signals are those of the program; a summary follows on stderr. Every Python process
+    that it starts is watched, for TensorFlow, Keras and PyTorch; if gpuwatch is killed, the program and all its
+    processes end. The run is saved from its start, as far as it got. The exit code is 127 if the program is not
+    found and 126 if it cannot be executed, as in a shell. The program can notice gpuwatch only by GPUWATCH_WATCH
+    and a folder in PYTHONPATH, in its environment.
     """
     if not command:
         raise UsageError("no command to run", hint="for example: gpuwatch run -- python train.py")
@@ -74,16 +76,16 @@ def run(
         if to_stdout(output):
             raise UsageError(f"-o {output}: stdout belongs to the program", hint="name a file")
         check_output(output, any_suffix=as_json)
-    enter_simulation(ctx, "auto")
-    collector = Collector(interval)
-    collector.launch()
+    enter_simulation(ctx, tier, command, private=True)
+    feed = LiveFeed(interval)
+    feed.launch()
     from gpuwatch.probing.watch import Options, watch
 
     keeper = _Keeper(output, as_json, keep=not no_save, redact=redact)
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if terminal and not no_log and _used_by_hand(command):
         no_log = True
-        click.echo(f"gpuwatch: {Path(command[0]).name} is used by hand: stderr is left to it (--no-log)", err=True)
+        say(f"gpuwatch: {Path(command[0]).name} is interactive: its stderr is not read (--no-log)")
     options = Options(
         placement=placement,
         log=not no_log,
@@ -91,15 +93,24 @@ def run(
         speak=terminal if live is None else live,
         simulation=_tier(),
     )
-    collector.start()
+    feed.start()
     try:
-        before = collector.fresh(3.0)
-        finished = watch(command, keeper.judge, options, source=collector, before=before, meanwhile=keeper.prepare)
+        before = feed.fresh(3.0)
+        finished = watch(
+            command,
+            keeper.judge,
+            options,
+            source=feed,
+            before=before,
+            meanwhile=keeper.prepare,
+            look=feed.sample_now,
+        )
     finally:
-        collector.stop()
+        feed.stop()
     keeper.end(finished, quiet=quiet)
     outcome = finished.outcome
     if outcome.signal is not None:
+        ctx.close()  # nothing after this comes back
         _die_by(outcome.signal)
     ctx.exit(outcome.exit_code or 0)
 
@@ -109,20 +120,20 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh", "tmux",
 
 
 def _used_by_hand(command: Sequence[str]) -> bool:
-    """Whether this reads keys from the terminal that is its stderr, or gives it to the jobs that it starts.
+    """Whether the program reads keys from its stderr terminal, or passes it on to its jobs.
 
-    ``less`` and an interactive shell do; with the terminal that :mod:`gpuwatch.probing.channel` puts in its place
-    they get no key, and no job control.
+    ``less`` and interactive shells do; with the pseudo-terminal of :mod:`gpuwatch.probing.channel` they would get
+    neither keys nor job control.
     """
     name = Path(command[0]).name
     if name in _SCREENS:
         return True
-    # A shell with a script or a command (-c) is a program like others.
+    # A shell with a script or a command (-c) is an ordinary program.
     return name in _SHELLS and all(re.fullmatch(r"--[\w-]+|-[^-c]+", word) for word in command[1:])
 
 
 class _Keeper:
-    """Finishes runs and writes them, where they were asked for and to the user's folder."""
+    """Finishes runs and writes them to ``-o`` and to the user's folder."""
 
     def __init__(self, output: Path | None, as_json: bool, *, keep: bool, redact: bool) -> None:
         from gpuwatch.history.runs import RunStore
@@ -133,26 +144,26 @@ class _Keeper:
         self._as_json = as_json
         self._redact = redact
         self._problem = ""
-        # What is written to a device or a pipe cannot be replaced by a later state of the run.
+        # Output to a device or a pipe cannot be replaced by a later state of the run.
         self._once = output is not None and is_special(output)
 
     def prepare(self) -> None:
-        """Loads what judging needs, while the program starts."""
-        importlib.import_module("gpuwatch.diagnosis.complete")
+        """Imports what judging needs, while the program starts."""
+        importlib.import_module("gpuwatch.diagnosis.finish_run")
         if self._output is not None:
             importlib.import_module("gpuwatch.reports.registry")
 
-    def judge(self, observed: Observed) -> Run:
-        """The finished run; what cannot be written is said at the end, the program goes on."""
-        from gpuwatch.diagnosis.complete import complete
+    def judge(self, draft: RunDraft) -> Run:
+        """The finished run; write errors are reported at the end, the program continues."""
+        from gpuwatch.diagnosis.finish_run import complete
 
-        finished = complete(observed.run, observed.log, observed.before)
+        finished = complete(draft.run, draft.log, draft.before)
         self._problem = ""
         if self._store is not None:
             try:
                 self._store.save(finished)
             except OSError as error:
-                self._problem = f"the run is not kept: {self._store.folder}: {error.strerror or error}"
+                self._problem = f"the run is not saved: {self._store.folder}: {error.strerror or error}"
         if self._output is not None and not self._once:
             self._write(finished, self._output)
         return finished
@@ -166,22 +177,22 @@ class _Keeper:
             self._problem = error.message
 
     def end(self, finished: Run, *, quiet: bool) -> None:
-        """The last word, on stderr."""
+        """Prints the summary to stderr."""
         if self._output is not None and self._once:
             self._write(finished, self._output)
         if self._problem:
-            click.echo(f"gpuwatch: {self._problem}", err=True)
+            say(f"gpuwatch: {self._problem}")
         if quiet:
             return
         from gpuwatch.reports.registry import render
 
         click.echo("\n" + render(finished, "text", width=_columns()), nl=False, err=True)
         if self._output is not None and not self._problem:
-            click.echo(f"written: {file_name(self._output)}", err=True)
+            say(f"written: {file_name(self._output)}")
 
 
 def _columns() -> int | None:
-    """Of the terminal that stderr is, where stdout, which others go by, is a file; None where stderr is none."""
+    """The width of the terminal on stderr; None if stderr is not a terminal."""
     try:
         return os.get_terminal_size(2).columns if "COLUMNS" not in os.environ else None
     except OSError:
@@ -195,14 +206,14 @@ def _tier() -> str | None:
 
 
 def _die_by(number: int) -> None:
-    """Ends as the program did, so that a shell or scheduler sees the same."""
+    """Exits as the program did, so that a shell or scheduler sees the same."""
     import resource
     import signal
 
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # The program has left its core already; ours would only lie on top of it.
+    # The program has already dumped its core; ours would only replace it.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)

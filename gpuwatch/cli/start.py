@@ -1,4 +1,4 @@
-"""Where the program begins: the dashboard's collector goes ahead of everything else."""
+"""The program's entry point: starts the dashboard's collector before anything else."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import os
 import sys
 from typing import NoReturn
 
-from gpuwatch.cli import early
+from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.sources.locale import undo_coercion
 
 
 def main() -> NoReturn:
     """Entry point of the program."""
-    early.end_by_signals()
+    prestart.end_by_signals()
     undo_coercion(os.environ)
     try:
-        early.begin(sys.argv[1:])
+        prestart.begin(sys.argv[1:], more=("gpuwatch.cli.main",))
         from gpuwatch.cli.main import main as command_line
 
         command_line()
-    except KeyboardInterrupt:  # before the command line could take care of it
+    except KeyboardInterrupt:  # before the command line's own handler was set up
         sys.exit(130)
     finally:
-        early.abandon()
+        prestart.abandon()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gpuwatch.diagnosis.arithmetic_torch import judge_torch
+from gpuwatch.diagnosis.sharing import trifling
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Oom
 
@@ -18,7 +19,11 @@ class Surroundings:
 
     total_bytes: int | None = None
     others_bytes: int | None = None
-    """Memory that was in use on the device before the work began."""
+    """What others held on the device when the work took its first memory, or before it began."""
+    most_bytes: int | None = None
+    """What they held at most while it worked; None: as much as at its start."""
+    least_free_bytes: int | None = None
+    """The least that was free on the device while it worked."""
     held_by_others: bool | None = None
     """Whether somebody else is known to have held memory; False: nobody did; None: nobody looked."""
     limits_bytes: int | None = None
@@ -31,6 +36,17 @@ class Surroundings:
     """Allocations that the driver refused."""
     from_name: bool = False
     """Whether the total is not told but follows from the card's name: then it proves nothing of one huge request."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether somebody else is known to have held more than a trifle, and how much."""
+        known = self.others_bytes is not None and self.held_by_others is not False
+        return known and not trifling(self.others_bytes or 0, self.total_bytes)
+
+    @property
+    def most(self) -> int | None:
+        """What others held at most, where anybody looked."""
+        return self.most_bytes if self.most_bytes is not None else self.others_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,48 +71,59 @@ and TensorFlow's largest reserve (``MinSystemMemory`` in ``gpu_device.cc``), mea
 somebody set it."""
 
 
+REFUSED = "The driver refused memory, and nothing that is known explains it"
+WHAT_WOULD_TELL = (
+    "Run it again while nvidia-smi -l 1 shows the device: somebody may hold memory for a moment, or in another"
+    " container."
+)
+_SPARE = 1 << 30
+"""A CUDA context, what libraries take beside the allocator and the driver's own part, where they are not known."""
+
+
 def judge(oom: Oom, around: Surroundings) -> Judgement:
     """The cause of one failure. Request R, limit L, in use U, largest free block F."""
     asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
     lines = [_numbers(oom)]
-    if (told := judge_torch(oom)) is not None:
-        cause, why, certain, action = told
+    if (judged := judge_torch(oom)) is not None:
+        cause, why, certain, action = judged
         holders = [f"process {holder.pid} held {size(holder.held_bytes)}" for holder in oom.others]
         return Judgement(cause, (*lines, why, *holders), certain=certain, action=action)
     if oom.verdict is not None:
         again = judge(msgspec.structs.replace(oom, verdict=None), around)
         if again.cause == oom.verdict:
             return again
-        if around.others_bytes:
-            lines.append(f"in use on the device before the start: {size(around.others_bytes)}")
+        if around.most:
+            lines.append(f"others held {size(around.most)} on the device")
         return Judgement(oom.verdict, tuple(lines), certain=True)
     if asked is None or limit is None or (used is None and block is None and asked <= limit):
-        others = around.others_bytes if around.held_by_others is not False else None
-        if others and around.total_bytes and others > around.total_bytes / 2:
-            lines.append(f"others held {size(others)} of {size(around.total_bytes)} before the start")
-            return Judgement("memory.other-process", tuple(lines), certain=False)
-        return Judgement("memory.model-too-large", tuple(lines), certain=False)
+        return _without_limit(lines, asked, around)
     free = oom.free_bytes if oom.free_bytes is not None else limit - (used or 0)
     limits, total = around.limits_bytes, around.total_bytes
     if limits and total and limits + around.overhead_bytes > total and asked <= free and (around.refusals or not block):
         return _overcommitted(lines, around, limits, total)
-    if asked <= free and block is not None and block < asked:
+    pieces = oom.pool_bytes - used if oom.pool_bytes is not None and used is not None else None
+    # Without a free block, or with less in all of them, the allocator wanted more of the driver and got none.
+    if asked <= free and block is not None and 0 < block < asked and (pieces is None or pieces >= asked):
         if around.refusals and used is not None and used + block < limit / 2 and not around.limited:
             lines.append(f"the driver refused {around.refusals} allocations")
-            return _driver_had_no_more(lines, around)
+            return _driver_had_no_more(lines, around, asked, used)
         lines.append(f"{size(asked)} ≤ {size(free)} free in all, but > {size(block)} in the largest block")
         return _fragmented(lines, around, limit, free)
     if asked <= free:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the driver had no more to give")
-        return _driver_had_no_more(lines, around)
+        return _driver_had_no_more(lines, around, asked, used or 0)
     need = asked + (used or 0)
     guessed = around.from_name and asked > limit
     if around.total_bytes is not None and need <= around.total_bytes and not guessed:
         if around.limited:
             lines.append(f"{_beyond(need, limit)}, on a device of {size(around.total_bytes)}")
-            return Judgement("memory.limit-too-small", tuple(lines), certain=True)
-        if _is_small(limit, around.total_bytes) and _is_small(need, around.total_bytes):
-            if around.others_bytes is None and _is_round(limit):
+            return Judgement("memory.limit-too-small", tuple(lines), certain=True, action=_raise(around, need))
+        if around.shared:
+            beside = _beside_others(lines, around, limit, need)
+            if beside is not None:
+                return beside
+        elif is_small(limit, around.total_bytes) and is_small(need, around.total_bytes):
+            if around.others_bytes is None and is_round(limit):
                 lines.append(
                     f"{_beyond(need, limit)}: a round number, as people set one, on a device of"
                     f" about {size(around.total_bytes)}"
@@ -107,8 +134,9 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
                     f"{_beyond(need, limit)}, though nobody else held memory of the device's {size(around.total_bytes)}"
                 )
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False)
-            lines += _had_too_little(around, around.total_bytes, limit, need)
-            return Judgement("memory.other-process", tuple(lines), certain=False)
+            if around.others_bytes is None:
+                lines += _had_too_little(around, around.total_bytes, limit)
+                return Judgement("memory.other-process", tuple(lines), certain=False)
     if asked > limit:
         lines.append(f"{size(asked)} > limit of {size(limit)}: not even an empty allocator could hold it")
         return Judgement("memory.request-too-large", tuple(lines), certain=True)
@@ -125,45 +153,87 @@ def _beyond(need: int, limit: int) -> str:
     return f"{size(need - limit)} more needed than the limit of {size(limit)}, nearly all of which was in use"
 
 
-def _is_small(limit: int, free: int) -> bool:
+def is_small(limit: int, free: int) -> bool:
     """Whether TensorFlow by itself would have taken more of ``free`` bytes, whatever the card."""
     reserve = _MOST_RESERVE if free >= _RESERVE_FROM else _SMALL_RESERVE
     return limit < min(_SMALL_SHARE * free, free - _MOST_CONTEXT - reserve)
 
 
-def _is_round(limit: int) -> bool:
+def is_round(limit: int) -> bool:
     """What TensorFlow takes by itself is what was free less a reserve, and hardly ever a round number of MiB."""
     return limit % _MIB == 0 and any(limit // _MIB % step == 0 for step in _ROUND_MIB)
 
 
-def _had_too_little(around: Surroundings, total: int, limit: int, need: int) -> Iterator[str]:
-    """What was free and what of it was granted are two numbers: a CUDA context and a reserve lie between them."""
-    if around.others_bytes is not None:
-        yield (
-            f"in use on the device before the start: {size(around.others_bytes)} of {size(total)};"
-            f" of the rest TensorFlow granted its allocator {size(limit)}"
+def _without_limit(lines: list[str], asked: int | None, around: Surroundings) -> Judgement:
+    """A failure that tells no limit: what was in use on the device has to explain it."""
+    others, total = around.most if around.held_by_others is not False else None, around.total_bytes
+    if asked is not None and around.least_free_bytes is not None and around.least_free_bytes >= asked:
+        return _not_for_want(lines, around.least_free_bytes)
+    fits = asked is None or total is None or asked + around.overhead_bytes <= total
+    if others and total and others > total / 2 and fits and not (asked and asked + others + _SPARE <= total):
+        lines.append(f"others held {size(others)} of {size(total)}")
+        return Judgement("memory.other-process", tuple(lines), certain=False)
+    return Judgement("memory.model-too-large", tuple(lines), certain=False)
+
+
+def _not_for_want(lines: list[str], free: int) -> Judgement:
+    """The device had room by NVML, in every sample: nobody who held memory explains the refusal."""
+    lines.append(f"NVML: never less than {size(free)} were free on the device, which is more than was asked")
+    return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
+
+
+def _beside_others(lines: list[str], around: Surroundings, limit: int, need: int) -> Judgement | None:
+    """What others held is known: whether the work would have fitted without them.
+
+    TensorFlow grants its allocator what is free less a reserve, so that each byte that others hold is missing there.
+    None where it would have been too much for an empty device, too.
+    """
+    total, others = around.total_bytes or 0, around.others_bytes or 0
+    if is_round(limit) and is_small(limit, total - others):
+        lines.append(
+            f"{_beyond(need, limit)}: a round number, as people set one; {size(total - others)} of the device's"
+            f" {size(total)} were not held by others"
         )
-    else:
-        told = f"that has {size(total)} or more by its name" if around.from_name else f"of {size(total)}"
-        yield f"TensorFlow granted its allocator only {size(limit)}, on a device {told}"
-    yield (
-        f"{size(need)} in all would have fitted the device when it was free;"
-        " what the program would ask for next is not known"
+        return Judgement("memory.limit-too-small", tuple(lines), certain=False, action=_raise(around, need))
+    if need > limit + others:
+        return None
+    lines += (
+        f"others held {size(others)} of {size(total)}; of the rest TensorFlow granted its allocator {size(limit)}",
+        f"{_beyond(need, limit)}; without the others the limit would have been about {size(limit + others)};"
+        " what the program would ask for next is not known",
     )
+    return Judgement("memory.other-process", tuple(lines), certain=False)
+
+
+def _raise(around: Surroundings, need: int) -> str:
+    """A limit that others leave no room to raise is no remedy by itself."""
+    total, others = around.total_bytes, around.most or 0
+    if total is None or not around.shared or need + others + around.overhead_bytes <= total:
+        return ""
+    return (
+        f"Raise the memory limit or fraction, and free the device first: others held {size(others)} of {size(total)}."
+    )
+
+
+def _had_too_little(around: Surroundings, total: int, limit: int) -> Iterator[str]:
+    """Nobody looked what others held; that TensorFlow would have taken more is all that is known."""
+    capacity = f"that has {size(total)} or more by its name" if around.from_name else f"of {size(total)}"
+    yield f"TensorFlow granted its allocator only {size(limit)}, on a device {capacity}"
+    yield "the work would have fitted the device when it was free; what the program would ask for next is not known"
 
 
 def _fragmented(lines: list[str], around: Surroundings, limit: int, free: int) -> Judgement:
     """Pieces that are too small; where the program itself keeps the allocator small, more room is the remedy."""
     total, others = around.total_bytes, around.others_bytes or 0
     room = total - others - around.overhead_bytes - limit if total is not None else 0
-    own = around.limited or around.held_by_others is False or (around.others_bytes is None and _is_round(limit))
-    if total is None or not own or not _is_small(limit, total - others) or room <= 0:
+    own = around.limited or around.held_by_others is False or (around.others_bytes is None and is_round(limit))
+    if total is None or not own or not is_small(limit, total - others) or room <= 0:
         return Judgement("memory.fragmented", tuple(lines), certain=True)
     if around.from_name:
         lines.append(f"limit of {size(limit)}: a round number, as people set one, on a device of about {size(total)}")
         action = f"If the limit of {size(limit)} is the program's own, raise or drop it. Else: {_OTHER_ALLOCATOR}"
         return Judgement("memory.fragmented", tuple(lines), certain=True, action=action)
-    sure = around.limited or _is_round(limit)
+    sure = around.limited or is_round(limit)
     lines.append(
         f"limit of {size(limit)} on a device of {size(total)}: {'' if sure else 'probably '}the program's own,"
         f" as TensorFlow takes nearly all that is free; {size(room)} of the device are left"
@@ -178,11 +248,24 @@ def _fragmented(lines: list[str], around: Surroundings, limit: int, free: int) -
     )
 
 
-def _driver_had_no_more(lines: list[str], around: Surroundings) -> Judgement:
-    """Somebody else's doing, unless it is known that nobody else was there."""
+def _driver_had_no_more(lines: list[str], around: Surroundings, asked: int, used: int) -> Judgement:
+    """Somebody else's doing, unless it is known that nobody else was there, or that there was room."""
+    if around.least_free_bytes is not None and around.least_free_bytes >= asked:
+        return _not_for_want(lines, around.least_free_bytes)
+    total, others = around.total_bytes, around.most
+    need = asked + used + around.overhead_bytes
+    if total is not None and others is not None and not around.from_name:
+        if need + others + _SPARE <= total:
+            lines.append(f"{size(need)} needed in all and {size(others)} held by others fit the device's {size(total)}")
+            return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
+        if need > total:
+            lines.append(f"{size(need)} needed in all > {size(total)} of the device, without anybody else on it")
+            return Judgement("memory.model-too-large", tuple(lines), certain=False)
     if around.held_by_others is False:
         lines.append("nobody else held memory on the device")
         return Judgement("memory.model-too-large", tuple(lines), certain=False)
+    if others is not None and total is not None:
+        lines.append(f"{size(need)} needed in all + {size(others)} held by others against {size(total)} of the device")
     return Judgement("memory.other-process", tuple(lines), certain=False)
 
 

@@ -10,12 +10,22 @@ from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Oom
 
 _MOSTLY = 0.5
-_SEGMENT = 20 << 20
-"""What PyTorch asks of the driver for a smaller request (kLargeBuffer): with that free, blocks are not the cause."""
+_LITTLE = 0.2
+"""Of the device: a process that holds less beside a full device is not why it is full."""
+_FULL = 20 << 20
+"""A device with less free is full, whatever was asked: the driver keeps a few MiB back, and refuses 2 of 6."""
+_SMALL = 2 << 20
+"""PyTorch asks the driver for so much when tensors of up to 1 MiB need room (``kSmallBuffer`` in
+``CUDACachingAllocator.cpp``). They have a pool of their own: blocks of larger tensors are no room for them."""
 
 FRAGMENTED = (
     "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts (before PyTorch 2.1:"
     " max_split_size_mb:128), and keep the shapes of batches constant."
+)
+
+_REFUSED = (
+    "Restart the program, then the driver (reboot) if it goes on refusing what it reports as free;"
+    " on Windows enlarge the paging file, which must cover GPU memory too."
 )
 
 
@@ -30,22 +40,36 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     own, spare, allowed = oom.process_bytes or 0, oom.unallocated_bytes, oom.limit_bytes
     if asked > total:
         return "memory.request-too-large", f"{size(asked)} > {size(total)}, all that the device has", True, ""
-    room = free is not None and free >= max(asked, _SEGMENT)
-    if spare is not None and spare >= asked and not room:
+    # What PyTorch may take is what it has reserved; its context and other libraries are not counted.
+    reserved = oom.in_use_bytes + spare if oom.in_use_bytes is not None and spare is not None else own
+    if allowed is not None and reserved + asked > allowed:
+        why = f"{size(asked)} + {size(reserved)} of this process > {size(allowed)} allowed to it"
+        return "memory.limit-too-small", why, True, ""
+    room = free is not None and free >= max(asked, _FULL)
+    if allowed is not None and allowed < total and room:
+        why = f"{size(asked)} refused with {size(free)} free on the device: {size(allowed)} are allowed to this process"
+        return "memory.limit-too-small", why, False, ""
+    if free is not None and not room and (small := _beside(oom, own, free, total)) is not None:
+        return small
+    if spare is not None and spare >= asked > _SMALL and not room:
         why = f"{size(asked)} ≤ {size(spare)} reserved by PyTorch and unallocated, in blocks that are too small"
         return "memory.fragmented", why, False, FRAGMENTED
-    if spare is not None and free is not None and spare + free >= asked > free and spare > free:
+    if spare is not None and free is not None and asked > _SMALL and spare + free >= asked > free and spare > free:
         why = f"{size(asked)} ≤ {size(spare)} reserved by PyTorch and unallocated + {size(free)} free on the device"
         return "memory.fragmented", why, False, FRAGMENTED
-    if allowed is not None and own + asked > allowed:
-        why = f"{size(asked)} + {size(own)} of this process > {size(allowed)} allowed to it"
-        return "memory.limit-too-small", why, True, ""
     if free is None:
         return "memory.model-too-large", f"{size(asked)} asked, {size(own)} of {size(total)} in use", False, ""
-    beyond = f"{size(asked)} {'>' if asked > free else '≤'} {size(free)} free on a device of {size(total)}"
+    beyond = _beyond(asked, free, total)
     held = sum(holder.held_bytes for holder in oom.others)
     taken = held if held else max(total - free - own, 0)
-    if own + free < _MOSTLY * total or (own < _MOSTLY * total and (free >= asked or held > own)):
+    if own < _MOSTLY * total and room:
+        return (
+            "driver.bad-state",
+            f"{beyond}, of which this process held {size(own)}: no other is in its way",
+            False,
+            _REFUSED,
+        )
+    if own + free < _MOSTLY * total or (own < _MOSTLY * total and held > own):
         return (
             "memory.other-process",
             f"{beyond}: others held {size(taken)}, this process {size(own)}",
@@ -53,6 +77,21 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
             _stop(oom),
         )
     return "memory.model-too-large", f"{beyond}: this process held {size(own)}", asked > free, ""
+
+
+def _beside(oom: Oom, own: int, free: int, total: int) -> tuple[str, str, bool, str] | None:
+    """Others hold most of a device that is full: no arrangement of this process' few blocks would matter."""
+    asked = oom.requested_bytes or 0
+    if own + max(free, asked) >= _LITTLE * total:
+        return None
+    held = sum(holder.held_bytes for holder in oom.others)
+    taken = held or total - free - own
+    why = f"{_beyond(asked, free, total)}: others held {size(taken)}, this process {size(own)}"
+    return "memory.other-process", why, held > 0, _stop(oom)
+
+
+def _beyond(asked: int, free: int, total: int) -> str:
+    return f"{size(asked)} {'>' if asked > free else '≤'} {size(free)} free on a device of {size(total)}"
 
 
 def _stop(oom: Oom) -> str:

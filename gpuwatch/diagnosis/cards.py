@@ -49,7 +49,7 @@ def memory_in_log(log: LogFacts, framework_device: str | None) -> tuple[int | No
     mapping = next((entry for entry in log.device_map if device_name(entry.framework_device) == wanted), None)
     if mapping is None:
         return None, False
-    told = [card.total_bytes for card in log.cards if card.total_bytes and card.pci_bus_id == mapping.pci_bus_id]
-    if told and mapping.pci_bus_id is not None:
-        return told[-1], True
+    totals = [card.total_bytes for card in log.cards if card.total_bytes and card.pci_bus_id == mapping.pci_bus_id]
+    if totals and mapping.pci_bus_id is not None:
+        return totals[-1], True
     return memory_of_name(mapping.name), False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gpuwatch.diagnosis.frameworks import TENSORFLOW, libraries_action
 from gpuwatch.logs.devices import LIBDEVICE
 
 _WHEEL = 'pip install "tensorflow[and-cuda]"'
@@ -24,10 +25,9 @@ _NEEDED_BY = {
     "11": "2.4 to 2.14",
 }  # fmt: skip
 _FOR_XLA = (
-    "Install nvidia-cuda-nvcc of the same CUDA (tensorflow[and-cuda] brings it), or set"
+    "Install nvidia-cuda-nvcc of the same CUDA (tensorflow[and-cuda] and jax[cuda12] bring it), or set"
     " XLA_FLAGS=--xla_gpu_cuda_data_dir= to the folder of a CUDA toolkit, in which nvvm/libdevice is."
 )
-_TORCH = "Install PyTorch's build again: its wheels bring the CUDA libraries that they want."
 
 
 def cuda_of(names: Iterable[str]) -> str | None:
@@ -57,15 +57,15 @@ def _same_wheel(version: str | None, interpreter: str | None) -> str:
 
 
 def install(
-    names: Iterable[str], version: str | None = None, *, torch: bool = False, interpreter: str | None = None
+    names: Iterable[str], version: str | None = None, *, by: str = TENSORFLOW, interpreter: str | None = None
 ) -> str:
-    """How these libraries come to the framework; ``version`` is TensorFlow's and ``interpreter`` the path of the
+    """How these libraries come to the framework ``by``; ``version`` is TensorFlow's and ``interpreter`` the path of the
     Python that has it, where they are known."""
     names = list(names)
     if names == [LIBDEVICE]:
         return _FOR_XLA
-    if torch:
-        return _TORCH
+    if by != TENSORFLOW:
+        return libraries_action(by)
     wants = cuda_of(names)
     release = re.match(r"(\d+)\.(\d+)", version or "")
     old = release is not None and (int(release[1]), int(release[2])) < _FIRST_WITH_WHEELS

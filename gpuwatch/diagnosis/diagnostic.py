@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU
-from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
-from gpuwatch.model.diagnostic import Diagnostic, Effect, Gap, Told, Variable
+from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, meant_by
+from gpuwatch.model.diagnostic import Diagnostic, Effect, Excerpt, Gap, SourcedFinding, Variable
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.model.run import Comparison, Run
@@ -25,10 +25,23 @@ from gpuwatch.model.snapshot import Snapshot
 RECENT = datetime.timedelta(days=1)
 """A program that failed longer ago is told of, but is not why somebody asks today."""
 DOCTOR, MACHINE = "doctor", "the machine now"
-_MISSPELT = 2
-"""Letters by which a misspelt name differs at most."""
-_LONG_NAME = 12
-"""Shorter names are near to too many others."""
+
+_PROGRAMS_OWN = frozenset(
+    {
+        "ArithmeticError", "AssertionError", "AttributeError", "EOFError", "FileExistsError", "FileNotFoundError",
+        "IndentationError", "IndexError", "IsADirectoryError", "KeyError", "LookupError", "ModuleNotFoundError",
+        "NameError", "NotADirectoryError", "RecursionError", "StopIteration", "SyntaxError", "TypeError",
+        "UnboundLocalError", "UnicodeDecodeError", "UnicodeEncodeError", "ValueError", "ZeroDivisionError",
+    }
+)  # fmt: skip
+"""Exceptions of Python that drivers and allocators do not raise; RuntimeError, OSError and MemoryError they do."""
+_OF_GPUS = re.compile(
+    r"gpu|cuda|cudnn|cublas|nccl|nvidia|nvml|libnv|device|driver|memory|tensorflow|keras|torch|jax|cupy|\bxla",
+    re.IGNORECASE,
+)
+
+_FRAME = re.compile(r"\s*File \"[^\"]*\", line \d+")
+_INSTALLED = re.compile(r"(?:site|dist)-packages|lib/python|<frozen")
 
 _STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+\s+\d+ ")
 """Time and thread in front of a line of TensorFlow's log."""
@@ -58,13 +71,15 @@ class Looks:
     programs: tuple[Run, ...] = ()
     probes: Comparison | None = None
     missing: tuple[Gap, ...] = field(default=())
+    surroundings: Mapping[str, str] = field(default_factory=dict)
+    excerpts: tuple[Excerpt, ...] = ()
     simulated: bool = False
     """Whether simulated GPUs were asked for, which a driver that does not answer cannot tell."""
 
 
 def diagnostic(looks: Looks) -> Diagnostic:
     """The report of all of it."""
-    found = tuple(_where_it_was_set(entry, looks) for entry in _joined(_told(looks)))
+    found = tuple(_where_it_was_set(entry, looks) for entry in _joined(_findings(looks)))
     main = _main(found, looks)
     if main == "healthy" and all(entry.id != main for entry in found):
         found = (_healthy(), *found)
@@ -87,6 +102,8 @@ def diagnostic(looks: Looks) -> Diagnostic:
         variables=variables(looks.doctor, looks.programs),
         programs=looks.programs,
         probes=looks.probes,
+        surroundings=dict(looks.surroundings),
+        excerpts=looks.excerpts,
         missing=looks.missing,
     )
 
@@ -110,17 +127,35 @@ def _of_probe(run: Run, found: Finding) -> Finding:
     return msgspec.structs.replace(found, severity="info") if late else found
 
 
+def _of_program_alone(run: Run, found: Finding) -> Finding:
+    """An exception of the program's own code tells nothing of GPUs: a remark, whatever else the report finds."""
+    error = found.evidence[0] if found.evidence else ""
+    name = error.partition(":")[0]
+    if found.id != "unknown" or run.group != "run" or name not in _PROGRAMS_OWN or run.ooms or _OF_GPUS.search(error):
+        return found
+    where = next((line for line in reversed(run.log_tail) if _FRAME.match(line)), "")
+    if not where or _INSTALLED.search(where):
+        return found  # raised within a library: that may be one that does not fit the others
+    return msgspec.structs.replace(
+        found,
+        severity="info",
+        title=f"{run.title or run.config} ended in {name}, raised by its own code, which has nothing to do with GPUs",
+        evidence=(error, where.strip(), *found.evidence[1:]),
+        action="Look at that line of the program; the whole traceback is in its log (gpuwatch report -o diag.html).",
+    )
+
+
 def _provoked(run: Run, found: Finding) -> bool:
     return any(fallback.reason == found.id for fallback in run.fallbacks) and found.id.startswith(
         ("visibility.", "placement.")
     )
 
 
-def _told(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
+def _findings(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
     """Findings with their rank (the lower, the earlier) and their source."""
     for number, run in enumerate(looks.programs):
         rank = _PROGRAM if number == 0 and looks.taken_at - run.started_at <= RECENT else _EARLIER
-        yield from ((rank, found, source_of(run)) for found in run.findings)
+        yield from ((rank, _of_program_alone(run, found), source_of(run)) for found in run.findings)
     if looks.doctor is not None:
         yield from ((_DOCTOR, found, DOCTOR) for found in looks.doctor.findings)
     if looks.snapshot is not None:
@@ -133,7 +168,7 @@ def _told(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
         )
 
 
-def _where_it_was_set(found: Told, looks: Looks) -> Told:
+def _where_it_was_set(found: SourcedFinding, looks: Looks) -> SourcedFinding:
     """To unset a variable that this shell does not have does nothing: it was set for the program alone."""
     doctor = looks.doctor
     if found.id != "visibility.hidden" or doctor is None or _VISIBLE in doctor.environment:
@@ -143,13 +178,13 @@ def _where_it_was_set(found: Told, looks: Looks) -> Told:
     return msgspec.structs.replace(found, action=_SET_FOR_PROGRAM)
 
 
-def _joined(told: Iterable[tuple[int, Finding, str]]) -> list[Told]:
+def _joined(listed: Iterable[tuple[int, Finding, str]]) -> list[SourcedFinding]:
     """In order; the same cause of the same device is there once, with all who told it.
 
     That nothing is wrong is said, once, where the doctor or the machine says so and nobody says otherwise.
     """
     groups: dict[tuple[str, str | None, int | None], list[tuple[int, Finding, str]]] = {}
-    for entry in told:
+    for entry in listed:
         groups.setdefault((entry[1].id, entry[1].device_uuid, entry[1].pid), []).append(entry)
     wrong = any(found.severity != "info" for _, found, _ in (entry for group in groups.values() for entry in group))
     ordered = []
@@ -160,7 +195,7 @@ def _joined(told: Iterable[tuple[int, Finding, str]]) -> list[Told]:
             continue
         fields = {name: getattr(best, name) for name in Finding.__struct_fields__}
         sources = dict.fromkeys(source for _, _, source in sorted(entries, key=lambda entry: entry[0]))
-        ordered.append((_order((rank, best, "")), Told(**fields, sources=tuple(sources))))
+        ordered.append((_order((rank, best, "")), SourcedFinding(**fields, sources=tuple(sources))))
     return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
 
 
@@ -196,7 +231,7 @@ def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int]:
     return group, rank, _CAUSES.index(found.id) if found.id in _CAUSES else len(_CAUSES)
 
 
-def _main(found: Sequence[Told], looks: Looks) -> str | None:
+def _main(found: Sequence[SourcedFinding], looks: Looks) -> str | None:
     """The one cause; remarks alone are none."""
     if found and found[0].severity != "info":
         return found[0].id
@@ -213,9 +248,11 @@ def _silent(why: str) -> Finding:
     )
 
 
-def _healthy() -> Told:
+def _healthy() -> SourcedFinding:
     """What a snapshot does not say by itself."""
-    return Told(id="healthy", severity="info", certainty="likely", title=CAUSES["healthy"], sources=(MACHINE,))
+    return SourcedFinding(
+        id="healthy", severity="info", certainty="likely", title=CAUSES["healthy"], sources=(MACHINE,)
+    )
 
 
 def variables(doctor: Doctor | None, programs: Sequence[Run]) -> tuple[Variable, ...]:
@@ -238,7 +275,7 @@ def _of_program(run: Run, here: Mapping[str, str], late: str) -> Iterator[Variab
             continue
         effect: Effect = "effect" if name in KNOWN_VARIABLES else "unknown"
         note = f"this shell has {here[name]!r}" if name in here else "not set in this shell"
-        meant = _meant(name)
+        meant = meant_by(name)
         if meant is not None:
             effect, note = "misspelt", f"nothing reads it; {meant} was probably meant"
         elif name in late:
@@ -247,32 +284,25 @@ def _of_program(run: Run, here: Mapping[str, str], late: str) -> Iterator[Variab
 
 
 def _variable(name: str, value: str, doctor: Doctor, late: str) -> Variable:
-    def told(effect: Effect, note: str) -> Variable:
+    def variable(effect: Effect, note: str) -> Variable:
         return Variable(name=name, value=value, effect=effect, note=note)
 
     if doctor.simulated and name in _SIMULATION:
-        return told("effect", "set by gpuwatch for the simulated GPUs")
-    meant = _meant(name)
+        return variable("effect", "set by gpuwatch for the simulated GPUs")
+    meant = meant_by(name)
     if meant is not None:
-        return told("misspelt", f"nothing reads it; {meant} was probably meant")
+        return variable("misspelt", f"nothing reads it; {meant} was probably meant")
     if name in late:
-        return told("too-late", "a program set it after its framework had started")
+        return variable("too-late", "a program set it after its framework had started")
     for check in doctor.checks:
         if check.title == name:
             note = check.detail + (f" → {check.action}" if check.action else "")
-            return told("warning" if check.state in ("warn", "fail") else "effect", note)
+            return variable("warning" if check.state in ("warn", "fail") else "effect", note)
     others = next((check.detail for check in doctor.checks if check.id == "environment.others"), "")
     for part in others.split("; "):
         if part.startswith(f"{name}="):
-            return told("effect", part.rpartition(" (")[2].rstrip(")"))
-    return told("effect" if name in KNOWN_VARIABLES else "unknown", "")
-
-
-def _meant(name: str) -> str | None:
-    if len(name) < _LONG_NAME or name in KNOWN_VARIABLES:
-        return None
-    known = (entry for entry in KNOWN_VARIABLES if len(entry) >= _LONG_NAME)
-    return next((entry for entry in known if 0 < distance(name, entry, _MISSPELT) <= _MISSPELT), None)
+            return variable("effect", part.rpartition(" (")[2].rstrip(")"))
+    return variable("effect" if name in KNOWN_VARIABLES else "unknown", "")
 
 
 def newest(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, ...]]:

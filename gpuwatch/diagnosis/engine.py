@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from gpuwatch.diagnosis.conditions import one_sample
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.quiet import nothing_found
+from gpuwatch.diagnosis.no_finding import nothing_found
 from gpuwatch.diagnosis.registry import RULES, Rule, finding
 from gpuwatch.diagnosis.rules import (
     build,
     compatibility,
+    compute_mode,
     configuration,
     driver,
-    hardware,
     idle,
     kernels,
+    log_statements,
     memory,
     partition,
     placement,
     predicted,
-    said,
+    simulated_driver,
+    simulation,
     unexplained,
     visibility,
 )
+from gpuwatch.diagnosis.rules.unexplained import NOT_KNOWN
 from gpuwatch.model.findings import SEVERITY_ORDER, Finding
 
 TOPICS = (
@@ -32,13 +36,16 @@ TOPICS = (
     visibility,
     driver,
     build,
-    said,
+    log_statements,
     compatibility,
     partition,
-    hardware,
+    one_sample,
+    compute_mode,
     kernels,
     idle,
     predicted,
+    simulation,
+    simulated_driver,
     unexplained,
 )
 """The modules whose rules run. A new topic: one import above, one name here."""
@@ -76,6 +83,9 @@ NO_GPU = (
     "mode.exclusive",
     "mig.misuse",
 )
+_Key = tuple[str, str | None, int | None, str]
+_TELLING = 12
+"""Characters from which the same text in two findings is the same line."""
 _RANK = {cause: rank for rank, cause in enumerate((*ENDED_WORK, *NO_GPU))}
 
 
@@ -84,7 +94,7 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
 
     A rule that raises becomes a finding that says so: the other rules still speak.
     """
-    found: dict[tuple[str, str | None, int | None, str], Finding] = {}
+    found: dict[_Key, Finding] = {}
     for entry in RULES if rules is None else rules:
         try:
             results = tuple(entry.find(evidence))
@@ -95,10 +105,32 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
             known = found.get(key)
             if known is None or SEVERITY_ORDER[result.severity] < SEVERITY_ORDER[known.severity]:
                 found[key] = result
-    if not any(result.severity in ("error", "warning") or result.id in _RANK for result in found.values()):
-        nothing = nothing_found(evidence)
+    for key in _repeated(found):
+        del found[key]
+    if not any(_of_the_work(result) and (_wrong(result) or result.id in _RANK) for result in found.values()):
+        nothing = nothing_found(evidence, found.values())
         found[nothing.id, None, None, ""] = nothing
     return tuple(in_order(found.values()))
+
+
+def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:
+    """Failures that no rule knows, of lines for which another rule has named a cause: one line has one meaning."""
+    named = [line for one in found.values() if one.id not in ("unknown", "healthy") for line in one.evidence]
+    return [
+        key
+        for key, one in found.items()
+        if one.id == "unknown"
+        and one.title.endswith(NOT_KNOWN)
+        and any(_within(one.evidence[:1], line) for line in named)
+    ]
+
+
+def _within(lines: Iterable[str], other: str) -> bool:
+    for line in lines:
+        text = line.partition(": ")[2].strip() or line.strip()
+        if len(text) >= _TELLING and (text in other or other.partition(": ")[2].strip() in text):
+            return True
+    return False
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
@@ -107,19 +139,31 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def primary(findings: Iterable[Finding]) -> str | None:
-    """The one cause to show first; ``healthy`` where nothing is wrong, None without findings.
+    """The one cause to show first; ``healthy`` where nothing is wrong, None without findings. ``unknown`` where that
+    is all that there is to say.
 
     An expected outcome has severity ``info`` and never wins over a real finding.
     """
     ordered = in_order(findings)
     for severity in ("error", "warning"):
         for found in ordered:
-            if found.severity == severity:
+            if found.severity == severity and _of_the_work(found):
                 return found.id
     for found in ordered:
         if found.id in _RANK:
             return found.id
+    if ordered and all(found.id == "unknown" for found in ordered):
+        return "unknown"
     return "healthy" if ordered else None
+
+
+def _wrong(found: Finding) -> bool:
+    return found.severity in ("error", "warning")
+
+
+def _of_the_work(found: Finding) -> bool:
+    """Whether it is about the work and its machine: what a simulated GPU lacks is not, unless it ended the work."""
+    return found.id != "simulation.limit" or found.severity == "error"
 
 
 def _order(found: Finding) -> tuple[int, int, str, str, int]:

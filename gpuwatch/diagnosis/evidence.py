@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.run import DeviceMapping, Run
-from gpuwatch.model.snapshot import Device, Snapshot
+from gpuwatch.model.snapshot import FAILED_ITSELF, Device, Snapshot, pci_slot
 
 if TYPE_CHECKING:
     from gpuwatch.logs.facts import LogFacts
@@ -26,8 +26,10 @@ class Evidence:
 
     @property
     def driver_answers(self) -> bool | None:
-        """Whether NVML answered; None where nobody asked it."""
-        return None if self.snapshot is None else self.snapshot.driver is not None
+        """Whether NVML answered; None where nobody asked it, which is so where gpuwatch itself failed."""
+        if self.snapshot is None or any(one.reason == FAILED_ITSELF for one in self.snapshot.problems):
+            return None
+        return self.snapshot.driver is not None
 
     @property
     def device_map(self) -> tuple[DeviceMapping, ...]:
@@ -59,8 +61,8 @@ class Evidence:
 
     def asked(self, setting: str) -> object:
         """What the probe itself asked for, or None."""
-        if self.run is None or setting not in self.run.settings:
-            return None
+        if self.run is None or setting not in self.run.settings or self.run.group == "run":
+            return None  # a user's program has its own reasons
         return self.run.settings[setting].asked
 
     @property
@@ -95,12 +97,6 @@ def device_behind(mapping: DeviceMapping, snapshot: Snapshot) -> Device | None:
         if mapping.uuid is not None:
             if device.uuid == mapping.uuid:
                 return device
-        elif mapping.pci_bus_id is not None and _slot(device.pci_bus_id) == _slot(mapping.pci_bus_id):
+        elif mapping.pci_bus_id is not None and pci_slot(device.pci_bus_id) == pci_slot(mapping.pci_bus_id):
             return device
     return None
-
-
-def _slot(pci_bus_id: str) -> str:
-    """``01:00.0``: TensorFlow and NVML write the domain with different widths."""
-    domain, _, rest = pci_bus_id.lower().partition(":")
-    return f"{domain.lstrip('0')}:{rest}"

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from gpuwatch.diagnosis.engine import diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.fallbacks import moved_by_placer
-from gpuwatch.diagnosis.quiet import NO_GPU_NAMED
+from gpuwatch.diagnosis.no_finding import OF_A_PART
 from gpuwatch.diagnosis.rules.memory import judged
 from gpuwatch.logs.facts import LogFacts
-from gpuwatch.logs.tensorflow import LogParser
+from gpuwatch.logs.log_parser import LogParser
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import Finding
 
@@ -37,7 +37,7 @@ def explain(
 def findings_of(facts: LogFacts) -> tuple[Finding, ...]:
     """What is known so far, of a log that is still being read."""
     # What it does not name so far it may name yet.
-    return tuple(found for found in diagnose(Evidence(log=facts)) if found.title != NO_GPU_NAMED)
+    return tuple(found for found in diagnose(Evidence(log=facts)) if found.title not in OF_A_PART)
 
 
 def explanation(facts: LogFacts, environment: Mapping[str, str], *, source: str | None = None) -> Explanation:

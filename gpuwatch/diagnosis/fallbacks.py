@@ -14,6 +14,11 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Fallback, Placement, Run
 
 AUTO = "auto"
+LIMIT = "simulation.limit"
+"""The reason of what tells nothing of real GPUs, and so makes no verdict."""
+_NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is not known here"
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf"})
+"""What is in the functions that these call is placed by itself."""
 _FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
 # Ops that nobody means to run on the CPU of a machine with a GPU.
 _HEAVY = re.compile(r"MatMul|Conv\dD|FusedBatchNorm|CudnnRNN|Einsum|^(?:train|multi|one)_step", re.IGNORECASE)
@@ -42,7 +47,7 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
         key = (entry.op, entry.dtype, entry.requested, entry.actual, entry.reason)
         known = merged.get(key)
         merged[key] = entry if known is None else msgspec.structs.replace(known, count=known.count + entry.count)
-    return tuple(merged.values())
+    return tuple(sorted(merged.values(), key=lambda entry: entry.reason == LIMIT))
 
 
 def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
@@ -57,7 +62,11 @@ def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding
             if member.requested.startswith("GPU") and actual.startswith("CPU"):
                 key = (member.op, member.requested, actual)
                 counts[key] = counts.get(key, 0) + 1
-    if evidence.gpu_usable:
+    plugin = evidence.run is not None and evidence.run.simulation == "plugin"
+    if evidence.gpu_usable and plugin:
+        reason = LIMIT
+        detail = f"an op of its colocation group has no kernel for this simulated GPU; {_NOT_KNOWN}"
+    elif evidence.gpu_usable:
         reason, detail = "placement.no-kernel", "an op of its colocation group has no GPU kernel"
     else:
         reason, detail = no_gpu_cause(findings)
@@ -72,9 +81,14 @@ def from_log(placement: Placement) -> bool:
     return placement.dtype is None and placement.requested is None
 
 
+def is_program(run: Run) -> bool:
+    """Whether this is a program of the user's own, and no probe."""
+    return run.group == "run"
+
+
 def _is_probe(run: Run) -> bool:
     """A probe says by events which ops are its work; what else its log shows is preparation."""
-    return run.group != "run" and (run.framework is not None or run.outcome.ended or bool(run.settings))
+    return not is_program(run) and (run.framework is not None or run.outcome.ended or bool(run.settings))
 
 
 def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
@@ -89,10 +103,12 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
     asked = device_name(placement.requested) if placement.requested else None
     usable = evidence.gpu_usable
     if asked is not None:
-        if asked == actual or not asked.startswith("GPU"):
+        if asked == actual or not asked.startswith("GPU") or placement.op in _CALLS:
             return None
         reason, detail = _reason(asked, usable, run, findings)
-        return _entry(placement, asked, actual, reason, detail)
+        if reason != "placement.no-kernel" or not is_program(run):
+            return _entry(placement, asked, actual, reason, detail)
+        return _without_kernel(placement, asked, actual, run, evidence)
     if not actual.startswith("CPU") or not _is_float(placement):
         return None
     if not usable:
@@ -101,6 +117,10 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
         reason, detail = no_gpu_cause(findings)
         return _entry(placement, AUTO, actual, reason, detail)
     if _HEAVY.search(placement.op):
+        if is_program(run):
+            # Where its own device has no word, a function can be put on the CPU as a whole: tf.data does it.
+            lacking = placement.gpu_kernel is False
+            return _without_kernel(placement, AUTO, actual, run, evidence) if lacking else None
         return _entry(
             placement, AUTO, actual, "placement.no-kernel", "TensorFlow chose the CPU although a GPU is mapped"
         )
@@ -118,6 +138,30 @@ def _reason(asked: str, usable: bool, run: Run, findings: tuple[Finding, ...]) -
     if asked != "GPU:0":
         return "placement.device-missing", f"the framework has no GPU at all: {detail}"
     return cause, detail
+
+
+def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evidence: Evidence) -> Fallback:
+    """What this process's own registry of kernels tells of an op that did not run on a GPU that there is."""
+    kind = f"{placement.op} {placement.dtype}" if placement.dtype else placement.op
+    reason = "placement.no-kernel"
+    if placement.cuda_kernel is False:
+        detail = f"TensorFlow has no GPU kernel for {kind}"
+    elif placement.gpu_kernel and _moved_with_group(placement, evidence):
+        detail = "an op of its colocation group has no GPU kernel"
+    elif placement.gpu_kernel:
+        reason, detail = "unknown", f"TensorFlow has a GPU kernel for {kind}: what moved it is not known"
+    elif run.simulation != "plugin":
+        reason, detail = "unknown", f"whether TensorFlow has a GPU kernel for {kind} could not be read"
+    elif placement.cuda_kernel:
+        reason, detail = LIMIT, f"only on this simulated GPU: TensorFlow has a CUDA kernel for {kind}"
+    else:
+        reason, detail = LIMIT, f"only on this simulated GPU; {_NOT_KNOWN}"
+    return _entry(placement, asked, actual, reason, detail)
+
+
+def _moved_with_group(placement: Placement, evidence: Evidence) -> bool:
+    reports = evidence.log.colocations if evidence.log is not None else []
+    return any(member.op == placement.op for report in reports if not report.failed for member in report.members)
 
 
 def _is_float(placement: Placement) -> bool:

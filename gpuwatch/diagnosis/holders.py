@@ -26,9 +26,9 @@ def described(amount: int, process: Process) -> str:
     """``process 4711 of alice held 20.0 GiB: python train.py``; of one that cannot be seen, that."""
     owner = f" of {printable(process.user)}" if process.user else ""
     held = f"process {process.pid}{owner} held {size(amount)}"
-    told = process.command or process.name
-    if told:
-        return f"{held}: {shorten(mask_text(printable(told)), 80)}"
+    command = process.command or process.name
+    if command:
+        return f"{held}: {shorten(mask_text(printable(command)), 80)}"
     return f"{held}; {_unseen(process)}"
 
 
@@ -56,9 +56,9 @@ def make_room(snapshot: Snapshot | None, device: Device | None, need: int | None
     if snapshot is None or device is None:
         return ANYWHERE
     best, why = _elsewhere(snapshot, device, need)
-    told = _end(snapshot, device)
+    ending = _end(snapshot, device)
     # What one can do at once comes first: to end somebody's process takes asking.
-    return f"{best}. Or {told}." if best else f"{told[:1].upper()}{told[1:]}{why}."
+    return f"{best}. Or {ending}." if best else f"{ending[:1].upper()}{ending[1:]}{why}."
 
 
 def _end(snapshot: Snapshot, device: Device) -> str:
@@ -89,10 +89,20 @@ def _elsewhere(snapshot: Snapshot, device: Device, need: int | None) -> tuple[st
     others = [entry for entry in snapshot.devices if entry.uuid != device.uuid]
     if not others:
         return "", "; this machine shows no other GPU"
-    free, best = max(((entry.number("memory.free_bytes") or 0, entry) for entry in others), key=lambda pair: pair[0])
+    fit = [(entry.number("memory.free_bytes") or 0, entry) for entry in others if _takes_work(snapshot, entry)]
+    free, best = max(fit, key=lambda pair: pair[0], default=(0, device))
     if free < max(need or 0, _SOME):
         return "", "; no other GPU here has enough free"
+    if free <= (device.number("memory.free_bytes") or 0):
+        return "", "; no other GPU here has more free"
     alike = len({entry.name for entry in snapshot.devices}) == 1
     # CUDA counts the fastest first where cards differ: a UUID names one card for everybody.
     name = str(best.index) if alike else best.uuid
     return f"Use GPU {best.index}, which has {size(int(free))} free: export CUDA_VISIBLE_DEVICES={name}", ""
+
+
+def _takes_work(snapshot: Snapshot, device: Device) -> bool:
+    """Whether another program could start there: it answers, and its compute mode lets one in."""
+    mode = device.readings.get("mode.compute")
+    closed = mode == "prohibited" or (str(mode).startswith("exclusive") and bool(holders(snapshot, device)))
+    return device.state == "ok" and not closed

@@ -20,7 +20,7 @@ GROUPS = (
     ("Driver, libraries and build", ("driver.", "cuda.", "build.")),
     ("Shared machines", ("mode.", "mig.", "container.")),
     ("Hardware, and why it is slow", ("hardware.", "throttle.", "pcie.", "idle.", "input.")),
-    ("No cause", ("healthy", "unknown")),
+    ("No cause", ("simulation.", "healthy", "unknown")),
 )
 """Headings of the list of causes, with what the ids below them begin with."""
 
@@ -37,11 +37,29 @@ def page(cause: str) -> str:
     return (files("gpuwatch") / FOLDER / f"{cause}.md").read_text(encoding="utf-8")
 
 
+_OUT_OF_MEMORY = ("memory.model-too-large", "memory.other-process", "memory.limit-too-small")
+_NO_GPU = ("build.cpu-only", "driver.missing", "visibility.hidden")
+_EVERYDAY = {
+    "oom": _OUT_OF_MEMORY,
+    "out-of-memory": _OUT_OF_MEMORY,
+    "resource-exhausted": _OUT_OF_MEMORY,
+    "resourceexhaustederror": _OUT_OF_MEMORY,
+    "no-gpu": _NO_GPU,
+    "gpu-not-found": _NO_GPU,
+    "cpu-only": _NO_GPU,
+    "fallback": ("placement.no-kernel", "placement.device-missing", "build.cpu-only"),
+    "slow": ("input.bound", "throttle.thermal", "throttle.power"),
+}
+"""What people call it, and the causes that it mostly is."""
+
+
 def near(word: str) -> list[str]:
     """Cause ids that ``word`` may have meant, the likeliest first."""
     asked = word.strip().lower().replace("_", "-").replace(" ", "-")
+    if asked in _EVERYDAY:
+        return list(_EVERYDAY[asked])
     known = list(CAUSES)
-    found = get_close_matches(asked, known, n=3, cutoff=0.6)
+    found = get_close_matches(asked, known, n=3, cutoff=0.7)
     tails = {cause.partition(".")[2] or cause: cause for cause in known}
     found += [
         tails[tail] for tail in get_close_matches(asked.partition(".")[2] or asked, list(tails), n=2, cutoff=0.75)

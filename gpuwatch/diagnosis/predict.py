@@ -2,8 +2,8 @@
 
 A pure function of the snapshot, the environment and the settings. On simulated GPUs every number is
 known and the prediction is exact; on real ones the size of a CUDA context is not, and the tolerance
-says so. The reserve rules are TensorFlow's: ``MinSystemMemory`` in ``gpu_device.cc`` and
-``pluggable_device_factory.cc``.
+says so. The reserve rule is TensorFlow's: ``MinSystemMemory`` in ``gpu_device.cc``. Simulated GPUs that are a
+PluggableDevice grant by the same rule.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ MIB = 1 << 20
 _SMALL = 2 << 30
 """With less free memory than this another reserve holds."""
 _SMALL_RESERVE = 225 * MIB
-_PLUGIN_SMALL_RESERVE = 255 * MIB
-_PLUGIN_RESERVE = 300 * MIB
-_PLUGIN_SHARE = 0.06
 REAL_CONTEXT = (100 * MIB, 800 * MIB)
 """A CUDA context of real hardware is somewhere between these; the card and driver decide."""
 _REAL_SLACK = 64 * MIB
@@ -171,11 +168,7 @@ def _grants(
     device: Device, entry: Mapped, asked: Asked, simulation: str | None, context: int | None
 ) -> tuple[_Amount, ...]:
     limits = asked.limits.get(entry.ordinal, asked.limits.get(_EVERY, ()))
-    if simulation == "plugin":
-        note = ", and TensorFlow ignores memory_limit on a PluggableDevice" if limits else ""
-        given = _fraction(device, asked, exact=True) or _plugin_default(device)
-        return (_Amount(given.granted, given.tolerance, given.how + note),)
-    if asked.allocator == _NO_POOL:
+    if asked.allocator == _NO_POOL and simulation != "plugin":
         # TensorFlow asks the driver for each tensor, sets no limit and prints 0 MB.
         nothing = _Amount(None, 0, f"TF_GPU_ALLOCATOR={_NO_POOL} keeps no pool, so nothing is granted in advance")
         return (nothing,) * max(len(limits), 1)
@@ -226,16 +219,6 @@ def _default(device: Device, asked: Asked, context: int | None, *, exact: bool) 
     reserve = _reserve(free - sum(REAL_CONTEXT) // 2, major, asked.reserve_mb)
     how = f"{start} − CUDA context {around} − reserve {reserve // MIB} ≈ {middle // MIB} MiB"
     return _Amount(_whole(middle), (high - low) // 2 + _REAL_SLACK, how)
-
-
-def _plugin_default(device: Device) -> _Amount:
-    free = _free(device)
-    if free is None:
-        return _Amount(None, 0, "NVML does not tell how much is free")
-    reserve = _PLUGIN_SMALL_RESERVE if free < _SMALL else max(_PLUGIN_RESERVE, int(free * _PLUGIN_SHARE))
-    granted = max(free - reserve, 0)
-    how = f"free {free // MIB} MiB − reserve {reserve // MIB} (PluggableDevice) = {granted // MIB} MiB"
-    return _Amount(_whole(granted), 0, how)
 
 
 def _reserve(free: int, major: int, asked_mb: int | None) -> int:

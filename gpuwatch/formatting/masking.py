@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpuwatch.formatting.secrets import MASK, mask_keys, mask_text, secret_name
+from gpuwatch.formatting.secrets import MASK, mask_lines, mask_text, mask_value, secret_name
 
 _D = TypeVar("_D", bound=msgspec.Struct)
 
@@ -31,30 +31,31 @@ def _walk(value: Any, text: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return text(value)
     if isinstance(value, dict):
-        told = {key: _entry(key, item, text) for key, item in value.items()}
+        hidden = {key: _entry(key, item, text) for key, item in value.items()}
         name = value.get("name")
-        if isinstance(name, str) and secret_name(name):  # a variable
-            told |= {key: _hidden(value[key]) for key in ("value", "values") if key in value}
-        return told
+        if isinstance(name, str):  # a variable
+            hidden |= {key: _hidden(name, value[key], hidden[key]) for key in ("value", "values") if key in value}
+        return hidden
     if isinstance(value, (list, tuple)):
-        if all(isinstance(item, str) for item in value) and any("PRIVATE KEY-----" in item for item in value):
-            value = mask_keys(value)
+        if all(isinstance(item, str) for item in value):
+            value = mask_lines(value)
         return [_walk(item, text) for item in value]
     return value
 
 
-def _hidden(value: Any) -> Any:
+def _hidden(name: str, value: Any, shown: Any) -> Any:
+    """A variable's value: masked where the variable's name speaks of a secret, else as it is shown."""
     if isinstance(value, (list, tuple)):
-        return [_hidden(item) for item in value]
-    return MASK if isinstance(value, str) else value
+        return [_hidden(name, item, other) for item, other in zip(value, shown, strict=True)]
+    return MASK if isinstance(value, str) and mask_value(name, value) == MASK else shown
 
 
 def _entry(key: Any, item: Any, text: Callable[[str], str]) -> Any:
-    if not isinstance(key, str) or not secret_name(key) or item is None:
+    if not isinstance(key, str) or item is None:
         return _walk(item, text)
     if isinstance(item, str):
-        return MASK
-    if isinstance(item, dict) and "asked" in item:  # a setting
+        return MASK if mask_value(key, item) == MASK else text(item)
+    if isinstance(item, dict) and "asked" in item and secret_name(key):  # a setting
         hidden = {part: MASK for part in ("asked", "effective") if item.get(part) is not None}
         return {**item, **hidden}
     return _walk(item, text)

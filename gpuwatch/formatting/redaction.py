@@ -15,25 +15,29 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpuwatch.formatting.masking import masked
+from gpuwatch.model.codec import closed_values
 
 _D = TypeVar("_D", bound=msgspec.Struct)
 
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-_SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*"
+_SHORT_UUID = r"[0-9a-fA-F]{4,8}(?:-[0-9a-fA-F]{1,12})*+"
 _GPU = re.compile(rf"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-({_UUID}|{_SHORT_UUID})(?![A-Za-z0-9-])")
 _LONG_ID = re.compile(rf"(?<![A-Za-z0-9])(?:{_UUID}|(?=[0-9]*[a-f])[0-9a-f]{{20,}})(?![A-Za-z0-9])")
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_URL = re.compile(r"([A-Za-z][\w+.-]*://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
-_IPV4 = re.compile(r"(\w+[ =:v]+)?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
+_URL = re.compile(r"([A-Za-z][\w+.-]{0,20}://)([^\s/'\"<>?#]*)([^\s'\"<>]*)")
+_IPV4 = re.compile(r"(\w{1,16}[ =:v]{1,8})?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(?![\w-]|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
 _PATH = re.compile(r"(?<![\w.%/~)\]-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
 _DRIVE = re.compile(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
 # What TensorFlow prints of the machine that it runs on.
-_SAID_HOST = re.compile(r"\bthis host \(([\w.-]+)\)|\bhost(?:name)?: ([\w.-]+)|\b[\w.-]+@([\w.-]+):[~/]")
-_PROMPT = re.compile(r"(?<![\w./])([A-Za-z][\w.-]*)@[\w.-]+:[~/]")
-_SAID_USER = re.compile(
-    r"\bprocess \d+(?:, \d+)* of ([A-Za-z_][\w.-]*(?:, [A-Za-z_][\w.-]*)*?)(?=,? (?:held|or)\b|;|$)"
-    r"|\bpid \d+(?: \(|, )([A-Za-z_][\w.-]*)\)"
+_HOST_IN_TEXT = re.compile(
+    r"\bthis host \(([\w.-]{1,255}+)\)|\bhost(?:name)?: ([\w.-]{1,255}+)|(?<=[\w.-])@([\w.-]{1,255}+):[~/]"
+)
+_PROMPT = re.compile(r"(?<![\w./])([A-Za-z][\w.-]{0,63})@[\w.-]{1,255}+:[~/]")
+_USER_IN_TEXT = re.compile(
+    r"\bprocess \d{1,9}(?:, \d{1,9}){0,99} of ([A-Za-z_][\w.-]{0,63}(?:, [A-Za-z_][\w.-]{0,63}){0,99}?)"
+    r"(?=,? (?:held|or)\b|;|$)"
+    r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
 )
 """How findings name the owner of a process (:mod:`gpuwatch.diagnosis.holders`), who may be gone from the list since."""
 _VERSION_BEFORE = re.compile(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
@@ -91,6 +95,8 @@ data model run node server host machine driver device process memory growth
 """
 _WORDS = frozenset(_ORDINARY.split())
 """Names that are words, too: they are replaced in their own fields and in paths alone."""
+_BEGINS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
+"""How a word begins, by which it is looked up."""
 _NAMES_PATHS = frozenset({"interpreter", "path", "shadows", "folder", "source"})
 
 
@@ -99,10 +105,10 @@ def redacted(document: _D) -> _D:
     plain = msgspec.to_builtins(masked(document))
     redactor = Redactor()
     redactor.learn(plain)
-    told: dict[str, Any] = redactor.replaced(plain)
-    if "redacted" in told:
-        told["redacted"] = True
-    return msgspec.convert(told, type(document))
+    fields: dict[str, Any] = redactor.replaced(plain)
+    if "redacted" in fields:
+        fields["redacted"] = True
+    return msgspec.convert(fields, type(document))
 
 
 class Redactor:
@@ -110,8 +116,13 @@ class Redactor:
 
     def __init__(self) -> None:
         self._names: dict[str, dict[str, str]] = {}
-        self._words: re.Pattern[str] | None = None
+        self._taken: dict[str, int] = {}
+        """How many names of a kind were given."""
         self._of_word: dict[str, str] = {}
+        self._lengths: dict[str, list[int]] = {}
+        """Of the words that begin with the same letters and digits, longest first."""
+        self._gpus: dict[str, list[str]] = {}
+        """Known numbers of GPUs by their first four characters."""
 
     # What is to be replaced
 
@@ -122,9 +133,12 @@ class Redactor:
                 self.text(text)  # numbered as the devices are listed, not as logs happen to name them
         for key, text in _texts(value):
             self._learn(key, text)
-        words = sorted(self._of_word, key=len, reverse=True)
-        if words:
-            self._words = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, words))})(?![A-Za-z0-9])")
+        lengths: dict[str, set[int]] = {}
+        for word in self._of_word:
+            begins = _BEGINS.match(word)
+            if begins is not None:
+                lengths.setdefault(begins[0], set()).add(len(word))
+        self._lengths = {begins: sorted(found, reverse=True) for begins, found in lengths.items()}
 
     def _learn(self, key: str, text: str) -> None:
         if key in _USERS or key in _USER_VARIABLES:
@@ -137,9 +151,9 @@ class Redactor:
             self._word("serial", text)
         elif _ID_VARIABLES.fullmatch(key) and not text.isdigit():
             self._word("id", text)
-        for match in _SAID_HOST.finditer(text):
+        for match in _HOST_IN_TEXT.finditer(text):
             self._host(match[1] or match[2] or match[3])
-        for match in _SAID_USER.finditer(text):
+        for match in _USER_IN_TEXT.finditer(text):
             for user in (match[1] or match[2]).split(", "):
                 self._word("user", user)
         for match in _PROMPT.finditer(text):
@@ -174,7 +188,8 @@ class Redactor:
         if kind == "user" and text in _NOBODY:
             return text
         if text not in known:
-            known[text] = f"{kind}-{len(set(known.values())) + 1}"
+            self._taken[kind] = self._taken.get(kind, 0) + 1
+            known[text] = f"{kind}-{self._taken[kind]}"
         return known[text]
 
     # Replacing
@@ -192,7 +207,7 @@ class Redactor:
     def _field(self, key: str, text: str) -> str:
         if "version" in key or key in ("schema", "id", "severity", "certainty", "kernel", "taken_at", "started_at"):
             return text
-        if not text:
+        if not text or text in closed_values().get(key, ()):
             return text
         if key in _USERS or key in _USER_VARIABLES:
             return self.name("user", text)
@@ -225,17 +240,35 @@ class Redactor:
             text = _PATH.sub(lambda m: m[0] if _is_device(m) else m[1] + self._path(m[2], home=m[1] == "~"), text)
         if "\\" in text:
             text = _DRIVE.sub(lambda match: match[1] + self._path(match[2].replace("\\", "/")).replace("/", "\\"), text)
-        if self._words is not None:
-            text = self._words.sub(lambda match: self._of_word[match[0]], text)
-        return text
+        return self._without_words(text) if self._lengths else text
+
+    def _without_words(self, text: str) -> str:
+        """Looks each word up instead of trying every known one: a document may name many files."""
+        shown: list[str] = []
+        done = at = 0
+        while match := _BEGINS.search(text, at):
+            start, at = match.start(), match.end() if match[0][0].isalnum() else match.start() + 1
+            if start and _is_word(text[start - 1]):
+                continue
+            for length in self._lengths.get(match[0], ()):
+                end = start + length
+                word = text[start:end]
+                if word in self._of_word and not _is_word(text[end : end + 1]):
+                    shown += (text[done:start], self._of_word[word])
+                    done = at = end
+                    break
+        return "".join((*shown, text[done:])) if shown else text
 
     def _gpu(self, match: re.Match[str]) -> str:
         kind, number = match[1], match[2].lower()
         known = self._names.setdefault(kind[:3], {})
         # CUDA takes the beginning of a UUID for the whole.
-        whole = next((full for full in known if full.startswith(number) or number.startswith(full)), number)
+        alike = self._gpus.setdefault(kind[:3] + number[:4], [])
+        whole = number if number in known else ""
+        whole = whole or next((full for full in alike if full.startswith(number) or number.startswith(full)), number)
         if whole not in known:
             known[whole] = str(len(known) + 1)
+            alike.append(whole)
         return f"{kind}-…-{known[whole]}"
 
     def _url(self, match: re.Match[str]) -> str:
@@ -317,6 +350,10 @@ class Redactor:
         if "/" in value or _SCRIPT.fullmatch(value):
             value = self._path(value)
         return f"{option}{equals}{value}"
+
+
+def _is_word(character: str) -> bool:
+    return character.isascii() and character.isalnum()
 
 
 def _is_device(match: re.Match[str]) -> bool:

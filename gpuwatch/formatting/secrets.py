@@ -1,8 +1,11 @@
 """Secrets out of one text: a command line, a variable, a line of a log.
 
-Masked are values behind options, assignments, headers and members of JSON whose name speaks of a secret;
-credentials and signatures in URLs; private keys; and words that have the shape of a well-known token, or
-that look random as nothing else does. Rather too much than too little: what is masked here is sent away.
+Masked are values behind options, assignments, headers and members of JSON whose name speaks of a secret
+(:mod:`gpuwatch.formatting.named_secrets`), passwords that a program takes in its own way
+(:mod:`gpuwatch.formatting.program_passwords`), credentials and signatures in URLs, private keys, words that have the
+shape of a well-known token (:mod:`gpuwatch.formatting.token_shapes`), or that look random as nothing else does.
+Rather too much than too little: what is masked here is sent away. Every expression takes time that grows with the
+length of the text alone.
 """
 
 from __future__ import annotations
@@ -10,8 +13,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Final
 
-MASK = "•••"
+from gpuwatch.formatting.named_secrets import MASK, is_secret_value, mask_named
+from gpuwatch.formatting.program_passwords import without_program_passwords
+from gpuwatch.formatting.token_shapes import without_tokens
+
+__all__ = ["MASK", "mask_keys", "mask_lines", "mask_text", "mask_value", "secret_name"]
 
 _SECRET_NAME = re.compile(
     r"TOKEN(?!IZ)|KEY(?!BOARD)|SECRET|PASSW|PASSPHRASE|(?<![A-Z])PASS(?![A-Z])|CREDENTIAL|COOKIE|PRIVATE|SIGNATURE"
@@ -20,91 +28,43 @@ _SECRET_NAME = re.compile(
 )
 _NO_SECRET = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
 
-# A name that can only be that of a secret, and one that can also be that of a count or a mode.
-_STRONG = (
-    r"(?:secret|passw(?:or)?d?|passphrase|passwd|(?<=[\w-])pwd|credentials?|api[-_]?key|access[-_]?key|private[-_]?key"
-    r"|account[-_]?key|auth[-_]?token|access[-_]?token|bearer|client[-_]?secret|_pass|signature)"
+_USER_ONLY: Final = frozenset(["git", "hg", "svn", "anonymous", "root", "ubuntu", "ec2-user", "user"])
+_CREDENTIALS = re.compile(r"://([^\s/@:\"'<>?#]{0,256})(:[^\s/\"'<>]{0,512})?@")
+_HOLDERS = re.compile(r":?(?:\{[^{}]{0,60}\}|\$\{?\w{1,60}\}?|•+|\*+|:){0,3}")
+"""A place holder of a format string: nothing is written there yet."""
+_PGPASS = re.compile(
+    r"^([\w.*-]{1,100}:(?:\d{1,5}|\*):[\w*-]{1,64}:[\w.*-]{1,64}:)(?=\S{0,200}\d)([^\s:]{6,200})$", re.MULTILINE
 )
-_NAME = r"[\w.-]{0,40}"
-"""Bounded, so that no line of a log can make the search long."""
-_QUOTED = r"\"[^\"]*\"|'[^']*'"
-# "--password x y -z": where the arguments of a command line begin and end is no longer known.
-_PASSPHRASE = re.compile(
-    r"(?<![\w-])(--?[\w-]{0,40}(?:passw(?:or)?d|passphrase|passwd)[\w-]{0,40}(?:=|\s+))"
-    rf"(?!--)({_QUOTED}|[^\s\"']\S*(?:[ ]+(?![-\"'])[^\s=]+(?![^\s]*=))*)",
-    re.IGNORECASE,
-)
-_OPTION = re.compile(
-    r"(?<![\w-])(--?[\w-]{0,40}(?:token|secret|credential|key|auth|signature|cookie|bearer)[\w-]{0,40}(?:=|\s+(?=[^\s-])))"
-    rf"({_QUOTED}|\S+)",
-    re.IGNORECASE,
-)
-_NAMED_AGAIN = rf"(?![\w-]{{0,40}}{_STRONG}s?\s*[:=]\s)"
-"""Not where the value is itself the name of a secret: "key=password: x" has its secret behind the colon."""
-_ASSIGNED = re.compile(
-    rf"((?<!-){_NAME}(?:{_STRONG}|token|key|auth|cookie){_NAME}\s?=\s?)(?!=){_NAMED_AGAIN}({_QUOTED}|[^\s,;&\"']+)",
-    re.IGNORECASE,
-)
-_MEMBER = re.compile(
-    rf"(\\{{0,8}}[\"']{_NAME}(?:{_STRONG}|token|key|auth|cookie){_NAME}\\{{0,8}}[\"']\s*:\s*)"
-    r"(\\{1,8}\"[^\"\\]*\\{1,8}\"|\"(?:[^\"\\]|\\.)*\"|\\{0,8}'[^']*'|[^\s,}\]\[{\"'\\]+)",
-    re.IGNORECASE,
-)
-_TOLD = re.compile(
-    rf"([\w-]{{0,40}}(?:{_STRONG}s?\s*:\s+|passw(?:or)?d\s*:|passphrase\s*:)){_NAMED_AGAIN}({_QUOTED}|[^\s,;\"']+)",
-    re.IGNORECASE,
-)
-_QUERY = re.compile(
-    r"([?&;](?:[\w.-]{0,40}(?:token|secret|passw|pwd|key|auth|sig|signature|credential)[\w.-]{0,40})=)([^&\s\"'<>;]+)",
-    re.IGNORECASE,
-)
-_HEADER = re.compile(
-    r"\b((?:proxy-)?authorization|x-[\w-]{0,40}(?:key|token|auth|secret)|(?:set-)?cookie|api-key)(\\{0,8}[\"']?\s*[:=]\s*\\*[\"']?)"
-    r"((?:basic|bearer|token|digest|negotiate|aws4-hmac-sha256)\s+)?([^\r\n\"'\\]+)",
-    re.IGNORECASE,
-)
-_URL = re.compile(r"(\b[a-zA-Z][\w+.-]*://)[^\s/@:\"']*(?::[^\s/\"']*)?@")
-_PASSWORD = re.compile(
-    r"(?<![\w-])(-p\s+(?!\d{1,7}(?![^\s:/,])|-|/|\./|no:)|--(?:pass|pwd|pw)(?:=|\s+))"
-    rf"({_QUOTED}|\S+)"
-)
-# "-p 8080:80" is a port, "-p 4711" a process, "-p /x" a path, "-p no:x" a plugin.
-_LOGIN = re.compile(r"(?<![\w-])((?:-u|--user|--auth|--login)(?:=|\s+)[\w.@-]+:)(\S+)")
-_ATTACHED = re.compile(r"(\b(?:mysql|mariadb|sshpass)[\w-]*\b.*?\s-p)([^\s-]\S*)")
-_BEARER = re.compile(r"(\b[Bb]earer\s+)[^\s\"']+")
+"""host:port:database:user:password (PostgreSQL's documentation, libpq: the password file)."""
+_ORACLE = re.compile(r"(jdbc:oracle:\w{1,8}:[^/\s]{1,64}/)([^@\s]{1,128})(?=@)")
+_BEARER = re.compile(r"(\b[Bb]earer\s{1,4})(?![A-Za-z_]{1,30}=\w)((?=[^\s\"']{0,200}\d)[^\s\"']{8,}+|[^\s\"']{24,}+)")
 _PRIVATE = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
 _KEY_LINE = re.compile(r"(?:^|\s)[A-Za-z0-9+/]{16,76}={0,2}\s*$")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_PUTTY_LINES = re.compile(r"\bPrivate-Lines: (\d{1,4})\b")
 _KEY_LINES = 200
 """A key of 16384 bits has fewer; a beginning without an end must not swallow a whole log."""
-_SHAPED = re.compile(
-    r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
-    r"|sk-[\w-]{20,}|[rsp]k_(?:live|test)_\w{10,}|xox[abeprs]-[\w-]{8,}|xapp-[\w-]{8,}|A[KS]IA[A-Z0-9]{16}"
-    r"|AIza[\w-]{30,}|ya29\.[\w.-]{16,}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)*|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{20,}"
-    r"|dckr_pat_[\w-]{16,}|nvapi-[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|r8_[A-Za-z0-9]{20,}|gsk_[A-Za-z0-9]{20,}"
-    r"|AGE-SECRET-KEY-\w+|b3BlbnNzaC1rZXktdjE[\w+/=]*|MI[IC][\w+/=]{40,})(?![A-Za-z0-9])"
-)
 _WANDB = re.compile(r"(\bwandb\b[^\n]{0,40}?[\s:=])([0-9a-f]{40})(?![0-9a-f])")
-_SHORT_NAME = re.compile(r"((?<![\w-])(?:pwd|pin|passcode|otp)\s?[=:]\s?)(?![/~.])([^\s,;&\"']+)", re.IGNORECASE)
-"""PWD=/home/x is a folder, pin_memory another word."""
-_SAID = re.compile(
-    r"(\b(?i:passw(?:or)?d|passphrase|secret|token|api[ _-]?key|access key)\s+is:?\s+)(?=\S*\d|\S*[a-z][A-Z])(\S+)"
+_HOOK = re.compile(
+    r"((?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++"
 )
-_SLACK_HOOK = re.compile(r"(hooks\.slack\.com/services/)[\w/-]+")
-_LONG = re.compile(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}={0,2}(?![\w+/-])")
+_LONG = re.compile(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-])")
 _RANDOM_BITS, _RANDOM_BITS_WITH_SLASH = 4.5, 4.75
 """Bits of entropy in each character; base64 of 40 random characters has about 4.8, names and paths below 4.4."""
 _AWS = 40
 """The length of a secret key of AWS, slashes and all."""
 _SLASH_FROM = 56
 """A word with slashes must be longer to be base64 rather than a path."""
-_HINT = re.compile(
-    r"token|secret|pass|pwd|pin|otp|wandb|credential|key|auth|cookie|signature|sig=|bearer|-p|-u|--user|--login|--pw|://|-----BEGIN",
-    re.IGNORECASE,
+_CHECKSUM = re.compile(r"sha(?:1|224|256|384|512)[-:_]", re.IGNORECASE)
+_OPEN_BEFORE = re.compile(r"(?:\bpeer|public[ _-]?key|fingerprint|digest|\bsha\d{1,3})\W{0,4}$", re.IGNORECASE)
+"""What stands before numbers that look random and may be known: public keys, check sums."""
+_PUBLIC = re.compile(r"AAAA(?:[BC]3Nza|E2Vj|Gnnr|InNr)")
+"""How the public keys of SSH begin: the length of their algorithm's name, and the name."""
+_PUBLIC_BLOCK = re.compile(
+    r"(-----BEGIN (?![A-Z ]{0,40}PRIVATE)[A-Z0-9 ]{1,40}-----[^-]*+-----END [A-Z0-9 ]{1,40}-----)"
 )
-_PLAIN = re.compile(r"\d{1,9}|[Tt]rue|[Ff]alse|[Nn]one|[Nn]ull|\d*\.\d+|on|off|auto|yes|no")
-_COUNTED = re.compile(r"tokeniz|keyboard|keymap|keyword|max_?key|num_?key|author(?!iz)|monkey|tokens\b", re.IGNORECASE)
 
 
 def secret_name(name: str) -> bool:
@@ -112,14 +72,61 @@ def secret_name(name: str) -> bool:
     return name not in _NO_SECRET and _SECRET_NAME.search(name) is not None
 
 
+def mask_value(name: str, value: str) -> str:
+    """The value of a variable: masked whole where its name speaks of a secret and it is not none, a count or a path."""
+    if name in _NO_SECRET:
+        return value
+    return MASK if is_secret_value(name, value) else mask_text(value)
+
+
+def mask_lines(lines: Sequence[str]) -> list[str]:
+    """Lines or arguments that belong together: a name and its value may stand in two of them."""
+    lines = mask_keys(lines) if any("PRIVATE KEY-----" in line or "Private-Lines:" in line for line in lines) else lines
+    together = mask_text("\n".join(lines)).split("\n")
+    if len(together) == len(lines):
+        return together
+    return [mask_text(line) for line in lines]  # some hold line breaks themselves
+
+
 def mask_text(text: str) -> str:
     """``text`` without credentials, whatever it is: a command line, a variable's value, a line of a log."""
     if len(text) < 4:
         return text
-    if _HINT.search(text):
-        text = _named(text)
-    text = _SHAPED.sub(MASK, text)
+    if "-----BEGIN" in text or "PRIVATE KEY-----" in text or "Private-Lines:" in text:
+        text = _PRIVATE.sub(MASK, text)
+        if "\n" in text:
+            text = "\n".join(mask_keys(text.split("\n")))
+        parts = _PUBLIC_BLOCK.split(text)
+        return "".join(part if number % 2 else _masked(part) for number, part in enumerate(parts))
+    return _masked(text)
+
+
+def _masked(text: str) -> str:
+    if "://" in text:
+        text = _CREDENTIALS.sub(_credentials, text)
+        text = _HOOK.sub(rf"\1{MASK}", text)
+    elif "hooks" in text:
+        text = _HOOK.sub(rf"\1{MASK}", text)
+    if text.count(":") > 3:
+        text = _PGPASS.sub(rf"\1{MASK}", text)
+    if "jdbc:oracle" in text:
+        text = _ORACLE.sub(rf"\1{MASK}", text)
+    if "earer" in text:
+        text = _BEARER.sub(rf"\1{MASK}", text)
+    text = without_tokens(mask_named(text), MASK)
+    text = without_program_passwords(text, MASK)
+    if "wandb" in text:
+        text = _WANDB.sub(rf"\1{MASK}", text)
     return _LONG.sub(_random, text) if len(text) >= 40 else text
+
+
+def _credentials(match: re.Match[str]) -> str:
+    user, password = match[1], match[2]
+    if password is None and user in _USER_ONLY:
+        return match[0]
+    if _HOLDERS.fullmatch(user) and _HOLDERS.fullmatch(password or ""):
+        return match[0]
+    return f"://{MASK}@"
 
 
 def mask_keys(lines: Sequence[str]) -> list[str]:
@@ -129,9 +136,16 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
     """
     shown = list(lines)
     since: int | None = None
+    prefix = putty = 0
     for number, line in enumerate(lines):
-        if _KEY_BEGINS.search(line):
-            since = number
+        if match := _PUTTY_LINES.search(line):
+            putty = min(int(match[1]), _KEY_LINES)
+        elif putty:
+            putty -= 1
+            shown[number] = MASK
+            continue
+        if begins := _KEY_BEGINS.search(line):
+            since, prefix = number, begins.start()
         if _KEY_ENDS.search(line):
             begin = since
             if begin is None:
@@ -148,57 +162,25 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
             shown[begin : number + 1] = [MASK] * (number + 1 - begin)
             since = None
         elif since is not None:
-            if number - since < _KEY_LINES and (number == since or not line.strip() or _KEY_LINE.search(line)):
+            if number - since < _KEY_LINES and (number == since or not line.strip() or _is_key_line(line, prefix)):
                 shown[number] = MASK
             elif ":" not in line or number - since >= _KEY_LINES:  # "Proc-Type: 4,ENCRYPTED" stands in some
                 since = None
     return shown
 
 
-def _named(text: str) -> str:
-    if "-----BEGIN" in text:
-        text = _PRIVATE.sub(MASK, text)
-    if "@" in text:
-        text = _URL.sub(rf"\1{MASK}@", text)
-    text = _HEADER.sub(lambda match: f"{match[1]}{match[2]}{match[3] or ''}{MASK}", text)
-    text = _BEARER.sub(rf"\1{MASK}", text)
-    text = _SLACK_HOOK.sub(rf"\1{MASK}", text)
-    text = _QUERY.sub(rf"\1{MASK}", text)
-    text = _MEMBER.sub(_member, text)
-    text = _PASSPHRASE.sub(rf"\1{MASK}", text)
-    text = _OPTION.sub(_value, text)
-    text = _ASSIGNED.sub(_value, text)
-    text = _TOLD.sub(_value, text)
-    text = _SAID.sub(rf"\1{MASK}", text)
-    text = _SHORT_NAME.sub(rf"\1{MASK}", text)
-    text = _WANDB.sub(rf"\1{MASK}", text)
-    if "-" in text:
-        text = _PASSWORD.sub(rf"\1{MASK}", text)
-        text = _LOGIN.sub(rf"\1{MASK}", text)
-        text = _ATTACHED.sub(rf"\1{MASK}", text)
-    return text
-
-
-def _value(match: re.Match[str]) -> str:
-    """Masked, unless the name is that of a count and the value a number."""
-    name, value = match[1], match[2]
-    if _COUNTED.search(name) or (_PLAIN.fullmatch(value) and not re.search(_STRONG, name, re.IGNORECASE)):
-        return match[0]
-    return f"{name}{MASK}"
-
-
-def _member(match: re.Match[str]) -> str:
-    name, value = match[1], match[2]
-    if _COUNTED.search(name) or (_PLAIN.fullmatch(value) and not re.search(_STRONG, name, re.IGNORECASE)):
-        return match[0]
-    quotes = re.match(r"\\*[\"']", value)
-    quote = quotes[0] if quotes else '"'
-    return f"{name}{quote}{MASK}{quote}"
+def _is_key_line(line: str, prefix: int) -> bool:
+    """Whether a line belongs to a key, however short, behind as much as stands before the key's first line."""
+    return bool(_KEY_LINE.search(line) or _BASE64.fullmatch(line[prefix:].strip()))
 
 
 def _random(match: re.Match[str]) -> str:
     """Masked, if it looks like nothing but chance."""
     word = match[0]
+    if _CHECKSUM.match(word) or _PUBLIC.match(word):
+        return word
+    if _OPEN_BEFORE.search(match.string[max(0, match.start() - 24) : match.start()]):
+        return word
     kinds = (any(c.islower() for c in word), any(c.isupper() for c in word), any(c.isdigit() for c in word))
     path_like = "/" in word and len(word) != _AWS
     if not all(kinds) or (path_like and len(word) < _SLASH_FROM):

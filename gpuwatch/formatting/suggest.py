@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+_ALIKE = 0.72
+"""Ratio of difflib from which one name is taken for a misspelling of another: record is none of report."""
+
+_SHORT = 5
+"""Letters up to which two that changed places make a name less alike than that: pdi of pid."""
+
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """The known name that ``word`` is most likely a misspelling of, or None."""
     from difflib import get_close_matches
 
     names = {name.lower(): name for name in known}
-    found = get_close_matches(word.lower(), names, n=1, cutoff=0.6)
+    found = get_close_matches(word.lower(), names, n=1, cutoff=_ALIKE if len(word) > _SHORT else 0.6)
+    found = found or [name for name in names if len(word) > 2 and name.startswith(word.lower())][:1]
     if not found:
         # One word of a name that has several: drak, of textual-dark.
         parts = {part: name for name in reversed(names.values()) for part in name.lower().split("-") if len(part) > 2}

@@ -7,7 +7,10 @@ from gpuwatch.model.reading import Missing, Reading
 
 UNKNOWN = "–"
 
+_MIB = 1024**2
 _GIB = 1024**3
+_MIB_UP_TO = 10 * 1024
+"""MiB from which a process's memory is told in GiB."""
 _LITTLE = 0.1 * _GIB
 """Less than this is told in MiB: a client with a window or two holds 4 to 50 MiB."""
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -39,10 +42,25 @@ def gib(count: float | None) -> str:
 
 
 def memory(count: float | None, *, short: bool = False) -> str:
-    """What somebody holds on a GPU: ``130.4 GiB``, or ``130.4G``; below 0.1 GiB ``2.0 MiB``, or ``2M``; 0 for none."""
-    if count is not None and count < _LITTLE:
+    """What a process holds on a GPU: ``130.4 GiB``, or ``130.4G``; below 10 GiB ``2047 MiB``, or ``2047M``.
+
+    Of a few GiB a decimal is too coarse: what grows by 50 MiB a minute stood still. 0 is for none.
+    """
+    if count is None:
+        return UNKNOWN
+    if count < _MIB:
         return short_size(count) if short else size(count)
-    return gib(count) if count is None else f"{gib(count)}{'G' if short else ' GiB'}"
+    if round(count / _MIB) < _MIB_UP_TO:
+        return f"{count / _MIB:.0f}{'M' if short else ' MiB'}"
+    return f"{count / _GIB:.1f}{'G' if short else ' GiB'}"
+
+
+def shown_memory(count: float) -> float:
+    """The amount that :func:`memory` shows for ``count`` bytes: whoever compares compares what can be read."""
+    if count < _MIB:
+        return count
+    whole = round(count / _MIB)
+    return float(whole * _MIB) if whole < _MIB_UP_TO else round(count / _GIB, 1) * _GIB
 
 
 def short_size(count: float | None) -> str:

@@ -1,7 +1,8 @@
 """Finished runs, kept between sessions: one JSON file each in the user's state folder.
 
 A file is whole or not there (written aside, then renamed), private to the user, and without secrets. The
-oldest go when there are too many, or when they take too much room.
+oldest go when there are too many, or when they take too much room. A folder that others can write to is neither
+read nor cleared (:mod:`gpuwatch.ownership`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 import platformdirs
 
+from gpuwatch import ownership
 from gpuwatch.formatting.masking import masked
+from gpuwatch.model.codec import MOST_BYTES as MOST_READ
+from gpuwatch.model.codec import NotADocument, from_json, to_json
 from gpuwatch.model.run import Run
 
 MOST = 200
@@ -40,20 +43,22 @@ class RunStore:
         self.folder = state_folder() if folder is None else folder
         self.unreadable = 0
         """Files that the last :meth:`latest` could not read."""
+        self.distrust = ""
+        """Why the last :meth:`latest` did not look into the folder: others can write to it."""
 
     def save(self, run: Run) -> Path:
         """Writes ``run``, secrets masked, and drops the oldest beyond :data:`MOST` and :data:`MOST_BYTES`.
 
         OSError when it cannot be written.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder = ownership.own_folder(self.folder, "XDG_STATE_HOME", "runs")
         moment = run.started_at.strftime("%Y%m%dT%H%M%S.%f")
         config = _UNSAFE.sub("_", run.config)[:60].strip(".") or "run"
         path = self.folder / f"{moment}-{config}.json"
         handle, aside = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(masked(run)))
+                file.write(to_json(masked(run), indent=0).encode())
             Path(aside).replace(path)
         except BaseException:
             with suppress(OSError):
@@ -65,13 +70,21 @@ class RunStore:
     def latest(self, count: int = MOST) -> list[Run]:
         """The newest runs, newest first; files that cannot be read are counted and skipped."""
         self.unreadable = 0
+        self.distrust = ownership.distrust(self.folder)
+        if self.distrust:
+            return []
         found: list[Run] = []
         for path in self._files():
             if len(found) >= count:
                 break
             try:
-                found.append(msgspec.json.decode(path.read_bytes(), type=Run))
-            except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+                kept = from_json(ownership.read_own(path, MOST_READ + 1))
+            except (OSError, NotADocument):
+                self.unreadable += 1
+                continue
+            if isinstance(kept, Run):
+                found.append(kept)
+            else:
                 self.unreadable += 1
         return found
 

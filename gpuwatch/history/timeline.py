@@ -1,27 +1,25 @@
 """The last hour of whole snapshots in a few megabytes, so that the past can be looked at unasked.
 
-What a row says apart from its readings hardly ever changes and is kept once. Readings become two
-arrays of numbers, of which only the difference to the sample before is kept, compressed. The older,
-the fewer: see :data:`LEVELS`. Numbers with a fraction keep seven digits, which is more than is shown.
+Samples are kept as frames (:mod:`gpuwatch.history.frames`), sixty of which begin with a key frame and come and go
+together: the newest as they came, the others compressed. The older, the fewer: see :data:`LEVELS`.
 """
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 
 import msgspec
 
-from gpuwatch.history.chunks import CHUNK, Chunk, Sample
-from gpuwatch.history.packing import Identity as Identity
-from gpuwatch.history.packing import Layout, Numbers, Packer, Shape, bytes_of, encode, process_of
-from gpuwatch.history.ring import History
+from gpuwatch.history.frames import FINDINGS, FrameDecoder, FrameEncoder, encoded, framed, packed, split
+from gpuwatch.history.machine_event import MachineEvent
+from gpuwatch.history.metric_series import History
+from gpuwatch.history.sample_store import Identity, Kept
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Host, Process, Snapshot
+from gpuwatch.model.reading import number
+from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
 """Up to which age in seconds samples are kept how far apart: all of ten minutes, then one in 5 s, one in 15 s.
@@ -29,80 +27,94 @@ LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
 Samples leave a level sixty at a time, so that some are a little older."""
 MOST_BYTES = 12 * 2**20
 """Above this the oldest go early: only many processes that come and go every second need it."""
+EVENTS = 1000
+"""Events that are kept; the oldest go."""
 _MOST_AT_ONCE = 600
 """Samples of the first level, however short the interval."""
+CHUNK = 60
+"""Samples that come and go together."""
+_PER_SAMPLE = 100
+"""Bytes that Python itself takes for one sample."""
 _of_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
 
 
-class Kept(NamedTuple):
-    """The machine at one moment."""
+class Chunk:
+    """Some samples one after another, the first one in a key frame."""
 
-    at: float
-    """Seconds since the epoch."""
-    snapshot: Snapshot
-    findings: tuple[Finding, ...]
+    __slots__ = ("_encoder", "_findings", "_frames", "size", "times")
 
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.size = 0
+        """Bytes."""
+        self._encoder = FrameEncoder()
+        self._findings: tuple[Finding, ...] | None = None
+        self._frames: list[bytes] = []
 
-class _Own(msgspec.Struct, array_like=True):
-    """What is different in every sample."""
+    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
+        """One more sample, later than the others."""
+        if findings is not self._findings and findings != self._findings:
+            self._frames.append(framed(FINDINGS, encoded(findings)))
+            self.size += len(self._frames[-1])
+        self._findings = findings
+        self._frames.append(self._encoder.frame(snapshot))
+        self.size += len(self._frames[-1]) + _PER_SAMPLE
+        self.times.append(snapshot.taken_at.timestamp())
 
-    at: float
-    took: float
-    host: Host
+    def close(self) -> None:
+        """No more samples come."""
+        self._frames = [packed(b"".join(self._frames))]
+        self._encoder, self._findings = FrameEncoder(), None
+        self.size = len(self._frames[0]) + _PER_SAMPLE * len(self.times)
 
-
-_of_own = msgspec.msgpack.Decoder(_Own).decode
+    def read(self) -> Iterator[tuple[FrameDecoder, bytes]]:
+        """A decoder that stands at one sample after the other, oldest first, and the findings of then."""
+        decoder, findings = FrameDecoder(), b""
+        for kind, body in split(b"".join(self._frames)):
+            if kind == FINDINGS:
+                findings = body
+            else:
+                decoder.take(kind, body)
+                yield decoder, findings
 
 
 class Timeline:
-    """Snapshots of the last hour. One thread writes and reads it."""
+    """Snapshots of the last hour, and events; a :class:`~gpuwatch.history.sample_store.SampleStore`.
+
+    One thread writes and reads it.
+    """
 
     def __init__(self) -> None:
         self._levels: tuple[deque[Chunk], ...] = tuple(deque() for _ in LEVELS)
-        self._packer = Packer()
-        self._findings = encode(())
+        self._findings: tuple[Finding, ...] = ()
+        self._events: deque[MachineEvent] = deque(maxlen=EVENTS)
 
     # Keeping
 
-    def add(
-        self,
-        snapshot: Snapshot,
-        findings: tuple[Finding, ...] | None = None,
-        *,
-        same: bool = False,
-        calm: bool = False,
-    ) -> None:
-        """One more sample, later than all before; ``findings`` None: those of the sample before still hold.
-
-        ``same``: but for its moment, run times and the host it is the sample before; ``calm``: but for these
-        and its devices.
-        """
-        at = snapshot.taken_at.timestamp()
+    def add(self, snapshot: Snapshot, findings: tuple[Finding, ...] | None = None) -> None:
+        """One more sample, later than all before; ``findings`` None: those of the sample before still hold."""
         if findings is not None:
-            encoded = bytes_of(findings)
-            if encoded != self._findings:
-                self._findings = encoded
-        packer = self._packer
-        if not same or packer.layout is None:
-            packer.take(snapshot, at, calm=calm)
-        assert packer.layout is not None
-        own = encode(_Own(at, snapshot.took_seconds, snapshot.host))
-        self._put(0, at, own, packer.layout, self._findings, packer.raw)
-        self._thin(at)
+            self._findings = findings
+        self._put(0, snapshot, self._findings)
+        self._thin(snapshot.taken_at.timestamp())
 
-    def _put(self, level: int, at: float, own: bytes, layout: Layout, findings: bytes, raw: bytes) -> None:
+    def add_events(self, events: Iterable[MachineEvent]) -> None:
+        """What happened, later than all before."""
+        self._events.extend(events)
+
+    def _put(self, level: int, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
         chunks = self._levels[level]
-        if not chunks or len(chunks[-1].samples) >= CHUNK:
+        if not chunks or len(chunks[-1].times) >= CHUNK:
             if chunks:
                 chunks[-1].close()
             chunks.append(Chunk())
-        chunks[-1].add(at, own, layout, findings, raw)
+        chunks[-1].add(snapshot, findings)
 
     def _thin(self, now: float) -> None:
         for level, (span, _) in enumerate(LEVELS):
             chunks = self._levels[level]
             while chunks and (
-                now - chunks[0].samples[-1].at > span
+                now - chunks[0].times[-1] > span
                 or (level == 0 and len(chunks) > 1 and (len(chunks) - 1) * CHUNK >= _MOST_AT_ONCE)
             ):
                 old = chunks.popleft()
@@ -114,23 +126,23 @@ class Timeline:
     def _pass_on(self, old: Chunk, level: int) -> None:
         apart = LEVELS[level][1]
         there = self._levels[level]
-        last = there[-1].samples[-1].at if there else -1.0
-        for sample, raw in old.read():
-            if sample.at // apart > last // apart:
-                self._put(level, sample.at, sample.own, sample.layout, sample.findings, raw)
-                last = sample.at
+        last = there[-1].times[-1] if there else -1.0
+        for at, (decoder, findings) in zip(old.times, old.read(), strict=True):
+            if at // apart > last // apart:
+                self._put(level, decoder.snapshot(), _of_findings(findings))
+                last = at
 
     # What there is
 
     @property
     def size_bytes(self) -> int:
-        """What the samples take, shared rows apart."""
+        """What the samples take."""
         return sum(chunk.size for chunks in self._levels for chunk in chunks)
 
     @property
     def times(self) -> list[float]:
         """Seconds since the epoch of the samples, oldest first."""
-        return [sample.at for chunk in self._chunks() for sample in chunk.samples]
+        return [at for chunk in self._chunks() for at in chunk.times]
 
     def _chunks(self) -> Iterator[Chunk]:
         for chunks in reversed(self._levels):
@@ -142,62 +154,43 @@ class Timeline:
         """The last sample not later than ``moment``, the first one where all are later; None without any."""
         chosen: Chunk | None = None
         for chunk in self._chunks():
-            if chosen is None or chunk.samples[0].at <= moment:
+            if chosen is None or chunk.times[0] <= moment:
                 chosen = chunk
         if chosen is None:
             return None
-        place = max(bisect_right([sample.at for sample in chosen.samples], moment) - 1, 0)
-        for number, (sample, raw) in enumerate(chosen.read()):
-            if number == place:
-                return self._whole(sample, raw)
-        raise AssertionError("unreachable")
+        place = max(bisect_right(chosen.times, moment) - 1, 0)
+        decoder, findings = next(islice(chosen.read(), place, None))
+        return Kept(chosen.times[place], decoder.snapshot(), _of_findings(findings))
 
-    def _whole(self, sample: Sample, raw: bytes) -> Kept:
-        own = _of_own(sample.own)
-        snapshot = self._packer.whole(sample.layout, raw, sample.at, own.took, own.host)
-        return Kept(sample.at, snapshot, _of_findings(sample.findings))
-
-    def _between(self, begin: float, end: float) -> Iterator[tuple[Sample, bytes]]:
+    def _between(self, begin: float, end: float) -> Iterator[tuple[float, FrameDecoder]]:
         chunks = list(self._chunks())
         for chunk, following in pairwise([*chunks, None]):
             assert chunk is not None
-            if chunk.samples[0].at > end or (following is not None and following.samples[0].at <= begin):
+            if chunk.times[0] > end or (following is not None and following.times[0] <= begin):
                 continue
-            for sample, raw in chunk.read():
-                if begin <= sample.at <= end:
-                    yield sample, raw
+            for at, (decoder, _) in zip(chunk.times, chunk.read(), strict=True):
+                if begin <= at <= end:
+                    yield at, decoder
 
     def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
         """What the ring would have held at ``end``, of these metrics only."""
         history = History()
-        layout: Layout | None = None
-        places: list[tuple[tuple[str, str], str, int]] = []
-        for sample, raw in self._between(end - seconds, end):
-            if sample.layout is not layout:
-                layout = sample.layout
-                places = layout.numbers(metrics)
-            numbers = Numbers(sample.layout, raw)
-            arrays: dict[str, array[int] | array[float]] = {
-                "i": numbers.wholes,
-                "d": numbers.doubles,
-                "f": numbers.singles,
-            }
-            history.put(sample.at, {key: float(arrays[code][place]) for key, code, place in places})
+        listed: tuple[Device, ...] | None = None
+        values: dict[tuple[str, str], float] = {}
+        for at, decoder in self._between(end - seconds, end):
+            devices = decoder.devices()
+            if devices is not listed:
+                listed = devices
+                read = ((one.uuid, name, number(one.readings.get(name))) for one in devices for name in metrics)
+                values = {(uuid, name): value for uuid, name, value in read if value is not None}
+            history.put(at, values)
         return history
 
     def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
         """The rows of one process at each sample from ``begin`` to ``end``; none where it was not there."""
-        layout: Layout | None = None
-        places: list[tuple[int, Shape]] = []
-        for sample, raw in self._between(begin, end):
-            if sample.layout is not layout:
-                layout = sample.layout
-                listed = layout.shapes[: layout.devices + layout.processes]
-                places = [(place, shape) for place, shape in enumerate(listed) if shape.who == who]
-            numbers = Numbers(sample.layout, raw) if places else None
-            rows = []
-            for place, shape in places:
-                assert numbers is not None
-                readings = numbers.row(place, self._packer.words, shape.since(sample.at))
-                rows.append(process_of(shape.plain, readings))
-            yield sample.at, tuple(rows)
+        for at, decoder in self._between(begin, end):
+            yield at, decoder.rows_of(*who)
+
+    def events(self) -> Sequence[MachineEvent]:
+        """What happened, oldest first: the list itself, which goes on growing."""
+        return self._events

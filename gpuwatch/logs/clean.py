@@ -40,7 +40,7 @@ _ENVELOPES = (
     # 0: …   17  …   train.log:17:
     re.compile(r"\d{1,6}(?:: +(?=[A-Za-z])| {2,}(?=\S)|:?$)|[\w./-]+\.\w+:\d+:"),
     # [INFO] [launch.py:31] [pod/train-abc/trainer] [stderr]
-    re.compile(r"(?:\[[\w ./:,-]{1,80}\] ?)+"),
+    re.compile(r"(?:\[(?!WinError |Errno |\d{1,3}\] Call to )[\w ./:,-]{1,80}\] ?)+"),
 )
 _QUOTED = re.compile(r'^"(.*?)(?:\\r)?(?:\\n)?",?$')
 _ENTITY = re.compile(r"&(?:[lg]t|amp|quot|#\d+|#x[0-9a-fA-F]+);")
@@ -136,6 +136,17 @@ def size_bytes(text: str) -> int | None:
     except ValueError:
         return None
     return int(amount) if amount < _MOST else None
+
+
+SIMULATED_RENAME = "GPU_CUDA"
+"""The device type under which CUDA kernels are registered beside those of GPUs simulated as a plugin
+(gpuwatch/sim/csrc/plugin_rename.c)."""
+NOT_SIMULATED = "CUDA, not simulated"
+
+
+def in_words(text: str) -> str:
+    """A line of a log or a message as it is shown: without the name that only gpuwatch's simulation has."""
+    return text.replace(SIMULATED_RENAME, NOT_SIMULATED) if SIMULATED_RENAME in text else text
 
 
 def device(text: str) -> str:

@@ -41,22 +41,39 @@ _SHARED = re.compile(
     r"(?:^|[\s:'\"(])(lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): cannot open shared object"
     r"|(?:ImportError|OSError): (lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): "
 )
+_FILE = r"((?:lib)?[\w+-]{1,60}\.(?:so[.\d]{0,20}|dll|dylib))(?![\w])"
+# cuDNN, PaddlePaddle, CTranslate2, CuPy, bitsandbytes, JAX: who cannot load which file.
 _NOT_LOADED = re.compile(
-    r"Could not load library (lib\S+?\.so[.\d]*?|\S+?\.dll)\.? Error|Unable to load any of \{(lib[^,}\s]+)"
+    rf"(?:could not|cannot|can't|couldn't|unable to|failed to) (?:load|locate|find|open)(?: the)?(?: dynamic)?"
+    rf"(?: shared)?(?: library| object| any of)?:? [{{'\"]?{_FILE}"
+    rf"|library '?{_FILE}'? (?:is |was )?not found"
+    rf"|required library version not found: {_FILE}"
+    rf"|{_FILE} not found in any environmental path",
+    re.IGNORECASE,
 )
 _DLL = re.compile(
-    r"Could not find '([\w.-]+\.dll)'|WinError 12[67]\].{0,200}?Error loading \"[^\"]{0,300}?([\w.-]{1,100}\.dll)\""
+    r"Could not find '([\w.-]+\.dll)'"
+    r"|WinError 12[67]\].{0,200}?Error loading [\"\u201c][^\"\u201c\u201d]{0,300}?([\w.-]{1,100}\.dll)[\"\u201d]",
+    re.IGNORECASE,
 )
+_OF_CUDA = re.compile(r"^(?:lib)?(?:cu|nv|nccl|libdevice|bitsandbytes_cuda|onnxruntime_providers_)|cuda", re.IGNORECASE)
+"""Names that are CUDA's, the driver's, or of what is linked against them."""
 _DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
 _HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.{0,400}?) - this hides all GPUs")
 _ENVIRONMENT = re.compile(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
+_ASSIGNED = re.compile(
+    r"environ(?:\.setdefault\()?\[?[\"']CUDA_VISIBLE_DEVICES[\"']\]?\s{0,4}[=,]\s{0,4}[\"']([^\"']{0,200})[\"']"
+    r"|(?:^|export |set |\$ |env |Setting )CUDA_VISIBLE_DEVICES=[\"']?([\w,.-]{0,200})"
+)
+_LIBRARY_MEMORY = re.compile(r"Memory usage: (\d{1,18}) bytes free, \d{1,18} bytes total")
+_REAL_GPU = re.compile(r"(?<!XLA_)GPU:\d")
 _KERNEL = re.compile(r"(?:kernel reported version is|kernel version seems to match DSO): (\d+(?:\.\d+)+)")
 _NAME = re.compile(r"\bname: (.+?)(?: (?:major|computeCapability): |$)")
 _BUS = re.compile(r"\bpciBusID:? ?([0-9a-fA-F:.]+)")
 _TOTAL = re.compile(r"(?:[Tt]otal ?[Mm]emory|deviceMemorySize): ?([\d.]+[KMGT]iB)")
 _FREE = re.compile(r"[Ff]ree ?[Mm]emory: ?([\d.]+[KMGT]iB)")
 _NUMA_PCI = re.compile(r"/sys/bus/pci/devices/([0-9a-fA-F:.]+)/numa_node")
-_MISSING_FILE = re.compile(r"(?:libdevice not found at|was not found at|Can't find) \.?/?(libdevice[\w.]*bc)")
+_MISSING_FILE = re.compile(r"(?:libdevice not found at|was not found at|Can't find) (?:\S{0,300}/)?(libdevice[\w.]*bc)")
 # TensorFlow 0.x
 _DSO = re.compile(r"Unable to load (cu[A-Za-z]{2,10}) DSO")
 LIBDEVICE = "libdevice.10.bc"
@@ -169,11 +186,13 @@ def missing_library(message: str) -> list[str]:
             names.append(second[1])
     elif match := _MISSING_FILE.search(message):
         names.append(match[1])
+    elif "Unable to load NCCL library" in message:  # nccl_stub.cc of TensorFlow
+        names.append("libnccl.so.2")
     elif match := _DLL.search(message):
-        names.append(match[1] or match[2])
+        names += [name for name in match.groups() if name and _OF_CUDA.search(name)]
     else:
         if match := _NOT_LOADED.search(message):
-            names.append((match[1] or match[2]).rstrip("."))
+            names += [name.rstrip(".") for name in match.groups() if name and _OF_CUDA.search(name)]
         elif match := _DSO.search(message):
             names.append(f"lib{match[1].lower()}.so")
         if (match := _SHARED.search(message)) and (match[1] or match[2]) not in names:
@@ -191,6 +210,23 @@ def environment(message: str) -> str | None:
     """CUDA_VISIBLE_DEVICES, which 2.19 and later print when cuInit fails."""
     match = _ENVIRONMENT.search(message)
     return match[1] if match else None
+
+
+def assigned(message: str) -> str | None:
+    """What the program's code or command line sets CUDA_VISIBLE_DEVICES to, where this is such a line."""
+    match = _ASSIGNED.search(message)
+    return next(group for group in match.groups() if group is not None) if match else None
+
+
+def library_memory(message: str) -> int | None:
+    """Bytes that were free on the GPU when cuDNN or cuBLAS failed to start."""
+    match = _LIBRARY_MEMORY.search(message)
+    return int(match[1]) if match else None
+
+
+def lists_gpu(message: str) -> bool:
+    """Whether a GPU is named that is not merely XLA's."""
+    return _REAL_GPU.search(message) is not None
 
 
 def kernel_driver(message: str) -> str | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuwatch.logs.clean import in_words
 from gpuwatch.logs.frames import Frame
-from gpuwatch.model.run import DeviceMapping, Oom, Placement, RunError
+from gpuwatch.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
 
 LINES_PER_TOPIC = 6
 _LINE_CHARS = 400
@@ -102,6 +103,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     frameworks: list[str] = []
     device_map: list[DeviceMapping] = []
     placements: list[Placement] = []
+    copies: list[DeviceCopy] = []
+    """Inputs that TensorFlow copied from another device by itself, under its device policy ``warn``."""
     ooms: list[Oom] = []
     missing_libraries: list[str] = []
     ignored_gpus: list[IgnoredGpu] = []
@@ -111,6 +114,10 @@ class LogFacts(msgspec.Struct, kw_only=True):
     """The value of CUDA_VISIBLE_DEVICES that TensorFlow itself blames (2.19 and later)."""
     visible_devices: str | None = None
     """CUDA_VISIBLE_DEVICES as TensorFlow prints it when cuInit fails (2.19 and later)."""
+    assigned_devices: str | None = None
+    """CUDA_VISIBLE_DEVICES as the program's own code or command line sets it, where the log shows that line."""
+    library_free_bytes: int | None = None
+    """What cuDNN's or cuBLAS' failure to start found free on the GPU (``Memory usage: N bytes free``)."""
     kernel_driver: str | None = None
     """Version of the kernel module that TensorFlow read: the driver is loaded, whatever else fails."""
     cards: list[SeenCard] = []
@@ -157,7 +164,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
         self.topics[topic] = self.topics.get(topic, 0) + 1
         kept = self.evidence.setdefault(topic, [])
         if len(kept) < LINES_PER_TOPIC:
-            line = line[:_LINE_CHARS]
+            line = in_words(line[:_LINE_CHARS])
             if line not in kept:
                 kept.append(line)
 

@@ -16,8 +16,28 @@ _FOREIGN = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d[\d.]*/|/lib-dynload/|^<frozen |^<string>$|^<__array_function__"
     r"|/_gpuwatch_watch/|/__autograph_generated_file|^/tmp/__autograph|\bbazel-out\b|[\\/]Lib[\\/]",
 )
+_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w{1,40})")
 _CODE = 200
 _MARKS = frozenset("^~ ")
+
+
+PACKAGES = {
+    "torch": "pytorch",
+    "jax": "jax",
+    "jaxlib": "jax",
+    "jax_plugins": "jax",
+    "onnxruntime": "onnxruntime",
+    "cupy": "cupy",
+    "cupy_backends": "cupy",
+    "numba": "numba",
+    "numba_cuda": "numba",
+    "bitsandbytes": "bitsandbytes",
+    "vllm": "vllm",
+    "ctranslate2": "ctranslate2",
+    "paddle": "paddlepaddle",
+    "mxnet": "mxnet",
+}
+"""Python packages to the frameworks that findings name."""
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +57,8 @@ class FrameFinder:
         self.frame: Frame | None = None
         self.open = False
         """Whether the next line may be the code of a frame."""
+        self.packages: set[str] = set()
+        """Of the installed packages that tracebacks passed, those that are frameworks."""
 
     def line(self, line: str) -> bool:
         """A line that names a source file and a line in it; False where it is no frame."""
@@ -48,6 +70,8 @@ class FrameFinder:
             file, number, function = match[1], match[2], None
         else:
             return False
+        if (package := _PACKAGE.search(file)) is not None and package[1] in PACKAGES:
+            self.packages.add(PACKAGES[package[1]])
         if not _FOREIGN.search(file):
             self.frame = Frame(file=file, line=int(number), function=function)
             self.open = True

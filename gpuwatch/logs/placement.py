@@ -11,16 +11,18 @@ import re
 
 from gpuwatch.logs.clean import device
 from gpuwatch.logs.facts import Colocation, Member
-from gpuwatch.model.run import Placement
+from gpuwatch.logs.placer_runs import PlacerRuns
+from gpuwatch.model.run import DeviceCopy, Placement
 
 MAX_NODES = 50_000
 """Distinct nodes that are remembered; counts of larger graphs are lower bounds."""
 MAX_KEYS = 2_000
 MAX_MEMBERS = 50
 
-_NOISE = frozenset(
+NOISE = frozenset(
     {"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Const", "NoOp", "_EagerConst", "_HostConst", "Placeholder"}
 )
+"""Ops that nobody asks about."""
 # TensorFlow before 1.5 has no colon behind the op's type.
 _NODE = re.compile(r"(?<!\S)(\S+): (?:\((\w+)\):? ?)?(/(?:job:\S+?/)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$")
 _GLUED = re.compile(r"^.*[\]>:\x07]")
@@ -29,6 +31,10 @@ _MKL = re.compile(r"^_Mkl(?:Native)?")
 _MEMBER = re.compile(r"^(\S+) \((\w+)\)\s*(/\S+)?")
 _ROOT = re.compile(r"requested_device_name_='([^']*)'.{0,400}?supported_device_types_=\[([^\]]*)\]")
 _EXECUTING = re.compile(r"Executing op (\S+) in device (\S+)")
+_COPY = re.compile(
+    r"before computing (\S+) input #(\d+) was expected to be on (\S+) but is actually on (\S+) \(operation running on"
+)
+"""Of the device policy ``warn``: tensorflow/core/common_runtime/eager/execute.cc."""
 
 
 class PlacementCounter:
@@ -40,6 +46,9 @@ class PlacementCounter:
         self._nodes: set[int] = set()
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
         self._devices: dict[str, str] = {}
+        self._copies: dict[tuple[str, int, str, str], int] = {}
+        self.runs: PlacerRuns | None = None
+        """Where somebody wants to know them: the nodes by run of the placer."""
 
     def executing(self, message: str) -> tuple[str, str] | None:
         """An ``Executing op`` line; the key it counts under, for :meth:`again`."""
@@ -56,8 +65,26 @@ class PlacementCounter:
         if key in self._eager or len(self._eager) < MAX_KEYS:
             self._eager[key] = self._eager.get(key, 0) + 1
 
-    def node(self, message: str) -> bool:
-        """A placer line, prefixed or raw; False when it is none."""
+    def copied(self, message: str) -> bool:
+        """A line about an input of an eager op that lay on another device; False when it is none."""
+        match = _COPY.search(message)
+        if match is None:
+            return False
+        key = (op_name(match[1]), int(match[2]), self._short(match[4]), self._short(match[3]))
+        if key in self._copies or len(self._copies) < MAX_KEYS:
+            self._copies[key] = self._copies.get(key, 0) + 1
+        return True
+
+    def copies(self) -> list[DeviceCopy]:
+        """Automatic copies between devices, most frequent first."""
+        ordered = sorted(self._copies.items(), key=lambda item: (-item[1], item[0]))
+        return [
+            DeviceCopy(op=op, input=number, source=source, destination=destination, count=count)
+            for (op, number, source, destination), count in ordered
+        ]
+
+    def node(self, message: str, thread: int | None = None) -> bool:
+        """A placer line; False when it is none. ``thread`` wrote it; None for a raw line, which repeats another."""
         match = _NODE.search(message)
         if match is None or (match[2] is None and match.start() > 0):
             return False  # without a type it is a sentence that ends in a device, unless it is all there is
@@ -65,7 +92,10 @@ class PlacementCounter:
         if ":" in node or node[0] == "[":
             node = _GLUED.sub("", node)
         # TensorFlow 0.x prints no op type.
-        key = self._key(match[2] or node.rsplit("/", 1)[-1], match[3])
+        op = match[2] or node.rsplit("/", 1)[-1]
+        if self.runs is not None and thread is not None:
+            self.runs.node(thread, node, op, self._short(match[3]))
+        key = self._key(op, match[3])
         if key is None:
             return True
         identity = hash((node, key))
@@ -75,6 +105,10 @@ class PlacementCounter:
                 self._graph[key] = self._graph.get(key, 0) + 1
         return True
 
+    def eager(self) -> list[Placement]:
+        """Those that were executed eagerly, op by op."""
+        return [Placement(op=op, actual=where, count=count) for (op, where), count in self._eager.items()]
+
     def result(self) -> list[Placement]:
         """Placements, most frequent first."""
         merged = dict(self._graph)
@@ -83,19 +117,22 @@ class PlacementCounter:
         return [Placement(op=op, actual=where, count=count) for (op, where), count in ordered]
 
     def _key(self, op: str, where: str) -> tuple[str, str] | None:
-        if op in _NOISE:
+        if op in NOISE:
             return None
         key = self._names.get((op, where))
         if key is None:
-            short = self._devices.get(where)
-            if short is None:
-                short = device(where)
-                if len(self._devices) < MAX_KEYS:
-                    self._devices[where] = short
-            key = (op_name(op), short)
+            key = (op_name(op), self._short(where))
             if len(self._names) < MAX_KEYS:
                 self._names[op, where] = key
         return key
+
+    def _short(self, where: str) -> str:
+        short = self._devices.get(where)
+        if short is None:
+            short = device(where)
+            if len(self._devices) < MAX_KEYS:
+                self._devices[where] = short
+        return short
 
 
 def op_name(op: str) -> str:

@@ -11,9 +11,10 @@ import re
 from gpuwatch.logs.clean import size_bytes
 from gpuwatch.model.run import MemoryHolder, Oom
 
-_SAID = re.compile(
+_OUT_OF_MEMORY = re.compile(
     r"(?:CUDA|HIP|XPU|MPS backend) out of memory(?:[.,:;!]| \(|[\s\"')]*$)|CUDA (?:driver )?error: out of memory"
     r"|cuda runtime error \(2\) : out of memory"
+    r"|Tried to allocate [\d.]{1,24} ?(?:[KMGT]i?B|bytes)(?:\. GPU \d| \(GPU \d)"
 )
 _SIZE = r"((?<![\d.])[\d.]{1,24} ?(?:[KMGT]i?B|bytes))"
 _ASKED = re.compile(rf"Tried to allocate {_SIZE}")
@@ -35,7 +36,8 @@ _MAX_HOLDERS = 8
 
 def is_out_of_memory(message: str) -> bool:
     """Whether this line is PyTorch's error (the name of its class alone is not)."""
-    return "out of memory" in message and _SAID.search(message) is not None
+    matches = "out of memory" in message or "Tried to allocate" in message  # a sentence that was parted from its head
+    return matches and _OUT_OF_MEMORY.search(message) is not None
 
 
 def out_of_memory(message: str) -> Oom:

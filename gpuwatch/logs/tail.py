@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import deque
 
+from gpuwatch.logs.clean import in_words
+
 _LAST = 80
 _LONGEST = 2000
 _FIRST_KEPT, _LATER_KEPT = 6, 6
@@ -43,7 +45,7 @@ class Tail:
         """One line more; of a progress bar, which overwrote itself, the last state."""
         if "\r" in line:
             line = line.rstrip("\r").rpartition("\r")[2]
-        self._last.append(line[:_LONGEST])
+        self._last.append(in_words(line[:_LONGEST]))
         if len(self._last) > _LAST:
             self._let_go(self._last.popleft())
 

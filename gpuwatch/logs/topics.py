@@ -8,36 +8,86 @@ a line is looked at; lines of C++ and of exceptions always are (a test says so).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from gpuwatch.logs import cuda_errors, topics_machine, topics_programs
+
+Needle = str | tuple[str, ...]
+"""A text, or several of which each must be in the line."""
 
 
-def hinted(line: str) -> bool:
-    """Whether a line without a C++ source position is looked at: cheap substrings; a loop over them takes longer."""
-    if not line.isascii():
-        line = line.encode("utf-8", "replace").decode("latin-1")  # one byte a character, which is searched faster
+_ASCII = str.maketrans(
+    "\u2018\u2019\u201a\u2032\u201c\u201d\u201e\u2033\u00ab\u00bb\u00a0\u2010\u2011\u2013\u2014", '\'\'\'\'"""""" ----'
+)
+"""What programs that set type make of plain marks."""
+
+
+def plain(text: str) -> str:
+    """The text with plain quotes and dashes."""
+    return text if text.isascii() else text.translate(_ASCII)
+
+
+def folded(text: str) -> str:
+    """Lower case, with plain quotes and dashes: how the tables' texts are compared."""
+    return plain(text).lower()
+
+
+def hinted(line: bytes) -> bool:
+    """Whether a line without a C++ source position is looked at: cheap substrings; a loop over them takes longer.
+
+    UTF-8, with or without its digits: taken as one byte a character, which is searched faster than other text.
+    """
+    text = line.decode("latin-1").lower()
     return (
-        "rror" in line
-        or "evice" in line
-        or "emory" in line
-        or "uda" in line
-        or "CUD" in line  # CUDA, CUDNN
-        or "NV" in line  # NVIDIA, NVML
-        or "core dumped" in line
-        or "xception" in line
-        or "Colocation" in line
-        or "E. Process" in line
-        or "registering GPU" in line
-        or "NCCL" in line
-        or "DNN" in line
-        or "BLAS" in line
-        or "(0) " in line  # the first of "2 root error(s)"
-        or "undefined symbol" in line
-        or "sm_" in line
-        or "no longer supports" in line
-        or ".so" in line
-        or "bad_alloc" in line
-        or "Killed" in line
-        or "KeyboardInterrupt" in line
-        or "Fail to find" in line
+        "rror" in text
+        or "evice" in text
+        or "emory" in text
+        or "cud" in text  # CUDA, cuDNN
+        or "nvi" in text  # NVIDIA
+        or "nvm" in text  # NVML
+        or "nvrm" in text
+        or "nvl" in text
+        or "nvs" in text
+        or "nvcc" in text
+        or "nvenc" in text
+        or "pu:" in text
+        or "gpu" in text
+        or "fail" in text
+        or "unable" in text
+        or "support" in text
+        or "core dumped" in text
+        or "xception" in text
+        or "colocation" in text
+        or "e. process" in text
+        or "nccl" in text
+        or "dnn" in text
+        or "blas" in text
+        or "() " in text  # "(0) ", the first of "2 root error(s)"
+        or "symbol" in text
+        or "sm_" in text
+        or ".so" in text
+        or ".dll" in text
+        or "library" in text
+        or "bad_alloc" in text
+        or "killed" in text
+        or "interrupt" in text
+        or "nouveau" in text
+        or "kernel" in text
+        or "jax" in text
+        or "slowdown" in text
+        or "module" in text
+        or "adapters" in text
+        or "platform" in text
+        or "assertion" in text
+        or "instance" in text
+        or "+cpu" in text
+        or "% |" in text
+        or "initializing torch" in text
+        or "tfrt" in text
+        or "err!" in text
+        or "remapp" in text
+        or "page blacklist" in text
+        or "xla" in text
     )
 
 
@@ -63,7 +113,7 @@ _REMOVED = {
 }
 """What TensorFlow 1 and Keras 2 had, by module."""
 
-TOPICS: tuple[tuple[str, str], ...] = (
+_TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     # Placement (tensorflow/python/eager, placer.cc, colocation_graph.cc)
     ("Could not satisfy device specification", "placement.device-missing"),
     ("Unable to find any devices for spec", "placement.device-missing"),
@@ -87,19 +137,12 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("memory limit on CPU virtual devices is currently not supported", "config.inconsistent"),
     ("Setting both virtual devices and memory growth", "config.inconsistent"),
     ("Invalid visible device index", "visibility.bad-ordinal"),
-    ("CUDA_ERROR_INVALID_DEVICE", "visibility.bad-ordinal"),
-    ("invalid device ordinal", "visibility.bad-ordinal"),
     ("Attempting to deserialize object on CUDA device", "visibility.bad-ordinal"),
-    ("all CUDA-capable devices are busy or unavailable", "mode.exclusive"),
-    ("is/are busy or unavailable", "mode.exclusive"),
-    ("CUDA_ERROR_DEVICE_UNAVAILABLE", "mode.exclusive"),
     ("E. Process |", "mode.exclusive"),
     ("'visible_device_list' listed an invalid", "visibility.bad-ordinal"),
     ("AssertionError: Invalid device id", "visibility.bad-ordinal"),
     ("device < num_gpus INTERNAL ASSERT FAILED", "visibility.bad-ordinal"),
     ("nvidia-container-cli: device error", "visibility.bad-ordinal"),
-    ("No CUDA GPUs are available", "visibility.none-available"),
-    ("CUDA error: no CUDA-capable device is detected", "visibility.none-available"),
     ("No visible GPU devices", "visibility.none-available"),
     ("no supported devices found for platform CUDA", "visibility.none-available"),
     # Driver and libraries (cuda_driver.cc, cuda_diagnostics.cc, dso_loader.cc, gpu_device.cc)
@@ -109,14 +152,10 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("does not match DSO", "driver.mismatch"),
     ("driver/library version mismatch", "driver.mismatch"),
     ("Driver/library version mismatch", "driver.mismatch"),
-    ("NVIDIA driver on your system is too old", "driver.too-old"),
-    ("Found no NVIDIA driver on your system", "driver.not-running"),
-    ("Failed to initialize NVML: Unknown Error", "container.lost-devices"),
     # nvidia-smi, the kernel's log, containers
     ("couldn't communicate with the NVIDIA driver", "driver.not-running"),
     ("NVIDIA Driver was not detected", "driver.not-running"),
     ("couldn't find libnvidia-ml.so", "driver.not-running"),
-    ("NVMLError_LibraryNotFound: NVML", "driver.not-running"),
     ("NVMLError_DriverNotLoaded", "driver.not-running"),
     ("Unknown runtime specified nvidia", "driver.not-running"),
     ("unknown or invalid runtime name: nvidia", "driver.not-running"),
@@ -124,61 +163,23 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("NVRM: No NVIDIA GPU found", "driver.not-running"),
     ("could not select device driver", "driver.not-running"),
     ("NVML: GPU access blocked", "driver.bad-state"),
-    ("NVRM: RmInitAdapter failed", "driver.bad-state"),
     ("NVRM: API mismatch", "driver.mismatch"),
     ("container was built for NVIDIA Driver Release", "driver.too-old"),
     ("requirement error: unsatisfied condition: cuda", "driver.too-old"),
-    ("NVRM: Xid", "hardware.fault"),
-    ("Unable to determine the device handle for GPU", "hardware.fault"),
     # PyTorch's cudaGetDeviceCount, JAX
-    ("Error 802: system not yet initialized", "driver.bad-state"),
     ("cudaGetDeviceCount() returned cudaErrorNotSupported", "driver.not-running"),
-    ("Error 999: unknown error", "driver.bad-state"),
-    # PyTorch before 1.8, which gives the number
-    ("cuda runtime error (3)", "driver.bad-state"),
-    ("cuda runtime error (30)", "driver.bad-state"),
-    ("cuda runtime error (35)", "driver.too-old"),
-    ("cuda runtime error (38)", "visibility.none-available"),
-    ("cuda runtime error (39)", "hardware.fault"),
-    ("cuda runtime error (77)", "hardware.fault"),
-    ("cuda runtime error (100)", "visibility.none-available"),
-    ("cuda runtime error (700)", "hardware.fault"),
-    ("cuda runtime error (802)", "driver.bad-state"),
-    ("cuda runtime error (803)", "driver.mismatch"),
-    ("cuda runtime error (804)", "driver.mismatch"),
-    ("cuda runtime error (999)", "driver.bad-state"),
-    ("Error 803: system has unsupported display driver", "driver.mismatch"),
-    ("Error 804: forward compatibility", "driver.mismatch"),
     ("CUDA driver initialization failed, you might not have", "driver.bad-state"),
-    ("CUDA error: unknown error", "driver.bad-state"),
     ("failed to get device attribute", "driver.bad-state"),
-    ("API call is not supported in the installed CUDA driver", "driver.too-old"),
-    ("fatal   : Unsupported .version", "cuda.version-mismatch"),
-    ("Error: DLL load failed: ", "cuda.libraries-missing"),
-    ("Error: DLL load failed while importing _pywrap", "cuda.libraries-missing"),
-    ("find a suitable version of ptxas", "cuda.libraries-missing"),
-    ("CUDA error: the provided PTX was compiled with", "driver.too-old"),
-    ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "driver.too-old"),
-    ("a CUDA-enabled jaxlib is not installed", "build.cpu-only"),
+    ("Unable to load NCCL library", "cuda.nccl-missing"),
     ("cuDNN version incompatibility: PyTorch was compiled", "cuda.version-mismatch"),
     ("CUDA backend failed to initialize: Found c", "cuda.version-mismatch"),
-    ("CUDA backend failed to initialize: Found CUDA version", "cuda.version-mismatch"),
-    ("undefined symbol: cu", "cuda.version-mismatch"),
-    ("undefined symbol: nvrtc", "cuda.version-mismatch"),
     ("in cudnn DSO; dlerror", "cuda.version-mismatch"),
-    ("PyTorch no longer supports this GPU", "build.gpu-unsupported"),
     ("does not support target 'sm_", "build.gpu-unsupported"),
     ("Value 'sm_", "build.gpu-unsupported"),
     *((f"'sm_{arch}' is not a recognized processor", "build.gpu-unsupported") for arch in (100, 101, 103, 120, 121)),
-    ("failed with 'CUDA_ERROR_INVALID_HANDLE'", "build.gpu-unsupported"),
-    ("Status: device kernel image is invalid", "build.gpu-unsupported"),
     ("CUDA device but torch.cuda.is_available() is False", "build.cpu-only"),
     ("CUDA unknown error - this may be due to", "driver.bad-state"),
     # Creating a context, before 2.18 and since
-    ("CtxRetain: CUDA_ERROR_UNKNOWN", "driver.bad-state"),
-    ("CUDA error: : CUDA_ERROR_UNKNOWN", "driver.bad-state"),
-    ("Torch not compiled with CUDA enabled", "build.cpu-only"),
-    ("is not compatible with the current PyTorch installation", "build.gpu-unsupported"),
     ("Skipping registering GPU devices", "cuda.libraries-skipped"),
     ("Loaded cuDNN version", "device.used"),
     ("ynamic library libcublas", "device.used"),
@@ -189,35 +190,19 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("This TensorFlow binary is optimized", "tensorflow.started"),
     ("this TensorFlow binary was not compiled to use", "tensorflow.started"),
     ("oneDNN custom operations are on", "tensorflow.started"),
-    ("CUDA driver version is insufficient for CUDA runtime version", "driver.too-old"),
     ("Cannot dlopen some GPU", "cuda.libraries-skipped"),
     ("Could not find cuda drivers on your machine", "cuda.cudart-missing"),
     ("Can't find libdevice directory", "cuda.libdevice-unfound"),
-    ("but source was compiled with", "cuda.version-mismatch"),
     ("The minimum required Cuda capability is", "build.gpu-unsupported"),
     ("was not built with CUDA kernel binaries compatible", "build.gpu-jit"),
-    ("CUDA_ERROR_INVALID_PTX", "build.gpu-unsupported"),
-    ("CUDA_ERROR_NO_BINARY_FOR_GPU", "build.gpu-unsupported"),
-    ("no kernel image is available for execution", "build.gpu-unsupported"),
     ("CUDA is not enabled", "build.cpu-only"),
-    ("CUDA_ERROR_ILLEGAL_ADDRESS", "hardware.fault"),
-    ("CUDA_ERROR_LAUNCH_FAILED", "hardware.fault"),
-    ("CUDA_ERROR_LAUNCH_TIMEOUT", "hardware.fault"),
-    ("CUDA_ERROR_MISALIGNED_ADDRESS", "hardware.fault"),
-    ("CUDA error: the launch timed out", "hardware.fault"),
-    ("Error: GPU sync failed", "hardware.fault"),
-    ("CUDA_ERROR_ECC_UNCORRECTABLE", "hardware.fault"),
-    ("CUDA_ERROR_ILLEGAL_INSTRUCTION", "hardware.fault"),
-    ("an illegal memory access was encountered", "hardware.fault"),
-    ("CUDA error: an illegal instruction was encountered", "hardware.fault"),
-    ("CUDA error: unspecified launch failure", "hardware.fault"),
-    ("CUDA error: misaligned address", "hardware.fault"),
-    ("uncorrectable ECC error encountered", "hardware.fault"),
+    ("Error: GPU sync failed", "ended.kernel"),
     # Memory by other names
+    # gpuwatch/sim/csrc: its own line, and PyTorch's message that quotes it.
+    ("the simulated driver lacks", "simulation.limit"),
     ("Could not create cudnn handle", "memory.masked"),
     ("could not create cudnn handle", "memory.masked"),
     ("failed to create cublas handle", "memory.masked"),
-    ("DNN library is not found", "memory.masked"),
     ("DNN library initialization failed", "memory.masked"),
     ("cuDNN failed to initialize", "memory.masked"),
     ("CUDNN_STATUS_NOT_INITIALIZED", "memory.masked"),
@@ -240,7 +225,6 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("No algorithm worked!", "memory.masked"),
     ("Cuda failure 'out of memory'", "memory.masked"),
     ("Cuda failure 2 'out of memory'", "memory.masked"),
-    ("Error: No available memory for the cache blocks", "memory.limit-too-small"),
     ("larger than the maximum number of tokens that can be stored in KV cache", "memory.limit-too-small"),
     ("larger than the available KV cache memory", "memory.limit-too-small"),
     ("is less than desired GPU memory utilization", "memory.other-process"),
@@ -255,14 +239,9 @@ TOPICS: tuple[tuple[str, str], ...] = (
     ("ncclInternalError", "ended.nccl"),
     ("ncclUnhandledCudaError", "ended.nccl"),
     ("ncclRemoteError", "ended.nccl"),
-    ("device-side assert triggered", "ended.assert"),
     ("Cannot re-initialize CUDA in forked subprocess", "ended.fork"),
-    ("CUDA error: initialization error", "ended.fork"),
-    ("CUDA_ERROR_NOT_INITIALIZED", "ended.fork"),
     ("oom-kill event", "ended.host-memory"),
     ("oom_kill event", "ended.host-memory"),
-    ("Out of memory: Kill", "ended.host-memory"),
-    (": Out Of Memory", "ended.host-memory"),
     ("Error: [Errno 12] Cannot allocate memory", "ended.host-memory"),
     ("an instance of 'std::bad_alloc'", "ended.host-memory"),
     ("insufficient shared memory (shm)", "ended.shared-memory"),
@@ -298,36 +277,52 @@ TOPICS: tuple[tuple[str, str], ...] = (
 )
 
 
-# Few lines contain any of these, so most rows are never compared.
-_GATES = (
-    "evice",
-    "CUDA",
-    "emory",
-    "attribute",
-    "NVIDIA",
-    "kernel",
-    "GPU",
-    "DNN",
-    "Cuda",
-    "cudnn",
-    "NV",
-    "rror",
-    "BLAS",
-    "GEMM",
-    "cu",
-    "",
+_INFERRED: tuple[tuple[Needle, str], ...] = (
+    ("Error: DLL load failed: ", "cuda.libraries-missing"),
+    ("Error: DLL load failed while importing _pywrap", "cuda.libraries-missing"),
+    ("failed with 'CUDA_ERROR_INVALID_HANDLE'", "build.gpu-unsupported"),
 )
 
+_CASED: tuple[tuple[str, str], ...] = (
+    (": Out Of Memory", "ended.host-memory"),
+    ("Out of memory: Kill", "ended.host-memory"),
+)
+"""Texts that mean something else in other letters."""
 
-def _gated() -> tuple[tuple[str, tuple[tuple[int, str, str], ...]], ...]:
-    rows: dict[str, list[tuple[int, str, str]]] = {gate: [] for gate in _GATES}
-    for rank, (needle, topic) in enumerate(TOPICS):
-        gate = next(gate for gate in _GATES if gate in needle)
-        rows[gate].append((rank, needle, topic))
-    return tuple((gate, tuple(entries)) for gate, entries in rows.items() if entries)
+INFERRED: tuple[tuple[Needle, str], ...] = (*_INFERRED, *topics_machine.INFERRED, *topics_programs.INFERRED)
+"""Rows whose text points at a cause without ruling out its neighbours."""
+OUTRIGHT: tuple[tuple[Needle, str], ...] = (*_TENSORFLOW, *topics_machine.OUTRIGHT, *topics_programs.OUTRIGHT)
+"""Rows whose text says exactly what it means."""
+TOPICS: tuple[tuple[Needle, str], ...] = (*_CASED, *OUTRIGHT, *INFERRED)
+
+# Few lines contain any of these, so most rows are never compared.
+_GATES = (
+    "nvrm", "nvml", "nvidia", "amdgpu", "jax", "torch", "tensorflow", "attribute", "could not", "initializ", "availab",
+    "librar", "launch", "driver", "version", "capab", "compil", "memory", "undefined", "allocat", "unable to", "cannot",
+    "cudnn", "cublas", "nccl", "failed to", "_status_", "xla", "found", "kernel", "memory", "instance", "support",
+    "slowdown", "device", "gpu", "cuda", "rror", "fail", "not ", "is ", "cu", "",
+)  # fmt: skip
+
+_Row = tuple[int, tuple[str, ...], str]
 
 
-_GATED = _gated()
+def _parts(needle: Needle) -> tuple[str, ...]:
+    return tuple(part.lower() for part in ((needle,) if isinstance(needle, str) else needle))
+
+
+def _gated(rows: Iterable[tuple[Needle, str]]) -> tuple[tuple[str, tuple[_Row, ...]], ...]:
+    gated: dict[str, list[_Row]] = {gate: [] for gate in _GATES}
+    for rank, (needle, topic) in enumerate(rows):
+        parts = _parts(needle)
+        gate = next(gate for gate in _GATES if any(gate in part for part in parts))
+        gated[gate].append((rank, parts, topic))
+    return tuple((gate, tuple(entries)) for gate, entries in gated.items() if entries)
+
+
+_GATED = _gated((*OUTRIGHT, *INFERRED))
+_GATED_OUTRIGHT = _gated(OUTRIGHT)
+_OUTRIGHT_CODES = ("no_binary_for_gpu", "no kernel image is available", "cuda driver version is insufficient")
+"""CUDA's errors that leave no other reading."""
 
 
 _SPECIFICATION = re.compile(r"device specification '(\S{1,200}?)'.{0,400}All available devices \[([^\]]*)")
@@ -338,19 +333,49 @@ NOISE = ("Failed to determine cuDNN version", "link the cuDNN plugin)")
 
 
 def topics_of(text: str) -> tuple[str, ...]:
-    """The topics whose texts occur in ``text``, each once, in the order of the table."""
-    found: list[tuple[int, str]] = []
-    for gate, rows in _GATED:
-        if gate in text:
-            found += [(rank, topic) for rank, needle, topic in rows if needle in text]
+    """The topics whose texts occur in ``text``, each once, in the order of the tables; then those of CUDA's errors."""
+    lower = folded(text)
+    found = _rows_in(lower, _GATED)
+    if "cud" in lower or "an illegal" in lower or "kernel" in lower or "error" in lower or "driver" in lower:
+        found += _of_cuda(lower, found)
+    for needle, topic in _CASED:
+        if needle in text:
+            found.append(topic)
     if not found or NOISE[0] in text or NOISE[1] in text:
         return ()
-    found.sort()
-    topics = dict.fromkeys(topic for _, topic in found)
+    topics = dict.fromkeys(found)
     if "placement.device-missing" in topics and _device_is_there(text):
         # Eager TensorFlow uses one sentence for a device that is missing and for a kernel that is.
         topics = {topic if topic != "placement.device-missing" else "placement.no-kernel": None for topic in topics}
     return tuple(topics)
+
+
+def outright(text: str, topic: str) -> bool:
+    """Whether ``text`` says ``topic`` in so many words, so that nothing has to be inferred."""
+    lower = folded(text)
+    if topic in _rows_in(lower, _GATED_OUTRIGHT):
+        return True
+    return topic in cuda_errors.topics(lower) and any(code in lower for code in _OUTRIGHT_CODES)
+
+
+def _rows_in(lower: str, gated: tuple[tuple[str, tuple[_Row, ...]], ...]) -> list[str]:
+    found: list[tuple[int, str]] = []
+    for gate, rows in gated:
+        if gate in lower:
+            found += [
+                (rank, topic)
+                for rank, parts, topic in rows
+                if parts[0] in lower and (len(parts) == 1 or all(part in lower for part in parts))
+            ]
+    found.sort()
+    return [topic for _, topic in found]
+
+
+def _of_cuda(lower: str, known: list[str]) -> list[str]:
+    """CUDA's errors in the line; what cuInit answered, and what an allocator lacks, other parsers read."""
+    if "failed call to cuinit" in lower:
+        return []
+    return [topic for topic in cuda_errors.topics(lower) if topic != cuda_errors.OUT_OF_MEMORY and topic not in known]
 
 
 def _device_is_there(text: str) -> bool:

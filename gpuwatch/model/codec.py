@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import codecs
+import os
+import re
+import stat
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from gpuwatch.model.catalogue import ProbeList, RecipeList
 from gpuwatch.model.causes import CauseList, CausePage
+from gpuwatch.model.characters import escaped, printable
+from gpuwatch.model.consistency import MOST_DEPTH, MOST_VALUES, Inconsistent, check
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.model.snapshot import RUN_SECONDS, Process, Snapshot
 
 Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast
 
@@ -36,8 +45,12 @@ PRINTED: dict[str, type[msgspec.Struct]] = {
 """What is printed as JSON and never read back."""
 
 
+MOST_BYTES = 64 << 20
+"""Of a document that is read. A run of days has some hundred KiB."""
 _decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(Document)
-
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_QUOTED = 300
+"""Characters of a decoder's message that are shown: it may quote the document."""
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -53,16 +66,62 @@ class _Tagged(msgspec.Struct):
 class NotADocument(ValueError):
     """The bytes are no document of ours; the message says why in one line."""
 
+    def __init__(self, message: str, *, is_text: bool = False) -> None:
+        super().__init__(message)
+        self.is_text = is_text
+        """Whether it is text and no JSON object: a log for example."""
+
 
 def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
-    """The document as JSON text, ending in a newline; ``indent=0`` gives one line."""
+    """The document as JSON text, ending in a newline; ``indent=0`` gives one line.
+
+    Characters that steer terminals are escaped in it: it is the same data.
+    """
+    if isinstance(document, (Snapshot, Diagnostic)):
+        document = _with_snapshot(document, _run_times_written)
     try:
         raw = msgspec.json.encode(document)
     except UnicodeEncodeError:
         raw = msgspec.json.encode(_as_text(msgspec.to_builtins(document)))
     if indent:
         raw = msgspec.json.format(raw, indent=indent)
-    return raw.decode() + "\n"
+    return escaped(raw.decode()) + "\n"
+
+
+def _with_snapshot(document: Document, change: Callable[[Snapshot], Snapshot]) -> Document:
+    """A document with its snapshot changed, where it has or is one."""
+    if isinstance(document, Snapshot):
+        return change(document)
+    if isinstance(document, Diagnostic) and document.snapshot is not None:
+        return replace(document, snapshot=change(document.snapshot))
+    return document
+
+
+def _of_rows(snapshot: Snapshot, change: Callable[[Process], Process]) -> Snapshot:
+    rows = {name: tuple(map(change, getattr(snapshot, name))) for name in ("processes", "bystanders")}
+    return replace(snapshot, **rows)
+
+
+def _run_times_written(snapshot: Snapshot) -> Snapshot:
+    """Documents say how long a process had run: their readers need not compute it."""
+    at = snapshot.taken_at.timestamp()
+
+    def written(row: Process) -> Process:
+        ran = row.run_seconds(at)
+        return row if ran is None else replace(row, readings={**row.readings, RUN_SECONDS: ran})
+
+    return _of_rows(snapshot, written)
+
+
+def _run_times_read(snapshot: Snapshot) -> Snapshot:
+    """Without the run times that follow from the start of a process."""
+
+    def read(row: Process) -> Process:
+        if row.create_time is None or RUN_SECONDS not in row.readings:
+            return row
+        return replace(row, readings={name: value for name, value in row.readings.items() if name != RUN_SECONDS})
+
+    return _of_rows(snapshot, read)
 
 
 def _as_text(value: Any) -> Any:
@@ -81,32 +140,76 @@ def _as_text(value: Any) -> Any:
     return value
 
 
+def read(path: Path) -> Document:
+    """The document in a file or a pipe; :class:`NotADocument` for anything else, OSError where it cannot be read."""
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size > MOST_BYTES:
+            raise NotADocument(_too_large())
+        raw = file.read(MOST_BYTES + 1)
+    return from_json(raw)
+
+
 def from_json(raw: bytes) -> Document:
-    """A document of any of our schemas; :class:`NotADocument` for anything else."""
+    """A document of any of our schemas, within limits; :class:`NotADocument` for anything else."""
+    if len(raw) > MOST_BYTES:
+        raise NotADocument(_too_large())
     for mark, encoding in _MARKS:
         if raw.startswith(mark):  # editors and shells of Windows write them
             raw = raw[len(mark) :].decode(encoding, "replace").encode()
-    if not raw.strip():
+    start = raw[:200].strip()
+    if not start and not raw.strip():
         raise NotADocument("it is empty")
+    if start and not start.startswith(b"{") and b"\0" not in raw:
+        raise NotADocument("it is other text", is_text=True)
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MOST_VALUES:
+        raise NotADocument(f"it has more than {MOST_VALUES:,} values")
     try:
-        return _decoder.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise NotADocument(_newer(raw) or str(error)) from error
+        document = _decoder.decode(raw)
+        check(document, numbers=_LONG_NUMBER.search(raw) is not None)
+    except RecursionError:
+        raise NotADocument(f"it is nested more than {MOST_DEPTH} deep") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, Inconsistent) as error:
+        raise NotADocument(_newer(raw) or printable(str(error)[:_QUOTED])) from error
+    return _with_snapshot(document, _run_times_read)
+
+
+def _too_large() -> str:
+    return f"it is larger than {MOST_BYTES >> 20} MiB, the most that is read"
 
 
 def _newer(raw: bytes) -> str:
     """What to say of a document of a version that we do not know; empty for any other."""
     try:
         tag = msgspec.json.decode(raw, type=_Tagged).schema
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""
     name, _, version = tag.partition("/")
     known = name.removeprefix("gpuwatch.")
-    if not name.startswith("gpuwatch.") or not version.isdigit() or int(version) < 2:
+    if not name.startswith("gpuwatch.") or version in ("", "0", "1") or not version.isdigit():
         return ""
     if known in DOCUMENTS:
-        return f"{tag} was written by a newer gpuwatch: update this one"
+        return f"{tag[:40]} was written by a newer gpuwatch: update this one"
     return ""
+
+
+@cache
+def closed_values() -> dict[str, frozenset[str]]:
+    """Of each field of a document that takes certain words alone, these words (those of all fields of that name)."""
+    found: dict[str, set[str]] = {}
+
+    def look(value: object) -> None:
+        if isinstance(value, dict):
+            for name, one in value.get("properties", {}).items():
+                for kind in (one, *one.get("anyOf", ())):
+                    found.setdefault(name, set()).update(word for word in kind.get("enum", ()) if isinstance(word, str))
+            value = list(value.values())
+        for item in value if isinstance(value, list) else ():
+            look(item)
+
+    for kind in DOCUMENTS.values():
+        look(msgspec.json.schema(kind))
+    return {name: frozenset(words) for name, words in found.items() if words}
 
 
 def schema_of(name: str) -> dict[str, object]:

@@ -30,7 +30,15 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Told(Finding, frozen=True, kw_only=True):
+class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
+    """What another program said, in its own words."""
+
+    name: str
+    """``nvidia-smi``, ``kernel log``."""
+    lines: tuple[str, ...]
+
+
+class SourcedFinding(Finding, frozen=True, kw_only=True):
     """A finding, and who told it."""
 
     sources: tuple[str, ...] = ()
@@ -61,7 +69,7 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
     host: str | None = None
     primary: str | None = None
     """A cause id; None where nothing could be looked at."""
-    findings: tuple[Told, ...] = ()
+    findings: tuple[SourcedFinding, ...] = ()
     """Of all parts, the primary one first; what several parts told is there once."""
     snapshot: Snapshot | None = None
     doctor: Doctor | None = None
@@ -70,4 +78,8 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
     """The user's own programs, newest first."""
     probes: Comparison | None = None
     """The latest run of each configuration."""
+    surroundings: dict[str, str] = {}
+    """What the machine runs in, or for: ``Slurm``, ``Google Colab``, ``WSL``, ``Secure Boot``, with what is known."""
+    excerpts: tuple[Excerpt, ...] = ()
+    """nvidia-smi's table, and the kernel's lines about GPUs."""
     missing: tuple[Gap, ...] = ()

@@ -84,6 +84,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     wsl: bool = False
     wsl_libraries: bool = False
     library_path: tuple[Entry, ...] = ()
+    in_the_way: tuple[tuple[str, bool], ...] = ()
+    """Files and folders with a framework's name that Python finds before the package; whether for every program."""
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):

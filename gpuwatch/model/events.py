@@ -59,7 +59,7 @@ def decode_event(line: bytes) -> Event | BrokenEvent:
     """One line to an event; never raises."""
     try:
         event = _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return BrokenEvent(line[:400].decode("utf-8", "replace"), str(error))
     if event.v > PROTOCOL_VERSION:
         return BrokenEvent(line[:400].decode("utf-8", "replace"), f"protocol version {event.v} is newer than ours")

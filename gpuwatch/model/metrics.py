@@ -1,7 +1,7 @@
 """THE list of device metrics. Dashboard, JSON, CSV, exporter and HTML iterate over it.
 
 To add a metric: one :class:`MetricSpec` here, and a value in ``tests/fixtures``. The source
-(:mod:`gpuwatch.sources.nvml`) calls NVML functions by the names written here, once per call and
+(:mod:`gpuwatch.sources.nvidia.source`) calls NVML functions by the names written here, once per call and
 tick even where several metrics pick from one answer, and all field values of a lane in one call. A
 metric whose ``call`` is empty is derived in the collector from other readings.
 
@@ -79,6 +79,11 @@ class MetricSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Further arguments after the handle; a string is the name of a pynvml constant.
 
     Of nvmlDeviceGetFieldValues: the field, and its scope where it has one.
+    """
+    per_link: tuple[str, ...] = ()
+    """Fields of a single NVLink that count the same, by generation: summed over the links of a device.
+
+    Of nvmlDeviceGetFieldValues, with the number of the link as scope; NVLink 4 and 5 count so.
     """
     pick: str = ""
     """Attribute (or ``[0]`` index) of the answer; empty when the answer is the value."""
@@ -217,7 +222,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="encoder.frames_per_second",
-        title="Encoder frames per second, mean",
+        title="Encoder frames per second, average",
         short="ENCFPS",
         unit=Unit.COUNT,
         lane=Lane.SLOW,
@@ -421,7 +426,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="power.average_watts",
-        title="Power, mean of one second",
+        title="Power draw, 1 s average",
         short="PAVG",
         unit=Unit.WATT,
         lane=Lane.SLOW,
@@ -432,7 +437,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="power.instant_watts",
-        title="Power at this moment",
+        title="Power draw, instantaneous",
         short="PNOW",
         unit=Unit.WATT,
         lane=Lane.SLOW,
@@ -443,7 +448,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="power.requested_limit_watts",
-        title="Power limit that was asked for",
+        title="Requested power limit",
         short="PREQ",
         unit=Unit.WATT,
         lane=Lane.SLOW,
@@ -461,7 +466,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="power.min_limit_watts",
-        title="Lowest power limit that can be set",
+        title="Minimum power limit",
         short="PMIN",
         unit=Unit.WATT,
         lane=Lane.ONCE,
@@ -471,7 +476,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="power.max_limit_watts",
-        title="Highest power limit that can be set",
+        title="Maximum power limit",
         short="PMAX",
         unit=Unit.WATT,
         lane=Lane.ONCE,
@@ -569,7 +574,7 @@ METRICS: tuple[MetricSpec, ...] = (
     # (251-253, then 269-271), so a driver can answer them with another quantity: these are the stable ones.
     MetricSpec(
         id="events.power_seconds",
-        title="Clocks held by power limit, in all",
+        title="Throttled by power cap, total",
         short="EVPWR",
         unit=Unit.SECOND,
         lane=Lane.SLOW,
@@ -590,7 +595,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="events.thermal_seconds",
-        title="Clocks held by temperature, in all",
+        title="Throttled by temperature, total",
         short="EVTHM",
         unit=Unit.SECOND,
         lane=Lane.SLOW,
@@ -611,7 +616,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="events.sync_boost_seconds",
-        title="Clocks held by sync boost, in all",
+        title="Throttled by sync boost, total",
         short="EVSYN",
         unit=Unit.SECOND,
         lane=Lane.SLOW,
@@ -632,7 +637,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="events.board_limit_seconds",
-        title="Clocks held by board limit, in all",
+        title="Throttled by board limit, total",
         short="EVBRD",
         unit=Unit.SECOND,
         lane=Lane.SLOW,
@@ -653,7 +658,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="events.reliability_seconds",
-        title="Clocks held by voltage reliability, in all",
+        title="Throttled by voltage reliability, total",
         short="EVREL",
         unit=Unit.SECOND,
         lane=Lane.SLOW,
@@ -702,7 +707,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="pcie.generation",
-        title="PCIe link generation now",
+        title="PCIe link generation",
         short="PGEN",
         unit=Unit.COUNT,
         lane=Lane.SLOW,
@@ -710,7 +715,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="pcie.max_generation",
-        title="PCIe link generation at most",
+        title="Maximum PCIe link generation",
         short="PGMAX",
         unit=Unit.COUNT,
         lane=Lane.SLOW,
@@ -718,7 +723,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="pcie.width",
-        title="PCIe link width now",
+        title="PCIe link width",
         short="PWID",
         unit=Unit.COUNT,
         lane=Lane.SLOW,
@@ -726,7 +731,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="pcie.max_width",
-        title="PCIe link width at most",
+        title="Maximum PCIe link width",
         short="PWMAX",
         unit=Unit.COUNT,
         lane=Lane.SLOW,
@@ -754,7 +759,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="pcie.tx_bytes",
-        title="PCIe sent (GPU to host), in all",
+        title="PCIe sent (GPU to host), total",
         short="PTXTOT",
         unit=Unit.BYTES,
         lane=Lane.SLOW,
@@ -764,7 +769,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="pcie.rx_bytes",
-        title="PCIe received (host to GPU), in all",
+        title="PCIe received (host to GPU), total",
         short="PRXTOT",
         unit=Unit.BYTES,
         lane=Lane.SLOW,
@@ -774,7 +779,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="pcie.tx_mean_bytes_per_second",
-        title="PCIe transmit, mean since the last look",
+        title="PCIe transmit, average since last sample",
         short="PTX5S",
         unit=Unit.BYTES_PER_SECOND,
         lane=Lane.SLOW,
@@ -782,7 +787,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="pcie.rx_mean_bytes_per_second",
-        title="PCIe receive, mean since the last look",
+        title="PCIe receive, average since last sample",
         short="PRX5S",
         unit=Unit.BYTES_PER_SECOND,
         lane=Lane.SLOW,
@@ -808,7 +813,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="nvlink.links_active",
-        title="NVLinks that are up",
+        title="Active NVLinks",
         short="NVLUP",
         unit=Unit.COUNT,
         lane=Lane.SLOW,
@@ -818,7 +823,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="nvlink.tx_bytes",
-        title="NVLink sent, in all",
+        title="NVLink sent, total",
         short="NVTX",
         unit=Unit.BYTES,
         lane=Lane.SLOW,
@@ -829,7 +834,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="nvlink.rx_bytes",
-        title="NVLink received, in all",
+        title="NVLink received, total",
         short="NVRX",
         unit=Unit.BYTES,
         lane=Lane.SLOW,
@@ -840,7 +845,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="nvlink.tx_bytes_per_second",
-        title="NVLink transmit, mean since the last look",
+        title="NVLink transmit, average since last sample",
         short="NVTX/S",
         unit=Unit.BYTES_PER_SECOND,
         lane=Lane.SLOW,
@@ -848,7 +853,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="nvlink.rx_bytes_per_second",
-        title="NVLink receive, mean since the last look",
+        title="NVLink receive, average since last sample",
         short="NVRX/S",
         unit=Unit.BYTES_PER_SECOND,
         lane=Lane.SLOW,
@@ -862,6 +867,27 @@ METRICS: tuple[MetricSpec, ...] = (
         lane=Lane.SLOW,
         call="nvmlDeviceGetFieldValues",
         args=("NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",),
+        per_link=("NVML_FI_DEV_NVLINK_ERROR_DL_CRC",),
+        counter=True,
+    ),
+    MetricSpec(
+        id="nvlink.data_crc_errors",
+        title="NVLink CRC errors in data",
+        short="NVDCRC",
+        unit=Unit.COUNT,
+        lane=Lane.SLOW,
+        call="nvmlDeviceGetFieldValues",
+        args=("NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",),
+        counter=True,
+    ),
+    MetricSpec(
+        id="nvlink.ecc_errors",
+        title="NVLink ECC errors in data",
+        short="NVECC",
+        unit=Unit.COUNT,
+        lane=Lane.SLOW,
+        call="nvmlDeviceGetFieldValues",
+        args=("NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL",),
         counter=True,
     ),
     MetricSpec(
@@ -872,6 +898,7 @@ METRICS: tuple[MetricSpec, ...] = (
         lane=Lane.SLOW,
         call="nvmlDeviceGetFieldValues",
         args=("NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",),
+        per_link=("NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY",),
         counter=True,
     ),
     MetricSpec(
@@ -882,7 +909,57 @@ METRICS: tuple[MetricSpec, ...] = (
         lane=Lane.SLOW,
         call="nvmlDeviceGetFieldValues",
         args=("NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",),
+        per_link=("NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY", "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS"),
         counter=True,
+    ),
+    # NVLink 5 (Blackwell) counts by link alone.
+    MetricSpec(
+        id="nvlink.failed_recoveries",
+        title="NVLink recoveries that failed",
+        short="NVRCVF",
+        unit=Unit.COUNT,
+        lane=Lane.SLOW,
+        call="nvmlDeviceGetFieldValues",
+        per_link=("NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",),
+        counter=True,
+    ),
+    MetricSpec(
+        id="nvlink.receive_errors",
+        title="NVLink packets received with errors",
+        short="NVRERR",
+        unit=Unit.COUNT,
+        lane=Lane.SLOW,
+        call="nvmlDeviceGetFieldValues",
+        per_link=("NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS",),
+        counter=True,
+    ),
+    MetricSpec(
+        id="nvlink.effective_errors",
+        title="NVLink errors left after error correction",
+        short="NVEFF",
+        unit=Unit.COUNT,
+        lane=Lane.SLOW,
+        call="nvmlDeviceGetFieldValues",
+        per_link=("NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS",),
+        counter=True,
+    ),
+    MetricSpec(
+        id="fabric.state",
+        title="Registration with the NVLink fabric",
+        short="FABRIC",
+        unit=Unit.NAME,
+        lane=Lane.SLOW,
+        call="nvmlDeviceGetGpuFabricInfoV",
+        pick="[0]",
+    ),
+    MetricSpec(
+        id="fabric.health",
+        title="NVLink fabric health",
+        short="FABHLT",
+        unit=Unit.NAME,
+        lane=Lane.SLOW,
+        call="nvmlDeviceGetGpuFabricInfoV",
+        pick="[1]",
     ),
     MetricSpec(
         id="ecc.mode",
@@ -943,6 +1020,36 @@ METRICS: tuple[MetricSpec, ...] = (
         call="nvmlDeviceGetTotalEccErrors",
         args=("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_AGGREGATE_ECC"),
         counter=True,
+    ),
+    MetricSpec(
+        id="ecc.sram_uncorrected",
+        title="SRAM errors not corrected since boot",
+        short="SRAMUN",
+        unit=Unit.COUNT,
+        lane=Lane.SLOW,
+        call="nvmlDeviceGetSramEccErrorStatus",
+        pick="[0]",
+        counter=True,
+    ),
+    MetricSpec(
+        id="ecc.sram_uncorrected_lifetime",
+        title="SRAM errors not corrected in its lifetime",
+        short="SRAMLT",
+        unit=Unit.COUNT,
+        lane=Lane.SLOW,
+        call="nvmlDeviceGetSramEccErrorStatus",
+        pick="[1]",
+        counter=True,
+    ),
+    MetricSpec(
+        id="ecc.sram_threshold_exceeded",
+        title="SRAM errors beyond the threshold",
+        short="SRAMTH",
+        unit=Unit.NAME,
+        lane=Lane.SLOW,
+        call="nvmlDeviceGetSramEccErrorStatus",
+        pick="[2]",
+        names=_YES,
     ),
     MetricSpec(
         id="remapped_rows.correctable",
@@ -1147,7 +1254,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="identity.host_numa_nodes",
-        title="NUMA nodes of the host beside it",
+        title="Local NUMA nodes",
         short="NUMA",
         unit=Unit.NAME,
         lane=Lane.ONCE,
@@ -1174,7 +1281,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="activity.sm_percent",
-        title="SMs with work, mean",
+        title="SM activity, average",
         short="SMACT",
         unit=Unit.PERCENT,
         lane=Lane.GPM,
@@ -1184,7 +1291,7 @@ METRICS: tuple[MetricSpec, ...] = (
     ),
     MetricSpec(
         id="activity.sm_occupancy_percent",
-        title="SM occupancy: warps there, of those that fit",
+        title="SM occupancy",
         short="SMOCC",
         unit=Unit.PERCENT,
         lane=Lane.GPM,

@@ -19,6 +19,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     asked: Any
     effective: Any = None
     note: str = ""
+    source: str = ""
+    """Who asked, of a watched program: ``environment``, ``the program (os.environ)``, ``train.py:12``."""
 
 
 class Framework(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +83,30 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     requested: str | None = None
     actual: str
     count: int = 1
+    gpu_kernel: bool | None = None
+    """Whether the process had a kernel of this op and type for GPUs, by its own registry; None: not asked."""
+    cuda_kernel: bool | None = None
+    """Whether TensorFlow has one for CUDA; differs from ``gpu_kernel`` on GPUs simulated as a plugin."""
+
+
+class PlacementCoverage(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of what TensorFlow placed is told with the device that the program asked for."""
+
+    nodes: int
+    """Nodes of graphs that the log placed."""
+    unclear: int
+    """Those of them that could not be joined with a traced graph: counted, without what was asked."""
+
+
+class DeviceCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """An input of eager ops that lay on another device, so that TensorFlow copied it by itself."""
+
+    op: str
+    input: int
+    """Its number among the op's inputs."""
+    source: str
+    destination: str
+    count: int = 1
 
 
 class Fallback(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +138,8 @@ class Oom(msgspec.Struct, frozen=True, kw_only=True):
     limit_bytes: int | None = None
     in_use_bytes: int | None = None
     largest_free_bytes: int | None = None
+    pool_bytes: int | None = None
+    """What the allocator had got from the driver; less than its limit where it grows, or was refused more."""
     alike_blocks: int | None = None
     """Blocks that were in use and have the very size that was asked; None where the log lists none."""
     equal_blocks: int | None = None
@@ -159,6 +187,20 @@ class MemoryPoint(msgspec.Struct, frozen=True, kw_only=True):
     gpu_percent: float | None = None
 
 
+class Holding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process held of one GPU, by NVML, and when it was seen there."""
+
+    pid: int
+    own: bool = False
+    """Whether it is a process of this run."""
+    before_bytes: int | None = None
+    """At the look before the start; None: it was not there, or NVML did not tell."""
+    peak_bytes: int | None = None
+    first_seconds: float | None = None
+    """Since the start; None: it was gone before the first sample."""
+    last_seconds: float | None = None
+
+
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     """One device of the run, as NVML showed it in the sample in which most of it was used."""
 
@@ -171,7 +213,7 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     process_bytes: int | None = None
     """This process's part of it."""
     others_bytes: int | None = None
-    """What NVML says of other processes."""
+    """What NVML says of processes that are not of this run."""
     unexplained_bytes: int | None = None
     """Used, and of no process that NVML lists."""
     driver_reserved_bytes: int | None = None
@@ -179,8 +221,14 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     context_bytes: int | None = None
     """A CUDA context's size, known of simulated devices only."""
     others_before_bytes: int | None = None
+    others_start_bytes: int | None = None
+    """What they held in the first sample in which this run was on the device."""
     others_peak_bytes: int | None = None
     """The most that NVML said of other processes, in any sample."""
+    least_free_bytes: int | None = None
+    """The least that was free on the device, in any sample."""
+    holders: tuple[Holding, ...] = ()
+    """Every process that was seen on the device, at the look before the start or later; largest first."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,6 +267,8 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     p10_step_seconds: float
     p90_step_seconds: float
     steps_per_second: float
+    execution: str = ""
+    """How the steps were executed, where that makes their time another: ``in a TF1 session``, ``eagerly``."""
     counted: str = ""
     """What a step is, where somebody else's program was counted: ``batches of Keras`` for example."""
     examples_per_second: float | None = None
@@ -271,6 +321,21 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the last event arrived."""
 
 
+class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The host's memory (RAM) of a watched program that a signal ended."""
+
+    peak_bytes: int | None = None
+    """Largest resident set of one of its processes that have ended (``getrusage(2)``: ru_maxrss)."""
+    limit_bytes: int | None = None
+    """Of its control group."""
+    total_bytes: int | None = None
+    """Of the machine."""
+    oom_kills: int | None = None
+    """Processes that the kernel's OOM killer ended meanwhile, in the control group or else on the machine."""
+    kernel_line: str = ""
+    """The kernel's own line about it; empty where it has none, or may not be read."""
+
+
 class RunProcess(msgspec.Struct, frozen=True, kw_only=True):
     """One process of a watched program: one that loaded a framework, held GPU memory or ran out of it."""
 
@@ -302,6 +367,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     simulated: bool
     simulation: str | None = None
     """``driver``, ``plugin`` or None."""
+    simulation_limits: tuple[str, ...] = ()
+    """What the simulated GPUs could not do of what the program asked for, one sentence each."""
     started_at: datetime.datetime
     fresh: bool = True
     pid: int | None = None
@@ -315,6 +382,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     predicted: tuple[PredictedMapping, ...] | None = None
     """The map that was to be expected; None where nothing could be said."""
     placements: tuple[Placement, ...] = ()
+    placement_coverage: PlacementCoverage | None = None
+    """Of a watched program with --placement; None where no graph was placed, or nobody looked."""
+    copies: tuple[DeviceCopy, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     ooms: tuple[Oom, ...] = ()
     memory: Memory = Memory()
@@ -330,6 +400,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     outcome: Outcome = Outcome()
     host_memory_out: bool = False
     """Killed by the kernel for want of host memory, as the kernel's counters tell (watched programs only)."""
+    host_memory: HostMemory | None = None
+    """Looked at where SIGKILL ended it."""
     left_behind: int = 0
     """Processes that a watched program left behind."""
     verdict: Verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from operator import attrgetter, is_
 
 import msgspec
 
@@ -19,10 +20,13 @@ PROCESS_READINGS = (
     "decoder_percent",
     "cpu_percent",
     "host_memory_bytes",
-    "run_seconds",
     "threads",
 )
 """Ids of a process's readings, in their order of columns."""
+
+RUN_SECONDS = "run_seconds"
+"""What documents have among the readings of a process, and :meth:`Process.run_seconds` computes: stored, it would
+make every row another one in every snapshot."""
 
 MIG_READINGS = ("memory.total_bytes", "memory.used_bytes", "memory.free_bytes", "memory.reserved_bytes")
 """Ids of a MIG instance's readings. Utilization is not among them: NVML has none while MIG is on. Beside them
@@ -31,6 +35,8 @@ stands its activity (``activity.sm_percent`` ...) where somebody opted in and th
 WSL = "wsl"
 """Stands for a container: Windows has the GPU, and its processes are not listed."""
 
+BAD_STATES = frozenset({"lost", "reset-required", "failed"})
+"""States of a device in which its readings cannot be believed."""
 _NEVER_READ = Missing("unknown", detail="not asked for")
 _OPT_IN = Missing("no_sample", detail="asked for with --gpm only: it takes the counters that profilers take")
 
@@ -168,6 +174,10 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
         """Identity of the row: device, pid and start time."""
         return (self.device_uuid, self.pid, self.create_time)
 
+    def run_seconds(self, at: float) -> float | None:
+        """Seconds for which it had run at a moment (seconds since the epoch); None where its start is unknown."""
+        return None if self.create_time is None else max(at - self.create_time, 0.0)
+
     def get(self, reading_id: str) -> Reading:
         """One of :data:`PROCESS_READINGS`; KeyError for another id."""
         value = self.readings.get(reading_id)
@@ -235,9 +245,9 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def incomplete(self) -> bool:
         """Whether something failed that may be told another time."""
-        told = [lack for place in self.places for lack in place.missing.values()]
-        told += [found.missing for found in self.connections if found.missing is not None]
-        return any(lack.reason == "failed" for lack in told)
+        lacks = [lack for place in self.places for lack in place.missing.values()]
+        lacks += [found.missing for found in self.connections if found.missing is not None]
+        return any(lack.reason == "failed" for lack in lacks)
 
     def between(self, first: str, second: str) -> Connection | None:
         """The connection of two UUIDs, in either order."""
@@ -262,6 +272,10 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     uptime_seconds: float | None = None
     container: str | None = None
     """The kind of container that gpuwatch itself runs in, or :data:`WSL`; None outside of one."""
+
+
+FAILED_ITSELF = "gpuwatch.failed"
+"""Reason of a :class:`Problem` of gpuwatch itself, or of the Python that it runs in: the driver was not asked."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,9 +310,31 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", ta
     host_processes: int | None = None
     """Without a GPU ``processes`` are the busiest of so many that this host runs; None with one."""
 
+    def unchanged(self, before: Snapshot | None, *, devices: bool = True) -> bool:
+        """Whether nothing but its moment and the host's own readings is new since ``before``.
+
+        Compares identities: feeds give the same objects where nothing has changed. ``devices`` False: whatever
+        its devices are.
+        """
+        return (
+            before is not None
+            and (self.devices is before.devices or not devices)
+            and all(map(is_, _lasting(self), _lasting(before)))
+        )
+
     def device(self, uuid: str | None) -> Device | None:
         """The device with this UUID, or None."""
         for device in self.devices:
             if device.uuid == uuid:
                 return device
         return None
+
+
+_MOVING = ("taken_at", "took_seconds", "host", "devices")
+_lasting = attrgetter(*(name for name in Snapshot.__struct_fields__ if name not in _MOVING))
+
+
+def pci_slot(pci_bus_id: str) -> str:
+    """``01:00.0``: TensorFlow and NVML write the domain with different widths."""
+    domain, _, rest = pci_bus_id.lower().partition(":")
+    return f"{domain.lstrip('0')}:{rest}"

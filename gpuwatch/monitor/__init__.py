@@ -1,1 +1,1 @@
-"""The collector: samples in a process of its own, so that a hanging driver hurts nobody else."""
+"""Sampling in a separate process, the collector, so that a hanging driver blocks nothing else."""

@@ -1,336 +1,390 @@
-"""The live feed: starts the collector's process, reads its snapshots, replaces it when it hangs."""
+"""Samples the machine: asks the sources and builds the snapshot. Runs in the collector's process.
+
+Rates, and everything else that needs two samples, are computed here.
+"""
 
 from __future__ import annotations
 
 import datetime
-import os
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from itertools import chain
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import is_
+from typing import NamedTuple, TypeVar
 
-import msgspec
+from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
+from gpuwatch.model.reading import Missing, Value
+from gpuwatch.model.snapshot import Device, Driver, Problem, Process, Snapshot, Topology
+from gpuwatch.model.xids import Xid
+from gpuwatch.monitor.bystanders import Bystanders
+from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
+from gpuwatch.sources.base import DeviceSource, SourceDevice, SourceUnavailable
+from gpuwatch.sources.host import HostReader, ProcessTable
+from gpuwatch.sources.process_tree import ProcessTree
+from gpuwatch.sources.registry import device_sources
 
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.feed import FeedStatus
-from gpuwatch.monitor.forked import Forked
-from gpuwatch.monitor.wire import HEAD_BYTES, MEANWHILE, PREVIEW, Calm, Receiver, aged, head, plain
-from gpuwatch.sources import procfs
+_SLOW_EVERY = 4.8
+"""Seconds between slow samples: every fifth at one sample a second, even if one comes some milliseconds early."""
+_REOPEN_EVERY = 5.0
+"""Seconds between attempts to open a source that could not be opened."""
+_SLOW_LANES = (Lane.FAST, Lane.SLOW, Lane.ONCE)
+_ALL_LANES = (*_SLOW_LANES, Lane.ON_DEMAND)
 
-_REPLACE_AFTER = 10.0
-"""Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
-_MOST_DOUBLINGS = 4
-_OVERDUE = 2.0
-_KEEP = 600
-_STOOD_STILL = 1.0
-"""Seconds by which this process wakes too late where it was itself stopped."""
-_STARTS_WITHIN = 5.0
-"""Seconds that a new collector may take before its silence is the driver's."""
+_RATES = tuple(spec for spec in METRICS if spec.rate_of)
 
-# The package is found where it is now, without putting the working directory on the path.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from gpuwatch.monitor.worker import main; main()"
+T = TypeVar("T")
+
+_WENT_BACK = Missing("no_sample", detail="its counter was reset; known after the next reading")
 
 
 class Collector:
-    """Snapshots from a process of its own; implements :class:`gpuwatch.monitor.feed.Feed`.
-
-    ``interval`` is in seconds. ``environment`` replaces the process's environment (simulated GPUs).
-    ``first``: a process that was started already; those that replace it are started here.
-    """
+    """Keeps the sources open between samples; one per process."""
 
     def __init__(
-        self,
-        interval: float = 1.0,
-        *,
-        on_demand: bool = False,
-        gpm: bool = False,
-        environment: dict[str, str] | None = None,
-        first: subprocess.Popen[bytes] | Forked | None = None,
+        self, on_demand: bool = False, *, gpm: bool = False, xids: Mapping[str, tuple[Xid, ...]] | None = None
     ) -> None:
-        self._interval = interval
+        """``xids``: what the driver reported to an earlier collector, by UUID of the device."""
+        self._connections = [_Connection(source) for source in device_sources(xids)]
+        self._table = ProcessTable()
+        self._bystanders = Bystanders(self._table)
+        self._tree = ProcessTree(self._table)
+        self._host = HostReader()
+        self._slow_at = float("-inf")
+        self._slow_reads = 0
         self._on_demand = on_demand
-        self._gpm = gpm
-        self._environment = environment
-        self._wake: Callable[[], None] | None = None
-        self._process: subprocess.Popen[bytes] | Forked | None = first
-        if first is not None and gpm:
-            self._command(gpm=True)  # it was started before anybody knew
-        self.preview: Snapshot | None = None
-        """The devices of the first sample, which are there before its processes are."""
-        self._machine: Snapshot | None = None
-        """The host, while the driver has not answered to this collector."""
-        self._ahead: Sequence[tuple[bytes, bytes]] = ()
-        self._frames: deque[Snapshot] = deque(maxlen=_KEEP)
-        self._lock = threading.Lock()
-        self._arrived = threading.Condition(self._lock)
-        self._stopping = threading.Event()
-        self._last: float | None = None
-        self._began = self._started = time.monotonic()
-        """When the first collector was started, and when the one that runs now."""
-        self._pardoned = 0.0
-        """When this process went on after it had stood still: before that nobody waited for anything."""
-        self._replaced = 0
-        self._in_vain = 0
-        """Replacements since the last snapshot."""
-        self._took = 0.0
-        self._detail = ""
-        self._fault = ""
-        """What was wrong with the last collector that was replaced, itself; empty where it waited for the driver."""
-        self._threads: list[threading.Thread] = []
+        self.gpm = gpm
+        """Whether the activity of the GPUs' parts is read, with counters that profilers take too."""
+        self._rates = Rates()
+        self._rows = ProcessRows(self._table)
+        self._described: list[tuple[object, ...]] = []
+        self._made: dict[str, _Made] = {}
+        self._topology: Topology | None = None
+        self._devices: tuple[Device, ...] = ()
+        self._shown: tuple[Process, ...] = ()
 
-    @property
-    def interval(self) -> float:
-        """Seconds between samples."""
-        return self._interval
+    def sample(self, preview: Callable[[Snapshot], None] | None = None) -> Snapshot:
+        """One snapshot; what could not be read is in it with its reason.
 
-    @interval.setter
-    def interval(self, seconds: float) -> None:
-        self._interval = seconds
-        self._command(interval=seconds)
-
-    @property
-    def gpm(self) -> bool:
-        """Whether the activity of the GPUs' parts is asked for (Hopper and later); may be set at any time."""
-        return self._gpm
-
-    @gpm.setter
-    def gpm(self, wanted: bool) -> None:
-        self._gpm = wanted
-        self._command(gpm=wanted)
-
-    def launch(self) -> subprocess.Popen[bytes] | Forked:
-        """Starts the process alone, so that it works while the caller imports what it needs."""
-        process = self._process
-        if process is None:
-            process = self._process = self._spawn()
-            self._began = self._started = time.monotonic()
-        return process
-
-    def read_ahead(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
-        """What the process has said to somebody else before :meth:`start`: kind and body of each frame."""
-        self._ahead = frames
-
-    def start(self, wake: Callable[[], None] | None = None) -> None:
-        """Begins to read; ``wake`` is called from the reader's thread after each snapshot."""
-        self._wake = wake
-        self.launch()
-        supervisor = threading.Thread(target=self._supervise, name="gpuwatch-collector", daemon=True)
-        self._threads.append(supervisor)
-        supervisor.start()
-
-    def drain(self, *, ageing: bool = True) -> list[Snapshot]:
-        """Every snapshot since the last call, oldest first.
-
-        Without ``ageing`` the processes of a :class:`~gpuwatch.monitor.wire.Calm` one are the very rows of the
-        one before, with the run times of then; :func:`~gpuwatch.monitor.wire.aged` brings them up to date.
+        Unchanged objects are those of the previous sample: a device, a process, the tuple of all of them.
+        ``preview`` is called with the devices as soon as they have been read, and with processes of which only the
+        pid is known.
         """
-        with self._lock:
-            frames = list(self._frames)
-            self._frames.clear()
-        return [aged(one) if isinstance(one, Calm) else one for one in frames] if ageing else frames
+        taken_at = datetime.datetime.now(datetime.UTC)
+        began = time.monotonic()
+        host, host_problems = self._host.read()
+        problems: list[Problem] = []
+        self._rows.begin(began)
 
-    def wait(self, count: int, timeout: float) -> list[Snapshot]:
-        """Blocks until ``count`` snapshots are there or ``timeout`` seconds have passed."""
-        with self._arrived:
-            self._arrived.wait_for(lambda: len(self._frames) >= count, timeout)
-        return self.drain()
+        def look_ahead(devices: tuple[Device, ...], processes: tuple[Process, ...]) -> None:
+            if preview is not None:
+                preview(
+                    Snapshot(
+                        taken_at=taken_at,
+                        took_seconds=time.monotonic() - began,
+                        simulated=self._simulated,
+                        driver=self._driver,
+                        devices=devices,
+                        processes=processes,
+                        host=host,
+                        problems=tuple(host_problems),
+                    )
+                )
 
-    def fresh(self, timeout: float) -> Snapshot | None:
-        """A snapshot begun after this call; None when none came within ``timeout`` seconds."""
-        asked = datetime.datetime.now(datetime.UTC)
-        until = time.monotonic() + timeout
-        self._command(now=True)
-        while (left := until - time.monotonic()) > 0:
-            for snapshot in self.wait(1, left):
-                if snapshot.taken_at >= asked:
-                    return snapshot
-        return None
+        devices, processes = self._gpus(began, problems, look_ahead)
+        if not devices:
+            processes = [self._rows.host_row(facts) for facts in self._table.everyone(began)]
+        bystanders: tuple[Process, ...] = ()
+        if devices:
+            bystanders = self._bystanders.look(began, processes)
+        shown = {process.pid for process in processes}
+        self._tree.look(began, shown)
+        self._table.forget_except(shown | self._bystanders.pids | self._tree.pids)
+        self._devices, self._shown = same(self._devices, devices), same(self._shown, processes)
+        return Snapshot(
+            taken_at=taken_at,
+            took_seconds=time.monotonic() - began,
+            simulated=self._simulated,
+            driver=self._driver,
+            devices=self._devices,
+            processes=self._shown,
+            host=host,
+            problems=(*problems, *host_problems),
+            bystanders=bystanders,
+            parents=self._tree.parents,
+            ancestors=self._tree.ancestors,
+            topology=self._topology if devices else None,
+            host_processes=None if devices else self._table.counted,
+        )
 
-    def status(self) -> FeedStatus:
-        """How the collector is doing."""
-        now = time.monotonic()
-        if self._stopping.is_set():
-            return FeedStatus("stopped", None if self._last is None else now - self._last)
-        last = self._last
-        since = now - max(self._began if last is None else last, self._pardoned)
-        overdue = since - self._interval
-        if overdue > _OVERDUE:
-            age = None if last is None else now - last
-            blame = self._blame()
-            return FeedStatus("not-answering", age, overdue, self._replaced, self._detail, blame, self._machine)
-        if last is None:
-            return FeedStatus("starting", None, 0.0, self._replaced, self._detail, machine=self._machine)
-        return FeedStatus("ok", now - last, 0.0, self._replaced, self._detail)
-
-    def _blame(self) -> str:
-        """What is wrong with the collector itself; empty while it runs, and so waits for the driver."""
-        process = self._process
-        if process is None:
-            return self._fault
-        code = process.returncode
-        if code is None and procfs.stopped(process.pid):
-            return "was stopped"
-        if code is not None:
-            return "ended"
-        # Its successor has first to start; only after that it can be the driver that it waits for.
-        return self._fault if time.monotonic() - self._started < _STARTS_WITHIN else ""
-
-    def resumed(self) -> None:
-        """This process stood still, and goes on: the wait for the collector begins now."""
-        self._pardoned = time.monotonic()
-
-    def stop(self) -> None:
-        """Ends the process and the threads."""
-        if self._stopping.is_set():
-            return
-        self._stopping.set()
-        process = self._process
-        if process is not None:
-            _end(process)
-        for thread in self._threads:
-            thread.join(timeout=1.0)
+    def close(self) -> None:
+        """Ends the sessions with the drivers."""
+        for connection in self._connections:
+            connection.source.close()
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _command(self, **what: float) -> None:
-        process = self._process
-        if process is not None and process.stdin is not None:
-            with suppress(OSError, ValueError):  # it is being replaced; its successor starts with what is set now
-                process.stdin.write(msgspec.json.encode(what) + b"\n")
-                process.stdin.flush()
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        package_parent = str(Path(__file__).resolve().parents[2])
-        try:
-            return subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-c",
-                    _START,
-                    package_parent,
-                    str(self._interval),
-                    "1" if self._on_demand else "0",
-                    "1" if self._gpm else "0",
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL if not os.environ.get("GPUWATCH_DEBUG") else None,
-                env=self._environment,
+    def _gpus(
+        self, now: float, problems: list[Problem], look_ahead: Callable[[tuple[Device, ...], tuple[Process, ...]], None]
+    ) -> tuple[list[Device], list[Process]]:
+        # The second slow sample follows at once, because rates need two; then one every five seconds.
+        slow = self._slow_reads < 2 or now - self._slow_at >= _SLOW_EVERY
+        ready: list[DeviceSource[SourceDevice]] = []
+        for connection in self._connections:
+            problem = connection.connect(now, refresh=slow and bool(self._slow_reads))
+            if problem is None:
+                ready.append(connection.source)
+            else:
+                problems.append(problem)
+        if not ready:
+            return [], []
+        lanes: Collection[Lane] = (Lane.FAST,)
+        if slow:
+            lanes = _ALL_LANES if self._on_demand and self._slow_reads != 1 else _SLOW_LANES
+            self._slow_at = now
+            self._slow_reads += 1
+        if self.gpm:
+            lanes = (*lanes, Lane.GPM)
+        listed = [(source, device, *source.sample(device, lanes)) for source in ready for device in source.devices]
+        if listed and self._slow_reads == 1:
+            look_ahead(
+                tuple(_device(device, dict(read), dict(lacks), source) for source, device, read, lacks in listed),
+                tuple(
+                    unknown_row(entry, device)
+                    for source, device, _, _ in listed
+                    for entry in (source.processes(device) or ((), ()))[0]
+                ),
             )
-        except OSError as error:
-            raise GpuwatchError(f"the collector cannot be started: {error}") from error
+        if slow and self._slow_reads > 1:  # not before the first frame
+            self._topology = self._joined([source.topology() for source in ready])
+        for source in ready:
+            problems.extend(source.problems)
+        devices: list[Device] = []
+        processes: list[Process] = []
+        described = [_described(device, source) for source, device, _, _ in listed]
+        if described != self._described:
+            self._described = described
+            self._rows.devices([_device(device, {}, {}, source) for source, device, _, _ in listed])
+        for (source, device, read, lacks), words in zip(listed, described, strict=True):
+            rows, complete = self._processes(source, device, problems)
+            made = self._made.get(device.uuid)
+            if made is not None and made.same(read, lacks, rows, words) and not device.mig_instances:
+                devices.append(made.device)
+                processes.extend(rows)
+                continue
+            readings, missing = dict(read), dict(lacks)
+            _unexplained(rows, complete, readings, missing)
+            self._rates.add(device.uuid, device.counters_at, readings, missing)
+            if not self._on_demand:
+                _not_asked(readings, missing)
+            one = _device(device, readings, missing, source)
+            if complete:
+                self._made[device.uuid] = _Made(read, lacks, rows, words, one)
+            else:
+                self._made.pop(device.uuid, None)
+            devices.append(one)
+            processes.extend(rows)
+        return devices, processes
 
-    def _supervise(self) -> None:
-        """Reads one collector after another until stopped."""
-        pause = 0.0
-        while not self._stopping.wait(pause):
-            process = self._process
-            if process is None:
-                process = self._process = self._spawn()
-                self._started = time.monotonic()
-            reader = threading.Thread(target=self._read, args=(process,), name="gpuwatch-reader", daemon=True)
-            reader.start()
-            while reader.is_alive() and not self._stopping.is_set():
-                # It ends when the process does; else there is nothing to do before it can be overdue.
-                patience = self._patience()
-                last = max(self._last or 0.0, self._started, self._pardoned)
-                wake = max(last + patience, time.monotonic()) + 0.05
-                reader.join(timeout=wake - time.monotonic())
-                if time.monotonic() - wake > _STOOD_STILL:
-                    self.resumed()
-                last = max(self._last or 0.0, self._started, self._pardoned)
-                if time.monotonic() - last > patience:
-                    self._fault = "was stopped" if procfs.stopped(process.pid) else ""
-                    what = "the collector was stopped" if self._fault else "the collector did not answer"
-                    self._detail = f"{what} and was replaced"
-                    break
-            if self._stopping.is_set():
-                return
-            if not reader.is_alive():
-                self._fault = "ended"
-                self._detail = f"the collector ended by itself ({_ending(process)}) and was replaced"
-            _end(process)
-            self._process = None
-            self._replaced += 1
-            self._in_vain += 1
-            pause = min(10.0, 0.5 * 2 ** min(self._replaced, 5))
+    @property
+    def _simulated(self) -> bool:
+        return any(connection.source.simulated for connection in self._connections)
 
-    def _patience(self) -> float:
-        """Seconds that a collector may go without a snapshot.
+    @property
+    def _driver(self) -> Driver | None:
+        """The driver of the first source that answers."""
+        ready = (connection.source for connection in self._connections if connection.problem is None)
+        return next((source.driver for source in ready if source.driver is not None), None)
 
-        A driver that is slow and answers needs time, and a new collector asks it for more than the old one
-        did: so the time doubles with every one that brought nothing.
+    def _joined(self, found: list[Topology]) -> Topology:
+        """One topology of all sources; the same object while it does not change."""
+        if len(found) == 1:
+            return found[0]
+        joined = Topology(
+            places=tuple(place for one in found for place in one.places),
+            connections=tuple(connection for one in found for connection in one.connections),
+            switch_nvlinks={uuid: links for one in found for uuid, links in one.switch_nvlinks.items()},
+        )
+        return self._topology if self._topology == joined else joined
+
+    def _processes(
+        self, source: DeviceSource[SourceDevice], device: SourceDevice, problems: list[Problem]
+    ) -> tuple[list[Process], bool]:
+        """The processes of one device, and whether the list is complete."""
+        found = source.processes(device)
+        if found is None:
+            return [], False
+        listed, failed = found
+        problems.extend(
+            Problem(source=f"{source.name} device {device.index}", reason=lack.reason, detail=lack.detail)
+            for lack in failed
+        )
+        if not listed:
+            return [], not failed
+        utilization, lack = source.utilization(device)
+        return self._rows.rows(listed, device, utilization, lack), not failed
+
+
+class _Connection:
+    """A source, opened when it can be."""
+
+    def __init__(self, source: DeviceSource[SourceDevice]) -> None:
+        self.source = source
+        self.problem: Problem | None = None
+        """Why the source could not be opened."""
+        self._tried_at = float("-inf")
+
+    def connect(self, now: float, *, refresh: bool) -> Problem | None:
+        """Opens the source if that is due, and refreshes its list of devices; returns why it cannot be used.
+
+        ``now`` is monotonic; ``refresh``: refresh the list even if the source does not ask for it.
         """
-        return max(_REPLACE_AFTER * (1 << min(self._in_vain, _MOST_DOUBLINGS)), 5 * self._interval, 3 * self._took)
-
-    def _read(self, process: subprocess.Popen[bytes] | Forked) -> None:
-        receiver = Receiver(ageing=False)
-        ahead, self._ahead = self._ahead, ()
-        for kind, frame in chain(ahead, _frames(process)):
-            snapshot = receiver.receive(kind, frame)
-            if process is not self._process:
-                return  # an old collector that came back to life
-            if kind == PREVIEW:
-                with self._arrived:
-                    self.preview = snapshot
-                    self._arrived.notify_all()
-                continue
-            if kind == MEANWHILE:
-                self._machine = snapshot
-                if self._wake is not None:
-                    self._wake()
-                continue
-            self._last, self._machine = time.monotonic(), None
-            self._in_vain, self._took = 0, snapshot.took_seconds
-            with self._arrived:
-                if len(self._frames) == _KEEP:
-                    self._frames.popleft()
-                    self._frames[0] = aged(plain(self._frames[0]))  # nobody will have seen the one before it
-                self._frames.append(snapshot)
-                self._arrived.notify_all()
-            if self._wake is not None:
-                self._wake()
+        try:
+            if self.problem is None or now - self._tried_at >= _REOPEN_EVERY:
+                self._tried_at = now
+                self.problem = None
+                self.source.open()
+            if self.problem is None and (refresh or self.source.unsettled):
+                self.source.refresh()
+        except SourceUnavailable as error:
+            self.problem = error.problem
+        return self.problem
 
 
-def _frames(process: subprocess.Popen[bytes] | Forked) -> Iterator[tuple[bytes, bytes]]:
-    """Kind and body of each frame until the process ends."""
-    stream = process.stdout
-    assert stream is not None
-    while len(start := stream.read(HEAD_BYTES)) == HEAD_BYTES:
-        length, kind = head(start)
-        frame = stream.read(length)
-        if len(frame) < length:
-            return
-        yield kind, frame
+def same(before: tuple[T, ...], now: Sequence[T]) -> tuple[T, ...]:
+    """``now``; the very tuple of ``before`` where it has the same objects."""
+    if len(before) == len(now) and all(map(is_, before, now)):
+        return before
+    return tuple(now)
 
 
-def _end(process: subprocess.Popen[bytes] | Forked) -> None:
-    """Closes its stdin, then kills it; one that hangs inside the driver is left to the kernel."""
-    if process.stdin is not None:
-        with suppress(OSError):
-            process.stdin.close()
-    try:
-        process.wait(timeout=0.1)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.5)
+class _Made(NamedTuple):
+    """A device as it was last built, and what it was built from."""
+
+    readings: dict[str, Value]
+    missing: dict[str, Missing]
+    rows: list[Process]
+    words: tuple[object, ...]
+    device: Device
+
+    def same(
+        self, readings: dict[str, Value], missing: dict[str, Missing], rows: list[Process], words: tuple[object, ...]
+    ) -> bool:
+        """Whether it would be built from the same again. Sources return the same objects while nothing changes."""
+        return (
+            self.readings is readings
+            and self.missing is missing
+            and (self.rows is rows or not (self.rows or rows))
+            and self.words == words
+        )
 
 
-def _ending(process: subprocess.Popen[bytes] | Forked) -> str:
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=0.2)  # its output ends a moment before it does
-    code = process.poll()
-    if code is None:
-        return "it closed its output"
-    if code < 0:
-        return signal.Signals(-code).name
-    return f"exit code {code}"
+class Rates:
+    """Metrics per second, from two readings of a counter (``MetricSpec.rate_of``).
+
+    Counters are read in the slow lane: a rate is the average since the previous reading, and kept until the next.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[str, str], tuple[float, float]] = {}
+        self._kept: dict[str, tuple[float, dict[str, Value | Missing]]] = {}
+
+    def add(self, uuid: str, read_at: float, readings: dict[str, Value], missing: dict[str, Missing]) -> None:
+        """Adds the rates of a device to its readings; the counters were read at ``read_at`` (monotonic)."""
+        if not read_at:
+            return  # the slow lane has not been read yet
+        kept = self._kept.get(uuid)
+        if kept is None or kept[0] != read_at:
+            kept = (read_at, {spec.id: self._rate(uuid, spec, read_at, readings, missing) for spec in _RATES})
+            self._kept[uuid] = kept
+        for metric_id, rate in kept[1].items():
+            if isinstance(rate, Missing):
+                missing.setdefault(metric_id, rate)
+            elif metric_id not in missing:
+                readings[metric_id] = rate
+
+    def _rate(
+        self, uuid: str, spec: MetricSpec, now: float, readings: dict[str, Value], missing: dict[str, Missing]
+    ) -> Value | Missing:
+        total = readings.get(spec.rate_of)
+        if not isinstance(total, (int, float)):
+            return missing.get(spec.rate_of, NO_EARLIER_SAMPLE)
+        before = self._before.get((uuid, spec.id))
+        self._before[uuid, spec.id] = (now, total)
+        if before is None or now <= before[0]:
+            return NO_EARLIER_SAMPLE
+        grown = total - before[1]
+        if grown < 0:
+            return _WENT_BACK
+        rate = grown / (now - before[0]) * spec.scale
+        return min(rate, 100.0) if spec.unit is Unit.PERCENT else rate
+
+
+def _described(device: SourceDevice, source: DeviceSource[SourceDevice]) -> tuple[object, ...]:
+    """The fields of a device that :func:`_device` fills in besides its readings."""
+    return (
+        device.index,
+        device.uuid,
+        device.name,
+        device.pci_bus_id,
+        device.compute_capability,
+        source.simulated,
+        device.state,
+        device.state_detail,
+        device.xids,
+        device.xids_missing,
+    )
+
+
+def _device(
+    device: SourceDevice,
+    readings: dict[str, Value],
+    missing: dict[str, Missing],
+    source: DeviceSource[SourceDevice],
+) -> Device:
+    return Device(
+        index=device.index,
+        uuid=device.uuid,
+        name=device.name,
+        pci_bus_id=device.pci_bus_id,
+        compute_capability=device.compute_capability,
+        simulated=source.simulated,
+        state=device.state,
+        state_detail=device.state_detail,
+        readings=readings,
+        missing=missing,
+        mig_instances=device.mig_instances,
+        xids=device.xids,
+        xids_missing=device.xids_missing,
+    )
+
+
+_ON_DEMAND_IDS = tuple(spec.id for spec in METRICS if spec.lane is Lane.ON_DEMAND)
+_ON_DEMAND = Missing("no_sample", detail="read on demand only: the call takes 20 ms")
+
+
+def _not_asked(readings: dict[str, Value], missing: dict[str, Missing]) -> None:
+    for metric_id in _ON_DEMAND_IDS:
+        if metric_id not in readings:
+            missing.setdefault(metric_id, _ON_DEMAND)
+
+
+def _unexplained(
+    rows: list[Process],
+    complete: bool,
+    readings: dict[str, Value],
+    missing: dict[str, Missing],
+) -> None:
+    """Used memory minus that of the listed processes, if the memory of each of them is known."""
+    used = readings.get("memory.used_bytes")
+    key = "memory.unexplained_bytes"
+    if not isinstance(used, int):
+        missing[key] = missing.get("memory.used_bytes", Missing("unknown", detail="used memory is not known"))
+        return
+    if not complete:
+        missing[key] = Missing("unknown", detail="the list of processes could not be read")
+        return
+    owned = [row.readings.get("gpu_memory_bytes") for row in rows]
+    known = [amount for amount in owned if isinstance(amount, int)]
+    if len(known) < len(owned):
+        missing[key] = Missing("unknown", detail="the driver does not report the memory of every process")
+        return
+    readings[key] = max(0, used - sum(known))

@@ -1,6 +1,6 @@
-"""Where snapshots come from, as the dashboard and the other consumers see it.
+"""Where snapshots come from, as their consumers see it.
 
-:class:`gpuwatch.monitor.collector.Collector` is the live feed; tests and replay have their own.
+:class:`gpuwatch.monitor.live_feed.LiveFeed` samples this machine; tests and replay have their own feeds.
 """
 
 from __future__ import annotations
@@ -11,25 +11,26 @@ from typing import Literal, Protocol
 import msgspec
 
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.host_access import HostAccess
 
 FeedState = Literal["starting", "ok", "not-answering", "stopped"]
 
 
 class FeedStatus(msgspec.Struct, frozen=True):
-    """How the feed is doing right now."""
+    """The state of a feed at one moment."""
 
     state: FeedState
     age_seconds: float | None = None
-    """Since the last snapshot arrived; None when none has yet."""
+    """Since the last snapshot arrived; None before the first."""
     waiting_seconds: float = 0.0
-    """How long it has been overdue, 0 when it is not."""
+    """How long the next snapshot has been overdue; 0 if it is not."""
     replaced: int = 0
-    """How often a collector that did not answer was replaced."""
+    """How often a collector that did not answer has been replaced."""
     detail: str = ""
     blame: str = ""
-    """What is wrong with the collector itself (``was stopped``); empty while it is the driver that is waited for."""
+    """What is wrong with the collector itself (``was stopped``); empty if it is waiting for the driver."""
     machine: Snapshot | None = None
-    """The host and its processes, read without the driver while that keeps the newest collector waiting; no devices."""
+    """The host and its processes without devices, read while the driver blocks the newest collector."""
 
 
 class Feed(Protocol):
@@ -38,22 +39,27 @@ class Feed(Protocol):
     interval: float
     """Seconds between samples; may be set at any time."""
 
+    @property
+    def host(self) -> HostAccess:
+        """What can be asked of the host that the snapshots are of."""
+        ...
+
     def start(self, wake: Callable[[], None] | None = None) -> None:
-        """Begins; ``wake`` is called from another thread whenever a snapshot has arrived."""
+        """Starts the feed; ``wake`` is called from another thread whenever a snapshot has arrived."""
         ...
 
     def drain(self) -> list[Snapshot]:
-        """Every snapshot since the last call, oldest first."""
+        """All snapshots since the last call, oldest first."""
         ...
 
     def status(self) -> FeedStatus:
-        """How it is doing; cheap enough for every key press."""
+        """The feed's state; cheap enough for every key press."""
         ...
 
     def resumed(self) -> None:
-        """This process stood still for a while and goes on: what is late now has not been waited for."""
+        """Called after SIGCONT: do not count the stop as driver delay."""
         ...
 
     def stop(self) -> None:
-        """Ends everything that was started, within about a second."""
+        """Ends everything that the feed started, within about a second."""
         ...

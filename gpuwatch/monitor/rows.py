@@ -1,35 +1,30 @@
-"""The rows of processes in a snapshot. One whose facts are those of the sample before is not built again.
-
-A run time grows by itself, so it alone is left out of what makes a row another one: rows are kept as
-they were when they last changed, and :func:`gpuwatch.monitor.wire.aged` gives them their run time.
-"""
+"""The rows of processes in a snapshot. A row whose facts have not changed is the object of the sample before."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from gpuwatch.model.reading import Missing, Value
-from gpuwatch.model.snapshot import Device, Mapped, Process
+from gpuwatch.model.reading import Missing, Reason, Value
+from gpuwatch.model.snapshot import RUN_SECONDS, Device, Mapped, Process
 from gpuwatch.model.visibility import visible_devices
-from gpuwatch.sources.answers import GpuProcess, Utilization
-from gpuwatch.sources.device import NvmlDevice
+from gpuwatch.sources.base import GpuProcess, SourceDevice, Utilization
 from gpuwatch.sources.host import Facts, ProcessTable, clock_of
+from gpuwatch.sources.missing_process import HIDDEN
 
 NO_EARLIER_SAMPLE = Missing("no_sample", detail="needs two samples; this is the first")
-_GONE = Missing("unknown", detail="the process is not in this PID namespace, or is gone")
 _NO_UTILIZATION = Missing("no_sample", detail="nvmlDeviceGetProcessUtilization: no sample for this process")
-_MEMORY_UNTOLD = Missing("not_supported", detail="the driver does not tell this process's memory")
+_MEMORY_UNKNOWN = Missing("not_supported", detail="the driver does not report this process's memory")
 _NO_GPU = Missing("not_supported", detail="no GPU answers on this machine")
 _OF_GPUS = ("sm_percent", "memory_percent", "encoder_percent", "decoder_percent")
 
 _Key = tuple[int, str | None]
 _Made = tuple[tuple[object, ...], Process]
-"""What a row was made of, and the row."""
+"""What a row was built from, and the row."""
 
 
 class _List(NamedTuple):
-    """All rows of a device, and what they were made of."""
+    """All rows of a device, and what they were built from."""
 
     entries: Sequence[GpuProcess]
     made_of: tuple[object, ...]
@@ -40,39 +35,39 @@ class _List(NamedTuple):
 
 
 class ProcessRows:
-    """Makes the rows of GPU processes, and keeps them from one sample to the next."""
+    """Builds the rows of GPU processes, and keeps unchanged ones from one sample to the next."""
 
     def __init__(self, table: ProcessTable) -> None:
         self._look: Callable[[int, float], Facts | None] = table.look
         self._unmoved = table.unmoved
+        self._absent = table.absent
         self._rows: dict[str, dict[_Key, _Made]] = {}
         self._before: dict[str, dict[_Key, _Made]] = {}
-        """By device, in this sample and in the one before."""
+        """By device, in this sample and in the previous one."""
         self._lists: dict[str, _List] = {}
         self._lists_before: dict[str, _List] = {}
         self._devices: list[Device] = []
-        self._at = 0.0
         self._now = 0.0
 
-    def begin(self, at: float, now: float) -> None:
-        """A new sample, ``at`` seconds since the epoch and ``now`` on the monotonic clock."""
+    def begin(self, now: float) -> None:
+        """Begins a new sample, at ``now`` on the monotonic clock."""
         self._before, self._rows = self._rows, {}
         self._lists_before, self._lists = self._lists, {}
-        self._at, self._now = at, now
+        self._now = now
 
     def devices(self, devices: list[Device]) -> None:
-        """All devices without their readings: a process's own device numbers are looked up in them."""
+        """Sets the devices, without readings, in which a process's CUDA device numbers are looked up."""
         if devices != self._devices:
             self._devices = devices
 
     def rows(
         self,
         entries: Sequence[GpuProcess],
-        device: NvmlDevice,
+        device: SourceDevice,
         utilization: Mapping[int, Utilization],
         lack: Missing | None,
     ) -> list[Process]:
-        """The rows of a device's processes: new ones only where something but a run time is another."""
+        """The rows of a device's processes; only changed rows are new objects."""
         look, now, devices, uuid, index = self._look, self._now, self._devices, device.uuid, device.index
         made_of_all = (index, utilization, lack)
         whole = self._lists_before.get(uuid)
@@ -88,7 +83,7 @@ class ProcessRows:
             pid = entry.pid
             facts = look(pid, now)
             used = utilization.get(pid)
-            changes = -1 if facts is None else facts.changes
+            changes: int | str = self._absent(pid, now) if facts is None else facts.changes
             key = (pid, entry.mig_instance)
             kept = before.get(key)
             if kept is not None:
@@ -98,33 +93,34 @@ class ProcessRows:
                     kept = None
             if kept is None:
                 made_of = (entry, used, lack, changes, facts, index, devices)
-                kept = (made_of, _gpu_process(entry, device, facts, used, lack, devices, self._at))
+                absent = changes if isinstance(changes, str) else ""
+                kept = (made_of, _gpu_process(entry, device, facts, used, lack, devices, absent))
             here[key] = kept
             found.append(kept[1])
             if facts is not None:
-                known.append((clock_of(pid), facts, changes))
-        if len(known) == len(found):  # of one that cannot be seen nothing tells whether it has run
+                known.append((clock_of(pid), facts, facts.changes))
+        if len(known) == len(found):  # an invisible process may have run without our noticing
             self._lists[uuid] = _List(entries, made_of_all, devices, tuple(known), found)
         return found
 
     def host_row(self, facts: Facts) -> Process:
-        """The row of a process on a machine on which no GPU answers."""
+        """The row of a process on a machine where no GPU answers."""
         made_of = (None, None, None, facts.changes, facts, None, self._devices)
         key = (facts.pid, None)
         kept = self._before.get("", {}).get(key)
         if kept is None or not _same(kept[0], made_of):
-            kept = (made_of, host_process(facts, self._at))
+            kept = (made_of, host_process(facts))
         self._rows.setdefault("", {})[key] = kept
         return kept[1]
 
 
 def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
-    """Whether all is equal; the facts and the list of devices must be the very same objects."""
+    """Whether a row would be built from the same; facts and list of devices must be identical objects."""
     return before[5] == now[5] and before[6] is now[6] and before[4] is now[4] and before[:4] == now[:4]
 
 
-def unknown_row(entry: GpuProcess, device: NvmlDevice) -> Process:
-    """A process at which nobody has looked yet."""
+def unknown_row(entry: GpuProcess, device: SourceDevice) -> Process:
+    """The row of a process of which only the pid is known."""
     return Process(
         pid=entry.pid,
         create_time=None,
@@ -140,17 +136,17 @@ def unknown_row(entry: GpuProcess, device: NvmlDevice) -> Process:
 
 def _gpu_process(
     entry: GpuProcess,
-    device: NvmlDevice,
+    device: SourceDevice,
     facts: Facts | None,
     utilization: Utilization | None,
     lack: Missing | None,
     devices: list[Device],
-    at: float,
+    absent: str,
 ) -> Process:
     readings: dict[str, Value] = {}
     missing: dict[str, Missing] = {}
     if entry.used_bytes is None:
-        missing["gpu_memory_bytes"] = _MEMORY_UNTOLD
+        missing["gpu_memory_bytes"] = _MEMORY_UNKNOWN
     else:
         readings["gpu_memory_bytes"] = entry.used_bytes
     if utilization is None:
@@ -160,7 +156,7 @@ def _gpu_process(
         readings["memory_percent"] = utilization.memory
         readings["encoder_percent"] = utilization.encoder
         readings["decoder_percent"] = utilization.decoder
-    mapped, note = _sees(facts, devices)
+    mapped, note = _sees(facts, devices) if facts is not None else ((), absent)
     return Process(
         pid=entry.pid,
         create_time=None if facts is None else facts.create_time,
@@ -179,15 +175,13 @@ def _gpu_process(
         device_map=mapped,
         note=note,
         state=None if facts is None else facts.state,
-        readings=readings | _host_readings(facts, missing, at),
+        readings=readings | _host_readings(facts, missing, absent),
         missing=missing,
     )
 
 
-def _sees(facts: Facts | None, devices: list[Device]) -> tuple[tuple[Mapped, ...], str]:
-    """The process's own device numbers as its environment gives them, and a note for the person."""
-    if facts is None:
-        return (), "not in this PID namespace, or gone"
+def _sees(facts: Facts, devices: list[Device]) -> tuple[tuple[Mapped, ...], str]:
+    """The process's CUDA device numbers, from its environment, and a note for the user."""
     if facts.environment is None:
         return (), facts.note or "environment cannot be read"
     visible = visible_devices(
@@ -196,13 +190,14 @@ def _sees(facts: Facts | None, devices: list[Device]) -> tuple[tuple[Mapped, ...
     return visible.map, facts.note or visible.unsure
 
 
-def _host_readings(facts: Facts | None, missing: dict[str, Missing], at: float) -> dict[str, Value]:
+def _host_readings(facts: Facts | None, missing: dict[str, Missing], absent: str = "") -> dict[str, Value]:
     if facts is None:
-        missing.update(dict.fromkeys(("cpu_percent", "host_memory_bytes", "run_seconds", "threads"), _GONE))
+        reason: Reason = "permission_denied" if absent.startswith(HIDDEN) else "unknown"
+        why = Missing(reason, detail=f"the process is {absent}")
+        missing.update(dict.fromkeys(("cpu_percent", "host_memory_bytes", RUN_SECONDS, "threads"), why))
         return {}
     readings: dict[str, Value] = {
         "host_memory_bytes": facts.host_memory_bytes,
-        "run_seconds": max(0.0, at - facts.create_time),
         "threads": facts.threads,
     }
     if facts.cpu_percent is None:
@@ -212,10 +207,10 @@ def _host_readings(facts: Facts | None, missing: dict[str, Missing], at: float) 
     return readings
 
 
-def host_process(facts: Facts, at: float) -> Process:
-    """A row without a GPU; ``at`` is in seconds since the epoch."""
+def host_process(facts: Facts) -> Process:
+    """A row without a GPU."""
     missing = dict.fromkeys(("gpu_memory_bytes", *_OF_GPUS), _NO_GPU)
-    readings = _host_readings(facts, missing, at)
+    readings = _host_readings(facts, missing)
     return Process(
         pid=facts.pid,
         create_time=facts.create_time,

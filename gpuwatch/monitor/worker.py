@@ -1,8 +1,7 @@
 """The collector's process: samples at an interval and writes snapshots to stdout.
 
-What it writes is described in :mod:`gpuwatch.monitor.wire`. Commands come on stdin, one JSON object a
-line (``{"interval": 1.0}``); end of file there ends the process, so that it never outlives the program
-that started it. Nothing here is shown to a person.
+The format is described in :mod:`gpuwatch.monitor.wire`. Commands come on stdin, one JSON object per line
+(``{"interval": 1.0}``); the process exits at end of file, so that it never outlives the program that started it.
 """
 
 from __future__ import annotations
@@ -14,52 +13,58 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.monitor.meanwhile import Meanwhile
-from gpuwatch.monitor.sampler import Sampler
+from gpuwatch.model.xids import Xid
+from gpuwatch.monitor.host_fallback import HostFallback
 from gpuwatch.monitor.wire import Sender
 
 _PR_SET_PDEATHSIG = 1
 
 
 class Command(msgspec.Struct):
-    """What the parent may ask."""
+    """A command of the parent."""
 
     interval: float | None = None
     now: bool = False
     """Take the next sample at once."""
     gpm: bool | None = None
-    """Ask for the activity of the GPUs' parts, or no longer."""
+    """Read GPM metrics, or stop reading them."""
 
 
 def _die_with_parent() -> None:
-    """A parent that was killed cannot close our stdin while a call of ours hangs; the kernel can."""
+    """Have the kernel kill this process with its parent: a call that hangs would not notice that stdin was closed."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def run(interval: float, on_demand: bool, gpm: bool = False) -> None:
-    """Samples until stdin ends. ``interval`` in seconds."""
+def run(interval: float, on_demand: bool, gpm: bool = False, xids: Mapping[str, tuple[Xid, ...]] | None = None) -> None:
+    """Samples until stdin ends. ``interval`` in seconds; ``xids``: those of an earlier collector, by UUID."""
+    from gpuwatch.monitor.collector import Collector  # if this fails, :func:`serve` reports it
+
     sender = Sender()
     commands = msgspec.json.Decoder(Command)
-    sampler = Sampler(on_demand, gpm=gpm)
+    collector = Collector(on_demand, gpm=gpm, xids=xids)
     waiting = select.poll()
     waiting.register(0, select.POLLIN)
     due = time.monotonic()
     pending = b""
     settling = 3
-    meanwhile = Meanwhile(lambda host: _write(sender.meanwhile(host)), interval)
+    fallback = HostFallback(lambda host: _write(sender.meanwhile(host)), interval)
 
     def look_ahead(devices: Snapshot) -> None:
-        meanwhile.end()  # two threads must not write at once
+        fallback.end()  # two threads must not write at once
         _write(sender.preview(devices))
 
-    # The devices of the very first sample go ahead of its processes, of which there may be hundreds.
-    snapshot = sampler.take(look_ahead)
-    meanwhile.end()
+    # The devices of the first sample are sent before its processes, of which there may be hundreds.
+    try:
+        snapshot = collector.sample(look_ahead)
+    finally:
+        fallback.end()
     while True:
         _write(sender.frame(snapshot))
         due = max(due + interval, time.monotonic())
@@ -71,7 +76,7 @@ def run(interval: float, on_demand: bool, gpm: bool = False) -> None:
                 break
             chunk = os.read(0, 65536)
             if not chunk:
-                sampler.close()
+                collector.close()
                 return
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
@@ -80,14 +85,14 @@ def run(interval: float, on_demand: bool, gpm: bool = False) -> None:
                     due += command.interval - interval
                     interval = command.interval
                 if command.gpm is not None:
-                    sampler.gpm = command.gpm
+                    collector.gpm = command.gpm
                 if command.now:
                     due = time.monotonic()
-        snapshot = sampler.take()
+        snapshot = collector.sample()
         if settling:
             settling -= 1
             if not settling:
-                gc.freeze()  # what is there now stays: it need not be looked through for garbage again
+                gc.freeze()  # these objects stay: the garbage collector need not scan them again
 
 
 def _write(data: bytes) -> None:
@@ -96,20 +101,34 @@ def _write(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def serve(interval: float, on_demand: bool, gpm: bool = False) -> None:
-    """The life of the process, whether it was spawned or forked."""
+def serve(
+    interval: float, on_demand: bool, gpm: bool = False, xids: Mapping[str, tuple[Xid, ...]] | None = None
+) -> None:
+    """Runs the process, whether it was spawned or forked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is the parent's to handle
     _die_with_parent()
-    gc.enable()  # a fork has it from a parent that was in a hurry
+    gc.enable()  # a fork inherits it disabled from the dashboard's start
     try:
-        run(interval, on_demand, gpm)
+        run(interval, on_demand, gpm, xids)
     except BrokenPipeError:
         os._exit(0)
+    except Exception as error:  # noqa: BLE001  # an error of gpuwatch itself: the parent shows it as such
+        from gpuwatch.history.crashes import describe
+
+        with suppress(OSError):
+            _write(Sender.failure("; ".join(describe(error))))
+        if os.environ.get("GPUWATCH_DEBUG"):
+            sys.excepthook(*sys.exc_info())
+        os._exit(1)
 
 
 def main() -> None:
-    """Entry point of the process; arguments: interval in seconds, 1 to ask on-demand metrics too, 1 for GPM."""
-    serve(float(sys.argv[1]), sys.argv[2] == "1", sys.argv[3] == "1")
+    """Entry point of the process.
+
+    Arguments: interval in seconds, 1 to ask on-demand metrics too, 1 for GPM, the Xids known so far as JSON.
+    """
+    xids = msgspec.json.decode(sys.argv[4], type=dict[str, tuple[Xid, ...]])
+    serve(float(sys.argv[1]), sys.argv[2] == "1", sys.argv[3] == "1", xids)
 
 
 if __name__ == "__main__":

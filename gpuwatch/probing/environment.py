@@ -21,11 +21,13 @@ from gpuwatch.model.run import DeviceMapping, Outcome
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.interpreter import Interpreter
 from gpuwatch.probing.locate import ProbeScript, probe_folder
-from gpuwatch.probing.observe import Observation, Observed
 from gpuwatch.probing.process import ProbeProcess, launch_fresh
+from gpuwatch.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.probing.runner import LOG_ENVIRONMENT
+from gpuwatch.probing.tiers import pytorch_obstacle
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.sysfs import ENV_STATE
 
 DEADLINE = 3.0
 """Seconds that the driver has for an answer."""
@@ -54,11 +56,11 @@ def ask_driver(environment: Mapping[str, str], deadline: float = DEADLINE + STAR
         elif event.kind == "answer":
             heard.update(event.data)
 
-    outcome, said = _run([sys.executable, "driver"], environment, deadline, take)
+    outcome, output = _run([sys.executable, "driver"], environment, deadline, take)
     for name in ("libcuda", "nvml"):
         if name in heard:
             heard[name] = msgspec.convert(heard[name], Loaded)
-    return DriverAnswer(**heard, late=calling if outcome.timed_out else "", problem=_ending(outcome, said, calling))
+    return DriverAnswer(**heard, late=calling if outcome.timed_out else "", problem=_ending(outcome, output, calling))
 
 
 def look_into(
@@ -80,8 +82,8 @@ def look_into(
             libraries.append(msgspec.convert(event.data, Library))
 
     command = [interpreter.path, "look", interpreter.framework]
-    outcome, said = _run(command, environment, deadline, take)
-    problem = _ending(outcome, said, "looking for libraries")
+    outcome, output = _run(command, environment, deadline, take)
+    problem = _ending(outcome, output, "looking for libraries")
     return FrameworkLook(
         name=interpreter.framework,
         interpreter=interpreter.path,
@@ -99,22 +101,22 @@ def try_framework(
     kept: dict[str, str],
     before: Snapshot | None,
     deadline: float = FRAMEWORK_DEADLINE,
-) -> tuple[Observed, FrameworkLook]:
+) -> tuple[RunDraft, FrameworkLook]:
     """Imports the framework in a child, lists its devices and runs one op on each.
 
     ``kept`` are the variables that the run shall remember: the user's, not those set here for the log's sake.
     """
     started_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
-    observation = Observation(started, before)
+    builder = RunBuilder(started, before)
     tests: list[DeviceTest] = []
     opened: list[str] | None = None
-    said: dict[str, None] = {}
+    logged: dict[str, None] = {}
     described: list[DeviceMapping] = []
     doing = f"import {interpreter.framework}"
 
     def take(raw: bytes) -> None:
         nonlocal doing, opened
-        event = observation.event_line(raw)
+        event = builder.event_line(raw)
         if event is None:
             return
         data = event.data
@@ -131,8 +133,8 @@ def try_framework(
 
     def read(raw: bytes) -> None:
         if (match := _OPENED.search(raw)) is not None:
-            said[match[1].decode("utf-8", "replace")] = None
-        observation.log_line(raw)
+            logged[match[1].decode("utf-8", "replace")] = None
+        builder.log_line(raw)
 
     # Growth is set in the script: a look must not take the whole of a GPU that others use.
     child = {name: value for name, value in environment.items() if name != "TF_FORCE_GPU_ALLOW_GROWTH"}
@@ -141,21 +143,21 @@ def try_framework(
         {**child, **LOG_ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
     )
     with ProbeProcess(launch, on_event=take, on_log=read) as process:
-        observation.pid = process.pid
+        builder.pid = process.pid
         outcome = process.pump(deadline)
     seconds = time.monotonic() - started
-    observed = observation.finish(
+    draft = builder.finish(
         _script(interpreter.framework),
         outcome,
         started_at=started_at,
         total_seconds=seconds,
         fresh=True,
         environment=kept,
-        simulation="driver" if interpreter.framework == "tensorflow" else None,
+        simulation="driver" if interpreter.framework == "tensorflow" or ENV_STATE in environment else None,
     )
     if described:
-        run = msgspec.structs.replace(observed.run, device_map=tuple(described))
-        observed = msgspec.structs.replace(observed, run=run)
+        run = msgspec.structs.replace(draft.run, device_map=tuple(described))
+        draft = msgspec.structs.replace(draft, run=run)
     look = FrameworkLook(
         name=interpreter.framework,
         interpreter=interpreter.path,
@@ -166,14 +168,14 @@ def try_framework(
             if opened is None
             else (
                 *(Library(name=path, state="loaded", path=path) for path in opened),
-                *(Library(name=name, state="loaded") for name in said),
+                *(Library(name=name, state="loaded") for name in logged),
             )
         ),
-        import_seconds=observed.run.phases.import_seconds,
+        import_seconds=draft.run.phases.import_seconds,
         late=doing if outcome.timed_out else "",
-        problems=observed.run.problems,
+        problems=draft.run.problems,
     )
-    return observed, look
+    return draft, look
 
 
 def joined(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
@@ -199,12 +201,12 @@ def joined(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
     )
 
 
-def child_environment(environment: Mapping[str, str], framework: str | None) -> dict[str, str]:
-    """The user's environment; simulated GPUs reach TensorFlow as a driver, and PyTorch not at all."""
+def child_environment(environment: Mapping[str, str], interpreter: Interpreter | None) -> dict[str, str]:
+    """The user's environment; simulated GPUs reach a framework as a driver, and some builds of PyTorch not at all."""
     machine = SimMachine.from_environment(environment)
     if machine is None:
         return dict(environment)
-    if framework == "torch":
+    if interpreter is not None and interpreter.framework == "torch" and pytorch_obstacle(interpreter):
         return machine.stripped(environment)
     if ENV_PLUGIN in environment:
         return machine.environment(environment, tier="driver")
@@ -242,30 +244,30 @@ def _run(
 ) -> tuple[Outcome, tuple[str, ...]]:
     """One part of the script, and the last lines that it wrote."""
     python, *part = command
-    said: list[str] = []
+    output: list[str] = []
 
     def on_event(raw: bytes) -> None:
         event = decode_event(raw)
         if isinstance(event, Event):
             take(event)
         else:
-            said.append(f"broken event: {event.problem}")
+            output.append(f"broken event: {event.problem}")
 
     def on_log(raw: bytes) -> None:
-        said.append(raw.decode("utf-8", "replace"))
-        del said[:-_LAST_LINES]
+        output.append(raw.decode("utf-8", "replace"))
+        del output[:-_LAST_LINES]
 
     launch = launch_fresh(
         [python, "-u", str(probe_folder() / _SCRIPT), *part], {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
     )
     with ProbeProcess(launch, on_event=on_event, on_log=on_log) as process:
         outcome = process.pump(deadline)
-    return outcome, tuple(said)
+    return outcome, tuple(output)
 
 
-def _ending(outcome: Outcome, said: tuple[str, ...], doing: str) -> str:
+def _ending(outcome: Outcome, output: tuple[str, ...], doing: str) -> str:
     if outcome.timed_out or outcome.exit_code == 0:
         return ""
     how = f"signal {outcome.signal}" if outcome.signal is not None else f"exit code {outcome.exit_code}"
-    last = next((line.strip() for line in reversed(said) if line.strip()), "")
+    last = next((line.strip() for line in reversed(output) if line.strip()), "")
     return f"the child ended with {how} in {doing}" + (f": {last}" if last else "")

@@ -17,10 +17,12 @@ import time
 from gpuwatch.logs import devices
 from gpuwatch.logs.pytorch import is_out_of_memory
 from gpuwatch.model.run import DeviceMapping, Framework, RunError, RunProcess
+from gpuwatch.probing.event_state import EventState
+from gpuwatch.probing.placement_join import Traced
+from gpuwatch.probing.run_builder import own_ordinal
 from gpuwatch.probing.runner import kept_environment
 from gpuwatch.probing.streams import Lines, Streams
-from gpuwatch.probing.told import Told
-from gpuwatch.sources.lineage import descends, leader_of
+from gpuwatch.sources.process_tree import descends, leader_of
 
 _MOST = 256
 _FRESH = 10.0
@@ -37,25 +39,25 @@ def _exhausted(error: RunError) -> bool:
 class _Member:
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.told = Told()
+        self.state = EventState()
         self.map: list[DeviceMapping] = []
         self.ooms = 0
 
     @property
     def framework(self) -> Framework | None:
-        return self.told.framework
+        return self.state.framework
 
     @property
     def worth_telling(self) -> bool:
-        told = self.told
-        return bool(self.map or self.ooms or told.ooms or told.allocators or told.throughput or told.errors)
+        state = self.state
+        return bool(self.map or self.ooms or state.ooms or state.allocators or state.throughput or state.errors)
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:
         """How likely it is the one that the work is in."""
-        told = self.told
-        gpu = any("GPU" in name or "cuda" in name for name in told.devices.logical)
-        return (bool(told.throughput), gpu, bool(told.framework), max(told.allocators.values(), default=0))
+        state = self.state
+        gpu = any("GPU" in name or "cuda" in name for name in state.devices.logical)
+        return (bool(state.throughput), gpu, bool(state.framework), max(state.allocators.values(), default=0))
 
 
 class Family:
@@ -128,19 +130,35 @@ class Family:
             member.map.append(mapping)
         self.changed = True
 
-    def leading(self, pid: int) -> Told:
+    def leading(self, pid: int) -> EventState:
         """What the process in which the work is says; ``pid`` is the program's own."""
         best = self._leader()
         if best is None:
-            told = Told()
-            told.pid = pid
-            return told
-        return best.told
+            state = EventState()
+            state.pid = pid
+            return state
+        return best.state
+
+    @property
+    def pids(self) -> set[int]:
+        """The processes that are known."""
+        return set(self._members)
+
+    def taken(self) -> tuple[int, int]:
+        """How many GPUs they have all together, and how many bytes their allocators held at most."""
+        members = self._members.values()
+        gpus = sum(len({*(m.framework_device for m in one.map), *one.state.mappings}) for one in members)
+        return gpus, sum(sum(one.state.allocators.values()) for one in members)
+
+    def traced(self) -> tuple[Traced, ...]:
+        """With --placement: the ops and graphs of every process that told of them."""
+        found = (member.state.traced for member in self._members.values())
+        return tuple(traced for traced in found if traced.eager or traced.graphs)
 
     def map_of_leading(self) -> tuple[DeviceMapping, ...] | None:
         """Where several processes have maps, the log's is a mixture of them: this is one process's own."""
         best = self._leader()
-        if best is None or sum(bool(member.map or member.told.mappings) for member in self._members.values()) < 2:
+        if best is None or sum(bool(member.map or member.state.mappings) for member in self._members.values()) < 2:
             return None
         return self._described(best.pid, {}).device_map
 
@@ -158,20 +176,23 @@ class Family:
         member = self._members.get(pid)
         if member is None:
             return RunProcess(pid=pid, held_bytes=held)
-        told = member.told
+        state = member.state
         names = {mapping.framework_device for mapping in member.map}
         return RunProcess(
             pid=pid,
-            command=told.command,
-            environment=kept_environment(told.environment or {}),
-            framework=told.framework,
-            devices=told.devices,
-            device_map=(*member.map, *(one for name, one in told.mappings.items() if name not in names)),
-            allocators=dict(told.allocators),
+            command=state.command,
+            environment=kept_environment(state.environment or {}),
+            framework=state.framework,
+            devices=state.devices,
+            device_map=(
+                *(own_ordinal(one, state.mappings) for one in member.map),
+                *(one for name, one in state.mappings.items() if name not in names),
+            ),
+            allocators=dict(state.allocators),
             held_bytes=held,
-            ooms=max(member.ooms, told.ooms, sum(map(_exhausted, told.errors))),
-            throughput=told.throughput,
-            errors=tuple(told.errors),
+            ooms=max(member.ooms, state.ooms, sum(map(_exhausted, state.errors))),
+            throughput=state.throughput,
+            errors=tuple(state.errors),
         )
 
     def _member(self, pid: int) -> _Member | None:
@@ -193,12 +214,12 @@ class Family:
         if member is None:
             connection.close()
             return
-        told = member.told
-        if told.ended:
-            told = member.told = Told()  # the number of a process that is gone
+        state = member.state
+        if state.ended:
+            state = member.state = EventState()  # the number of a process that is gone
 
         def take(line: bytes) -> None:
-            told.line(line)
+            state.line(line)
             self.changed = True
 
         lines = Lines(take)

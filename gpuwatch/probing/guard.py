@@ -153,14 +153,14 @@ class Guard:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
             if pid == self._program:
                 self._ended = status
-                self._say(f"ended {status} {self._left()}")
+                self._say(f"ended {status} {self._left()} {used.ru_maxrss}")
 
     def _left(self) -> int:
         """How many stay behind: helpers that end as soon as they see their program gone are not among them."""

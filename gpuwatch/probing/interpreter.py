@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +16,8 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.probing.ending import signal_name
+from gpuwatch.formatting.text import printable, shorten
+from gpuwatch.probing.termination import signal_name
 
 # Runs in the user's interpreter: finds the framework without importing it, which takes seconds.
 _CHECK = """
@@ -24,6 +27,7 @@ spec = importlib.util.find_spec(name)
 if spec is None or not spec.origin:
     sys.exit(9)
 root = pathlib.Path(spec.origin).parent
+cuda = None
 def text(*parts):
     try:
         return root.joinpath(*parts).read_text()
@@ -34,7 +38,8 @@ if name == "tensorflow":
     gpu = None if found is None else found.group(1) == "True"
 else:
     found = re.search(r"^cuda\\b.*?=\\s*(.+)$", text("version.py"), re.M)
-    gpu = None if found is None else found.group(1).strip() != "None"
+    cuda = None if found is None else found.group(1).strip().strip("'")
+    gpu = None if cuda is None else cuda != "None"
 version = None
 for distribution in (name, name + "-cpu", name + "_cpu"):
     try:
@@ -42,10 +47,13 @@ for distribution in (name, name + "-cpu", name + "_cpu"):
         break
     except importlib.metadata.PackageNotFoundError:
         pass
-print(json.dumps({"version": version, "gpu_build": gpu}))
+print(json.dumps({"version": version, "gpu_build": gpu, "cuda_version": cuda if gpu else None}))
 """
+_LONGEST = 160
+"""Letters of what a program says that is no usable Python."""
 _PATIENCE = 30
 """Seconds for an interpreter to say what it has: a cold network drive takes ten."""
+_PYTHON = re.compile(r"python[\d.]*")
 _PACKAGE = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
@@ -59,6 +67,8 @@ class Interpreter(msgspec.Struct, frozen=True):
     """Built for CUDA; None where its files do not say."""
     installed: bool = True
     """False for the stand-in of a framework that no interpreter has: its probes are skipped."""
+    cuda_version: str | None = None
+    """``12.6``, as PyTorch's files say it; None where they do not, and for TensorFlow."""
 
 
 class _Facts(msgspec.Struct, frozen=True):
@@ -66,6 +76,7 @@ class _Facts(msgspec.Struct, frozen=True):
 
     version: str | None
     gpu_build: bool | None
+    cuda_version: str | None = None
 
 
 class FrameworkMissing(GpuwatchError):
@@ -80,10 +91,7 @@ def choose_interpreter(framework: str, asked: str | None) -> Interpreter:
     interpreter that cannot run and :class:`FrameworkMissing` for one without the framework.
     """
     if asked is not None:
-        found = shutil.which(asked)
-        if found is None:
-            what = "it is no program that can be run" if Path(asked).exists() else "there is no such program"
-            raise UsageError(f"--python {asked}: {what}")
+        found = program_of(asked)
         looked = _look(found, framework)
         if isinstance(looked, str):
             raise _missing(framework, found, looked)
@@ -95,7 +103,54 @@ def choose_interpreter(framework: str, asked: str | None) -> Interpreter:
     raise _missing(framework, sys.executable, _NOT_INSTALLED)
 
 
+def program_of(asked: str) -> str:
+    """The path of the program that the user named as the interpreter; :class:`UsageError` where there is none."""
+    found = shutil.which(asked)
+    if found is None:
+        raise UsageError(f"--python {asked}: {_no_program(asked)}")
+    return found
+
+
+def _no_program(asked: str) -> str:
+    """Why there is nothing to start."""
+    try:
+        status = Path(asked).stat()
+    except PermissionError:
+        return "this user may not look at it: a folder above it is closed"
+    except OSError:
+        return "there is no such program"
+    if stat.S_ISDIR(status.st_mode):
+        inside = shutil.which(str(Path(asked) / "bin" / "python"))
+        return f"it is a folder; its Python is {inside}" if inside else "it is a folder, not a program"
+    return f"it is no program that can be run by this user (its mode is {stat.filemode(status.st_mode)})"
+
+
 _NOT_INSTALLED = "not installed"
+
+
+def python_of(command: Sequence[str]) -> str | None:
+    """The interpreter that runs a command: its program, or what the first line of its script names."""
+    program = shutil.which(command[0]) if command else None
+    if program is None:
+        return None
+    if _PYTHON.fullmatch(Path(program).name):
+        return program
+    try:
+        with Path(program).open("rb") as script:
+            first = script.readline(500).decode("utf-8", "replace")
+    except OSError:
+        return None
+    words = first[2:].split() if first.startswith("#!") else []
+    for word in words[:2]:  # /usr/bin/env python3
+        if _PYTHON.fullmatch(Path(word).name):
+            return shutil.which(word)
+    return None
+
+
+def framework_of(python: str, framework: str) -> Interpreter | None:
+    """What an interpreter has of a framework; None where it has none, or does not say."""
+    looked = _look(python, framework)
+    return looked if isinstance(looked, Interpreter) else None
 
 
 def _missing(framework: str, python: str, problem: str) -> GpuwatchError:
@@ -114,7 +169,7 @@ def _candidates() -> Iterator[str]:
     named += [str(Path(root) / "bin" / "python") for root in roots if root]
     named += [path for name in ("python3", "python") if (path := shutil.which(name))]
     for candidate in named:
-        if candidate not in seen and Path(candidate).is_file():
+        if candidate not in seen and os.path.isfile(candidate):  # noqa: PTH113  # which raises nothing
             seen.add(candidate)
             yield candidate
 
@@ -133,15 +188,19 @@ def _look(python: str, framework: str) -> Interpreter | str:
     if code < 0:
         return f"it was killed by {signal_name(-code)}"
     if code != 0:
-        return f"it is no usable Python: {_complaint(err) or f'exit code {code}'}"
+        complaint = _complaint(err)
+        if _CHECK.split()[1] in complaint and "Traceback" not in err:
+            return "it is no Python, but a program that takes Python code for something else"
+        return f"it is no usable Python: {shorten(printable(complaint), _LONGEST) or f'exit code {code}'}"
     # Wrappers and start-up files say things of their own before it.
     for line in reversed(out.splitlines()):
         try:
             facts = msgspec.json.decode(line, type=_Facts)
         except msgspec.DecodeError:
             continue
-        return Interpreter(python, framework, facts.version, facts.gpu_build)
-    return f"it is no usable Python: it answers {out[:60]!r}"
+        return Interpreter(python, framework, facts.version, facts.gpu_build, cuda_version=facts.cuda_version)
+    answer = f"it answers {out.strip()[:60]!r}" if out.strip() else "it ends without an answer"
+    return f"it is no usable Python: {answer}"
 
 
 def _asked(command: Sequence[str]) -> tuple[int, str, str]:

@@ -27,7 +27,7 @@ from gpuwatch.probing.channel import Channel
 _EVERY = 1.0
 _LEAST_ROWS = 8
 _LEAST_COLUMNS = 40
-_SAID_AT_ONCE = 3
+_MOST_AT_ONCE = 3
 
 
 class Live:
@@ -42,7 +42,7 @@ class Live:
         self._rows = 0
         self._columns = 0
         self._drawn = 0.0
-        self._said: set[tuple[str, str]] = set()
+        self._shown: set[tuple[str, str]] = set()
         self._waiting: list[str] = []
         self._warning = ""
         self._started = time.monotonic()
@@ -110,11 +110,11 @@ class Live:
         """Says those that are new, in the order in which they matter."""
         telling = [found for found in findings if found.severity in ("error", "warning")]
         self._warning = telling[0].title if telling else ""
-        for found in telling[:_SAID_AT_ONCE]:
+        for found in telling[:_MOST_AT_ONCE]:
             key = (found.id, found.device_uuid or "")
-            if key in self._said:
+            if key in self._shown:
                 continue
-            self._said.add(key)
+            self._shown.add(key)
             action = f" → {found.action}" if found.action else ""
             likely = "" if found.certainty == "fact" else "likely: "
             self._waiting.append(printable(f"gpuwatch: {likely}{found.title}.{action}"))

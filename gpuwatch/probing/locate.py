@@ -25,12 +25,14 @@ class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     framework: str
     workload: str
+    own_work: bool = False
+    """It always does this work, which is its subject: no other can be chosen."""
     verdict: str
     """How it ends where it has the GPUs that it needs."""
     gpus: int = 0
     """How many GPUs its subject needs; with fewer it says ``skipped``. 0: it runs without any."""
     tier: str = "any"
-    """Simulated GPUs that can show it: ``driver``, ``plugin`` or ``any``."""
+    """Simulated GPUs that can show it: ``driver``, ``plugin``, ``any``, or ``driver-first``: both, but rather that."""
     fresh: bool = False
     """Must start from nothing: what it sets is read when the framework is loaded."""
     measurements: int = 1

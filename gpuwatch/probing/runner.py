@@ -15,10 +15,11 @@ import msgspec
 
 from gpuwatch.model.events import Event
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.probing.hook import hooked
 from gpuwatch.probing.interpreter import Interpreter
 from gpuwatch.probing.locate import ProbeScript
-from gpuwatch.probing.observe import Observation, Observed
 from gpuwatch.probing.process import ProbeProcess, launch_fresh
+from gpuwatch.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.probing.template import Template, TemplateLost
 from gpuwatch.probing.tiers import Choice, Tier, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN
@@ -132,7 +133,7 @@ class Runner:
         *,
         before: Snapshot | None = None,
         on_event: Callable[[Event], None] | None = None,
-    ) -> Observed:
+    ) -> RunDraft:
         """Executes ``script`` and observes it until it ends; ``before`` is the machine as it was.
 
         Nothing that the probe started is left when this returns or raises (KeyboardInterrupt
@@ -143,10 +144,10 @@ class Runner:
         if not interpreter.installed:
             choice = Choice(skipped=f"{script.framework} is not installed in {interpreter.path}")
         elif self._machine is not None:
-            choice = choose_tier(script, interpreter, self._options.tier, self._options.own.get("workload"))
+            choice = choose_tier(script, interpreter, self._options.tier, self._own(script).get("workload"))
         if choice.skipped:
             now = datetime.datetime.now(datetime.UTC)
-            return Observation(time.monotonic(), before).skip(script, choice.skipped, now)
+            return RunBuilder(time.monotonic(), before).skip(script, choice.skipped, now)
         environment = self._environment(script, choice.tier)
         # TensorFlow counts plug-in devices when it is imported; CUDA is asked at the first use.
         counted_at_import = choice.tier == "plugin" and "CUDA_VISIBLE_DEVICES" in script.environment
@@ -169,38 +170,38 @@ class Runner:
         template: Template | None,
         before: Snapshot | None,
         on_event: Callable[[Event], None] | None,
-    ) -> Observed:
+    ) -> RunDraft:
         options = self._options
         started_at = datetime.datetime.now(datetime.UTC)
         started = time.monotonic()
-        observation = Observation(started, before)
+        builder = RunBuilder(started, before)
         if template is None:
             python = options.interpreters[script.framework].path
             launch = launch_fresh([python, "-u", str(script.path)], environment)
         else:
             forked = {**environment, "GPUWATCH_IMPORT_SECONDS": repr(template.import_seconds)}
             for line in template.import_log:
-                observation.log_line(line)
+                builder.log_line(line)
             launch = partial(template.spawn, script.path, forked)
 
         def take_event(line: bytes) -> None:
-            event = observation.event_line(line)
-            if tier == "plugin" and self._machine is not None and observation.pid is not None:
-                observation.ordinals(self._machine.ordinals(observation.pid))
+            event = builder.event_line(line)
+            if tier == "plugin" and self._machine is not None and builder.pid is not None:
+                builder.ordinals(self._machine.ordinals(builder.pid))
             if event is not None and on_event is not None:
                 on_event(event)
 
         def look() -> None:
             if self._source is not None:
                 for snapshot in self._source.drain():
-                    observation.snapshot(snapshot, time.monotonic())
+                    builder.snapshot(snapshot, time.monotonic())
 
-        with ProbeProcess(launch, on_event=take_event, on_log=observation.log_line) as process:
-            observation.pid = process.pid
+        with ProbeProcess(launch, on_event=take_event, on_log=builder.log_line) as process:
+            builder.pid = process.pid
             outcome = process.pump(options.deadline, look)
             look()
         effective = {**environment, **script.environment}
-        return observation.finish(
+        return builder.finish(
             script,
             outcome,
             started_at=started_at,
@@ -210,20 +211,27 @@ class Runner:
             simulation=tier,
         )
 
+    def _own(self, script: ProbeScript) -> dict[str, Any]:
+        """The options that mean something to this script: what it cannot do must not be its label."""
+        own = self._options.own
+        return {name: value for name, value in own.items() if not (name == "workload" and script.own_work)}
+
     def _environment(self, script: ProbeScript, tier: Tier | None) -> dict[str, str]:
         options = self._options
         environment = dict(os.environ)
         if self._machine is not None:
             if tier is None:
-                # PyTorch has no simulated GPUs: half of them would be worse than none.
+                # A CPU build of PyTorch finds no GPU, and half of one would be worse than none.
                 environment = self._machine.stripped(environment)
             elif tier != "driver" or ENV_PLUGIN in environment:
                 environment = self._machine.environment(environment, tier=tier)
             # Else it is on that tier already, and may lack libraries on purpose.
+            if tier == "plugin":
+                environment = hooked(environment)
         environment.update(LOG_ENVIRONMENT)
         if options.visible:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.visible)
-        own = {**script.options, **options.own, "seconds": options.seconds, "size": options.size}
+        own = {**script.options, **self._own(script), "seconds": options.seconds, "size": options.size}
         environment["GPUWATCH_PROBE_OPTIONS"] = json.dumps(own)
         # A probe must not write beside the installed scripts.
         environment["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -13,39 +13,20 @@ MOST = 600
 """Points that are kept; when there are twice as many, two become one."""
 
 
-class Timeline:
-    """Evenly spaced points, each with the most of its stretch of time, so that no peak is thinned away."""
+class _Trace:
+    """Points of one device: evenly spaced, each with the most of its stretch of time."""
 
-    def __init__(self, started: float) -> None:
-        """``started``: monotonic time of the launch."""
-        self._started = started
+    def __init__(self) -> None:
+        self.process_peak: int | None = None
+        self.device_peak: int | None = None
         self._points: list[MemoryPoint] = []
         self._every = 1
         self._pending: MemoryPoint | None = None
         self._gathered = 0
-        self.device: str | None = None
-        """UUID of the device on which the run holds most."""
-        self.process_peak: int | None = None
-        self.device_peak: int | None = None
 
-    def take(self, snapshot: Snapshot, sizes: Mapping[str, float], allocator: int | None, now: float) -> None:
-        """One sample; ``sizes`` is what the run's processes hold together, by device."""
-        if sizes:
-            self.device = max(sizes, key=lambda uuid: sizes[uuid])
-        device = snapshot.device(self.device) if self.device else next(iter(snapshot.devices), None)
-        if device is None:
-            return
-        held = int(max(sizes.values())) if sizes else None
-        used = device.number("memory.used_bytes")
-        self.process_peak = larger(self.process_peak, held)
-        self.device_peak = larger(self.device_peak, None if used is None else int(used))
-        point = MemoryPoint(
-            t=round(now - self._started, 3),
-            device_used_bytes=None if used is None else int(used),
-            process_bytes=held,
-            allocator_bytes=allocator,
-            gpu_percent=device.number("utilization.gpu_percent"),
-        )
+    def add(self, point: MemoryPoint) -> None:
+        self.process_peak = larger(self.process_peak, point.process_bytes)
+        self.device_peak = larger(self.device_peak, point.device_used_bytes)
         self._pending = point if self._pending is None else _most(self._pending, point)
         self._gathered += 1
         if self._gathered >= self._every:
@@ -57,8 +38,60 @@ class Timeline:
             self._every *= 2
 
     def points(self) -> tuple[MemoryPoint, ...]:
-        """All of it so far."""
         return (*self._points, *([] if self._pending is None else [self._pending]))
+
+
+class Timeline:
+    """No peak is thinned away, and no two devices are mixed: each has a trace of its own."""
+
+    def __init__(self, started: float) -> None:
+        """``started``: monotonic time of the launch."""
+        self._started = started
+        self._traces: dict[str, _Trace] = {}
+        self._mapped: frozenset[str] = frozenset()
+
+    def prefer(self, uuids: Collection[str]) -> None:
+        """The GPUs of the run's own device map: where one of them was used, the numbers are of one of them."""
+        self._mapped = frozenset(uuids)
+
+    @property
+    def device(self) -> str | None:
+        """UUID of the device on which a process of the run held most, the first of equals."""
+        held = [(uuid, trace.process_peak or 0) for uuid, trace in self._traces.items() if trace.process_peak]
+        mapped = [pair for pair in held if pair[0] in self._mapped]
+        return max(mapped or held, key=lambda pair: pair[1])[0] if held else None
+
+    @property
+    def _shown(self) -> _Trace:
+        return self._traces.get(self.device or "") or next(iter(self._traces.values()), _Trace())
+
+    @property
+    def process_peak(self) -> int | None:
+        """The most that the run was seen to hold there."""
+        return self._shown.process_peak
+
+    @property
+    def device_peak(self) -> int | None:
+        """The most that was in use there, all owners together."""
+        return self._shown.device_peak
+
+    def take(self, snapshot: Snapshot, sizes: Mapping[str, float], allocator: int | None, now: float) -> None:
+        """One sample; ``sizes`` is what counts as the run's, by device."""
+        for device in snapshot.devices:
+            used, held = device.number("memory.used_bytes"), sizes.get(device.uuid)
+            self._traces.setdefault(device.uuid, _Trace()).add(
+                MemoryPoint(
+                    t=round(now - self._started, 3),
+                    device_used_bytes=None if used is None else int(used),
+                    process_bytes=None if held is None else int(held),
+                    allocator_bytes=allocator,
+                    gpu_percent=device.number("utilization.gpu_percent"),
+                )
+            )
+
+    def points(self) -> tuple[MemoryPoint, ...]:
+        """All of it so far, of the one device."""
+        return self._shown.points()
 
 
 def _most(one: MemoryPoint, other: MemoryPoint) -> MemoryPoint:

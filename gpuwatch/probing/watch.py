@@ -29,21 +29,25 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing import guard
 from gpuwatch.probing.backlog import Backlog
 from gpuwatch.probing.channel import Channel
-from gpuwatch.probing.ending import Ending, judged, not_started
+from gpuwatch.probing.environment_settings import environment_settings
 from gpuwatch.probing.family import Family
+from gpuwatch.probing.hook import hooked
 from gpuwatch.probing.live import Live
-from gpuwatch.probing.locate import ProbeScript, probe_folder
-from gpuwatch.probing.observe import Observation, Observed
+from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.probing.runner import SnapshotSource, kept_environment
 from gpuwatch.probing.signals import Signals
 from gpuwatch.probing.streams import Lines, Streams
-from gpuwatch.sources.lineage import oom_kills
+from gpuwatch.probing.termination import Termination, judged, not_started
+from gpuwatch.sources.oom_kills import oom_kills
 
 _TICK = 0.5
 _PACE = 0.02
 _GRACE = 2.0
 """Seconds for output of a program that has ended, where somebody may still write."""
 _QUIET = 0.2
+_APART, _MORE = 0.1, 1.1
+"""Seconds between looks that are asked for, and how much more memory the program has to hold for the next."""
 _YOUNG = 10.0
 """Seconds for which a run is kept every second: whatever ends it then, there is something to look at."""
 _SHARE, _SHARE_YOUNG = 0.005, 0.05
@@ -64,7 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     simulation: str | None = None
 
 
-Judge = Callable[[Observed], Run]
+Judge = Callable[[RunDraft], Run]
 """Makes a finished run of what was observed, and keeps it."""
 
 
@@ -77,14 +81,16 @@ def watch(
     before: Snapshot | None = None,
     environment: Mapping[str, str] | None = None,
     meanwhile: Callable[[], None] | None = None,
+    look: Callable[[], None] | None = None,
 ) -> Run:
     """Runs ``command`` to its end and returns the run, which ``judge`` finishes.
 
     ``judge`` is called now and then while the program runs too, so that a run which breaks off is kept as
-    far as it came; ``meanwhile`` once, while the program starts. The program's exit code or signal is in the
-    run's outcome. Raises :class:`~gpuwatch.probing.ending.NotStarted`.
+    far as it came; ``meanwhile`` once, while the program starts; ``look`` asks ``source`` for a snapshot at
+    once, when the program takes devices or memory. The program's exit code or signal is in the run's outcome.
+    Raises :class:`~gpuwatch.probing.termination.NotStarted`.
     """
-    with _Watch(command, judge, options, source, before, environment) as watching:
+    with _Watch(command, judge, options, source, before, environment, look) as watching:
         return watching.run(meanwhile)
 
 
@@ -99,7 +105,9 @@ class _Watch:
         source: SnapshotSource | None,
         before: Snapshot | None,
         environment: Mapping[str, str] | None,
+        look: Callable[[], None] | None,
     ) -> None:
+        self._look_now = look
         self._command = list(command)
         self._judge = judge
         self._options = options
@@ -118,13 +126,18 @@ class _Watch:
         self._failed: int | None = None
         self._status: int | None = None
         self._left = 0
+        self._resident: int | None = None
+        """Largest resident set of one of the program's processes, in bytes."""
+        self._mapped, self._allocated = 0, 0
+        """GPUs and bytes of its allocators at the last look that was asked for."""
+        self._look_after = 0.0
         self._guard_gone = False
         self._everybody_gone = False
         self._asked: list[int] = []
         self._kills = oom_kills()
         self._started_at = datetime.datetime.now(datetime.UTC)
         self._started = time.monotonic()
-        self._observation = Observation(self._started, before, self._family.belongs)
+        self._builder = RunBuilder(self._started, before, self._family.belongs)
         self._latest = before
         self._keep_at = self._started
         self._next = 0.0
@@ -151,9 +164,7 @@ class _Watch:
         if self._options.placement:
             environment["GPUWATCH_WATCH_PLACEMENT"] = "1"
             environment["TF_CPP_MIN_LOG_LEVEL"] = "0"  # placements are logged at the lowest level
-        hook = str(probe_folder() / "_gpuwatch_watch")
-        environment["PYTHONPATH"] = os.pathsep.join([hook, *filter(None, [environment.get("PYTHONPATH")])])
-        return environment
+        return hooked(environment)
 
     # From start to end
 
@@ -182,7 +193,7 @@ class _Watch:
         self._look()
         self._live.end()
         self._live.speak()
-        return self._judge(self._observed(self._outcome()))
+        return self._judge(self._draft(self._outcome()))
 
     def _start(self) -> None:
         channel = self._channel
@@ -246,7 +257,7 @@ class _Watch:
             self._say("drop")
 
     def _log_line(self, line: bytes) -> None:
-        self._observation.log_line(line)
+        self._builder.log_line(line)
         self._family.log_line(line)
 
     def _take_report(self, line: bytes) -> None:
@@ -258,8 +269,8 @@ class _Watch:
         elif word == b"failed":
             self._failed = int(rest)
         elif word == b"ended":
-            status, left = rest.split()
-            self._status, self._left = int(status), int(left)
+            status, left, resident = map(int, rest.split())
+            self._status, self._left, self._resident = status, left, resident << 10
         elif word == b"gone":
             self._everybody_gone = True
         elif word == b"signal":
@@ -282,8 +293,24 @@ class _Watch:
         elif self._program is not None:
             self._asked.append(number)
             if not everybody or came < self._since:
-                with suppress(OSError):
-                    os.kill(self._program, number)
+                for pid in self._meant(number):
+                    with suppress(OSError):
+                        os.kill(pid, number)
+
+    def _meant(self, number: int) -> list[int]:
+        """Who gets a signal that was sent to us alone: the program; what Ctrl+C sends, its process group.
+
+        A shell or launcher waits for its child and counts on that child's getting SIGINT and SIGQUIT as well.
+        """
+        assert self._program is not None
+        if number not in (signal.SIGINT, signal.SIGQUIT) or self._guard is None:
+            return [self._program]
+        found = [self._program]
+        for pid in sorted(guard.descendants(self._guard.pid)):
+            with suppress(OSError):
+                if pid != self._program and os.getpgid(pid) == os.getpgrp():
+                    found.append(pid)
+        return found
 
     def _pause(self) -> None:
         """Ctrl+Z: the terminal is the shell's until we are continued."""
@@ -304,26 +331,37 @@ class _Watch:
     # What goes out
 
     def _look(self) -> None:
-        observation = self._observation
+        builder = self._builder
         if self._program is not None:
-            observation.told = self._family.leading(self._program)
-            observation.pid = observation.told.pid or self._program
+            builder.state = self._family.leading(self._program)
+            builder.pid = builder.state.pid or self._program
         if self._source is None:
             return
+        self._look_in_time()
         for snapshot in self._source.drain():
-            observation.snapshot(snapshot, time.monotonic())
+            builder.snapshot(snapshot, time.monotonic())
             self._latest = snapshot
         used: dict[str, int] = {}
         for process in self._latest.processes if self._latest is not None else ():
             held = process.number("gpu_memory_bytes")
             if held is not None and process.device_uuid and self._family.belongs(process.pid):
                 used[process.device_uuid] = used.get(process.device_uuid, 0) + int(held)
-        self._live.update(self._latest, used, observation.told.throughput)
+        self._live.update(self._latest, used, builder.state.throughput)
+
+    def _look_in_time(self) -> None:
+        """A program may take a GPU and end between two looks of the clock: looks when it takes devices or memory."""
+        mapped, allocated = self._family.taken()
+        more = mapped > self._mapped or allocated > _MORE * self._allocated
+        if self._look_now is None or not more or time.monotonic() < self._look_after:
+            return
+        self._mapped, self._allocated = max(mapped, self._mapped), max(allocated, self._allocated)
+        self._look_after = time.monotonic() + _APART
+        self._look_now()
 
     def _keep(self) -> None:
         """The run as far as it came: from the start and every second at first, later at most every minute."""
         began = time.process_time()
-        run = self._judge(self._observed(Outcome()))
+        run = self._judge(self._draft(Outcome()))
         self._live.findings(run.findings)
         cost = time.process_time() - began
         now = time.monotonic()
@@ -342,9 +380,9 @@ class _Watch:
             signal=killed,
         )
 
-    def _observed(self, outcome: Outcome) -> Observed:
-        own = self._observation.told.environment
-        observed = self._observation.finish(
+    def _draft(self, outcome: Outcome) -> RunDraft:
+        own = self._builder.state.environment
+        draft = self._builder.finish(
             _as_script(self._command),
             outcome,
             started_at=self._started_at,
@@ -352,26 +390,39 @@ class _Watch:
             fresh=True,
             environment=kept_environment(self._environment if own is None else own),
             simulation=self._options.simulation,
-            processes=self._family.processes(self._observation.held),
+            processes=self._family.processes(self._builder.held),
+            traced=self._family.traced(),
         )
+        state = self._builder.state
+        settings = {
+            **environment_settings(state.environment or {}, self._environment, state.framework),
+            **draft.run.settings,
+        }
         run = judged(
-            observed.run,
-            Ending(
+            msgspec.structs.replace(draft.run, settings=settings),
+            Termination(
                 outcome=outcome,
                 asked=tuple(self._asked),
                 kills=self._kills,
+                peak_bytes=self._resident,
+                total_bytes=self._host_bytes(),
+                pids=self._family.pids | {self._program or 0},
                 left=self._left,
-                problems=tuple(self._problems(observed.run)),
+                problems=tuple(self._problems(draft.run)),
             ),
         )
         own_map = self._family.map_of_leading()
         if own_map is not None:
             run = msgspec.structs.replace(run, device_map=own_map)
-        return msgspec.structs.replace(observed, run=run)
+        return msgspec.structs.replace(draft, run=run)
+
+    def _host_bytes(self) -> int | None:
+        total = self._latest.host.memory_total_bytes if self._latest is not None else None
+        return None if total is None else int(total)
 
     def _problems(self, run: Run) -> Iterator[str]:
         """What could not be seen."""
-        if self._observation.log.frameworks and run.framework is None:
+        if self._builder.log.frameworks and run.framework is None:
             yield "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is no Python"
         if self._backlog.left_out:
             yield f"{self._backlog.left_out >> 20} MiB of output came too fast to be read"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
 
 from gpuwatch.formatting.text import shorten
-from gpuwatch.formatting.units import size
-from gpuwatch.model.doctor import Check, State
+from gpuwatch.formatting.units import memory, size
+from gpuwatch.model.doctor import Check
 from gpuwatch.model.run import Run, Throughput
 from gpuwatch.model.snapshot import Device, Process, Snapshot
+from gpuwatch.reports.chart_data import Bars, Marks, Part, Row
 from gpuwatch.reports.content import clean
 from gpuwatch.reports.speed import speed, step_time, wide
 
@@ -21,69 +20,6 @@ _ROWS = 40
 _NAME = 28
 _STEPS = 8
 """Amounts by which a timeline is told in words."""
-
-Kind = Literal["owner", "others", "unexplained", "reserved", "value"]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a bar, in the unit of its chart."""
-
-    kind: Kind
-    name: str
-    amount: float
-    shown: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One bar: its parts from the left, and what is written behind it."""
-
-    label: str
-    parts: tuple[Part, ...]
-    shown: str
-    low: float | None = None
-    high: float | None = None
-    """A whisker from low to high: where most of what was measured lies."""
-    mark: float | None = None
-    """A tick: a limit, or what was granted."""
-    total: float | None = None
-    """Length of this row's own scale where rows differ in it (GPUs of several sizes)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """Bars under each other, on an axis from 0 to ``top``."""
-
-    title: str
-    rows: tuple[Row, ...]
-    top: float
-    axis: str
-    """What the axis is, in words."""
-    mark: str = ""
-    """What the tick means."""
-    whisker: str = ""
-    more: str = ""
-    """What was left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """Checks by group, a sign each."""
-
-    title: str
-    groups: tuple[tuple[str, tuple[tuple[State, str], ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """The memory of a run over its time."""
-
-    title: str
-    run: Run
-
-
-Chart = Bars | Marks | Timeline
 
 
 def on_device(run: Run) -> str:
@@ -103,12 +39,12 @@ def in_words(run: Run) -> str:
         return ""
     span = points[-1][0] - points[0][0]
     shown = [points[round(step * (len(points) - 1) / (_STEPS - 1))][1] for step in range(_STEPS)]
-    told = f"{whose}: {' → '.join(shown for shown, _ in groupby(map(size, shown)))}"
+    steps = f"{whose}: {' → '.join(shown for shown, _ in groupby(map(size, shown)))}"
     total = run.phases.total_seconds
     of = f" of the {total:.0f} s that it ran" if total is not None and total > span + 1 else ""
     peak = max((*run.memory.allocators.values(), 0)) if whose != "held, by NVML" else run.memory.nvml_peak_bytes or 0
     between = f", {size(peak)} at most" if peak > max(shown) else ""
-    return f"{told}, sampled over {span:.0f} s{of}{between}"
+    return f"{steps}, sampled over {span:.0f} s{of}{between}"
 
 
 def memory_by_owner(snapshot: Snapshot) -> Bars | None:
@@ -138,14 +74,14 @@ def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
             "owner",
             f"{process.pid} {shorten(clean(process.name or process.command or process.note), _NAME)}",
             amount,
-            size(amount),
+            memory(amount),
         )
         for process, amount in known[:_OWNERS]
     ]
     rest = known[_OWNERS:]
     if rest:
         amount = sum(held for _, held in rest)
-        parts.append(Part("others", f"{len(rest)} other processes", amount, size(amount)))
+        parts.append(Part("others", f"{len(rest)} other processes", amount, memory(amount)))
     for kind, metric, name in (
         ("unexplained", "memory.unexplained_bytes", "of no process that NVML lists"),
         ("reserved", "memory.reserved_bytes", "reserved by the driver"),
@@ -203,6 +139,15 @@ def _step(label: str, t: Throughput) -> Row:
     return Row(label, (part,), shown, low=t.p10_step_seconds, high=t.p90_step_seconds)
 
 
+def moved(run: Run) -> bool:
+    """Whether the timeline shows anything of this run: an empty chart says less than none."""
+    points = run.memory.timeline
+    if len(points) < 2:
+        return False
+    used = {point.device_used_bytes for point in points if point.device_used_bytes is not None}
+    return len(used) > 1 or any(point.process_bytes or point.allocator_bytes for point in points)
+
+
 def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     """What NVML saw each named run hold at most, and what the framework was granted."""
     rows = []
@@ -216,7 +161,7 @@ def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
         shown = f"{size(held)}, granted {size(granted)}" if granted is not None else size(held)
         part = Part("value", name, held, size(held))
         rows.append(Row(name, (part,), shown, mark=float(granted) if granted is not None else None))
-    if len(rows) < 2 or not top:
+    if len(rows) < 2 or not any(row.parts[0].amount for row in rows):
         return None
     return Bars(
         "GPU memory held, on the busiest device",

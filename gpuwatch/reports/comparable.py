@@ -15,6 +15,13 @@ _GPU = re.compile(r"^\d+ (.*) (?:GPU|MIG)-\S+$")
 
 
 def workload(run: Run, *, with_type: bool = True) -> str:
+    """``matmul 512 float32, eagerly``: what one step computes, and how it was executed where that is known."""
+    step = amount(run, with_type=with_type)
+    execution = clean(run.throughput.execution) if run.throughput is not None and run.throughput.execution else ""
+    return f"{step}, {execution}" if execution else step
+
+
+def amount(run: Run, *, with_type: bool = True) -> str:
     """``matmul 512 float32``: what one step computes."""
     parts = [clean(run.workload)]
     for name in _WORK:

@@ -11,7 +11,7 @@ from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports import comparable, run_content
 from gpuwatch.reports.content import clean
 from gpuwatch.reports.differences import differences
-from gpuwatch.reports.speed import half_spread, speed, wide
+from gpuwatch.reports.speed import speed, unproven, wide
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("config", "CONFIG"),
@@ -51,9 +51,9 @@ def compare(runs: Sequence[Run]) -> Comparison:
     worst: dict[str, int] = {}
     timed = sorted(group, key=lambda index: -_steps_per_second(runs[index]))
     if len(timed) > 1:
-        if _clearly_faster(runs[timed[0]], runs[timed[1]]):
+        if all(_proven(runs[timed[0]], runs[index]) for index in timed[1:]):
             best["steps_per_second"] = timed[0]
-        if _clearly_faster(runs[timed[-2]], runs[timed[-1]]):
+        if all(_proven(runs[timed[-1]], runs[index]) for index in timed[:-1]):
             worst["steps_per_second"] = timed[-1]
     # A run without a GPU holds no GPU memory and would always win.
     held = [index for index in group if runs[index].memory.nvml_peak_bytes and runs[index].device_map]
@@ -110,7 +110,7 @@ def times(runs: Sequence[Run]) -> tuple[str, ...]:
 def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
     notes = []
     apart = [run for index, run in enumerate(runs) if run.throughput is not None and index not in group]
-    if apart and group:
+    if apart and group and not any(runs[index].simulated for index in group):
         first = runs[group[0]]
         names = _listed(clean(run.config) for run in apart)
         what = f"{comparable.workload(first)} on {comparable.kind(first)}"
@@ -138,10 +138,11 @@ def _steps_per_second(run: Run) -> float:
     return run.throughput.steps_per_second if run.throughput is not None else 0.0
 
 
-def _clearly_faster(first: Run, second: Run) -> bool:
-    """Whether the difference is larger than what either run scatters; else neither is best."""
-    scatter = max(half_spread(run.throughput) or 0.0 for run in (first, second) if run.throughput)
-    return _steps_per_second(first) - _steps_per_second(second) > scatter
+def _proven(one: Run, other: Run) -> bool:
+    """Whether their speeds differ by more than noise, by the rule that the sentences about them follow too."""
+    if one.throughput is None or other.throughput is None:
+        return False
+    return not unproven(one.throughput, other.throughput, simulated=one.simulated or other.simulated)
 
 
 def cells(run: Run) -> dict[str, str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 
 from gpuwatch.model.findings import SEVERITY_ORDER
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports import charts
+from gpuwatch.reports.comparable import gpus
 from gpuwatch.reports.compare import HEADS, RIGHT, all_cells, labels, times
-from gpuwatch.reports.content import GLYPHS, SIMULATED_NOTE, Content, Table, clean
-from gpuwatch.reports.run_content import expected_fallback, on_gpu, run_content
+from gpuwatch.reports.content import GLYPHS, Content, Table, clean
+from gpuwatch.reports.run_content import as_shown, on_gpu, run_content, simulated_note
 from gpuwatch.reports.speed import wide
 
 BEST, WORST = "★", "▽"
@@ -47,10 +49,12 @@ def comparison_content(document: Comparison) -> Content:
         state="error" if bad else "ok",
         verdict=f"{bad} of {count} did not end well" if bad else "all ended",
         reason="",
-        simulated=SIMULATED_NOTE if any(run.simulated for run in document.runs) else "",
+        simulated=simulated_note(document.runs),
         facts=(),
         tables=tuple(
-            part for part in (table, _machines(document), _differences(document), _findings(document)) if part.rows
+            part
+            for part in (table, _skipped(document), _machines(document), _differences(document), _findings(document))
+            if part.rows
         ),
         footer="gpuwatch",
         parts=tuple(
@@ -62,7 +66,7 @@ def comparison_content(document: Comparison) -> Content:
 
 def comparison_table(document: Comparison, title: str) -> Table:
     """A row for each run, best and worst marked; speeds of those that may be compared, and memory, as charts."""
-    known = tuple((name, HEADS[name]) for name in document.columns if name in HEADS)
+    known = tuple((name, HEADS[name]) for name in document.columns if name in HEADS) or (("config", HEADS["config"]),)
     rows = []
     names, started = labels(document.runs), times(document.runs)
     named = list(zip(names, document.runs, strict=True))
@@ -96,6 +100,13 @@ def comparison_table(document: Comparison, title: str) -> Table:
     )
 
 
+def _skipped(document: Comparison) -> Table:
+    """Why there is nothing in the rows of runs that could not show their subject here."""
+    named = zip(labels(document.runs), document.runs, strict=True)
+    rows = tuple((name, clean(run.verdict_reason)) for name, run in named if run.verdict == "skipped")
+    return Table("Skipped", ("Config", "Why"), rows, frozenset(), lines=4)
+
+
 def _tiers(rows: list[tuple[str, ...]]) -> str:
     return _TIER if any(" tier" in cell for row in rows for cell in row) else ""
 
@@ -109,24 +120,31 @@ def _on_both(run: Run) -> bool:
 def _badly(run: Run) -> bool:
     """Whether it failed; an out-of-memory that is the subject of its configuration is no failure."""
     if run.verdict == "oom":
-        return not run.ooms or any(not oom.expected for oom in run.ooms)
+        return not as_shown(run)
     return run.verdict in ("error", "timeout")
 
 
 def _cell(document: Comparison, index: int, run: Run, name: str, text: str) -> str:
     if name == "verdict":
-        expected = " (expected)" if run.verdict == "fallback" and expected_fallback(run) else ""
-        return f"{GLYPHS.get(run.verdict, '•')}\u00a0{text}{expected}"
-    if name == "steps_per_second" and run.throughput is not None:
-        if wide(run.throughput):
-            text = f"{text}\u00a0{SCATTERED}"
-        if document.comparable and index not in document.comparable:
-            text = f"{text}\u00a0{APART}"
+        expected = " (expected)" if as_shown(run) and "expected" not in text else ""
+        sign = GLYPHS["info"] if as_shown(run) else GLYPHS.get(run.verdict, "•")
+        return f"{sign}\u00a0{text}{expected}"
+    if name == "steps_per_second":
+        text = "\u00a0".join((text, *speed_marks(document, index)))
     if _is(document.best_run, document.best, name, index, run):
         return f"{BEST} {text}"
     if _is(document.worst_run, document.worst, name, index, run):
         return f"{WORST} {text}"
     return text
+
+
+def speed_marks(document: Comparison, index: int) -> tuple[str, ...]:
+    """Signs beside the speed of a run: its steps scattered, or it is not comparable with the others."""
+    run = document.runs[index]
+    if run.throughput is None:
+        return ()
+    apart = bool(document.comparable) and index not in document.comparable
+    return (*((SCATTERED,) if wide(run.throughput) else ()), *((APART,) if apart else ()))
 
 
 def _is(by_index: dict[str, int], by_config: dict[str, str], name: str, index: int, run: Run) -> bool:
@@ -155,7 +173,12 @@ def _subject(document: Comparison) -> str:
         f"{clean(run.framework.name)} {clean(run.framework.version)}" for run in document.runs if run.framework
     )
     workloads = dict.fromkeys(clean(run.workload) for run in document.runs)
-    return " · ".join([*frameworks, *workloads])
+    machines = dict.fromkeys(clean(run.host) for run in document.runs if run.host)
+    cards = dict.fromkeys(gpus(run) for run in document.runs if run.gpus)
+    drivers = dict.fromkeys(f"driver {clean(run.driver_version)}" for run in document.runs if run.driver_version)
+    days = sorted({run.started_at.astimezone(datetime.UTC).strftime("%Y-%m-%d") for run in document.runs})
+    when = [days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"] if days else []
+    return " · ".join([*machines, *cards, *drivers, *frameworks, *workloads, *when])
 
 
 def _machines(document: Comparison) -> Table:

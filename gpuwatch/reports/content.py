@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import Finding
-
-if TYPE_CHECKING:
-    from gpuwatch.reports.charts import Chart
+from gpuwatch.reports.chart_data import Chart
 
 SIMULATED = "SIMULATED"
 SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, the speed is this computer's CPU."
@@ -22,7 +19,13 @@ VALUES = (
     "Under the simulated driver only matrix products and copies are computed, other kernels are not:"
     " values such as a loss mean nothing."
 )
-SIMULATED_DRIVER = f"{SIMULATED_NOTE} {VALUES}"
+SIMULATED_OTHERWISE = (
+    "The GPUs are simulated and do not honour a setting of this program: its mappings and memory are not those of a"
+    " real GPU; the speed is this computer's CPU."
+)
+TORCH_VALUES = (
+    "Under the simulated driver PyTorch's matrix products and copies are computed, and other kernels are refused."
+)
 SIMULATED_MACHINE = "These GPUs are simulated: nothing here is real hardware."
 
 GLYPHS = {

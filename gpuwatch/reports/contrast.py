@@ -24,12 +24,12 @@ _MODES = ("mode.compute", "mode.persistence", "mig.mode")
 
 def contrast(documents: Sequence[Diagnostic | Doctor]) -> Contrast:
     """The facts in which the reports differ, in the order in which a helper asks."""
-    told = [{(part, name): (shown, key) for part, name, shown, key in _facts(one)} for one in documents]
-    names = dict.fromkeys(name for facts in told for name in facts)
+    facts_of = [{(part, name): (shown, key) for part, name, shown, key in _facts(one)} for one in documents]
+    names = dict.fromkeys(name for facts in facts_of for name in facts)
     parts = list(dict.fromkeys(part for part, _ in names))
     rows, alike = [], 0
     for part, name in sorted(names, key=lambda entry: parts.index(entry[0])):
-        entries = [facts.get((part, name)) for facts in told]
+        entries = [facts.get((part, name)) for facts in facts_of]
         if part != _ALWAYS and len({entry[1] if entry is not None else None for entry in entries}) == 1:
             alike += 1
             continue

@@ -13,7 +13,7 @@ import msgspec
 
 from gpuwatch.formatting.secrets import MASK
 from gpuwatch.formatting.text import printable
-from gpuwatch.model.diagnostic import Diagnostic, Told
+from gpuwatch.model.diagnostic import Diagnostic, SourcedFinding
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.reports import diagnostic_machine as machine
@@ -85,17 +85,25 @@ def _subtitle(document: Diagnostic) -> Iterator[str]:
         yield "users, hosts and paths replaced"
 
 
-def _reason(document: Diagnostic, main: Told | None) -> str:
+def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
     if document.primary is None:
         return "Neither the machine nor the doctor could be asked."
     if main is None or main.id == "healthy":
         usable = _usable(document.doctor)
-        return f"{CAUSES['healthy']}.{f' {usable}.' if usable else ''}"
+        own = next((found for found in document.findings if found.severity == "info" and _of_program(found)), None)
+        return (
+            f"{CAUSES['healthy']}.{f' {usable}.' if usable else ''}{f' {clean(own.title)}.' if own is not None else ''}"
+        )
     harm = became(document, main)
     return f"{f'{harm}: ' if harm else ''}{clean(main.title).rstrip('.')}."
 
 
-def _action(document: Diagnostic, main: Told | None) -> str:
+def _of_program(found: SourcedFinding) -> bool:
+    """Whether it is the remark on a program that ended in an exception of its own."""
+    return found.id == "unknown" and found.sources != () and found.sources[0].startswith("run of ")
+
+
+def _action(document: Diagnostic, main: SourcedFinding | None) -> str:
     if main is not None and main.action:
         return printable(main.action)
     return _WATCH if document.primary == "healthy" and not document.programs else ""
@@ -111,8 +119,8 @@ def _usable(doctor: Doctor | None) -> str:
 
 def _footer(document: Diagnostic) -> str:
     masked = MASK in msgspec.json.encode(document).decode()
-    told = f"what looked like a secret is shown as {MASK}" if masked else "nothing in it looked like a secret"
+    masking = f"what looked like a secret is shown as {MASK}" if masked else "nothing in it looked like a secret"
     names = "users, hosts and paths are replaced" if document.redacted else "names, hosts and paths are as they were"
     more = "" if document.redacted else " (gpuwatch report --redact replaces them)"
     version = clean(document.gpuwatch_version)
-    return f"gpuwatch {version}, gathered in {document.took_seconds:.1f} s; {told}; {names}{more}."
+    return f"gpuwatch {version}, gathered in {document.took_seconds:.1f} s; {masking}; {names}{more}."

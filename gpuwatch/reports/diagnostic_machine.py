@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.formatting.units import UNKNOWN, duration, percent, size
+from gpuwatch.formatting.units import UNKNOWN, duration, memory, percent, size
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.model.run import DeviceMapping, Run
@@ -178,13 +178,13 @@ def _check(document: Diagnostic, check: Check) -> tuple[str, ...]:
 
 def _otherwise(document: Diagnostic, check: Check) -> str:
     """What the latest program had that this check, of another environment, cannot see."""
-    told = [
+    notes = [
         f"{clean(short_command(entry.program))} had {clean(entry.name)}={variable_value(entry.value)}"
         for entry in document.variables
         if entry.program is not None
         and (entry.name == check.title or (check.id == "environment.misspelt" and entry.effect == "misspelt"))
     ]
-    return f"; {'; '.join(told)}" if told else ""
+    return f"; {'; '.join(notes)}" if notes else ""
 
 
 def variables(document: Diagnostic) -> Table | None:
@@ -238,7 +238,7 @@ def people(snapshot: Snapshot) -> Table | None:
         (p for p in snapshot.processes if p.device_uuid is not None),
         key=lambda p: (p.device_index or 0, -(p.number("gpu_memory_bytes") or 0)),
     )
-    rows = [_person(process) for process in shown]
+    rows = [_person(process, snapshot.taken_at.timestamp()) for process in shown]
     heads = ("GPU", "PID", "User", "Framework", "GPU mem", "SM", "Time", "Sees", "Command")
     chart = charts.memory_by_owner(snapshot)
     return Table(
@@ -252,15 +252,15 @@ def people(snapshot: Snapshot) -> Table | None:
     )
 
 
-def _person(process: Process) -> tuple[str, ...]:
+def _person(process: Process, at: float) -> tuple[str, ...]:
     return (
         clean(process.device_index),
         str(process.pid),
         (clean(process.user) if process.user else "not known") + (f" ({clean(process.note)})" if process.note else ""),
         clean(process.framework),
-        size(process.number("gpu_memory_bytes")),
+        memory(process.number("gpu_memory_bytes")),
         percent(process.number("sm_percent")),
-        duration(process.number("run_seconds")),
+        duration(process.run_seconds(at)),
         _sees(process),
         clean(process.command or process.name)[:160],
     )

@@ -6,11 +6,13 @@ import dataclasses
 import datetime
 from collections.abc import Iterator, Sequence
 
+from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, size
-from gpuwatch.model.diagnostic import Diagnostic, Told
+from gpuwatch.model.diagnostic import Diagnostic, SourcedFinding
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Comparison, Oom, Run
 from gpuwatch.reports import charts, run_content
+from gpuwatch.reports.chart_data import Timeline
 from gpuwatch.reports.comparison_content import comparison_table
 from gpuwatch.reports.content import Content, Table, clean
 from gpuwatch.reports.diagnostic_story import age, ended, name_of, over_at, utc
@@ -21,7 +23,7 @@ _RAW = 60
 _LOGS = 8
 
 
-def programs(runs: Sequence[Run], now: datetime.datetime, main: Told | None) -> Table:
+def programs(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding | None) -> Table:
     """The user's own programs, newest first."""
     rows = tuple(
         (
@@ -35,9 +37,7 @@ def programs(runs: Sequence[Run], now: datetime.datetime, main: Told | None) -> 
         for run in runs
     )
     timelines = tuple(
-        charts.Timeline(f"Memory of {name_of(run, runs)}{charts.on_device(run)}", run)
-        for run in runs[:2]
-        if len(run.memory.timeline) > 1
+        Timeline(f"Memory of {name_of(run, runs)}{charts.on_device(run)}", run) for run in runs[:2] if charts.moved(run)
     )
     heads = ("Program", "Ended", "How", "Device map", "Held at most (NVML)", "Fell back")
     note = "Device map: the framework's device → NVML's index. Ages are those at the time of this report."
@@ -106,26 +106,26 @@ def comparison(probes: Comparison, *, timeline: bool) -> Table | None:
     if not probes.runs:
         return None
     table = comparison_table(probes, "Probes compared")
-    drawn = [run for run in probes.runs if len(run.memory.timeline) > 1]
+    drawn = [run for run in probes.runs if charts.moved(run)]
     if not timeline or not drawn:
         return table
     latest = max(drawn, key=lambda run: run.started_at)
-    chart = charts.Timeline(f"Memory of the latest probe, {clean(latest.config)}{charts.on_device(latest)}", latest)
+    chart = Timeline(f"Memory of the latest probe, {clean(latest.config)}{charts.on_device(latest)}", latest)
     return dataclasses.replace(table, charts=(*table.charts, chart))
 
 
-def part(run: Run, main: Told | None, among: Sequence[Run]) -> Content:
+def part(run: Run, main: SourcedFinding | None, among: Sequence[Run]) -> Content:
     """A program by itself: what stands above already, its findings, its log and the headline, is not told again."""
     whole = run_content.run_content(run)
-    told = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
+    causes = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
     known = tuple(fact for fact in whole.facts if fact[1] != UNKNOWN)
-    facts = (*known, *((("found", f"{told} (told above)"),) if told else ()))
-    told_above = main is not None and clean(main.title).rstrip(".") in whole.reason
+    facts = (*known, *((("found", f"{causes} (told above)"),) if causes else ()))
+    at_the_top = main is not None and clean(main.title).rstrip(".") in whole.reason
     return dataclasses.replace(
         whole,
         title=name_of(run, among),
         subtitle=clean(run.title),
-        reason="why: as told at the top" if told_above else whole.reason,
+        reason="why: as told at the top" if at_the_top else whole.reason,
         facts=facts,
         findings=(),
         log_tail=(),
@@ -143,6 +143,11 @@ def raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
         if run.log_tail and (run.group == "run" or bad) and count < _LOGS:
             count += 1
             yield f"Log of {name_of(run, _runs(document))}", readable(run.log_tail, _RAW, simulated=run.simulated)
+    for excerpt in document.excerpts:
+        title = (
+            "nvidia-smi" if excerpt.name == "nvidia-smi" else f"{clean(excerpt.name).capitalize()}, lines about GPUs"
+        )
+        yield title, tuple(printable(line) for line in excerpt.lines)
 
 
 def _runs(document: Diagnostic) -> tuple[Run, ...]:

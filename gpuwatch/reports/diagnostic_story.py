@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from gpuwatch.formatting.text import shorten
 from gpuwatch.formatting.units import size
-from gpuwatch.model.diagnostic import Diagnostic, Told
+from gpuwatch.model.diagnostic import Diagnostic, SourcedFinding
 from gpuwatch.model.doctor import STATE_ORDER, Doctor
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Comparison, Run
@@ -33,7 +33,7 @@ _HOW = {
 }
 
 
-def story(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]:
+def story(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[str, str]]:
     """What a helper reads first, a line each."""
     doctor, snapshot = document.doctor, document.snapshot
     if document.programs:
@@ -59,17 +59,19 @@ def story(document: Diagnostic, main: Told | None) -> Iterator[tuple[str, str]]:
     machine = _machine(document)
     if machine:
         yield "machine", machine
+    if document.surroundings:
+        yield "around it", "; ".join(f"{clean(name)}: {clean(value)}" for name, value in document.surroundings.items())
     if document.probes is not None and document.probes.runs:
         own = "; each sets its own environment, not that of this shell" if _of_environment(main) else ""
         yield "probes", _probes(document.probes, document.taken_at, snapshot) + own
 
 
-def _where(main: Told) -> str:
+def _where(main: SourcedFinding) -> str:
     """Whose environment it is that is wrong."""
     return ": the environment of this shell" if _of_environment(main) and main.sources[:1] == (_DOCTOR,) else ""
 
 
-def _of_environment(main: Told | None) -> bool:
+def _of_environment(main: SourcedFinding | None) -> bool:
     return main is not None and main.id.startswith("visibility.")
 
 
@@ -82,7 +84,7 @@ def meaning(cause: str) -> str:
     return " ".join(text.split("\n\n", 1)[0].replace("`", "").replace("**", "").split())
 
 
-def _apart(document: Diagnostic, main: Told | None) -> str:
+def _apart(document: Diagnostic, main: SourcedFinding | None) -> str:
     """Libraries that would still be missing when the first problem is mended."""
     doctor = document.doctor
     if doctor is None or main is None or any(found.id.startswith("cuda.") for found in document.findings):
@@ -132,7 +134,7 @@ def utc(moment: datetime.datetime) -> str:
     return moment.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _also(others: Sequence[Told]) -> str:
+def _also(others: Sequence[SourcedFinding]) -> str:
     counts = Counter((found.id, found.severity) for found in others)
     parts = [
         f"{cause} ({severity}{f', {count} times' if count > 1 else ''})" for (cause, severity), count in counts.items()
@@ -147,7 +149,7 @@ def _elsewhere(run: Run, snapshot: Snapshot | None) -> bool:
     return bool(here and then) and not here & then
 
 
-def _injected(document: Diagnostic, main: Told) -> str:
+def _injected(document: Diagnostic, main: SourcedFinding) -> str:
     """What a page says of a cause is of real machines."""
     return "On a real machine: " if document.simulated and _CLEAR in main.action else ""
 
@@ -201,7 +203,7 @@ def _framework(doctor: Doctor | None) -> str:
     return f"{clean(it.name)} {clean(it.version)}{build}, Python {clean(it.python_version)}, {clean(it.interpreter)}"
 
 
-def ended(run: Run, main: Told | None = None) -> str:
+def ended(run: Run, main: SourcedFinding | None = None) -> str:
     """How it ended, and why; not what the top of the report, ``main``, says already."""
     how = _how(run)
     if run.outcome.signal is not None:
@@ -221,14 +223,14 @@ def _how(run: Run) -> str:
     return _HOW.get(run.verdict, run.verdict)
 
 
-def became(document: Diagnostic, main: Told) -> str:
+def became(document: Diagnostic, main: SourcedFinding) -> str:
     """``python train.py ran out of GPU memory``: what the cause did to the latest program; empty where it harmed none
     or another."""
     run = document.programs[0] if document.programs else None
     if run is None or run.verdict in ("ok", "skipped", "interrupted") or run.primary != main.id:
         return ""
-    told_it = f"run of {run.title or run.config}" in main.sources
-    return f"{name_of(run)} {_how(run)}" if told_it else ""
+    is_source = f"run of {run.title or run.config}" in main.sources
+    return f"{name_of(run)} {_how(run)}" if is_source else ""
 
 
 def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | None) -> str:
@@ -243,10 +245,10 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
             name = "fallback as expected"
         counts[name] = counts.get(name, 0) + 1
     newest = max(probes.runs, key=lambda run: run.started_at)
-    told = ", ".join(f"{count} {name}" for name, count in counts.items())
+    counted = ", ".join(f"{count} {name}" for name, count in counts.items())
     elsewhere = sum(_elsewhere(run, snapshot) for run in probes.runs)
     note = f"; {elsewhere} of them on other GPUs than those here now" if elsewhere else ""
-    return f"{len(probes.runs)} configurations: {told}; the last {age(newest, now)}{note}"
+    return f"{len(probes.runs)} configurations: {counted}; the last {age(newest, now)}{note}"
 
 
 def age(run: Run, now: datetime.datetime) -> str:

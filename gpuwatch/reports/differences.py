@@ -11,7 +11,7 @@ from gpuwatch.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.model.run import Difference, Run, Setting
 from gpuwatch.reports import comparable, run_content
 from gpuwatch.reports.content import clean
-from gpuwatch.reports.speed import speed
+from gpuwatch.reports.speed import speed, unproven
 
 _SAME_MEMORY = 0.01
 """NVML's peaks that differ by less than this share tell nothing."""
@@ -86,7 +86,7 @@ def _who(run: Run, other: Run) -> list[str]:
 
 
 def _changed(run: Run, other: Run) -> Iterator[str]:
-    if run.config == other.config and (who := _who(run, other)):
+    if who := _who(run, other):
         against = _who(other, run)
         yield " and ".join(f"{one} instead of {two}" for one, two in zip(who, against, strict=True))
     mine, theirs = _requests(run), _requests(other)
@@ -104,12 +104,8 @@ def _changed(run: Run, other: Run) -> Iterator[str]:
 
 
 def _requests(run: Run) -> dict[str, Setting]:
-    """What was asked for. What a probe notes as done ``by CUDA_VISIBLE_DEVICES`` is told by that variable."""
-    return {
-        name: setting
-        for name, setting in run.settings.items()
-        if not (isinstance(setting.asked, str) and setting.asked.startswith("by "))
-    }
+    """What was asked for: not what a probe only noted."""
+    return {name: setting for name, setting in run.settings.items() if run_content.requested(setting)}
 
 
 def _setting(name: str, value: object) -> str:
@@ -150,16 +146,18 @@ def _speeds(run: Run, other: Run) -> Iterator[str]:
     if not comparable.same_work(run, other):
         here, there = comparable.kind(run), comparable.kind(other)
         if comparable.workload(run) != comparable.workload(other):
-            why = "another amount of work"
+            ways = [clean(entry.execution) for entry in (one, two)]
+            alike = comparable.amount(run) == comparable.amount(other)
+            why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else "another amount of work"
         else:
             why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"
         yield f"the speeds cannot be compared ({why})"
         return
     ratio = two.median_step_seconds / one.median_step_seconds
     shown = f"{speed(one)} against {speed(two)} steps/s"
-    apart = one.p90_step_seconds < two.p10_step_seconds or two.p90_step_seconds < one.p10_step_seconds
-    if not apart:
-        yield f"the speed is the same within its scatter ({shown})"
+    noise = unproven(one, two, simulated=run.simulated or other.simulated)
+    if noise:
+        yield f"{noise} ({shown})"
     elif ratio >= 1:
         yield f"it is {ratio:.2f} times as fast ({shown})"
     else:

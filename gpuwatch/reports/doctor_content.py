@@ -70,8 +70,8 @@ def _facts(document: Doctor, main: Finding | None) -> list[tuple[str, str]]:
     if main is not None and main.action:
         facts.append(("do", clean(main.action)))
     counts = {state: sum(check.state == state for check in document.checks) for state in STATE_ORDER}
-    told = ", ".join(f"{counts[state]} {state}" for state in ("fail", "warn", "skip", "pass"))
-    facts.append(("checks", f"{told}, in {document.took_seconds:.1f} s"))
+    counted = ", ".join(f"{counts[state]} {state}" for state in ("fail", "warn", "skip", "pass"))
+    facts.append(("checks", f"{counted}, in {document.took_seconds:.1f} s"))
     failed = [check.title or check.id for check in document.checks if check.state == "fail"]
     if failed:
         facts.append(("failed", ", ".join(map(clean, failed))))

@@ -22,10 +22,10 @@ _STATES = {"error": "error", "warning": "warning", "info": "ok"}
 def explanation_content(document: Explanation) -> Content:
     """Everything that a report of one log shows."""
     main = _primary(document)
-    known = _tells_anything(document)
+    known = not _tells_nothing(document)
     findings = sorted(document.findings, key=lambda found: (found is not main, SEVERITY_ORDER[found.severity]))
     if not known:
-        findings = [found for found in findings if found.id != "healthy"]
+        findings = []
     frameworks = " and ".join(clean(name) for name in document.frameworks)
     lines = "1 line" if document.lines == 1 else f"{document.lines:,} lines"
     source = clean(document.source or "log")
@@ -58,23 +58,19 @@ def _primary(document: Explanation) -> Finding | None:
 
 
 def _reason(document: Explanation, main: Finding | None) -> str:
-    if not _tells_anything(document):
+    if _tells_nothing(document):
         return "Nothing that gpuwatch knows was found: is it the log of a TensorFlow or PyTorch program?"
     if document.primary in (None, "healthy"):
         return clean(main.title if main is not None else CAUSES["healthy"]) + "."
     return clean(main.title if main is not None else CAUSES.get(document.primary or "", "")) + "."
 
 
-def _tells_anything(document: Explanation) -> bool:
-    return bool(
-        document.frameworks
-        or document.device_map
-        or document.errors
-        or document.placements
-        or document.ooms
-        or document.primary not in (None, "healthy")
-        or any(found.id != "healthy" for found in document.findings)
-    )
+def _tells_nothing(document: Explanation) -> bool:
+    """Whether the log holds nothing that is known: not even a program that ran well."""
+    if document.findings:
+        return document.primary == "unknown" and all(found.severity == "info" for found in document.findings)
+    known = document.frameworks or document.device_map or document.errors or document.placements or document.ooms
+    return not known and document.primary in (None, "healthy", "unknown")
 
 
 def _facts(document: Explanation, main: Finding | None) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from gpuwatch.formatting.units import UNKNOWN, size
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.run import DeviceMemory, Run, Throughput, Worker
 from gpuwatch.reports.content import Table, clean
-from gpuwatch.reports.speed import speed
+from gpuwatch.reports.speed import speed, unproven
 
 _WITHIN = "↳ "
 _NOTE = (
@@ -42,6 +42,11 @@ def memory_table(run: Run) -> Table:
     return Table("Memory", _HEADS, known, frozenset({2}), note=_NOTE if memory.devices else "")
 
 
+def several(run: Run) -> bool:
+    """Whether only processes beside the one that started them used the GPUs: no number is that of "the" process."""
+    return bool(run.workers) and all(entry.process_bytes is None for entry in run.memory.devices)
+
+
 def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
     yield 0, f"GPU {entry.index}", "total", entry.total_bytes, "NVML"
     yield 1, "Driver", "reserved, not counted as used", entry.driver_reserved_bytes, "NVML"
@@ -49,6 +54,13 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
     yield 1, "All owners", "used at the peak", entry.used_bytes, "NVML"
     yield 2, "Other processes", "at the peak", entry.others_bytes or None, "NVML"
     yield 2, "Unexplained", "of no process that NVML lists", entry.unexplained_bytes or None, "NVML"
+    if several(run):
+        # One process is one process: what each held at most, with the limits of their allocators in a table above.
+        for worker in run.workers:
+            held = next((holder.peak_bytes for holder in entry.holders if holder.pid == worker.pid), None)
+            setting = f", {clean(worker.setting)}" if worker.setting else ""
+            yield 2, f"Process {clean(worker.name)} ({worker.pid}){setting}", "at most", held, "NVML"
+        return
     yield 2, "This process", "at the peak", entry.process_bytes, "NVML"
     yield 3, "CUDA context", "as simulated", entry.context_bytes, "simulation"
     yield from _allocators(run, entry.uuid)
@@ -85,7 +97,7 @@ def expectation(run: Run) -> str:
 
 def workers_table(run: Run) -> Table:
     """The processes of a run: who got what, who died, and how fast each was alone and beside the others."""
-    rows = [_worker(worker) for worker in run.workers]
+    rows = [_worker(worker, simulated=run.simulated) for worker in run.workers]
     heads = (
         "Setting",
         "Process",
@@ -102,13 +114,24 @@ def workers_table(run: Run) -> Table:
         heads,
         tuple(rows),
         frozenset({3, 4, 5, 6, 7}),
-        note="Alone and together in steps/s." if any(worker.throughput for worker in run.workers) else "",
+        note=_speeds_note(run),
         keep=frozenset({1, 2}),
         below=8,
     )
 
 
-def _worker(worker: Worker) -> tuple[str, ...]:
+def _speeds_note(run: Run) -> str:
+    """What the speeds are, and why some are not compared."""
+    measured = [(w.alone, w.throughput) for w in run.workers if w.throughput is not None]
+    reasons = [
+        unproven(one, two, simulated=run.simulated) for one, two in measured if one is not None and two is not None
+    ]
+    unknown = "; ".join(dict.fromkeys(filter(None, reasons)))
+    note = f" No slow-down is told where it is a dash: {unknown}." if unknown else ""
+    return f"Alone and together in steps/s.{note}" if measured else ""
+
+
+def _worker(worker: Worker, *, simulated: bool) -> tuple[str, ...]:
     pid = f" ({worker.pid})" if worker.pid is not None else ""
     return (
         clean(worker.setting),
@@ -118,16 +141,18 @@ def _worker(worker: Worker) -> tuple[str, ...]:
         size(worker.nvml_bytes),
         _rate(worker.alone),
         _rate(worker.throughput),
-        slow_down(worker),
+        slow_down(worker, simulated=simulated),
         # How much slower it was stands in a column of its own.
         "" if _ALONE in worker.detail else clean(worker.detail) if worker.detail else "",
     )
 
 
-def slow_down(worker: Worker) -> str:
-    """``× 1.92``: how much longer a step takes beside the others than alone."""
+def slow_down(worker: Worker, *, simulated: bool) -> str:
+    """``× 1.92``: how much longer a step takes beside the others than alone; a dash where it may be noise."""
     alone, together = worker.alone, worker.throughput
     if alone is None or together is None or alone.median_step_seconds <= 0:
+        return UNKNOWN
+    if unproven(alone, together, simulated=simulated):
         return UNKNOWN
     return f"× {together.median_step_seconds / alone.median_step_seconds:.2f}"
 
@@ -138,8 +163,14 @@ def _rate(throughput: Throughput | None) -> str:
 
 def results_table(run: Run) -> Table:
     """What the configuration was after."""
-    rows = tuple((clean(name).replace("_", " "), _result(name, value)) for name, value in run.results.items())
+    rows = tuple((_title(name), _result(name, value)) for name, value in run.results.items())
     return Table("Results", ("What", "Value"), rows)
+
+
+def _title(name: str) -> str:
+    """``largest_batch`` as a heading: ``Largest batch``; the unit stands in the value."""
+    text = clean(name.removesuffix("_bytes")).replace("_", " ")
+    return text[:1].upper() + text[1:]
 
 
 def _result(name: str, value: object) -> str:

@@ -8,9 +8,9 @@ import msgspec
 
 from gpuwatch.formatting.masking import masked
 from gpuwatch.formatting.redaction import redacted
-from gpuwatch.formatting.secrets import MASK, mask_text, secret_name
+from gpuwatch.formatting.secrets import MASK, mask_text, mask_value, secret_name
 
-__all__ = ["MASK", "mask_text", "masked", "redacted", "secret_name", "sendable"]
+__all__ = ["MASK", "mask_text", "mask_value", "masked", "redacted", "secret_name", "sendable"]
 
 _D = TypeVar("_D", bound=msgspec.Struct)
 

@@ -110,10 +110,10 @@ def _lines(count: int) -> str:
 
 def _explained(lines: Iterable[str], notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Lines that mislead (of the simulation, and others), each kind explained once."""
-    told: set[str] = set()
+    taken: set[str] = set()
     for line in lines:
         yield line
         for text, meaning in notes:
-            if text in line and text not in told:
-                told.add(text)
+            if text in line and text not in taken:
+                taken.add(text)
                 yield f"  ↑ {meaning}"

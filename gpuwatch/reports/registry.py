@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.suggest import did_you_mean
+from gpuwatch.formatting.text import harmless
 from gpuwatch.model.codec import Document
 from gpuwatch.reports.formats import csv, html, json, markdown, text
 from gpuwatch.reports.masking import sendable
@@ -24,12 +25,17 @@ class Format:
     render: Callable[[Document], str]
 
 
+def _harmless(render: Callable[[Document], str]) -> Callable[[Document], str]:
+    """The format, with nothing in it that steers a terminal or hides text, wherever it came from."""
+    return lambda document: harmless(render(document))
+
+
 FORMATS: tuple[Format, ...] = (
-    Format("html", ".html", html.render),
-    Format("markdown", ".md", markdown.render),
-    Format("json", ".json", json.render),
-    Format("csv", ".csv", csv.render),
-    Format("text", ".txt", text.render),
+    Format("html", ".html", _harmless(html.render)),
+    Format("markdown", ".md", _harmless(markdown.render)),
+    Format("json", ".json", json.render),  # escaped, so that it stays the same data
+    Format("csv", ".csv", _harmless(csv.render)),
+    Format("text", ".txt", _harmless(text.render)),
 )
 BY_NAME = {entry.name: entry for entry in FORMATS}
 
@@ -47,7 +53,7 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
         )
     if format_name == "text":
         columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns
-        return text.render(sendable(document, redact=redact), columns, details=False)
+        return harmless(text.render(sendable(document, redact=redact), columns, details=False))
     return entry.render(sendable(document, redact=redact))
 
 

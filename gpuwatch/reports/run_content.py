@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
 from gpuwatch.logs.clean import device as device_name
-from gpuwatch.model.run import DeviceMapping, DeviceMemory, Run, Throughput
+from gpuwatch.model.run import DeviceMapping, DeviceMemory, Placement, Run, Setting, Throughput
 from gpuwatch.reports import charts
 from gpuwatch.reports.content import (
-    SIMULATED_DRIVER,
     SIMULATED_NOTE,
+    SIMULATED_OTHERWISE,
+    TORCH_VALUES,
+    VALUES,
     Content,
     Table,
     clean,
     clean_finding,
     variable_value,
 )
-from gpuwatch.reports.ledger import memory_table, results_table, workers_table
+from gpuwatch.reports.ledger import memory_table, results_table, several, workers_table
 from gpuwatch.reports.speed import SCATTER, speed, step_time, wide
 from gpuwatch.reports.tables import (
+    copy_table,
+    coverage_text,
     device_map_table,
     error_table,
     fallback_table,
@@ -29,6 +33,7 @@ from gpuwatch.reports.tables import (
     short_device,
 )
 from gpuwatch.reports.watched_processes import watched_processes
+from gpuwatch.sim.limits import computes
 
 _TIERS = {
     "driver": "driver tier: simulated libcuda and NVML under the framework's own CUDA code",
@@ -48,7 +53,8 @@ def run_content(run: Run) -> Content:
         fallback_table(run.fallbacks),
         oom_table(run.ooms),
         error_table(run.errors),
-        placement_table(run.placements),
+        placement_table(run.placements, run.placement_coverage),
+        copy_table(run.copies),
         memory_table(run),
         _speed(run),
         _phases(run),
@@ -61,8 +67,8 @@ def run_content(run: Run) -> Content:
     return Content(
         title=clean(run.config),
         subtitle=" · ".join(part for part in (title, *_kind(run)) if part),
-        state=_STATES.get(run.verdict, "error"),
-        verdict=run.verdict,
+        state=state_of(run),
+        verdict=f"{run.verdict}, as expected" if as_shown(run) else run.verdict,
         reason=clean(run.verdict_reason) if run.verdict_reason else "",
         simulated=_simulated(run),
         facts=tuple(_facts(run)),
@@ -76,7 +82,21 @@ def run_content(run: Run) -> Content:
 def _simulated(run: Run) -> str:
     if not run.simulated:
         return ""
-    return SIMULATED_DRIVER if run.simulation == "driver" and run.device_map else SIMULATED_NOTE
+    return simulated_note((run,))
+
+
+def simulated_note(shown: Iterable[Run]) -> str:
+    """What is to be said of simulated GPUs above runs: no more than holds for all of them."""
+    simulated = [run for run in shown if run.simulated]
+    if not simulated:
+        return ""
+    skipped = [run for run in simulated if not computes(run.simulation_limits)]
+    ignored = any(run.simulation_limits for run in simulated if run not in skipped)
+    # Of a probe it is known: nothing but its matrix products is computed.
+    hollow = skipped or any(run.simulation == "driver" and run.device_map for run in simulated)
+    refused = all(run.framework is not None and run.framework.name == "torch" for run in simulated)
+    values = f" {TORCH_VALUES if refused else VALUES}" if hollow else ""
+    return (SIMULATED_OTHERWISE if ignored else SIMULATED_NOTE) + values
 
 
 def _kind(run: Run) -> tuple[str, ...]:
@@ -86,8 +106,19 @@ def _kind(run: Run) -> tuple[str, ...]:
 
 def asked(run: Run) -> str:
     """The settings that the probe asked for, in one line."""
-    parts = [setting_text(clean(name), setting.asked) for name, setting in run.settings.items()]
+    parts = [setting_text(clean(name), entry.asked) for name, entry in run.settings.items() if requested(entry)]
     return ", ".join(parts) or UNKNOWN
+
+
+OWN = "gpuwatch run"
+"""The source of a setting that gpuwatch made, by an option of its own."""
+
+
+def requested(setting: Setting) -> bool:
+    """Whether it was asked for; what a probe noted as the effect ``by CUDA_VISIBLE_DEVICES`` is that variable's."""
+    if setting.source == OWN:
+        return False
+    return setting.asked is not None and not (isinstance(setting.asked, str) and setting.asked.startswith("by "))
 
 
 def setting_text(name: str, value: object) -> str:
@@ -116,16 +147,23 @@ def device_map(run: Run) -> str:
 def on_gpu(run: Run) -> float | None:
     """Share of the placed ops that ran on a GPU, in percent; None where no placement is known."""
     # A probe names its work with types; what its log adds is preparation.
-    placements = [placement for placement in run.placements if placement.dtype] or run.placements
+    typed = [placement for placement in run.placements if placement.dtype] if run.group != "run" else []
+    placements = typed or run.placements
     total = sum(placement.count for placement in placements)
     if not total:
         return None
-    return 100 * sum(placement.count for placement in placements if "GPU" in placement.actual) / total
+    return 100 * sum(placement.count for placement in placements if is_gpu(placement.actual)) / total
+
+
+def is_gpu(device: str) -> bool:
+    """``/device:GPU:0`` of TensorFlow, ``cuda:0`` of PyTorch."""
+    return "GPU" in device or device.startswith("cuda")
 
 
 def fell_back(run: Run) -> str:
     """``GPU:7→CPU:0``, or what the run ran into."""
-    moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in run.fallbacks)
+    fallen = [entry for entry in run.fallbacks if entry.reason != "simulation.limit"]
+    moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in fallen)
     if not moves and run.verdict == "fallback" and not run.device_map:
         return "all of it ran on the CPU"
     return ", ".join(moves) or _moved(run) or UNKNOWN
@@ -156,6 +194,19 @@ def expected_fallback(run: Run) -> bool:
     )
 
 
+def as_shown(run: Run) -> bool:
+    """Whether an end that is none of a healthy program is what this configuration is there to show."""
+    if run.verdict == "oom":
+        failed = any(found.severity == "error" for found in run.findings)
+        return bool(run.ooms) and all(oom.expected for oom in run.ooms) and not failed
+    return run.verdict == "fallback" and expected_fallback(run)
+
+
+def state_of(run: Run) -> str:
+    """The state that chooses colour and sign; red is for what should not have been."""
+    return "info" if as_shown(run) else _STATES.get(run.verdict, "error")
+
+
 def _short(mapping: DeviceMapping) -> str:
     name = clean(mapping.framework_device).removeprefix("/device:")
     index = mapping.physical_index
@@ -165,8 +216,12 @@ def _short(mapping: DeviceMapping) -> str:
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
+    wanted = asked(run)
+    rounds = dict.fromkeys(clean(worker.setting) for worker in run.workers if worker.setting)
+    if wanted == UNKNOWN and rounds:
+        wanted = f"one after another: {', '.join(rounds)}"
     if run.settings or run.group != "run":
-        yield "asked", asked(run)  # what a program of the user's asks is in its own code
+        yield "asked", wanted  # what a program of the user's asks is in its own code
     mapped = [f"{_short(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
     # An empty map is "no GPU" only where the framework did list its devices.
     yield "granted", ", ".join(mapped) or ("no GPU" if run.devices.logical else UNKNOWN)
@@ -201,7 +256,8 @@ def _seen(run: Run) -> str:
         if len(run.gpus) < 2
         else f"the fullest of {len(run.gpus)} GPUs"
     )
-    return f"process {size(memory.nvml_peak_bytes)}, {which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
+    whose = "the process with most" if several(run) else "process"
+    return f"{whose} {size(memory.nvml_peak_bytes)}, {which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
 
 
 def _seen_on(entry: DeviceMemory) -> str:
@@ -212,13 +268,21 @@ def _seen_on(entry: DeviceMemory) -> str:
 
 
 def _happened(run: Run) -> Iterator[str]:
-    ran = [f"{clean(p.op)} ×{p.count} on {short_device(p.actual)}" for p in run.placements[:4]]
+    ran = [f"{_kind_of(p)} ×{p.count} on {short_device(p.actual)}" for p in run.placements[:4]]
     if len(run.placements) > 4:
         ran.append(f"{len(run.placements) - 4} more")
     if ran:
         yield ", ".join(ran)
-    if run.fallbacks:
-        yield f"fell back {fell_back(run)}"
+    elif _placements_not_asked(run):
+        yield "where its ops ran was not looked at (run --placement tells it)"
+    if run.placement_coverage is not None and run.placement_coverage.unclear:
+        yield coverage_text(run.placement_coverage)
+    if run.copies:
+        copies = sum(entry.count for entry in run.copies)
+        yield f"{copies} automatic cop{'ies' if copies != 1 else 'y'} between devices"
+    moves = fell_back(run)
+    if run.fallbacks and moves != UNKNOWN:
+        yield f"fell back {moves}"
     for oom in run.ooms[:2]:
         yield f"out of memory: {size(oom.requested_bytes)} refused on {clean(oom.device)}"
     for error in run.errors[:2]:
@@ -229,12 +293,30 @@ def _happened(run: Run) -> Iterator[str]:
         yield f"killed by signal {run.outcome.signal}"
 
 
+def _placements_not_asked(run: Run) -> bool:
+    """TensorFlow says where ops ran only where somebody switches it on."""
+    tensorflow = run.framework is not None and run.framework.name == "tensorflow"
+    return run.group == "run" and tensorflow and "placement logging" not in run.settings
+
+
+def _kind_of(placement: Placement) -> str:
+    """``MatMul float32``, where the type is known."""
+    return " ".join(clean(part) for part in (placement.op, placement.dtype) if part)
+
+
 def _settings(run: Run) -> Table:
+    sources = any(setting.source for setting in run.settings.values())
     rows = [
-        (clean(name), clean(setting.asked), clean(setting.effective), clean(setting.note) if setting.note else "")
+        (
+            clean(name),
+            clean(setting.asked),
+            *((clean(setting.source) if setting.source else "",) if sources else ()),
+            clean(setting.effective),
+            clean(setting.note) if setting.note else "",
+        )
         for name, setting in run.settings.items()
     ]
-    return Table("Settings", ("Setting", "Asked", "Effective", "Note"), tuple(rows))
+    return Table("Settings", ("Setting", "Asked", *(("By",) if sources else ()), "Effective", "Note"), tuple(rows))
 
 
 def _speed(run: Run) -> Table:
@@ -263,11 +345,11 @@ def _speed(run: Run) -> Table:
     note = (
         "The median of the steps: pauses, tracing and the ends of epochs are not in it." if run.group == "run" else ""
     )
-    told = f"{note} ± is half the distance from p10 to p90{f'; {SCATTER}' if wide(t) else ''}.".strip()
+    footnote = f"{note} ± is half the distance from p10 to p90{f'; {SCATTER}' if wide(t) else ''}.".strip()
     # What was counted is a sentence, which a column of numbers would not fold.
     right: frozenset[int] = frozenset() if t.counted else frozenset({1})
     heads = ("What", "Value")
-    return Table("Throughput", heads, tuple(rows), right, note=told, charts=drawn, keep=frozenset({0}))
+    return Table("Throughput", heads, tuple(rows), right, note=footnote, charts=drawn, keep=frozenset({0}))
 
 
 def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
@@ -286,8 +368,13 @@ def _phases(run: Run) -> Table:
         ("First step", phases.first_step_seconds),
         ("Total", phases.total_seconds),
     )
-    known = tuple((name, seconds(value)) for name, value in rows if value is not None)
-    return Table("Time", ("Phase", "Took"), known, frozenset({1}))
+    total = phases.total_seconds
+    known = [(name, value) for name, value in rows if value is not None]
+    # A template imports the framework once for many runs, before the first of them is started.
+    apart = [(name, value) for name, value in known if total is not None and value > total]
+    shown = tuple((name, seconds(value)) for name, value in known if (name, value) not in apart)
+    note = "; ".join(f"{name}: {seconds(value)}, before this run and not part of its total" for name, value in apart)
+    return Table("Time", ("Phase", "Took"), shown, frozenset({1}), note=f"{note}." if note else "")
 
 
 def _machine(run: Run) -> Table:

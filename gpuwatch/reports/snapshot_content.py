@@ -8,11 +8,11 @@ import msgspec
 
 from gpuwatch.formatting.brief import short_framework, without_folder
 from gpuwatch.formatting.text import printable, shorten
-from gpuwatch.formatting.units import UNKNOWN, duration, percent, reading, size
+from gpuwatch.formatting.units import UNKNOWN, duration, memory, percent, reading, size
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import metric
 from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device, Problem, Process, Snapshot
+from gpuwatch.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Snapshot
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
 
 _COMMAND = 120
@@ -48,11 +48,12 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         ),
     ]
     count = len(snapshot.devices)
-    worst = any(device.state not in ("ok", "asleep") for device in snapshot.devices)
+    severities = {found.severity for found in snapshot.findings}
+    worst = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)
     return Content(
         title=clean(host.hostname) if host.hostname else "snapshot",
         subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
-        state="error" if worst else "warning" if snapshot.problems else "ok",
+        state="error" if worst else "warning" if snapshot.problems or "warning" in severities else "ok",
         verdict=f"{count} GPU{'' if count == 1 else 's'}" if snapshot.driver else "GPUs unknown",
         reason=_silence(snapshot),
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
@@ -78,6 +79,8 @@ def _silence(snapshot: Snapshot) -> str:
     """Why nobody knows which GPUs there are; empty where the driver said it, be it none."""
     if snapshot.driver is not None:
         return ""
+    if any(one.reason == FAILED_ITSELF for one in snapshot.problems):
+        return "gpuwatch could not ask the driver"
     return next((_SILENT[one.reason] for one in snapshot.problems if one.reason in _SILENT), "driver not answering")
 
 
@@ -156,7 +159,7 @@ def _processes(snapshot: Snapshot) -> Table:
     return Table(
         "Processes",
         heads,
-        tuple(_process_row(p) for p in processes),
+        tuple(_process_row(p, snapshot.taken_at.timestamp()) for p in processes),
         frozenset({0, 1, 5, 6, 7, 8, 9}),
         one_line=True,
         optional=(3, 9, 8, 7, 6, 2, 4),
@@ -166,13 +169,14 @@ def _processes(snapshot: Snapshot) -> Table:
 
 def _busiest(snapshot: Snapshot) -> Table:
     """Without a GPU: what the host is busy with."""
+    at = snapshot.taken_at.timestamp()
     rows = tuple(
         (
             str(process.pid),
             clean(process.user),
             percent(process.number("cpu_percent")),
             size(process.number("host_memory_bytes")),
-            duration(process.number("run_seconds")),
+            duration(process.run_seconds(at)),
             clean(process.framework),
             _command(process),
         )
@@ -194,7 +198,7 @@ def _busiest(snapshot: Snapshot) -> Table:
     )
 
 
-def _process_row(process: Process) -> tuple[str, ...]:
+def _process_row(process: Process, at: float) -> tuple[str, ...]:
     note = f" ({clean(process.note)})" if process.note else ""
     where = clean(process.device_index)
     return (
@@ -203,11 +207,11 @@ def _process_row(process: Process) -> tuple[str, ...]:
         clean(process.user) + note,
         clean(process.type),
         clean(process.framework),
-        size(process.number("gpu_memory_bytes")),
+        memory(process.number("gpu_memory_bytes")),
         percent(process.number("sm_percent")),
         percent(process.number("cpu_percent")),
         size(process.number("host_memory_bytes")),
-        duration(process.number("run_seconds")),
+        duration(process.run_seconds(at)),
         _command(process),
     )
 
@@ -220,12 +224,12 @@ def _command(process: Process) -> str:
 def _advised(found: Finding, snapshot: Snapshot) -> Finding:
     """With the advice of the source where it told the same: that one knows of simulated GPUs too."""
     for problem in snapshot.problems:
-        if problem.hint and found.id == problem.reason and _told(problem, snapshot):
+        if problem.hint and found.id == problem.reason and _explains(problem, snapshot):
             return msgspec.structs.replace(found, action=problem.hint)
     return found
 
 
-def _told(problem: Problem, snapshot: Snapshot) -> bool:
+def _explains(problem: Problem, snapshot: Snapshot) -> bool:
     """Whether a finding says the same already, with its own advice."""
     return bool(problem.detail) and any(
         found.id == problem.reason and problem.detail in f"{found.title} {' '.join(found.evidence)}"
@@ -243,6 +247,6 @@ def _problems(snapshot: Snapshot) -> Table:
             clean(problem.hint) if problem.hint else "",
         )
         for problem in snapshot.problems
-        if not _told(problem, snapshot)
+        if not _explains(problem, snapshot)
     )
     return Table("Problems", ("Source", "Reason", "What", "What helps"), rows)

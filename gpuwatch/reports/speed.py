@@ -43,3 +43,17 @@ def wide(throughput: Throughput | None) -> bool:
     if throughput is None or throughput.median_step_seconds <= 0:
         return False
     return throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE * throughput.median_step_seconds
+
+
+def apart(one: Throughput, other: Throughput) -> bool:
+    """Whether the ranges from p10 to p90 do not overlap: else one speed cannot be told from the other."""
+    return one.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < one.p10_step_seconds
+
+
+def unproven(one: Throughput, other: Throughput, *, simulated: bool) -> str:
+    """Why no ratio of two speeds of the same work may be told; empty where it may."""
+    if simulated:
+        return "simulated GPUs compute on this computer's CPU, so that no speeds are compared"
+    if wide(one) or wide(other):
+        return "no speeds are compared, as steps scattered by more than 10 %"
+    return "" if apart(one, other) else "the speed is the same within its scatter"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwatch.formatting.units import size
+from gpuwatch.formatting.units import percent, size
 from gpuwatch.logs.clean import device as _device_name
-from gpuwatch.model.run import DeviceMapping, Fallback, Oom, Placement, Run, RunError
+from gpuwatch.model.run import DeviceCopy, DeviceMapping, Fallback, Oom, Placement, PlacementCoverage, Run, RunError
 from gpuwatch.reports.content import Table, clean
 from gpuwatch.reports.ledger import expectation, expected
 
@@ -57,7 +57,23 @@ def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) 
     )
 
 
-def placement_table(placements: Sequence[Placement]) -> Table:
+def coverage_text(coverage: PlacementCoverage) -> str:
+    """How much of the placer's lines could not be joined with what the program asked."""
+    share = percent(100 * coverage.unclear / coverage.nodes)
+    return f"{coverage.unclear} of {coverage.nodes} graph nodes ({share}) are counted without what was asked for them"
+
+
+def copy_table(copies: Sequence[DeviceCopy]) -> Table:
+    """Inputs that TensorFlow copied between devices by itself."""
+    rows = [
+        (clean(c.op), str(c.input), short_device(c.source), short_device(c.destination), str(c.count)) for c in copies
+    ]
+    heads = ("Op", "Input", "Lay on", "Copied to", "Count")
+    note = "Inputs of eager ops, as TensorFlow logs them under its device policy warn. Each copy takes time."
+    return Table("Automatic copies", heads, cut(rows, len(heads)), frozenset({4}), note=note if rows else "")
+
+
+def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage | None = None) -> Table:
     """Where each op ran, how often."""
     rows = [
         (
@@ -70,7 +86,9 @@ def placement_table(placements: Sequence[Placement]) -> Table:
         for p in placements
     ]
     heads = ("Op", "Type", "Requested", "Ran on", "Count")
-    return Table("Placements", heads, cut(rows, len(heads)), frozenset({4}))
+    unclear = coverage is not None and coverage.unclear and rows
+    note = f"{coverage_text(coverage)}." if coverage is not None and unclear else ""
+    return Table("Placements", heads, cut(rows, len(heads)), frozenset({4}), note=note)
 
 
 def fallback_table(fallbacks: Sequence[Fallback]) -> Table:

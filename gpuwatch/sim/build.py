@@ -4,6 +4,8 @@ The folder's name is a hash of all that decides the result: sources, flags, the 
 (the matrix multiplication is compiled for this very CPU). A build happens in a temporary folder beside it
 that is renamed when it is complete, so two processes that build at once do no harm.
 
+Code is loaded from there, so the folder is this user's alone (:mod:`gpuwatch.ownership`).
+
 The plug-in tier has a folder of its own, built only when it is asked for: the plug-in for TensorFlow, the
 library that keeps it apart from CUDA kernels, and of the driver tier NVML alone.
 """
@@ -30,6 +32,7 @@ from typing import Final, Literal
 
 import platformdirs
 
+from gpuwatch import ownership
 from gpuwatch.errors import GpuwatchError
 
 FAILURE_LOG: Final = "failed-build.log"
@@ -46,9 +49,9 @@ CONTROL_LIBRARY: Final = "libgpuwatchsim.so"
 PLUGIN_LIBRARY: Final = "libgpuwatchplugin.so"
 RENAME_LIBRARY: Final = "libgpuwatchrename.so"
 PROC_LIBRARY: Final = "libgpuwatchproc.so"
-"""Preloaded on the driver tier: it shows /proc/driver/nvidia/version."""
+"""Preloaded on the driver tier: it shows /proc/driver/nvidia/version, and gives PyTorch the simulated runtime."""
 _DRIVER_LIBRARY: Final = "libcuda.so.1"
-DRIVER_FILE: Final = "libcuda.so.570.00"
+DRIVER_FILE: Final = "libcuda.so.580.00"
 """The file behind its name, whose end TensorFlow compares with the kernel module's version (versions.h)."""
 _TENSORFLOW_LIBRARY: Final = "libtensorflow_framework.so.2"
 _RENAMED_SYMBOL: Final = "_ZN10tensorflow16KernelDefBuilder6DeviceEPKc"
@@ -64,6 +67,10 @@ _CXX_FLAGS: Final = (
 )
 
 
+RUNTIMES: Final = (12, 13)
+"""The major versions of CUDA whose runtime PyTorch finds on simulated GPUs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """One shared library: its file name (and soname), its sources, and what it is linked against."""
@@ -71,6 +78,9 @@ class Library:
     name: str
     sources: tuple[str, ...]
     needs: tuple[str, ...] = ()
+    macros: tuple[str, ...] = ()
+    versioned: bool = False
+    """Its symbols carry its soname as their version, as NVIDIA's do: programs linked against those look for it."""
 
 
 LIBRARIES: Final = (
@@ -81,12 +91,24 @@ LIBRARIES: Final = (
         (CONTROL_LIBRARY,),
     ),
     Library("libcuda.so.1", ("cuda.c", "cuda_memory.c"), (CONTROL_LIBRARY,)),
-    Library("libcudart.so.12", ("cudart.c",), ("libcuda.so.1", CONTROL_LIBRARY)),
-    Library("libcublas.so.12", ("cublas.c", "gemm.c"), ("libcuda.so.1", CONTROL_LIBRARY)),
+    *(
+        Library(
+            f"{name}.so.{major}",
+            sources,
+            ("libcuda.so.1", CONTROL_LIBRARY),
+            macros=(f"-DCUDART_MAJOR={major}",),
+            versioned=True,
+        )
+        for name, sources in (
+            ("libcudart", ("cudart.c", "cudart_kernel.c", "cudart_memory.c")),
+            ("libcublas", ("cublas.c", "gemm.c")),
+        )
+        for major in RUNTIMES
+    ),
     Library("libcublasLt.so.12", ("cublaslt.c",)),
     Library("libcudnn.so.9", ("cudnn.c",)),
     Library("libgpuwatchsim-empty.so", ("empty.c",)),
-    Library(PROC_LIBRARY, ("procfs.c",)),
+    Library(PROC_LIBRARY, ("procfs.c", "load_cudart.c")),
 )
 PLUGIN_LIBRARIES: Final = (
     Library(
@@ -150,19 +172,19 @@ def ensure_built(tier: Tier = "driver") -> Path:
     """Return the folder that holds a tier's libraries, compiling them if this is the first use.
 
     Raises:
-        GpuwatchError: no C compiler (the plug-in tier needs one for C++ too), or it failed.
+        GpuwatchError: no C compiler (the plug-in tier needs one for C++ too), it failed, or there is no folder that
+            this user can write to and others cannot.
     """
     compiler = find_compiler()
+    cache = _own_cache()
     with as_file(files("gpuwatch.sim") / "csrc") as sources:
-        folder = cache_folder() / _key(compiler, sources)
-        if not folder.is_dir():
-            _make(folder, lambda work: _fill(work, compiler, sources))
+        folder = cache / _key(compiler, sources)
+        _ensure(folder, lambda work: _fill(work, compiler, sources))
         if tier == "plugin":
             base, cxx = folder, find_cxx_compiler()
-            folder = cache_folder() / _plugin_key(base.name, cxx, sources)
+            folder = cache / _plugin_key(base.name, cxx, sources)
             note_use(base)
-            if not folder.is_dir():
-                _make(folder, lambda work: _fill_plugin(work, compiler, cxx, sources, base))
+            _ensure(folder, lambda work: _fill_plugin(work, compiler, cxx, sources, base))
     note_use(folder)
     return folder
 
@@ -185,9 +207,66 @@ def plugin_obstacle(tensorflow: Path, *, cuda_build: bool) -> str | None:
     return "the CUDA kernels of this TensorFlow cannot be renamed (2.16 and later ones can) and would collide"
 
 
+def runtime_obstacle(cuda_version: str | None) -> str | None:
+    """Why a build of PyTorch for this version of CUDA has no simulated GPUs, or None."""
+    major = (cuda_version or "").partition(".")[0]
+    if not major.isdigit() or int(major) in RUNTIMES:
+        return None
+    return f"the simulated driver lacks the runtime of CUDA {major}: it has those of {' and '.join(map(str, RUNTIMES))}"
+
+
 def cache_folder() -> Path:
-    """Where all builds live, one folder for each."""
+    """Where all builds live, one folder for each, as long as it is safe (:func:`ensure_built`)."""
     return platformdirs.user_cache_path("gpuwatch") / "sim"
+
+
+def _own_cache() -> Path:
+    folder = cache_folder()
+    try:
+        return ownership.own_folder(folder, "XDG_CACHE_HOME", "sim")
+    except OSError as error:
+        raise _unkept(folder, error) from error
+
+
+def _unkept(folder: Path, error: OSError) -> GpuwatchError:
+    return GpuwatchError(
+        f"the simulated GPUs cannot be kept in {folder}: {error.strerror or error}",
+        hint="set XDG_CACHE_HOME to a folder that can be written",
+    )
+
+
+def _ensure(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Makes a build that is not there, and again one with a file in it that somebody else can have written."""
+    if is_foreign(folder):
+        discard(folder)
+    if not folder.is_dir():
+        _make(folder, fill)
+
+
+def discard(folder: Path) -> None:
+    """Removes a build, or what stands in its place."""
+    try:
+        folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
+    except OSError as error:
+        raise _unkept(folder, error) from error
+
+
+def is_foreign(folder: Path) -> bool:
+    """Whether a build holds what others can have put there, while its folder was open to them."""
+    try:
+        return folder.is_dir() and any(
+            ownership.file_distrust(path) or _leads_out(path) for path in (folder, *folder.iterdir())
+        )
+    except OSError:
+        return True
+
+
+def _leads_out(path: Path) -> bool:
+    """Whether a link leads elsewhere than to this build and its neighbours, which are looked at by themselves."""
+    if not path.is_symlink():
+        return False
+    target = path.resolve()
+    return target.parent.parent != path.parent.parent.resolve() or bool(ownership.file_distrust(target))
 
 
 def find_compiler() -> list[str]:
@@ -292,8 +371,6 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
     Where the folder cannot be locked (some network file systems) they do, and no harm comes of it.
     """
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -309,14 +386,11 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 def _build(folder: Path, fill: Callable[[Path], None]) -> None:
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
         _sweep(folder.parent)
         work = Path(tempfile.mkdtemp(prefix="tmp-", dir=folder.parent))
+        work.chmod(0o700)
     except OSError as error:
-        raise GpuwatchError(
-            f"the simulated GPUs cannot be kept in {folder.parent}: {error.strerror or error}",
-            hint="set XDG_CACHE_HOME to a folder that can be written",
-        ) from error
+        raise _unkept(folder.parent, error) from error
     try:
         fill(work)
         try:
@@ -366,18 +440,24 @@ def _c_flags(name: str) -> tuple[str, ...]:
 def _compile_all(
     libraries: tuple[Library, ...], work: Path, sources: Path, command: Callable[[str], list[str]]
 ) -> None:
-    names = sorted({source for library in libraries for source in library.sources})
+    wanted = sorted({(source, _macros(library, source)) for library in libraries for source in library.sources})
     with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
         jobs = [
-            pool.submit(_call, [*command(name), "-c", str(sources / name), "-o", str(_object(work, name))])
-            for name in names
+            pool.submit(
+                _call, [*command(name), *macros, "-c", str(sources / name), "-o", str(_object(work, name, macros))]
+            )
+            for name, macros in wanted
         ]
         for job in jobs:
             job.result()
 
 
-def _object(work: Path, source: str) -> Path:
-    return work / f"{source}.o"
+def _macros(library: Library, source: str) -> tuple[str, ...]:
+    return () if source in _FAST_SOURCES else library.macros  # arithmetic knows no version of CUDA
+
+
+def _object(work: Path, source: str, macros: tuple[str, ...]) -> Path:
+    return work / f"{source}{''.join(macros)}.o"
 
 
 def _remove_objects(work: Path) -> None:
@@ -386,8 +466,12 @@ def _remove_objects(work: Path) -> None:
 
 
 def _link(compiler: list[str], work: Path, library: Library, *options: str) -> None:
-    inputs = [str(_object(work, name)) for name in library.sources]
+    inputs = [str(_object(work, name, _macros(library, name))) for name in library.sources]
     inputs += [str(work / name) for name in library.needs]
+    script = work / f"{library.name}.map"
+    if library.versioned:
+        script.write_text(f"{library.name} {{ *; }};\n", encoding="ascii")
+        options = (*options, f"-Wl,--version-script={script}")
     _call(
         [
             *compiler,
@@ -403,6 +487,7 @@ def _link(compiler: list[str], work: Path, library: Library, *options: str) -> N
             "-ldl",
         ]
     )
+    script.unlink(missing_ok=True)
 
 
 class _CompilerFailedError(Exception):
@@ -412,12 +497,14 @@ class _CompilerFailedError(Exception):
         super().__init__(output)
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
-        self.told = first or f"{command[0]} ended with code {code}"
+        self.message = first or f"{command[0]} ended with code {code}"
         self.log = f"{shlex.join(command)}\n{output}"
 
 
 def _call(command: list[str]) -> None:
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", umask=0o077
+    )
     if result.returncode:
         raise _CompilerFailedError(command, result.stdout + result.stderr, result.returncode)
 
@@ -426,11 +513,11 @@ def _explained(failed: _CompilerFailedError, folder: Path) -> GpuwatchError:
     """One file for all failures, the last one in it, so that they do not pile up."""
     log = folder / FAILURE_LOG
     try:
-        log.write_text(failed.log, encoding="utf-8", errors="replace")
+        ownership.write_private(log, failed.log)
         hint = f"the compiler's whole output is in {log}"
     except OSError as error:
         hint = f"the compiler's whole output could not be kept in {log}: {error.strerror}"
-    return GpuwatchError(f"the simulated GPUs could not be compiled: {failed.told}", hint=hint)
+    return GpuwatchError(f"the simulated GPUs could not be compiled: {failed.message}", hint=hint)
 
 
 def note_use(folder: Path) -> None:

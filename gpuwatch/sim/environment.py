@@ -72,6 +72,8 @@ def _partial_folder(whole: Path, without: Collection[str]) -> Path:
         raise GpuwatchError(f"no simulated library is called {', '.join(unknown)}")
     tag = hashlib.sha256("\0".join(sorted(without)).encode()).hexdigest()[:12]
     folder = whole.with_name(f"{whole.name}-without-{tag}")
+    if build.is_foreign(folder):
+        build.discard(folder)
     if folder.is_dir():
         build.note_use(folder)
         return folder

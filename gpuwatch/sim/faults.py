@@ -51,6 +51,8 @@ HANG, SLOW, GONE, FAIL, INIT = "hang", "slow", "lost", "fail", "init"
 
 # Longer than anybody waits: a call that hangs comes back when its fault is over.
 _FOREVER_MS: Final = 0xFFFFFFFF
+_DIGITS: Final = 10
+"""A number of fewer digits is one of a code or a GPU at most; Python refuses to read one of thousands."""
 _FIRST_FOREIGN_PID: Final = 4_100_000
 
 
@@ -59,7 +61,7 @@ def code_of(text: str) -> int:
     name = text.strip().upper().replace("-", "_").removeprefix("NVML_").removeprefix("ERROR_")
     if name in CODES:
         return CODES[name]
-    if name.isdecimal() and int(name) in CODES.values():
+    if name.isdecimal() and len(name) < _DIGITS and int(name) in CODES.values():
         return int(name)
     raise UsageError(f"{text!r} is no error code of NVML", hint=", ".join(f"{k} {v}" for k, v in CODES.items()))
 
@@ -67,7 +69,7 @@ def code_of(text: str) -> int:
 def gpu_of(machine: SimMachine, text: str) -> int:
     """The number of a GPU by its number, or by its UUID or the beginning of it."""
     devices = machine.devices()
-    if text.isdecimal() and int(text) < len(devices):
+    if text.isdecimal() and len(text) < _DIGITS and int(text) < len(devices):
         return int(text)
     found = [device.index for device in devices if len(text) >= 4 and device.uuid.lower().startswith(text.lower())]
     if len(found) == 1:

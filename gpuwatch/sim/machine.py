@@ -15,7 +15,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import re
 import resource
 import shutil
 from collections.abc import Collection, Mapping
@@ -28,8 +27,8 @@ from gpuwatch.sim import build, environment, sysfs
 from gpuwatch.sim.control import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
-from gpuwatch.sim.shape import SimShape
-from gpuwatch.sim.state_files import SHARED, STATE_SUFFIX, in_use, locked, state_folder, state_name
+from gpuwatch.sim.shape import MACHINE_NAME, SimShape
+from gpuwatch.sim.state_files import SHARED, STATE_SUFFIX, check_state, in_use, locked, state_folder, state_name
 from gpuwatch.sim.sweeping import sweep
 from gpuwatch.sim.sysfs import ENV_STATE
 
@@ -113,7 +112,7 @@ class SimMachine:
         """
         if tier not in get_args(build.Tier):
             raise GpuwatchError(f"there is no simulation tier {tier!r}", hint="use driver or plugin")
-        if name is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name):
+        if name is not None and not MACHINE_NAME.fullmatch(name):
             raise GpuwatchError(f"not a name for a simulated machine: {name!r}")
         library_dir = build.ensure_built()
         if tier == "plugin":
@@ -133,6 +132,7 @@ class SimMachine:
         shape, state = environment.get(ENV_SHAPE), environment.get(ENV_STATE)
         if not shape or not state:
             return None
+        check_state(Path(state))
         machine = cls(SimShape.parse(shape), build.ensure_built(), Path(state))
         machine._handle = machine._map()
         return machine
@@ -205,7 +205,8 @@ class SimMachine:
         """The devices that a process uses as TensorFlow numbers them, with their UUIDs.
 
         Known of processes on the plug-in tier, whose log lines have no PCI address, from the moment that
-        TensorFlow has set up its devices to the end of the process.
+        TensorFlow has set up its devices to the end of the process. Where several logical devices are on one
+        GPU, the lowest of its ordinals is the one that CUDA has for it.
         """
         found = (ctypes.c_int32 * MAX_DEVICES)()
         count = self._control.gws_process_ordinals(self._open_handle(), pid, found)
@@ -402,15 +403,15 @@ class SimMachine:
         for other in self.devices():  # the kernel tells of all of them
             folder = sysfs.power_folder(sysfs.folder(self.state_path), other.pci_bus_id)
             if other.index == device:
-                told = {"control": "auto", "runtime_status": "suspended" if asleep else "active"}
+                contents = {"control": "auto", "runtime_status": "suspended" if asleep else "active"}
             elif folder.is_dir():
                 continue
             else:
-                told = {"control": "on", "runtime_status": "active"}
+                contents = {"control": "on", "runtime_status": "active"}
             folder.mkdir(parents=True, exist_ok=True)
             _put(folder.parent / "vendor", sysfs.VENDOR)
             _put(folder.parent / "class", sysfs.CLASS)
-            for name, text in told.items():
+            for name, text in contents.items():
                 _put(folder / name, text)
 
     def is_asleep(self, device: int) -> bool:

@@ -10,7 +10,7 @@ from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.sim import build
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
-from gpuwatch.sim.state_files import SHARED, STATE_SUFFIX, in_use, layout, state_folder
+from gpuwatch.sim.state_files import PRIVATE, SHARED, STATE_SUFFIX, in_use, layout, state_folder
 
 _NAME: Final = re.compile(
     rf"(?P<name>.+)-(?P<shape>[^-]+?)(?:\.v(?P<layout>\d+\.\d+))?{re.escape(STATE_SUFFIX)}"  # before layouts: none
@@ -30,6 +30,11 @@ class Found:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.shape})" if self.name else str(self.shape)
+
+    @property
+    def private(self) -> bool:
+        """Whether one command has it for itself: it is meant where it is named, alone."""
+        return self.name is not None and self.name.startswith(f"{PRIVATE}-")
 
 
 def machines() -> tuple[Found, ...]:
@@ -62,23 +67,22 @@ class Choice:
 def choose(shape: SimShape | None, name: str | None) -> Choice:
     """The machine that is meant, and whether somebody uses it.
 
-    With a shape alone it is made when it is not there: what is done to it awaits its first user.
+    With a shape it is made when it is not there: what is done to it awaits its first user.
 
     Raises:
         UsageError: no such machine, none in use, or several and it is not said which.
     """
     every = machines()
     there = tuple(machine for machine in every if not machine.foreign)
-    if shape is not None and name is None:
-        used = any(machine.in_use for machine in there if machine.name is None and machine.shape == shape)
-        return Choice(SimMachine.open(shape), used, _those(every))
+    if shape is not None:
+        used = any(machine.in_use for machine in there if machine.name == name and machine.shape == shape)
+        return Choice(SimMachine.open(shape, name=name), used, _those(every))
     if name is not None:
-        meant = [m for m in there if m.name == name and shape in (None, m.shape)]
+        meant = [machine for machine in there if machine.name == name]
         if not meant:
-            of_shape = f" of {shape}" if shape else ""
-            raise UsageError(f"there is no simulated machine {name!r}{of_shape}", hint=_those(every))
+            raise UsageError(f"there is no simulated machine {name!r}", hint=_those(every))
     else:
-        meant = [machine for machine in there if machine.in_use]
+        meant = [machine for machine in there if machine.in_use and not machine.private]
         if not meant:
             foreign = f"; {_those(every)}" if every and every[0].in_use else ""
             raise UsageError(

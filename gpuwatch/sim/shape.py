@@ -19,6 +19,7 @@ _UNIT_BYTES: Final = {
     "gb": 10**9,
     "tb": 10**12,
 }
+MACHINE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _EXAMPLE: Final = "for example 2x24GiB (two GPUs of 24 GiB) or 8GiB (one)"
 _TEXT: Final = re.compile(
     r"""\s* (?: (?P<count>[^\s×xX*]*) \s* [xX×*] \s* )?  # 2x
@@ -64,7 +65,7 @@ class SimShape:
         if unit not in _UNIT_BYTES:
             raise _wrong(text, f"unknown unit {found['unit']!r} (MiB, GiB, TiB, MB, GB, TB)")
         try:
-            return cls(int(count or 1), round(float(amount) * _UNIT_BYTES[unit]))
+            return cls(int(count or 1), _bytes(amount, unit))
         except UsageError as error:
             raise _wrong(text, error.message) from None
 
@@ -80,6 +81,19 @@ class SimShape:
         return f"{self.count}x{self.memory_label}"
 
 
+def parse_machine(text: str) -> tuple[SimShape, str | None]:
+    """The shape of "2x24GiB@demo", and the name behind it, if any.
+
+    Raises:
+        UsageError: it is none.
+    """
+    shape, named, name = text.partition("@")
+    parsed = SimShape.parse(shape)
+    if named and not MACHINE_NAME.fullmatch(name.strip()):
+        raise _wrong(text, "no name after the @ (letters, digits, dots, dashes and underscores)")
+    return parsed, name.strip() or None
+
+
 def parse_size(text: str) -> int:
     """Bytes of a size with its unit: "2GiB", "1.5 GB", "512MiB".
 
@@ -89,7 +103,12 @@ def parse_size(text: str) -> int:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*", text)
     if not found or found[2].lower() not in _UNIT_BYTES:
         raise UsageError(f"{text.strip()!r} is no size of memory", hint="for example 2GiB or 512MiB")
-    return round(float(found[1]) * _UNIT_BYTES[found[2].lower()])
+    return _bytes(found[1], found[2].lower())
+
+
+def _bytes(amount: str, unit: str) -> int:
+    """However many digits it has: a number that no float holds is more than any limit, and no error."""
+    return round(min(float(amount), 1e15) * _UNIT_BYTES[unit])
 
 
 def _wrong(text: str, why: str) -> UsageError:

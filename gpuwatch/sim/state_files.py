@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
+import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from gpuwatch import ownership
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.sim.control import load_control
 from gpuwatch.sim.shape import SimShape
 
 SHARED: Final = "shared"
 """In the name of the state file of the machine that all who ask for a shape share."""
+PRIVATE: Final = "private"
+"""What the names of machines begin with that one command has for itself."""
 STATE_SUFFIX: Final = ".state"
+
+
+def private_name() -> str:
+    """The name of a machine that this process has for itself."""
+    return f"{PRIVATE}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def state_name(shape: SimShape, name: str | None, library_dir: Path) -> str:
@@ -50,28 +58,47 @@ def in_use(state_path: Path) -> bool:
 
 
 def state_folder() -> Path:
-    """The folder of this user's machines, in memory where the system has such a place."""
+    """The folder of this user's machines, in memory where the system has such a place.
+
+    What programs map of a machine is trusted by the libraries, so nobody else may write there
+    (:mod:`gpuwatch.ownership`). XDG_RUNTIME_DIR of another user, as ``sudo -E`` keeps it, is passed over.
+    """
     bases = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()]
     for base in bases:
-        if base and Path(base).is_dir() and os.access(base, os.W_OK | os.X_OK):
-            folder = Path(base) / f"gpuwatch-sim-{os.getuid()}"
-            break
-    else:
-        raise GpuwatchError("no folder for the simulated GPUs' state", hint="set XDG_RUNTIME_DIR")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        # In a folder that all may write to, anybody could have put it there first.
-        raise GpuwatchError(f"{folder} does not belong to this user", hint="remove it")
-    if stat.S_IMODE(status.st_mode) != 0o700:
-        folder.chmod(0o700)
-    return folder
+        if not base or not os.access(base, os.W_OK | os.X_OK) or not Path(base).is_dir():
+            continue
+        if ownership.distrust(Path(base)):
+            continue
+        folder = Path(base) / f"gpuwatch-sim-{os.geteuid()}"
+        try:
+            return ownership.own_folder(folder, "XDG_RUNTIME_DIR", "machines")
+        except OSError as error:
+            raise GpuwatchError(
+                f"the simulated GPUs cannot be kept in {folder}: {error.strerror or error}",
+                hint="set XDG_RUNTIME_DIR to a folder of your own",
+            ) from error
+    raise GpuwatchError(
+        "no folder for the simulated GPUs' state that others cannot write to",
+        hint="set XDG_RUNTIME_DIR to a folder of your own",
+    )
+
+
+def check_state(path: Path) -> None:
+    """GpuwatchError where the state that the environment names is not of this user alone, as under ``sudo -E``."""
+    why = ownership.distrust(path)
+    if not why and path.exists():
+        why = ownership.file_distrust(path)
+    if why:
+        raise GpuwatchError(
+            f"the simulated GPUs in {path} are not used: {why}",
+            hint="unset GPUWATCH_SIM and GPUWATCH_SIM_STATE, or start it with gpuwatch sim as this user",
+        )
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Nobody else makes or takes away a machine meanwhile."""
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

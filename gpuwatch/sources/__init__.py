@@ -1,1 +1,1 @@
-"""The only code that asks the machine: pynvml in ``nvml.py``, psutil and /proc in ``host.py``."""
+"""Where data comes from: GPUs (``nvidia/``, behind ``base.py``), and the host through /proc, /sys and psutil."""

@@ -1,6 +1,6 @@
-"""The only file that asks the operating system: /proc, and psutil where that is another one.
+"""Processes and the host, from /proc; from psutil on systems without Linux's /proc.
 
-A tick reads one small file per process (``/proc/<pid>/stat``: identity, CPU time, memory, threads in
+A sample reads one small file per process (``/proc/<pid>/stat``: identity, CPU time, memory, threads in
 one read), and only of those whose CPU clock says that they have run; what does not change (user,
 command, environment, container, framework) is read once per process and kept under (pid, start time).
 """
@@ -22,6 +22,7 @@ import msgspec
 
 from gpuwatch.model.snapshot import Host, Problem
 from gpuwatch.sources import procfs
+from gpuwatch.sources.missing_process import MissingProcesses
 from gpuwatch.sources.signals import compare
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -36,7 +37,7 @@ GPU_VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "NVIDIA_VISIBLE_DEVICES",
 )
-"""Variables of a process that bear on its GPUs."""
+"""Environment variables that affect which GPUs a process uses, and how."""
 
 # A container's id in a cgroup path: docker, podman, containerd and cri-o use 64 hex digits.
 _CONTAINER = re.compile(r"(?:docker|libpod|cri-containerd|crio|containerd)?[-/:]?([0-9a-f]{64})")
@@ -51,11 +52,11 @@ _YOUNG_SECONDS = 120.0
 _RETRY_FRAMEWORK_YOUNG = 10.0
 _RETRY_FRAMEWORK_OLD = 120.0
 _READ_IDLE_EVERY = 30.0
-"""Seconds after which a process that does not run is read all the same: the kernel may swap it out."""
+"""Seconds after which an idle process is read again all the same: the kernel may have swapped it out."""
 
 
 class Facts(msgspec.Struct):
-    """What is known of one process; None where it could not be read, ``note`` says why."""
+    """Facts about one process; None for what could not be read, with the reason in ``note``."""
 
     pid: int
     start_ticks: int
@@ -64,25 +65,25 @@ class Facts(msgspec.Struct):
     user: str | None = None
     command: str | None = None
     environment: dict[str, str] | None = None
-    """Those of :data:`GPU_VARIABLES` that are set; None when the environment may not be read."""
+    """The :data:`GPU_VARIABLES` that are set; None when the environment may not be read."""
     container: str | None = None
     framework: str | None = None
     note: str = ""
     cpu_percent: float | None = None
-    """Of one core, since the sample before; None on the first."""
+    """Percent of one core since the previous sample; None on the first."""
     host_memory_bytes: int = 0
     threads: int = 0
     state: str | None = None
-    """``D`` (waits for a disk) or ``Z`` (has ended, is not collected); None for all others."""
+    """``D`` (uninterruptible sleep, mostly disk) or ``Z`` (zombie) of proc(5); None for all others."""
     changes: int = 0
-    """Grows whenever something above has become another: equal counts mean equal facts."""
+    """Counts changes of the facts above: equal counts mean equal facts."""
     looked_for_framework: float = 0.0
     framework_clock: int | None = None
-    """Its CPU clock when a framework was looked for: a process that has not run since has opened no library."""
+    """Its CPU clock when a framework was last searched: a process that has not run since has loaded no library."""
     cpu_seconds: float = 0.0
     seen_at: float = 0.0
     clock: int | None = None
-    """Nanoseconds of its CPU clock when it was read; None where that clock cannot be read."""
+    """Its CPU clock in nanoseconds when it was last read; None where that clock cannot be read."""
     read_at: float = 0.0
 
 
@@ -91,14 +92,14 @@ def _changing(facts: Facts) -> tuple[object, ...]:
 
 
 def clock_of(pid: int) -> int:
-    """The number of a process's CPU clock, made as clock_getcpuclockid(3) makes it."""
+    """The id of a process's CPU clock, computed as clock_getcpuclockid(3) does."""
     return ~pid << 3 | 2
 
 
 def cpu_clock(pid: int) -> int | None:
-    """Nanoseconds that all threads of a process have run: a tenth of what a file of /proc costs to read.
+    """CPU nanoseconds of all threads of a process: a tenth of the cost of reading a file of /proc.
 
-    None for a process that is gone, and where such clocks are not to be had.
+    None for a process that has exited, and on systems without such clocks.
     """
     try:
         return time.clock_gettime_ns(clock_of(pid))
@@ -107,7 +108,7 @@ def cpu_clock(pid: int) -> int | None:
 
 
 class ProcessTable:
-    """Processes by pid, with rates between two looks and a memory of what does not change."""
+    """Facts about processes by pid; CPU percent is computed between two looks, constant facts are read once."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
@@ -116,8 +117,10 @@ class ProcessTable:
         self._users: dict[int, str] = {}
         self._ticks: dict[int, tuple[int, int]] = {}
         self._boot = _boot_time()
+        self.absent = MissingProcesses(proc).why
+        """Why nothing can be read about a pid, at a monotonic time."""
         self.counted = 0
-        """How many processes there were when :meth:`everyone` looked last; kernel threads left out."""
+        """How many processes :meth:`everyone` found last, without kernel threads."""
 
     def look(self, pid: int, now: float) -> Facts | None:
         """Facts about ``pid`` at monotonic time ``now``; None when there is no such process here."""
@@ -126,7 +129,7 @@ class ProcessTable:
             return facts  # on another device too
         clock = cpu_clock(pid) if self._has_clocks else None
         if facts is not None and clock is not None and clock == facts.clock and now < facts.read_at + _READ_IDLE_EVERY:
-            # It has not run since: its threads, its name and what it holds are what they were.
+            # It has not run since: its threads, name and memory are unchanged.
             facts.seen_at = now
             if facts.cpu_percent != 0.0:
                 facts.cpu_percent = 0.0
@@ -163,9 +166,9 @@ class ProcessTable:
         return facts
 
     def unmoved(self, known: Iterable[tuple[int, Facts, int]], now: float) -> bool:
-        """Whether :meth:`look` finds all of these as they were: each with its clock's number and count of changes.
+        """Whether none of these processes changed; each is given with its clock's id and its count of changes.
 
-        After a False some of them have been looked at, which is not done again for the same ``now``.
+        After False some of them have been read; :meth:`look` does not read them again for the same ``now``.
         """
         read = time.clock_gettime_ns
         for clock, facts, changes in known:
@@ -183,7 +186,7 @@ class ProcessTable:
         return True
 
     def everyone(self, now: float, most: int = 50) -> list[Facts]:
-        """The busiest processes of this host, for machines without a GPU; kernel threads left out."""
+        """The busiest processes of this host, for machines without a GPU; without kernel threads."""
         rows: list[tuple[float, int, int]] = []
         before, self._ticks = self._ticks, {}
         for entry in os.listdir(self._proc):
@@ -203,7 +206,7 @@ class ProcessTable:
         return [facts for _, _, pid in rows[:most] if (facts := self.look(pid, now)) is not None]
 
     def forget_except(self, pids: set[int]) -> None:
-        """Drops what is kept about processes that are not in ``pids``."""
+        """Drops the facts about all processes that are not in ``pids``."""
         for pid in self._known.keys() - pids:
             del self._known[pid]
 
@@ -253,7 +256,7 @@ class ProcessTable:
         facts.framework = self._framework(facts.pid)
         facts.looked_for_framework = time.monotonic()
         if state == "Z":
-            facts.note = "zombie: its parent has not collected it"
+            facts.note = "zombie: its parent has not waited for it"
         elif denied:
             facts.note = "permission denied: " + ", ".join(denied)
 
@@ -314,7 +317,7 @@ def _container(cgroup: str) -> str | None:
 
 
 class Relative(msgspec.Struct, frozen=True):
-    """A process above or below the one that is looked at, ``depth`` generations away."""
+    """An ancestor or descendant, ``depth`` generations away."""
 
     pid: int
     depth: int
@@ -322,21 +325,21 @@ class Relative(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of one process while somebody looks at it, and kept nowhere else."""
+    """Details of one process, read only while its page is open; not stored anywhere."""
 
     problem: str = ""
-    """Why nothing could be read at all."""
+    """Why nothing could be read; empty otherwise."""
     environment: dict[str, str] | None = None
-    """As it was when the program began, secrets and all: who shows it masks it first."""
+    """The environment at the program's start, with its secrets: mask it before showing it."""
     interpreter: str | None = None
     inner_pid: int | None = None
-    """Its pid in its own PID namespace, where that is another one."""
+    """Its pid in its own PID namespace, where that is a different one."""
     parents: tuple[Relative, ...] = ()
-    """The nearest first."""
+    """Nearest first."""
     children: tuple[Relative, ...] = ()
-    """With their children, each after its parent."""
+    """All descendants, each after its parent."""
     why: dict[str, str] = {}
-    """What kept a field from being read."""
+    """Field to the reason why it could not be read."""
 
 
 _RELATIVES = 60
@@ -345,7 +348,7 @@ _RELATIVES = 60
 def details(pid: int, create_time: float | None, *, proc: str = "/proc") -> Details:
     """Details of ``pid`` if it is still the process that began at ``create_time``."""
     if create_time is None:
-        return Details(problem="it cannot be seen from here: another PID namespace, or it has ended")
+        return Details(problem="it is not visible here: another PID namespace, or it has exited")
     found = compare(pid, create_time, proc=proc)
     if found is not None:
         return Details(problem=found.reason)
@@ -355,7 +358,7 @@ def details(pid: int, create_time: float | None, *, proc: str = "/proc") -> Deta
     pairs = [one.decode("utf-8", "replace").partition("=") for one in (raw or b"").split(b"\0") if b"=" in one]
     inner = re.search(rb"^NSpid:.*?(\d+)$", _asked((base / "status").read_bytes, "status", why) or b"", re.MULTILINE)
     families = _families(proc)
-    told = Details(
+    result = Details(
         environment=None if raw is None else {name: value for name, _, value in pairs},
         interpreter=_asked(lambda: str((base / "exe").readlink()), "interpreter", why),
         inner_pid=int(inner[1]) if inner is not None and int(inner[1]) != pid else None,
@@ -363,9 +366,9 @@ def details(pid: int, create_time: float | None, *, proc: str = "/proc") -> Deta
         children=tuple(islice(_below(pid, families, proc), _RELATIVES)),
         why=why,
     )
-    # What was read is its own only if it was still there afterwards.
+    # If it is still the same process now, everything that was read belongs to it.
     ended = compare(pid, create_time, proc=proc)
-    return told if ended is None else Details(problem=ended.reason)
+    return result if ended is None else Details(problem=ended.reason)
 
 
 _T = TypeVar("_T")
@@ -413,7 +416,7 @@ def _below(pid: int, families: dict[int, tuple[int, str]], proc: str, depth: int
 
 
 class HostReader:
-    """The machine as a whole."""
+    """Reads the host: CPU, memory, swap, load."""
 
     def __init__(self) -> None:
         self._hostname = os.uname().nodename
@@ -424,14 +427,14 @@ class HostReader:
         self._first = True
 
     def read(self) -> tuple[Host, list[Problem]]:
-        """CPU since the read before (None on the first), memory, swap, load."""
+        """CPU percent since the previous read (None on the first), memory and swap (bytes), load, uptime (seconds)."""
         problems: list[Problem] = []
         cpu = self._cpu()
         if self._first:
             self._first = False
         elif self._container is None:
             # Not before the first sample: the dashboard waits for that one.
-            from gpuwatch.sources.system import container
+            from gpuwatch.sources.driver_files import container
 
             self._container = container(os.environ) or ""
         sizes: tuple[int | None, ...] = (None, None, None, None)
@@ -458,7 +461,7 @@ class HostReader:
         return host, problems
 
     def _cpu(self) -> float | None:
-        """Percent of all cores together since the call before."""
+        """Percent of all cores together since the previous call."""
         if not _LINUX:
             percent = float(_psutil().cpu_percent(None))
             return None if self._first else percent
@@ -474,7 +477,7 @@ class HostReader:
 
 
 def _psutil() -> Any:
-    """For systems whose /proc is another one; not imported where it is not needed."""
+    """Imported only on systems without Linux's /proc."""
     import psutil
 
     return psutil

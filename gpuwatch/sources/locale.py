@@ -1,4 +1,4 @@
-"""What the user said of the locale, which Python changes at its start where it is C (PEP 538)."""
+"""Restores the user's ``LC_CTYPE``, which Python overrides at its start in the C locale (PEP 538)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _NAME = b"LC_CTYPE="
 
 
 def undo_coercion(environment: MutableMapping[str, str]) -> None:
-    """Gives ``LC_CTYPE`` the value that this process was started with, for its text and for programs it starts.
+    """Sets ``LC_CTYPE`` to the value that this process was started with, for its own text and its child processes.
 
-    Nothing happens where Python did not find the locale C, or where the kernel does not tell.
+    Does nothing if Python did not coerce the locale, or if ``/proc/self/environ`` cannot be read.
     """
     if not sys.flags.utf8_mode or "LC_CTYPE" not in environment:
         return  # the C locale switches it on (PEP 540)

@@ -1,4 +1,4 @@
-"""The host's totals out of /proc (proc(5)): a tenth of what psutil needs for them, its import not counted."""
+"""The host's totals from /proc (proc(5)): a tenth of psutil's time for them, not counting its import."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import NamedTuple
 
 
 class Again:
-    """A file of the kernel's that is read again and again, and so is opened once. One for each process and thread."""
+    """A file of /proc or /sys that is read often and kept open. Not shared between processes or threads."""
 
     def __init__(self, path: str, size: int) -> None:
-        """``size``: bytes that are enough."""
+        """``size``: bytes to read at most."""
         self._path = path
         self._size = size
         self._file: FileIO | None = None
 
     def read(self) -> bytes:
-        """What it says now. OSError."""
+        """The current content. OSError."""
         if self._file is None:
             self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115  # it stays open
         return os.pread(self._file.fileno(), self._size, 0)
 
 
 class Host:
-    """What is read of the host with every sample."""
+    """The host's totals that are read with every sample."""
 
     def __init__(self) -> None:
         self._stat = Again("/proc/stat", 512)
@@ -33,14 +33,14 @@ class Host:
         self._cpus: tuple[bytes, int | None] = (b"", None)
 
     def cpu_ticks(self) -> tuple[int, int]:
-        """Busy ticks of all cores together since the start, and all ticks. OSError, ValueError."""
+        """Busy ticks and all ticks of all cores together since boot. OSError, ValueError."""
         fields = self._stat.read().split(b"\n", 1)[0].split()
         user, nice, system, idle, iowait, irq, softirq, steal = (int(field) for field in fields[1:9])
         busy = user + nice + system + irq + softirq + steal
         return busy, busy + idle + iowait
 
     def cpu_count(self) -> int | None:
-        """Cores that are switched on: counted when the kernel's list of them is another one than before."""
+        """Number of cores that are online; counted again when the kernel's list of them changes."""
         try:
             online = self._online.read()
         except OSError:
@@ -50,9 +50,9 @@ class Host:
         return self._cpus[1]
 
     def sizes(self) -> Sizes:
-        """Memory and swap. OSError, ValueError, KeyError for a field that is not there."""
+        """Memory and swap. OSError, ValueError; KeyError for a missing field."""
         text = b"\n" + self._memory.read()
-        # Four of some fifty lines.
+        # Four of about fifty lines.
         total, free, swap, swap_free = (
             _kibibytes(text, name) * 1024 for name in (b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree")
         )
@@ -60,22 +60,22 @@ class Host:
 
 
 class Sizes(NamedTuple):
-    """Bytes."""
+    """Memory and swap in bytes."""
 
     used: int
-    """What could not be given to a program that asks for memory now."""
+    """Total less ``MemAvailable``."""
     total: int
     swap_used: int
     swap_total: int
 
 
 def boot_time() -> float:
-    """Seconds since the epoch. OSError, ValueError."""
+    """When the system booted, in seconds since the epoch. OSError, ValueError."""
     with open("/proc/stat", "rb") as file:
         for line in file:
             if line.startswith(b"btime "):
                 return float(line.split()[1])
-    raise ValueError("/proc/stat does not say when the system was started")
+    raise ValueError("/proc/stat has no boot time")
 
 
 def _kibibytes(text: bytes, name: bytes) -> int:
@@ -87,7 +87,7 @@ def _kibibytes(text: bytes, name: bytes) -> int:
 
 
 def stopped(pid: int) -> bool:
-    """Whether a process stands still by a signal or a debugger (states T and t of proc(5)); False when it is gone."""
+    """Whether a process is stopped by a signal or a debugger (states T and t of proc(5)); False when it has exited."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return file.read(512).rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])
@@ -96,7 +96,7 @@ def stopped(pid: int) -> bool:
 
 
 def runs(name: str) -> bool:
-    """Whether a process of this name (of 15 characters, as the kernel keeps them) can be seen."""
+    """Whether a process of this name is visible; the kernel keeps 15 characters of a name."""
     wanted = name[:15].encode()
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -105,5 +105,5 @@ def runs(name: str) -> bool:
                     if file.read(32).rstrip(b"\n") == wanted:
                         return True
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # it has exited
     return False

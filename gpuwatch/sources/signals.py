@@ -1,8 +1,8 @@
-"""Signals to processes, sent only to the process that was meant.
+"""Sends signals only to the process that the user chose, even if its pid was reused.
 
-A pid alone names whoever has it now. A signal goes through a pidfd, which stays with the process that
-it was opened for: its start is compared after opening, so no reuse can slip between check and signal.
-Where the kernel has no pidfds (before Linux 5.3) the check comes directly before the signal.
+A signal goes through a pidfd, which stays with the process that it was opened for. The start time is compared after
+opening, so the pid cannot be reused between check and signal. On kernels without pidfds (before Linux 5.3) the check
+comes directly before the signal.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ State = Literal["delivered", "gone", "reused", "denied"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _CLOCK_SET = 1
-"""Seconds by which the kernel's boot time may have moved since the process was first seen."""
+"""Seconds by which the boot time may have shifted since the process was first seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a signal; ``reason`` in words for all but ``delivered``."""
+    """The result of sending a signal; ``reason`` is empty only for ``delivered``."""
 
     state: State
     reason: str = ""
 
 
-_GONE = Outcome("gone", "it has ended already")
+_GONE = Outcome("gone", "it has already exited")
 
 
 def refusal(pid: int, create_time: float | None) -> str:
-    """Why a signal to this process is not even tried; empty when nothing speaks against it."""
+    """Why no signal may be sent to this process; empty if one may."""
     if create_time is None:
-        return "its start time cannot be read: another PID namespace, or it has ended"
+        return "its start time cannot be read: another PID namespace, or it has exited"
     if pid <= 1:
-        return "pid 1 holds up the system, or the container"
+        return "pid 1 keeps the system or the container running"
     return ""
 
 
 def send(pid: int, create_time: float | None, number: int, *, proc: str = "/proc") -> Outcome:
-    """Sends signal ``number`` to ``pid`` if it is still the process that began at ``create_time``."""
+    """Sends signal ``number`` to ``pid`` if it is still the process that started at ``create_time`` (epoch seconds)."""
     why = refusal(pid, create_time)
     if why or create_time is None:
         return Outcome("denied", why)
@@ -68,7 +68,7 @@ def send(pid: int, create_time: float | None, number: int, *, proc: str = "/proc
 
 
 def _open(pid: int) -> int | None:
-    """A handle of the process; None where the kernel has none to give, or a sandbox forbids it."""
+    """A pidfd of the process; None if the kernel has no pidfds or a sandbox forbids them."""
     if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
         return None
     try:
@@ -80,7 +80,7 @@ def _open(pid: int) -> int | None:
 
 
 def compare(pid: int, create_time: float, *, proc: str = "/proc") -> Outcome | None:
-    """None when ``pid`` is the process that is meant; else what it is instead."""
+    """None if ``pid`` is still the process that started at ``create_time``; otherwise why not."""
     try:
         # The name may hold spaces and parentheses: the last one ends it.
         fields = Path(proc, str(pid), "stat").read_bytes().rpartition(b")")[2].split()
@@ -88,11 +88,11 @@ def compare(pid: int, create_time: float, *, proc: str = "/proc") -> Outcome | N
             boot = next(int(line.split()[1]) for line in file if line.startswith(b"btime "))
         begun = boot + int(fields[19]) / _TICKS
     except (OSError, IndexError, ValueError, StopIteration):
-        return Outcome("gone", "it cannot be found in /proc any more")
+        return Outcome("gone", "it is no longer in /proc")
     apart = begun - create_time
-    # Boot time comes in whole seconds and moves when the clock is set; the ticks of a start do not.
+    # The boot time is in whole seconds and shifts when the clock is set; the start ticks do not.
     if abs(apart) > _CLOCK_SET + 0.5 or abs(apart - round(apart)) > 0.6 / _TICKS:
         return Outcome("reused", "this pid belongs to another process now")
     if fields[0] in (b"Z", b"X"):
-        return Outcome("gone", "it has ended; its parent has not collected it yet")
+        return Outcome("gone", "it has exited; its parent has not waited for it yet")
     return None

@@ -14,6 +14,7 @@ import collections
 import gc
 import json
 import os
+import re
 import socket
 import sys
 import time
@@ -27,7 +28,6 @@ _WARM_UP = 5
 _LATEST = 4000
 _WINDOWS = 240
 _MOST_FUNCTIONS = 200
-_MOST_OPS = 2000
 _MOST_SEARCHES = 5
 """Each looks through all objects of the program, which takes some ten milliseconds."""
 _ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
@@ -124,74 +124,17 @@ def _speed(steps, warm_up, times):
     }
 
 
-class Ops:
-    """With ``--placement``: which op was asked for which device, which TensorFlow's log does not say."""
-
-    def __init__(self):
-        self.counts = {}
-        self.told = {}
-        self.unread = collections.Counter()
-        self.beyond = 0
-
-    def take(self, op_type, inputs, attrs, outputs, op_name=None, graph=None):
-        """For ``op_callbacks``, which leaves the op as it is when this returns None."""
-        name = "an op"
-        try:
-            name = op_type.decode() if isinstance(op_type, bytes) else str(op_type)
-            if name.startswith("__"):
-                return
-            first = outputs[0]
-            if graph is None:
-                asked, actual = self.context.device_name, first.device
-            else:
-                # Placed later: the log says where to.
-                asked, actual = first.op.device, None
-            if not asked:
-                return
-            key = (name, first.dtype.name, asked, actual)
-        except Exception:  # no output, or one that is no tensor: told at the end
-            self.unread[name] += 1
-            return
-        if key in self.counts or len(self.counts) < _MOST_OPS:
-            self.counts[key] = self.counts.get(key, 0) + 1
-        else:
-            self.beyond += 1
-
-    def begin(self):
-        """In the thread that imports TensorFlow, which is the program's main one."""
-        from tensorflow.python.eager import context
-        from tensorflow.python.framework import op_callbacks
-
-        self.context = context.context()
-        op_callbacks.add_op_callback(self.take)
-
-    def tell(self, emit):
-        for key, count in list(self.counts.items()):
-            more = count - self.told.get(key, 0)
-            if more:
-                self.told[key] = count
-                op, dtype, asked, actual = key
-                emit("placed", op=op, dtype=dtype, requested=asked, actual=actual, count=more)
-
-    def left_out(self):
-        """What the counts lack, in sentences."""
-        if self.unread:
-            most = ", ".join("%s %d" % entry for entry in self.unread.most_common(5))
-            more = ", ..." if len(self.unread) > 5 else ""
-            total = sum(self.unread.values())
-            yield "placement: %d calls of ops without a tensor as output are not counted (%s%s)" % (total, most, more)
-        if self.beyond:
-            yield "placement: %d calls are not counted, of more than %d kinds of op" % (self.beyond, _MOST_OPS)
-
-
 class Watcher:
-    def __init__(self, address, switch):
+    def __init__(self, address, load, simulation):
         self.address = address
-        self.switch = switch
+        self.load = load
+        self.simulation = simulation
         self.batches = Steps()
         self.optimizer = Steps()
         self.calls = Calls()
-        self.ops = Ops()
+        self.settings = None
+        self.ops = None
+        """With ``--placement``: :class:`_gpuwatch_placement.Ops`."""
         self.hooked = set()
         self.reset(forked=False)
 
@@ -289,7 +232,30 @@ class Watcher:
         """The exception that Python has just printed."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None:
-            self.emit("error", type=type(error).__name__, message=str(error)[:2000])
+            text = str(error)
+            self.emit("error", type=type(error).__name__, message=text[:2000])
+            self.kernels(text)
+            self.refused(text)
+
+    def refused(self, text):
+        """Of an eager op that no kernel was found for on the device: op and device, under the names that probes use.
+
+        Which type it had stands nowhere: TensorFlow cuts its own frames out of the traceback.
+        """
+        op = re.search(r"\[Op:(\w+)\]", text)
+        asked = re.search(r"device specification '([^']+)'[^\0]{0,200}Supported device types \[", text)
+        if op is None or asked is None:
+            return
+        self.emit("result", name="op", value=op.group(1))
+        self.emit("result", name="requested", value=asked.group(1))
+
+    def kernels(self, text):
+        """Of an op without a kernel, in eager mode: in which types CUDA has one, where the GPU is a plugin's."""
+        named = re.search(r"Supported device types \[[^\]]*\].{0,2000}\[Op:(\w+)\]", text, re.DOTALL)
+        if named is None or not simulated_plugin():
+            return
+        registry = self.load("_gpuwatch_placement").Registry()
+        self.emit("result", name="kernels", value={"op": named.group(1), "cuda": registry.cuda_types(named.group(1))})
 
     # What is looked at
 
@@ -305,6 +271,8 @@ class Watcher:
         context = self.context()
         if self.forked and context is None:
             return
+        if self.settings is not None:
+            self.settings.tell(self.emit, context)
         self.once(
             "tensorflow",
             "framework",
@@ -457,8 +425,10 @@ class Watcher:
                 if history is not None:
                     self.hooked.add(name)
                     _count_batches(history, self.batches)
-        if self.switch is not None and self.switch.asked:
-            self.once("xla", "setting", name="jit_compile", asked="auto", effective=False, note=self.switch.note)
+        for change in self.simulation.changes if self.simulation is not None else ():
+            self.once("simulation: " + change["note"], "setting", **change)
+        for limit in self.simulation.limits if self.simulation is not None else ():
+            self.once("limit: " + limit, "limit", text=limit)
         if "torch" not in self.hooked:
             offered = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
             if offered is not None:
@@ -476,15 +446,19 @@ class Watcher:
 
     def last_functions(self):
         self.functions(last=True)
-        self.ops.tell(self.emit)
-        for text in self.ops.left_out():
+        self.placements()
+        for text in self.ops.left_out() if self.ops is not None else ():
             self.once(text, "note", text=text)
+
+    def placements(self):
+        if self.ops is not None:
+            self.ops.tell(self.emit)
 
     def speed(self):
         if time.monotonic() - self.told_at >= _TELL_EVERY:
             self.told_at = time.monotonic()
             self.last_speed()
-            self.ops.tell(self.emit)
+            self.placements()
 
     def last_speed(self):
         counted = [("batches of Keras", self.batches.speed()), ("steps of the optimizer", self.optimizer.speed())]
@@ -494,6 +468,11 @@ class Watcher:
             found = [busiest] if busiest is not None else []
         for name, speed in found[:1]:
             self.changed("speed", "throughput", counted=name, **speed)
+
+
+def simulated_plugin():
+    """Whether the GPUs are gpuwatch's own, simulated as a plugin of TensorFlow."""
+    return "GPUWATCH_SIM_STATE" in os.environ and "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" in os.environ
 
 
 def _complete(module):
@@ -513,53 +492,6 @@ def _count_batches(history, steps):
         steps.step(batch - last if last is not None and batch > last else 1)
 
     history.on_train_batch_end = on_train_batch_end
-
-
-def _placement(watcher):
-    """``--placement``: TensorFlow's own switches, thrown when the program has imported it."""
-    import importlib.abc
-    import importlib.util
-
-    class Finder(importlib.abc.MetaPathFinder):
-        done = False
-
-        def find_spec(self, name, path, target=None):
-            if name != "tensorflow" or self.done:
-                return None
-            self.done = True
-            spec = importlib.util.find_spec(name)
-            if spec is None or spec.loader is None:
-                return spec
-            load = spec.loader.exec_module
-
-            def exec_module(module):
-                load(module)
-                module.debugging.set_log_device_placement(True)
-                _sessions()
-                watcher.ops.begin()
-                watcher.emit("setting", name="placement logging", asked=True, effective=True)
-
-            spec.loader.exec_module = exec_module
-            return spec
-
-    return Finder()
-
-
-def _sessions():
-    """Sessions of TensorFlow 1 have a switch of their own, in the configuration that each is given."""
-    session = sys.modules.get("tensorflow.python.client.session")
-    if session is None:
-        return
-    original = session.BaseSession.__init__
-
-    def __init__(self, target="", graph=None, config=None):  # noqa: N807
-        wanted = session.config_pb2.ConfigProto()
-        if config is not None:
-            wanted.CopyFrom(config)
-        wanted.log_device_placement = True
-        original(self, target, graph, wanted)
-
-    session.BaseSession.__init__ = __init__
 
 
 _FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of"
@@ -600,13 +532,19 @@ def _follow_forks(watcher):
     os.register_at_fork(before=before)
 
 
-def begin(address, switch=None):
-    """Starts to look; with ``--placement`` returns who shall find TensorFlow.
+def begin(address, load, simulation=None):
+    """Starts to look; returns who shall see TensorFlow's modules when they are imported.
 
-    ``switch``: on simulated GPUs, what keeps Keras from compiling (_gpuwatch_simulated.py).
+    ``load`` gives a module of this folder by name; ``simulation``: on simulated GPUs, what adapts the program to them
+    (_gpuwatch_simulated.py).
     """
-    watcher = Watcher(address, switch)
-    finder = _placement(watcher) if os.environ.get("GPUWATCH_WATCH_PLACEMENT") else None
+    watcher = Watcher(address, load, simulation)
+    watcher.settings = load("_gpuwatch_settings").Settings()
+    finders = [watcher.settings]
+    if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):
+        placement = load("_gpuwatch_placement")
+        watcher.ops = placement.Ops()
+        finders.append(placement.find(watcher))
     _follow_forks(watcher)
     _thread.start_new_thread(watcher.loop, ())
     process = sys.modules.get("multiprocessing.process")
@@ -614,4 +552,4 @@ def begin(address, switch=None):
         sys.modules["multiprocessing.util"].Finalize(None, watcher.last_words, exitpriority=0)
     else:
         atexit.register(watcher.last_words)
-    return finder
+    return finders

@@ -52,18 +52,15 @@ class _Waiter(object):
         return None
 
     def begin(self):
-        switch = None
+        simulation = None
         if _SIMULATED:
             simulated = self.load("_gpuwatch_simulated")
-            switch = simulated.Switch()
-            self.finders.append(switch)
-            if not _WATCHED:  # the watcher tells it otherwise
-                switch.say = simulated.speak
+            simulation = simulated.Simulation(self.load("_gpuwatch_simulated_settings"), simulated.speak)
+            self.finders.append(simulation)
+            if not _WATCHED:  # gpuwatch tells what the error means otherwise
                 simulated.explain_at_exit()
         if _WATCHED:
-            finder = self.load("_gpuwatch_watcher").begin(os.environ["GPUWATCH_WATCH"], switch)
-            if finder is not None:
-                self.finders.append(finder)
+            self.finders += self.load("_gpuwatch_watcher").begin(os.environ["GPUWATCH_WATCH"], self.load, simulation)
 
     def load(self, name):
         import importlib.util

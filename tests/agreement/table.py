@@ -30,8 +30,9 @@ with tf.device("/GPU:7"):
 NO_KERNEL = """
 import tensorflow as tf
 tf.config.set_soft_device_placement(False)
+numbers = tf.constant([[1, 2], [3, 4]])
 with tf.device("/GPU:0"):
-    print(tf.strings.length("a text"))
+    tf.matmul(numbers, numbers)
 """
 TOO_LATE = (
     MATMUL
@@ -117,6 +118,10 @@ class Row:
     without: tuple[str, ...] = ()
     but: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Who says something else: what, and why."""
+    check: str = ""
+    """The doctor's check that shows it; a probe on such a machine names the same cause."""
+    title: str = ""
+    """What ``run`` says of the cause, where it is more than the cause's own title."""
 
     def expected(self, who: str) -> str:
         return self.but[who][0] if who in self.but else self.cause
@@ -129,7 +134,7 @@ NO_ENVIRONMENT = {"explain": ("healthy", "a log does not tell the environment, a
 ROWS = (
     Row("healthy", "healthy"),
     # The environment
-    Row("hidden", "visibility.hidden", variables={"CUDA_VISIBLE_DEVICES": "-1"}),
+    Row("hidden", "visibility.hidden", variables={"CUDA_VISIBLE_DEVICES": "-1"}, check="environment.visible-devices"),
     Row("hidden by nothing", "visibility.hidden", variables={"CUDA_VISIBLE_DEVICES": ""}),
     Row("no such ordinal", "visibility.bad-ordinal", variables={"CUDA_VISIBLE_DEVICES": "5"}),
     Row("-1 in front", "visibility.bad-ordinal", variables={"CUDA_VISIBLE_DEVICES": "-1,0"}),
@@ -137,7 +142,13 @@ ROWS = (
     Row("growth that cannot be read", "visibility.misspelt", variables={"TF_FORCE_GPU_ALLOW_GROWTH": "ture"}),
     # The program
     Row("missing device", "placement.device-missing", program=MISSING_DEVICE, but=NO_PROGRAM),
-    Row("no kernel", "placement.no-kernel", program=NO_KERNEL, but=NO_PROGRAM),
+    Row(
+        "no kernel",
+        "placement.no-kernel",
+        program=NO_KERNEL,
+        but=NO_PROGRAM,
+        title="MatMul requested /GPU:0, it has only a CPU kernel for the types of its inputs",
+    ),
     Row("too late", "config.too-late", program=TOO_LATE, but=NO_PROGRAM),
     Row("inconsistent", "config.inconsistent", program=INCONSISTENT, shape="2x24GiB", but=NO_PROGRAM),
     Row("too large a request", "memory.request-too-large", program=TOO_LARGE_A_REQUEST, but=NO_PROGRAM),
@@ -146,7 +157,7 @@ ROWS = (
     Row("fragmented", "memory.fragmented", program=FRAGMENTED, but=NO_PROGRAM),
     # Who is on the GPU
     Row("another process", "memory.other-process", held(20), program=TOO_LARGE_A_MODEL),
-    Row("no room for a context", "memory.context-failed", held(23.7)),
+    Row("no room for a context", "memory.context-failed", held(23.7), check="devices.memory"),
     Row("exclusive and taken", "mode.exclusive", exclusive_and_held),
     Row("prohibited", "mode.exclusive", is_set("compute_mode", 2)),
     Row(
@@ -166,14 +177,14 @@ ROWS = (
         variables={"TF_CPP_VMODULE": "dso_loader=1"},
     ),
     Row("NVML: not loaded", "driver.missing", nvml_fails(9), but=NOT_SAID),
-    Row("NVML: two versions", "driver.mismatch", nvml_fails(18), but=NOT_SAID),
+    Row("NVML: two versions", "driver.mismatch", nvml_fails(18), but=NOT_SAID, check="driver.nvml"),
     Row("NVML: unknown error", "container.lost-devices", nvml_fails(999), but=NOT_SAID),
-    Row("CUDA: no device", "container.lost-devices", start_fails(100)),
+    Row("CUDA: no device", "container.lost-devices", start_fails(100), check="driver.start"),
     Row("CUDA: stub library", "driver.bad-state", start_fails(34)),
     Row("CUDA: not ready", "driver.bad-state", start_fails(802)),
-    Row("CUDA: two versions", "driver.mismatch", start_fails(803)),
+    Row("CUDA: two versions", "driver.mismatch", start_fails(803), check="driver.start"),
     Row("CUDA: compat library", "driver.mismatch", start_fails(804)),
-    Row("CUDA: unknown error", "driver.bad-state", start_fails(999)),
+    Row("CUDA: unknown error", "driver.bad-state", start_fails(999), check="driver.start"),
     Row("context: unknown error", "driver.bad-state", context_fails(999)),
     Row("context: invalid device", "visibility.bad-ordinal", context_fails(101)),
     Row("context: ECC error", "hardware.fault", context_fails(214)),

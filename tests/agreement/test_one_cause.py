@@ -54,6 +54,7 @@ def said_of(row: Row, folder: Path) -> Said:
             "doctor": doctor_of(row, environment),
             "run": json.loads(output.read_text()),
             "explain": json.loads(to_json(explain(log))),
+            "probe": probe_of(environment) if row.check else {},
         }
     finally:
         if machine is not None:
@@ -75,11 +76,17 @@ def doctor_of(row: Row, environment: dict[str, str]) -> dict[str, Any]:
         try:
             looked = gpuwatch("doctor", "--json", environment=environment)
             assert looked.err == ""
-            future.set_result(json.loads(looked.out))
+            future.set_result({**json.loads(looked.out), "exit code": looked.code})
         finally:
             if not future.done():
                 future.cancel()  # the others that wait for it fail as well
     return future.result()
+
+
+def probe_of(environment: dict[str, str]) -> dict[str, Any]:
+    result = gpuwatch("probe", "--config", "default", "--seconds", "0.05", "--json", environment=environment)
+    found: dict[str, Any] = json.loads(result.out)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +118,19 @@ def test_one_cause(row: Row, said: dict[str, Future[Said]]) -> None:
         main = next(finding for finding in findings if finding["id"] == row.expected(who))
         assert main["evidence"], who
         assert main["action"], who
+        assert who != "run" or row.title in main["title"]
         # What a cause is known for is not called unknown beside it.
         assert "unknown" not in {finding["id"] for finding in findings if finding["severity"] == "error"}
+    if row.check:
+        doctor = documents["doctor"]
+        assert doctor["simulated"]
+        assert doctor["exit code"] == 3
+        assert {check["id"]: check["state"] for check in doctor["checks"]}[row.check] in ("fail", "warn")
+        assert documents["probe"]["primary"] == row.cause
+    if row.name == "CUDA: two versions":
+        # The doctor's own look at TensorFlow, an exception at its end included, reads as a log does.
+        log = [*doctor["log_tail"], *(test["error"] for test in doctor["tests"] if test["error"])]
+        assert explain(log).primary == row.cause
 
 
 def test_the_rows_are_of_known_causes_and_every_exception_has_its_reason() -> None:

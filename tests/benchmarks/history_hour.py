@@ -22,6 +22,7 @@ from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.reading import Value
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import machines
 from tests.ui.feed import FakeFeed
@@ -34,7 +35,6 @@ def resident_mb() -> float:
 def noisy(tick: int, noise: random.Random) -> Snapshot:
     """A machine on which no number stands still: the worst that can be kept."""
     shot = machines.many(8, 200, tick=tick)
-    at = shot.taken_at.timestamp()
     processes = []
     for row in shot.processes:
         readings: dict[str, Value] = dict(row.readings)
@@ -42,7 +42,6 @@ def noisy(tick: int, noise: random.Random) -> Snapshot:
         readings["sm_percent"] = noise.randrange(100)
         readings["memory_percent"] = noise.randrange(60)
         readings["host_memory_bytes"] = 2**30 + 4096 * noise.randrange(5000)
-        readings["run_seconds"] = at - (row.create_time or at) + noise.random() / 500
         processes.append(msgspec.structs.replace(row, readings=readings))
     devices = []
     for device in shot.devices:
@@ -57,7 +56,7 @@ def noisy(tick: int, noise: random.Random) -> Snapshot:
 async def run(seconds: int) -> None:
     feed, now, noise = FakeFeed(), [0.0], random.Random(1)
     encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Snapshot).decode
-    app = GpuwatchApp(feed, clock=lambda: now[0])
+    app = GpuwatchApp(Session(feed, clock=lambda: now[0]))
     marks = {10, 60, 600, 1200, 1800, 2700, seconds - 1}
     async with app.run_test(size=(200, 60)) as pilot:
         for tick in range(seconds):
@@ -68,7 +67,7 @@ async def run(seconds: int) -> None:
             await pilot.pause()
             if tick in marks:
                 gc.collect()
-                timeline = app.timeline
+                timeline = app.session.timeline
                 print(
                     f"{tick:5d} s: {resident_mb():5.1f} MB resident, of which the timeline "
                     f"{timeline.size_bytes / 2**20:4.2f} MB in {len(timeline.times)} samples",

@@ -10,7 +10,7 @@ import time
 import pynvml
 
 from gpuwatch.model.metrics import METRICS, Lane
-from gpuwatch.monitor.sampler import Sampler
+from gpuwatch.monitor.collector import Collector
 
 
 def bare(handles: list[object], last: dict[int, int]) -> int:
@@ -46,8 +46,8 @@ def bare(handles: list[object], last: dict[int, int]) -> int:
 
 def main() -> None:
     rounds = int(sys.argv[1])
-    sampler = Sampler()
-    sampler.sample()
+    collector = Collector()
+    collector.sample()
     pynvml.nvmlInit()
     handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
     ours, theirs, last = [], [], {}
@@ -56,7 +56,7 @@ def main() -> None:
         began = time.perf_counter()
         bare(handles, last)
         middle = time.perf_counter()
-        snapshot = sampler.sample()
+        snapshot = collector.sample()
         ours.append(time.perf_counter() - middle)
         theirs.append(middle - began)
     print(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,10 +32,24 @@ from tests.conftest import gpuwatch
         (["probe", "--config", "growth", "--python", "/nonexistent/python"], 2, "there is no such program"),
         (["probe", "--group", "everything"], 2, "everything"),
         (["probe", "--config", "growth", "--seconds", "nan"], 2, "not a finite number"),
-        (["probe", "--config", "growth", "--memory-limit", "77"], 2, "means nothing to growth"),
-        (["probe", "--config", "growth", "--seconds", "5", "--deadline", "4"], 2, "growth cannot end within"),
-        (["probe", "--config", "growth", "--gpu", "0,0", "--sim", "2x8GiB"], 2, "GPU 0 is in it twice"),
+        (["probe", "--config", "growth", "--memory-limit", "77"], 2, "does not apply to growth"),
+        (["probe", "--config", "growth", "--seconds", "5", "--deadline", "4"], 2, "growth cannot finish within"),
+        (["probe", "--config", "growth", "--gpu", "0,0", "--sim", "2x8GiB"], 2, "GPU 0 is listed twice"),
+        (
+            ["probe", "--config", "contention", "--workload", "conv"],
+            2,
+            "configurations with their own work: contention (matmul)",
+        ),
         (["probe", "--config", "contention", "--seconds", "30", "--deadline", "180"], 2, "10 measurements of"),
+        (["probe", "--config", "growth", "--gpu", "0,", "--python", "/nonexistent"], 2, "an entry is empty"),
+        (["probe", "--config", "growth", "--python", "/bin/ls"], 2, "--python /bin/ls: it is no Python, but a program"),
+        (["doctor", "--python", "/tmp"], 2, "--python /tmp: it is a folder, not a program"),
+        (["doctor", "--python", "/etc/passwd"], 2, "no program that can be run by this user (its mode is -rw"),
+        (["cause", "OOM"], 2, "did you mean memory.model-too-large or memory.other-process or memory.limit-too-small"),
+        (["cause", "out of memory"], 2, "did you mean memory.model-too-large or"),
+        (["cause", "memory.fragmnted"], 2, "did you mean memory.fragmented"),
+        (["record", "x.gpuwatch"], 2, "there is no command 'record' (there are"),
+        (["repotr"], 2, "did you mean report?"),
         (["sim", "--no-such-option", "--", "true"], 2, "--no-such-option"),
         (["schema"], 2, "Missing argument"),
         (["--interval", "2", "snapshot"], 2, "--interval before snapshot would have no effect"),
@@ -69,7 +84,7 @@ def test_a_file_that_is_no_document(tmp_path: Path) -> None:
         result = gpuwatch("report", str(path))
         assert (result.code, result.out) == (2, "")
         assert result.err.count("\n") == 1
-        assert "no gpuwatch document" in result.err
+        assert "not a gpuwatch document" in result.err
 
 
 def test_no_tensorflow_in_the_interpreter(tmp_path: Path) -> None:
@@ -235,4 +250,38 @@ def test_the_simulation_says_why_a_program_cannot_be_started(tmp_path: Path) -> 
         assert says in done.err
     done = gpuwatch("sim", "--gpus", "2", "--sim", "3x8GiB", "--", "true")
     assert (done.code, done.out) == (2, "")
-    assert "both say which GPUs" in done.err
+    assert "both choose the GPUs" in done.err
+
+
+def test_usage_is_checked_before_the_environment(tmp_path: Path) -> None:
+    """No compiler, nothing compiled: what is wrong with the command line is said all the same, and nothing else."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CC": "/nonexistent/cc", "PATH": str(tmp_path)}
+    for arguments, says in (
+        (["probe", "--config", "growth", "--python", "/nonexistent/python"], "there is no such program"),
+        (["doctor", "--python", "/nonexistent/python"], "there is no such program"),
+        (["probe", "--config", "growth", "--gpu", "0,0"], "is listed twice"),
+        (["snapshot", "-o", "x.pdf"], ".html"),
+    ):
+        done = gpuwatch(*arguments, "--sim", "1x8GiB", environment=environment)
+        assert (done.code, done.out) == (2, ""), done.err
+        assert says in done.err
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv to give up root's right to look everywhere")
+def test_what_a_user_may_not_look_at_is_named(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    closed.chmod(0)
+    rights = "-dac_override,-dac_read_search"
+    less = ["setpriv", f"--inh-caps={rights}", f"--bounding-set={rights}"] if os.geteuid() == 0 else []
+    for arguments, says in (
+        (["doctor", "--python", f"{closed}/bin/python"], "this user may not look at it: a folder above it is closed"),
+        (["snapshot", "-o", f"{closed}/x/out.json"], f"cannot write {closed}/x/out.json: this user may not access"),
+        (["snapshot", "-o", f"{closed}/out.json"], f"cannot write {closed}/out.json: its folder is not writable"),
+    ):
+        command = [*less, sys.executable, "-m", "gpuwatch", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stderr
+        assert says in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    closed.chmod(0o700)

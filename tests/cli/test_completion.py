@@ -13,7 +13,7 @@ import pytest
 
 from gpuwatch.cli.completion import SHELLS
 from gpuwatch.probing.locate import GROUPS, find_probes, names_and_titles
-from gpuwatch.ui.rows import BY_ID
+from gpuwatch.ui.tables.columns import BY_ID
 from tests.conftest import gpuwatch
 from tests.terminal import Terminal
 
@@ -45,7 +45,7 @@ def script(shell: str) -> str:
 
 CASES = [
     ("gpuwatch sn", {"snapshot"}),
-    ("gpuwatch probe --config gro", {"growth", "growth-and-limit", "growth-env"}),
+    ("gpuwatch probe --config gro", {"grow-to-limit", "growth", "growth-and-limit", "growth-env"}),
     ("gpuwatch probe --group ", set(GROUPS)),
     ("gpuwatch probe --workload l", {"lstm"}),
     ("gpuwatch probe --memory", {"--memory-limit"}),

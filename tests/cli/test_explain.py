@@ -60,10 +60,11 @@ def test_a_healthy_log_ends_with_zero_and_a_strange_file_is_said_to_be_one(tmp_p
     ("content", "says"),
     [
         (b"", "is empty"),
-        (gzip.compress(b"a log"), "zcat"),
+        (gzip.compress(b"a log", mtime=0), "zcat"),
         (b"\xfd7zXZ\0\0\4", "xzcat"),
         (b'{\n  "schema": "gpuwatch.run/1",\n', "gpuwatch report"),
     ],
+    ids=["empty", "gzip", "xz", "a document"],
 )
 def test_what_is_no_log_is_told_as_what_it_is(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "train.log"

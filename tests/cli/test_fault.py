@@ -58,12 +58,12 @@ def seen(machine: SimMachine) -> dict[str, Any]:
         (["lost", "GPU-ffffffff"], "no GPU"),
         (["fail", "nvmlNoSuch", "3"], "no function 'nvmlNoSuch'"),
         (["fail", "nvmlDeviceGetName", "77"], "no error code"),
-        (["fail", "cuInit", "UNKNOWN"], "no error code of the CUDA driver"),
+        (["fail", "cuInit", "UNKNOWN"], "not an error code of the CUDA driver"),
         (["init", "HOT"], "no error code"),
         (["throttle", "0", "sw-termal"], "did you mean sw-thermal?"),
         (["ecc", "0", "-1"], "-1"),
         (["set", "0", "temperatur_celsius", "4"], "did you mean temperature_celsius?"),
-        (["set", "0", "temperature_celsius", "warm"], "no whole number"),
+        (["set", "0", "temperature_celsius", "warm"], "not an integer"),
         (["mig", "0", "9g"], "not a MIG layout"),
         (["foreign-process", "0", "2"], "no size of memory"),
         (["foreign-process", "0", "9GiB"], "do not fit"),
@@ -105,7 +105,7 @@ def test_a_shape_that_nobody_uses_yet_awaits_its_user(tmp_path: Any) -> None:
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     done = gpuwatch("--sim", "3x4GiB", "sim", "fault", "mig", "1", "1g,2g", environment=environment)
     assert done.code == 0
-    assert "nobody uses it yet: gpuwatch --sim 3x4GiB" in done.err
+    assert "not in use yet: gpuwatch --sim 3x4GiB" in done.err
     told = json.loads(gpuwatch("snapshot", "--sim", "3x4GiB", "--json", environment=environment).out)
     assert [len(device["mig_instances"]) for device in told["devices"]] == [0, 2, 0]
     nobody = gpuwatch("sim", "fault", "list", environment=environment)
@@ -204,14 +204,14 @@ def test_a_program_that_opens_no_library_of_the_driver_is_on_the_machine_too(tmp
         assert program.stdout.readline() == "up\n"
         done = gpuwatch("sim", "fault", "lost", "1", environment=environment)
         assert done.code == 0
-        assert done.err == "gpuwatch: GPU 1 of 3x24GiB is lost; back 1 ends it\n"
+        assert done.err == "gpuwatch: GPU 1 of 3x24GiB is lost; to end it: back 1\n"
         other = gpuwatch("sim", "fault", "--sim", "2x4GiB", "list", environment=environment)
-        assert "nobody uses it yet: gpuwatch --sim 2x4GiB; in use now: 3x24GiB" in other.err
+        assert "not in use yet: gpuwatch --sim 2x4GiB; in use now: 3x24GiB" in other.err
     finally:
         program.kill()
         program.communicate()
     after = gpuwatch("sim", "fault", "--sim", "3x24GiB", "clear", environment=environment)
-    assert "nobody uses it yet: gpuwatch --sim 3x24GiB; none is in use now" in after.err
+    assert "not in use yet: gpuwatch --sim 3x24GiB; none is in use now" in after.err
 
 
 @pytest.mark.parametrize("most", [64, 1024])
@@ -244,7 +244,7 @@ def test_the_machine_of_another_version_is_left_alone_and_named(tmp_path: Any) -
         assert "of another version of gpuwatch, out of reach from here: 2x4GiB, 2x4GiB" in named.err
         made = gpuwatch("sim", "fault", "--sim", "2x4GiB", "lost", "1", environment=environment)
         assert made.code == 0
-        assert "nobody uses it yet" in made.err
+        assert "not in use yet" in made.err
         assert "out of reach from here: 2x4GiB" in made.err
     assert [path.read_bytes() for path in old] == [b"another layout"] * 2
     told = json.loads(gpuwatch("snapshot", "--sim", "2x4GiB", "--json", environment=environment).out)
@@ -267,3 +267,51 @@ def test_mig_that_may_not_be_looked_at_says_so(fault: Callable[..., Result], mac
     assert told["missing"]["mig.instances"]["reason"] == "permission_denied"
     shown = gpuwatch("snapshot", environment=environment).out
     assert "nvmlDeviceGetMigDeviceHandleByIndex: Insufficient Permissions" in " ".join(shown.split())
+
+
+def test_errors_of_nvlinks_sram_and_fabric_are_counted_and_found(
+    machine: SimMachine, fault: Callable[..., Result]
+) -> None:
+    for arguments in (
+        ("nvlink", "0", "7", "--kind", "recovery"),
+        ("sram", "0", "5", "--threshold"),
+        ("fabric", "0", "route-unhealthy,no-partition"),
+        ("nvlink", "1", "6", "--kind", "failed-recovery"),
+        ("fabric", "1", "not-started"),
+    ):
+        assert fault(*arguments).code == 0, arguments
+    document = seen(machine)
+    first, second = (device["readings"] for device in document["devices"])
+    assert first["nvlink.recoveries"] == 7
+    assert (first["ecc.sram_uncorrected"], first["ecc.sram_threshold_exceeded"]) == (5, "yes")
+    assert (first["fabric.state"], first["fabric.health"]) == ("completed", "route-unhealthy+no-partition")
+    assert second["nvlink.failed_recoveries"] == 6, "the sum of what four links count"
+    assert second["fabric.state"] == "not-started"
+    uuids = [device["uuid"] for device in document["devices"]]
+    told = [[one["title"] for one in document["findings"] if one["device_uuid"] == uuid] for uuid in uuids]
+    assert len(told[0]) == 4, told[0]
+    assert any("more SRAM errors" in title for title in told[0])
+    assert any("route unhealthy" in title for title in told[0])
+    assert any("NVLink recoveries that failed" in title for title in told[1])
+    assert any("not registered with the NVLink fabric" in title for title in told[1])
+    assert not any(found["id"] == "healthy" for found in document["findings"])
+    text = gpuwatch("snapshot", environment=machine.environment(os.environ)).out
+    assert "✖ 2 GPUs" in text, "no green line above errors"
+    assert "sram_threshold_exceeded 1" in fault("list").out
+    assert fault("fabric", "0", "off").code == 0
+    assert "fabric.health" in seen(machine)["devices"][0]["missing"]
+
+
+@pytest.mark.parametrize(("version", "counted"), [(3, 100), (4, 100), (5, None)])
+def test_link_errors_are_summed_where_a_generation_has_no_total(
+    machine: SimMachine, version: int, counted: int | None
+) -> None:
+    values = {"nvlink_links": 18, "nvlink_version": version, "nvlink_crc_errors": 100, "nvlink_effective_errors": 41}
+    for name, value in values.items():
+        machine.override(0, name, value)
+    device = seen(machine)["devices"][0]
+    assert device["readings"].get("nvlink.crc_errors") == counted
+    assert device["readings"].get("nvlink.effective_errors") == (41 if version == 5 else None)
+    for metric in ("nvlink.crc_errors", "nvlink.effective_errors"):
+        assert (metric in device["missing"]) != (metric in device["readings"])
+    assert device["readings"].get("nvlink.recoveries") == 0, "read, and none counted"

@@ -70,6 +70,11 @@ def test_a_signal_that_ends_the_program_ends_us_the_same_way(number: signal.Sign
     run = json.loads(out.read_text())
     assert run["outcome"]["signal"] == number
     assert run["verdict"] == "error"
+    (found,) = run["findings"]
+    assert (found["id"], found["severity"]) == ("unknown", "error")
+    assert signal.Signals(number).name in found["title"]
+    if number == signal.SIGKILL:
+        assert run["host_memory"]["peak_bytes"] > 1 << 20
 
 
 def test_a_signal_to_us_is_the_programs_to_handle(tmp_path: Path) -> None:
@@ -138,7 +143,7 @@ def test_what_is_used_by_hand_keeps_its_terminal(command: str, by_hand: bool) ->
 def test_keys_reach_an_interactive_shell() -> None:
     terminal = Terminal([sys.executable, "-m", "gpuwatch", "run", "--no-save", "--", "sh"], os.environ)
     try:
-        terminal.drain(20, lambda seen: b"is used by hand" in seen)
+        terminal.drain(20, lambda seen: b"is interactive" in seen)
         terminal.keys("test -t 2 && echo it is $((6 * 7))\nexit 5\n")
         terminal.drain(20, lambda seen: b"it is 42" in seen)
         assert b"it is 42" in terminal.output
@@ -175,23 +180,142 @@ def test_a_keras_training(tmp_path: Path) -> None:
     assert run["verdict_reason"].startswith("All of it ran on the CPU: ")
 
 
+# Variables on either side, a function within a function, and ops without a kernel; nothing that a GPU lacks.
+_PLACED = """
+with tf.device("/CPU:0"):
+    on_cpu = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+    lying = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+with tf.device("/GPU:0"):
+    on_gpu = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+    product = lying * 2.0
+
+@tf.function
+def inner(x):
+    with tf.device("/GPU:0"):
+        return x - on_cpu * on_gpu
+
+@tf.function
+def outer(x, n):
+    with tf.device("/GPU:0"):
+        text, rest = tf.strings.as_string(n), tf.math.floormod(n, 3)
+    with tf.device("/CPU:0"):
+        x = x - 2.0
+    return inner(x) - inner(x + 1.0), text, rest
+
+outer(product, tf.constant(7, tf.int64))
+"""
+
+
 @pytest.mark.tensorflow
 def test_a_keras_training_that_nobody_adapted_runs_on_a_simulated_gpu(
     sim_machine: Callable[[str], SimMachine], tmp_path: Path
 ) -> None:
     script, out = tmp_path / "train.py", tmp_path / "run.json"
-    script.write_text(_KERAS)
+    script.write_text(_KERAS + _PLACED)
     environment = sim_machine("1x24GiB").environment(os.environ, tier="plugin")
-    seen = watched("-o", str(out), "--", sys.executable, str(script), env=environment)
+    seen = watched("--placement", "-o", str(out), "--", sys.executable, str(script), env=environment)
     assert seen.returncode == 0, seen.stderr[-2000:]
     run = json.loads(out.read_text())
-    assert (run["verdict"], run["simulation"]) == ("ok", "plugin")
+    cuda = run["framework"]["gpu_build"]
+    assert (run["verdict"], run["simulation"]) == ("fallback" if cuda else "ok", "plugin")
     assert run["device_map"][0]["physical_index"] == 0
     assert run["throughput"]["steps"] == 3 * 4096 // 32
     assert run["memory"]["allocators"]["/device:GPU:0"] > 0
     assert run["memory"]["devices"][0]["process_bytes"] > 0
     assert run["settings"]["jit_compile"]["effective"] is False
+    # What Keras itself asks for is no request of the program's; ops on variables follow them.
+    fallen = {(entry["op"], entry["dtype"], entry["reason"]) for entry in run["fallbacks"]}
+    assert fallen == {
+        ("FloorMod", "int64", "simulation.limit"),
+        ("AsString", "string", "placement.no-kernel" if cuda else "simulation.limit"),
+    }
+    assert run["placement_coverage"]["unclear"] < 0.2 * run["placement_coverage"]["nodes"]
+    placed = {(p["op"], p["dtype"], p["requested"], p["actual"]) for p in run["placements"]}
+    assert {
+        ("MatMul", "float32", None, "GPU:0"),
+        ("Sub", "float32", "CPU:0", "CPU:0"),
+        ("Sub", "float32", "GPU:0", "GPU:0"),
+        ("Sub", "float32", None, "GPU:0"),
+        ("ReadVariableOp", "float32", None, "CPU:0"),
+        ("ReadVariableOp", "float32", None, "GPU:0"),
+    } <= placed
+    assert ("ReadVariableOp", "float32", "GPU:0", "CPU:0") not in placed
+    copied = {(entry["op"], entry["source"], entry["destination"]) for entry in run["copies"]}
+    assert ("Mul", "CPU:0", "GPU:0") in copied
+    assert "GPU_CUDA" not in out.read_text()
 
+
+# What a program can see of TensorFlow's own: signatures, tracebacks, warnings; and settings of each kind.
+_SETTINGS = """
+import inspect, os, traceback, warnings
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["TF_GPU_HOST_MEM_LIMIT_IN_MB"] = "4096"
+import tensorflow as tf
+v1 = tf.compat.v1
+gpus = tf.config.list_physical_devices("GPU")
+
+def caught(call):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            call()
+        except Exception:
+            print(traceback.format_exc())
+    print([(str(one.message)[:60], one.filename, one.lineno) for one in seen])
+
+with v1.Session(config=v1.ConfigProto(device_count={"GPU": 0}, gpu_options=v1.GPUOptions(allow_growth=True))): pass
+tf.config.set_visible_devices(gpus[:1], "GPU")
+tf.config.set_logical_device_configuration(gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=512)])
+tf.config.set_soft_device_placement(True)
+print([device.name for device in tf.config.list_logical_devices()])
+caught(lambda: tf.config.set_visible_devices([], "GPU"))
+caught(lambda: tf.config.set_visible_devices("nonsense"))
+caught(lambda: tf.config.experimental.set_memory_growth(gpus[1], True))
+caught(lambda: tf.config.set_logical_device_configuration(gpus[1], [tf.config.LogicalDeviceConfiguration()]))
+caught(lambda: v1.Session(config="nonsense"))
+caught(lambda: v1.Session("nonsense://"))
+caught(lambda: tf.device("nonsense").__enter__())
+caught(lambda: tf.constant([1.0]) + tf.constant(["a"]))
+caught(lambda: v1.Session().run("nothing"))
+for one in (tf.config.set_visible_devices, tf.config.experimental.set_memory_growth, v1.Session, v1.Session.__init__,
+            tf.config.set_logical_device_configuration, tf.device, tf.config.set_soft_device_placement):
+    print(inspect.signature(one), one.__module__, one.__qualname__)
+"""
+
+
+@pytest.mark.tensorflow
+def test_what_a_program_sets_is_told_and_leaves_no_trace_in_it(
+    sim_machine: Callable[[str], SimMachine], tmp_path: Path
+) -> None:
+    script, out = tmp_path / "train.py", tmp_path / "run.json"
+    script.write_text(_SETTINGS)
+    environment = sim_machine("2x24GiB").environment(os.environ, tier="plugin")
+    environment["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"
+    command = [sys.executable, str(script)]
+    alone = subprocess.run(command, capture_output=True, env=environment, check=True)
+    seen = watched("--placement", "-o", str(out), "--", *command, env=environment)
+    # Where an object lies differs from run to run. What --placement switches on is logged, to stdout too, and is a
+    # setting of sessions that their errors print.
+    ours = r"0x[0-9a-f]+|\{target: .*|^\S+: \(\w+\): /job:\S+\n"
+    traces = [re.sub(ours, "", each.stdout.decode(), flags=re.MULTILINE) for each in (alone, seen)]
+    assert traces[1].splitlines() == traces[0].splitlines()
+    assert traces[0].count("Traceback") >= 7
+    line = {name: script.read_text()[: script.read_text().index(name)].count("\n") + 1 for name in _CALLS}
+    settings = json.loads(out.read_text())["settings"]
+    told = {name: (one["asked"], one["effective"], one["source"]) for name, one in settings.items()}
+    assert told["TF_FORCE_GPU_ALLOW_GROWTH"] == ("false", False, "environment")
+    assert told["TF_GPU_HOST_MEM_LIMIT_IN_MB"] == ("4096", None, "the program (os.environ)")
+    assert told["memory_limit"] == (512, 512, f"train.py:{line['tf.config.set_logical_device']}")
+    assert told["soft placement"] == (True, True, f"train.py:{line['tf.config.set_soft']}")
+    # The last word, which came too late: what TensorFlow has is another.
+    assert told["visible devices"] == ([], ["/physical_device:GPU:0"], f"train.py:{line['caught(lambda: tf.config']}")
+    growth = settings["memory growth"]
+    assert (growth["asked"], growth["effective"]) == (True, False)
+    assert "TF_FORCE_GPU_ALLOW_GROWTH=false decides" in growth["note"]
+    assert told["allow_growth"][2] == f"train.py:{line['with v1.Session']}"
+
+
+_CALLS = ("tf.config.set_logical_device", "tf.config.set_soft", "caught(lambda: tf.config", "with v1.Session")
 
 _BAR = """
 import os, sys
@@ -270,10 +394,12 @@ def test_what_it_held_on_the_gpu(sim_machine: Callable[[str], SimMachine], tmp_p
     code = (
         "import time, tensorflow as tf\n"
         "a = tf.random.uniform([256, 256])\n"
-        "b = tf.matmul(a, a); print(b.device); time.sleep(1.5)"
+        "b = tf.matmul(a, a); print(b.device); time.sleep(0.8)"
     )
     environment = sim_machine("1x24GiB").environment(os.environ)
-    seen = watched("--placement", "-o", str(out), "--", sys.executable, "-c", code, env=environment)
+    # Nothing but the program's own doing makes gpuwatch look: the clock is far from it.
+    options = ("--placement", "--interval", "60", "-o", str(out))
+    seen = watched(*options, "--", sys.executable, "-c", code, env=environment)
     assert b"GPU:0" in seen.stdout
     run = json.loads(out.read_text())
     (device,) = run["device_map"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,79 @@ def test_who_asks_for_the_compiler_is_told_what_its_failure_means(tmp_path: Path
     assert (code, out) == (1, "")
     assert "RuntimeError: No JIT device registered for GPU\ngpuwatch: simulated GPUs have no XLA: leave" in told
     assert told.count("gpuwatch: ") == 1
+
+
+def test_a_tier_without_simulated_gpus_is_a_mistake() -> None:
+    for arguments in (
+        ("run", "--sim-tier", "plugin", "--", "true"),
+        ("probe", "--config", "auto", "--sim-tier", "driver"),
+    ):
+        done = gpuwatch(*arguments, environment={k: v for k, v in os.environ.items() if not k.startswith("GPUWATCH_")})
+        assert (done.code, done.out) == (2, "")
+        assert "--sim-tier needs simulated GPUs (add --sim 2x24GiB)" in done.err
+
+
+@pytest.mark.parametrize("command", ["run", "sim"])
+def test_the_tier_is_the_users_choice(command: str) -> None:
+    ask = "import os; print(os.environ.get('TF_PLUGGABLE_DEVICE_LIBRARY_PATH', 'none')[-20:])"
+    for tier, library in (("driver", "none"), ("plugin", "libgpuwatchplugin.so")):
+        quiet = ("-q", "--no-save") if command == "run" else ()
+        done = gpuwatch(command, *quiet, "--sim", "1x2GiB", "--sim-tier", tier, "--", sys.executable, "-c", ask)
+        assert (done.code, done.out) == (0, library[-20:] + "\n")
+
+
+def test_an_old_build_for_cuda_gets_the_driver_tier(tmp_path: Path) -> None:
+    """Its kernels cannot be renamed; found out without importing it."""
+    package = tmp_path / "site" / "tensorflow"
+    (package / "python" / "platform").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "python" / "platform" / "build_info.py").write_text("build_info = {'is_cuda_build': True}\n")
+    (tmp_path / "site" / "tensorflow-2.15.1.dist-info").mkdir()
+    (tmp_path / "site" / "tensorflow-2.15.1.dist-info" / "METADATA").write_text("Name: tensorflow\nVersion: 2.15.1\n")
+    venv.create(tmp_path / "venv", symlinks=True)
+    packages = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
+    (packages / "old.pth").write_text(str(tmp_path / "site"))
+    ask = "import os; print('TF_PLUGGABLE_DEVICE_LIBRARY_PATH' in os.environ)"
+    done = gpuwatch("sim", "--sim", "1x2GiB", "--", str(tmp_path / "venv" / "bin" / "python"), "-c", ask)
+    assert (done.code, done.out) == (0, "False\n")
+    assert "matrix products alone are computed: the CUDA kernels of TensorFlow 2.15.1 cannot make way" in done.err
+
+
+@pytest.mark.parametrize(
+    ("cuda", "script", "tier"),
+    [
+        ("'12.6'", "import torch", "driver"),
+        ("'13.2'", "import os, torch", "driver"),
+        ("'12.6'", "import os", "driver"),  # it may import what imports it, and there is nothing else
+        ("'12.6'", "import tensorflow", "plugin"),
+        ("'11.8'", "import torch", "plugin"),
+        ("None", "import torch", "plugin"),
+    ],
+)
+def test_pytorch_gets_the_driver_tier(tmp_path: Path, cuda: str, script: str, tier: str) -> None:
+    """The GPUs of the other one are devices of TensorFlow alone; a build without CUDA finds none on either."""
+    package = tmp_path / "site" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "version.py").write_text(f"from typing import Optional\ncuda: Optional[str] = {cuda}\n")
+    venv.create(tmp_path / "venv", symlinks=True)
+    packages = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
+    (packages / "torch.pth").write_text(str(tmp_path / "site"))
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import os\nprint('plugin' if 'TF_PLUGGABLE_DEVICE_LIBRARY_PATH' in os.environ else 'driver')\n"
+        f"try:\n    pass\n    {script}\nexcept ModuleNotFoundError:\n    pass\n"
+    )
+    done = gpuwatch("sim", "--sim", "1x2GiB", "--", str(tmp_path / "venv" / "bin" / "python"), "-u", str(program))
+    assert (done.code, done.out) == (0, f"{tier}\n"), done.err
+    assert ("PyTorch finds simulated GPUs as a driver alone" in done.err) == (tier == "driver")
+
+
+def test_pytorch_on_the_other_tier_is_told_so(tmp_path: Path) -> None:
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("from torch import version\n")
+    for cuda, told in (("'12.6'", 1), ("None", 0)):
+        (package / "version.py").write_text(f"cuda = {cuda}\n")
+        code, _, err = in_sim("import torch", tmp_path, "--tier", "plugin")
+        assert (code, err.count("gpuwatch: the simulated driver lacks a way in for PyTorch")) == (0, told)

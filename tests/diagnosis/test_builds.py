@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gpuwatch.diagnosis.complete import complete
 from gpuwatch.diagnosis.engine import diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.explain import explain
+from gpuwatch.diagnosis.finish_run import complete
 from gpuwatch.diagnosis.predict import Asked, predict
-from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Framework, Outcome
 from tests.diagnosis.cases import NO_DRIVER, draft, machine
@@ -38,7 +38,7 @@ def test_a_count_that_leaves_out_every_gpu_is_an_error_and_its_variable_is_to_go
     for environment in ({}, {"TF_MIN_GPU_MULTIPROCESSOR_COUNT": "500"}):
         found = left_out(lines, **environment)
         assert found.severity == "error"
-        assert "TF_MIN_GPU_MULTIPROCESSOR_COUNT=500 makes TensorFlow leave out every GPU" in found.title
+        assert "TF_MIN_GPU_MULTIPROCESSOR_COUNT=500 makes TensorFlow ignore every GPU" in found.title
         assert found.action == "Unset TF_MIN_GPU_MULTIPROCESSOR_COUNT, which was set to 500."
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.diagnosis.cuda_libraries import cuda_of, install
+from gpuwatch.diagnosis.engine import diagnose
+from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.explain import explain
+from gpuwatch.logs.log_parser import parse
+from gpuwatch.model.run import RunError
+from tests.diagnosis.cases import draft
 
 _LOADS = "W tensorflow/stream_executor/dso_loader.cc:60] Could not load dynamic library '{0}'; dlerror: {0}"
 _SKIPS = (
@@ -57,4 +62,35 @@ def test_the_version_of_tensorflow_decides_where_it_is_known() -> None:
     assert install(["libcudart.so.11.0"], "2.14.1").startswith("Install them into the same environment")
     assert install(["libcudnn.so.8"], "2.10.0").startswith("Install the CUDA and cuDNN that TensorFlow 2.10.0")
     assert "TensorFlow 2.5.0 wants" in install(["libcudart.so.11.0"], "2.5.0")
-    assert "tensorflow" not in install(["libcudart.so.12"], torch=True)
+    assert "tensorflow" not in install(["libcudart.so.12"], by="pytorch")
+
+
+_NO_NCCL = (
+    "2026-11-22 04:39:20.1: I tensorflow/core/common_runtime/gpu/gpu_device.cc:2040] Created device "
+    "/job:localhost/replica:0/task:0/device:GPU:0 with 14000 MB memory:  -> device: 0, name: Tesla T4, "
+    "pci bus id: 0000:00:04.0, compute capability: 7.5\n"
+    "Traceback (most recent call last):\n"
+    '  File "train.py", line 9, in <module>\n'
+    "    model.fit(x, y)\n"
+    "tensorflow.python.framework.errors_impl.InternalError: Graph execution error:\n"
+    "\n"
+    "Detected at node adam/CollectiveReduceV2 defined at (most recent call last):\n"
+    "<stack traces unavailable>\n"
+    "Collective ops is aborted by: NCCL: Unable to load NCCL library. Multi-GPU collectives will not work.. "
+    "Set NCCL_DEBUG=WARN for detail.\n"
+    "The error could be from a previous operation. Restart your program to reset.\n"
+    "\t [[{{node adam/CollectiveReduceV2}}]] [Op:__inference_multi_step_on_iterator_1191]\n"
+)
+
+
+def test_missing_nccl_ends_the_work_and_is_named() -> None:
+    """The GPUs are there and mapped all the same. Also where only the exception is known, of a watched program."""
+    facts = parse(_NO_NCCL)
+    (found,) = [one for one in diagnose(Evidence(log=facts)) if one.severity == "error"]
+    assert (found.id, found.certainty) == ("cuda.libraries-missing", "fact")
+    assert "libnccl.so.2" in found.title
+    assert any("Unable to load NCCL library" in line for line in found.evidence)
+    message = _NO_NCCL.partition("InternalError: ")[2]
+    run = draft(verdict="error", errors=(RunError(type="InternalError", message=message),))
+    (found,) = [one for one in diagnose(Evidence(log=facts, run=run)) if one.severity == "error"]
+    assert found.id == "cuda.libraries-missing"

@@ -9,12 +9,12 @@ import pytest
 
 from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.model.run import DeviceMapping, Framework, Oom, Outcome
+from gpuwatch.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome
 from gpuwatch.model.snapshot import Driver
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, machine, on_gpus, process
-from tests.diagnosis.test_overtime import CAPPED, HOT, SLOW_LINK, training
+from tests.diagnosis.test_conditions import CAPPED, HOT, SLOW_LINK, training
 from tests.diagnosis.watching import gpu, sample, seconds, watched
 
 WHEEL = Framework(
@@ -74,7 +74,7 @@ def renumbered() -> Sequence[Finding]:
 
 
 def elsewhere() -> Sequence[Finding]:
-    hidden = msgspec.structs.replace(process(7001, GIB), note="not in this PID namespace, or gone", create_time=None)
+    hidden = msgspec.structs.replace(process(7001, GIB), note="in another PID namespace, or exited", create_time=None)
     return diagnose(Evidence(snapshot=machine(processes=(hidden,))))
 
 
@@ -132,6 +132,16 @@ CASES: dict[str, Callable[[], Sequence[Finding]]] = {
     "pcie.degraded": lambda: watched(seconds(60, lambda s: sample(s, [gpu(busy=90, readings=SLOW_LINK)]))).findings,
     "idle.memory-held": lambda: diagnose(Evidence(snapshot=machine(processes=(process(7, 20 * GIB),)))),
     "input.bound": lambda: watched(seconds(360, training)).findings,
+    "simulation.limit": lambda: diagnose(
+        Evidence(
+            run=on_gpus(
+                "run",
+                fallbacks=(
+                    Fallback(op="Qr", requested="GPU:0", actual="CPU:0", reason="simulation.limit", detail="x"),
+                ),
+            )
+        )
+    ),
     "healthy": lambda: diagnose(Evidence(snapshot=machine())),
     "unknown": lambda: diagnose(
         Evidence(run=draft(verdict="error", outcome=Outcome(exit_code=139, ended=False), placements=()))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuwatch.diagnosis.explain import explain, findings_of
-from gpuwatch.logs.tensorflow import LogParser
+from gpuwatch.logs.log_parser import LogParser
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.explanation import Explanation
 from tests.logs.logs import MIB, NAMES, text
@@ -50,7 +50,7 @@ def test_every_explanation_is_one_document(name: str) -> None:
 
 def test_nothing_is_explained_as_nothing() -> None:
     found = explain([])
-    assert (found.lines, found.primary, found.ooms, found.device_map) == (0, "healthy", (), ())
+    assert (found.lines, found.primary, found.ooms, found.device_map) == (0, "unknown", (), ())
 
 
 _TORCH = (
@@ -136,7 +136,8 @@ _EPOCHS = ("Epoch 1/2", "100/100 ━━━━━━━━━━━━━━━�
 def test_of_a_quiet_log_no_more_is_claimed_than_it_tells(lines: tuple[str, ...], says: str, acts: bool) -> None:
     found = explain(lines)
     (only,) = found.findings
-    assert (found.primary, only.severity) == ("healthy", "info")
+    # The document says what the text says: of what holds nothing that is known, nothing is claimed.
+    assert (found.primary, only.severity) == ("unknown" if "gpuwatch knows" in says else "healthy", "info")
     assert says in only.title
     assert bool(only.action) is acts
     assert (lines[0] in only.evidence) is acts
@@ -146,3 +147,27 @@ def test_a_log_that_is_still_read_may_yet_name_a_gpu() -> None:
     parser = LogParser()
     parser.feed(_START)
     assert not [found for found in findings_of(parser.facts) if found.severity != "info"]
+
+
+_LACKS = "gpuwatch: the simulated driver lacks"
+_NOT_RUN = "operation not supported: the GPU is simulated, and the simulated driver lacks it"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        f"RuntimeError: CUDA error: {_NOT_RUN}\n",
+        f"torch.AcceleratorError: CUDA error: {_NOT_RUN}\n",
+        f"{_LACKS} what libcudnn_graph.so.9 asks of it (CUDA error 801)\n"
+        "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED\n",
+        f"{_LACKS} what libcublasLt.so.12 asks of it (CUDA error 801)\n"
+        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`\n",
+        f"{_LACKS} a way in for PyTorch on this tier: its GPUs are devices of TensorFlow alone\n"
+        "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n",
+        f"{_LACKS} the runtime of CUDA 11: it has those of 12 and 13\n"
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 13000).\n",
+    ],
+)
+def test_what_a_simulated_driver_lacks_is_no_fault_of_a_driver_or_of_memory(log: str) -> None:
+    found = explain(log.splitlines(keepends=True))
+    assert (found.primary, [entry.id for entry in found.findings]) == ("simulation.limit", ["simulation.limit"])

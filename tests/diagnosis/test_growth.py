@@ -12,7 +12,7 @@ from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.growth import growth
 from gpuwatch.logs.facts import LogFacts
-from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import DeviceMapping, MemoryPoint, Oom, Run
 from gpuwatch.reports.tables import oom_table
@@ -100,7 +100,7 @@ def test_a_program_that_keeps_tensors_is_told_to_stop_before_its_batch_is_blamed
     first, second, *rest = told.evidence
     assert first.startswith("the least in use on GPU:0")
     assert "rose from 1.0 GiB to 7.0 GiB in 6 rises over 24 s" in first
-    assert second.startswith("asked for at /home/u/big.py, line 5: keep.append(")
+    assert second.startswith("requested at /home/u/big.py, line 5: keep.append(")
     assert any(line.startswith("not used by the program: GPU:1 (7.3 GiB granted)") for line in rest)
     assert any(line.startswith("7 blocks of the same size (1.0 GiB)") for line in rest)
 
@@ -124,7 +124,7 @@ def test_a_probe_that_fills_the_memory_on_purpose_is_not_told_to_stop() -> None:
     told = found(watched(staircase(), replace(OOM, expected=True), group="memory"))
     assert told.severity == "info"
     assert "Stop keeping" not in told.action
-    assert not any("asked for at" in line for line in told.evidence)
+    assert not any("requested at" in line for line in told.evidence)
 
 
 def test_the_used_gpu_and_one_of_unknown_use_are_not_called_unused() -> None:

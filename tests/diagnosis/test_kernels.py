@@ -14,14 +14,33 @@ _XID = "[88112.31] NVRM: Xid (PCI:0000:65:00): {}, pid=4711, name=python, told b
     [
         (
             "RuntimeError: CUDA error: an illegal memory access was encountered",
-            "memory that is not its own",
+            "illegal memory access",
             "BLOCKING=1",
         ),
-        ("RuntimeError: CUDA error: misaligned address", "memory that is not its own", "compute-sanitizer"),
-        ("InternalError: CUDA_ERROR_ILLEGAL_ADDRESS", "memory that is not its own", "on the CPU"),
+        ("RuntimeError: CUDA error: misaligned address", "illegal memory access", "compute-sanitizer"),
+        ("InternalError: CUDA_ERROR_ILLEGAL_ADDRESS", "illegal memory access", "on the CPU"),
         ("InternalError: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", "A kernel crashed", "BLOCKING=1"),
         ("RuntimeError: CUDA error: the launch timed out and was terminated", "ran longer", "without a display"),
-        ("RuntimeError: cuda runtime error (700) : it failed", "A kernel crashed", "BLOCKING=1"),
+        ("RuntimeError: cuda runtime error (700) : it failed", "illegal memory access", "BLOCKING=1"),
+    ],
+)
+def test_a_kernel_that_crashed_may_be_the_programs_or_the_cards(line: str, title: str, action: str) -> None:
+    found = explain([line]).findings[0]
+    assert (found.id, found.severity) == ("unknown", "error")
+    assert title in found.title
+    assert action in found.action
+    assert found.evidence[0].endswith(line[-40:])
+
+
+def test_one_crash_told_twice_is_not_two_kinds() -> None:
+    twice = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert explain([twice, f"[rank1]: {twice}", "InternalError: CUDA_ERROR_ILLEGAL_ADDRESS"]).primary == "unknown"
+    assert explain([twice, "RuntimeError: CUDA error: unspecified launch failure"]).primary == "hardware.fault"
+
+
+@pytest.mark.parametrize(
+    ("line", "title", "action"),
+    [
         (_XID.format(31), "Xid 31 (page fault", "BLOCKING=1"),
         (_XID.format(79), "Xid 79 (the GPU has fallen off the bus)", "nvidia-smi -r"),
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "hardware fault", "nvidia-smi -r"),

@@ -10,10 +10,11 @@ import pytest
 from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.logs.facts import LogFacts
-from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Framework, Oom, Run, Worker
 from gpuwatch.model.snapshot import Driver, Process, Snapshot
+from gpuwatch.model.xids import Xid
 from tests.diagnosis.cases import GIB, draft, machine, on_gpus, process
 
 BUILD = {"cuda_version": "12.5.1", "cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]}
@@ -118,8 +119,8 @@ def divided(mode: str = "enabled") -> Snapshot:
         (f"{MIG},0", None, ["MIG instances and whole GPUs"]),
         (MIG, divided(), []),
         (MIG, None, []),
-        (MIG, divided("disabled"), ["no GPU of this machine is divided"]),
-        ("0", divided(), ["a number addresses none"]),
+        (MIG, divided("disabled"), ["no GPU of this machine has MIG on"]),
+        ("0", divided(), ["a number does not select any"]),
         ("0", divided("disabled"), []),
         ("GPU-0", divided(), []),
     ],
@@ -146,7 +147,7 @@ def test_mig_misuse_is_an_error_where_no_gpu_could_be_used() -> None:
 
 
 def hidden(pid: int, amount: int, **changes: Any) -> Process:
-    fields: dict[str, Any] = {"note": "not in this PID namespace, or gone", "create_time": None, **changes}
+    fields: dict[str, Any] = {"note": "in another PID namespace, or exited", "create_time": None, **changes}
     return msgspec.structs.replace(process(pid, amount), **fields)
 
 
@@ -158,6 +159,16 @@ def test_processes_of_another_namespace_are_told_by_device() -> None:
     assert "7001, 7002" in first.evidence[0]
     assert "3.0 GiB" in first.evidence[1]
     assert (first.severity, first.certainty) == ("info", "likely")
+
+
+def test_processes_that_proc_hides_are_told_as_that() -> None:
+    note = "hidden from this user: /proc is mounted with hidepid=2"
+    evidence = Evidence(snapshot=machine(processes=(hidden(7001, GIB, note=note), hidden(7002, GIB, note=note))))
+    assert not found("container.pid-namespace", evidence)
+    (entry,) = found("memory.other-process", evidence)
+    assert "hidepid=2" in entry.title
+    assert (entry.severity, entry.certainty) == ("info", "fact")
+    assert "2.0 GiB" in entry.evidence[1]
 
 
 def test_processes_that_are_seen_are_no_strangers() -> None:
@@ -184,3 +195,57 @@ def test_a_plug_in_device_needs_no_cuda_library() -> None:
         run = on_gpus("multi-worker", simulation=simulation, simulated=True)
         evidence = Evidence(run=run, log=missing, snapshot=machine())
         assert bool(found("cuda.libraries-missing", evidence)) == expected
+
+
+@pytest.mark.parametrize(
+    ("hours", "severity"),
+    [(0.5, "error"), (3, "warning")],
+)
+def test_an_xid_of_the_hardware_stands_for_as_long_as_it_is_known(hours: float, severity: str) -> None:
+    snapshot = machine(gpus=2)
+    at = snapshot.taken_at.timestamp() - hours * 3600
+    devices = (msgspec.structs.replace(snapshot.devices[0], xids=(Xid(at, 79),)), snapshot.devices[1])
+    (fault,) = found("hardware.fault", Evidence(snapshot=msgspec.structs.replace(snapshot, devices=devices)))
+    assert (fault.severity, fault.certainty) == (severity, "fact")
+    assert "Xid 79" in fault.title
+    assert any("none for 3 h since" in line for line in fault.evidence) == (hours > 1)
+
+
+@pytest.mark.parametrize(
+    ("readings", "part"),
+    [
+        ({"temperature.gpu_celsius": 86.0, "temperature.slowdown_celsius": 92.0}, "throttled (thermal)"),
+        ({"temperature.gpu_celsius": 71.0}, "throttled (thermal)"),
+        ({}, "throttled (thermal)"),
+        ({"temperature.gpu_celsius": 45.0}, "core is cool: its memory, its voltage regulators or a sensor"),
+        ({"temperature.gpu_celsius": 70.0, "temperature.operating_max_celsius": 93.0}, "core is cool"),
+        ({"temperature.gpu_celsius": 60.0, "temperature.margin_celsius": 27.0}, "core is cool"),
+        (
+            {
+                "temperature.gpu_celsius": 50.0,
+                "temperature.memory_celsius": 101.0,
+                "temperature.memory_max_celsius": 105.0,
+            },
+            "(thermal): its memory is hot",
+        ),
+        (
+            {
+                "temperature.gpu_celsius": 50.0,
+                "temperature.memory_celsius": 60.0,
+                "temperature.memory_max_celsius": 105.0,
+            },
+            "core is cool: its voltage regulators or a sensor",
+        ),
+    ],
+)
+def test_throttling_for_heat_agrees_with_the_temperatures(readings: dict[str, float], part: str) -> None:
+    snapshot = machine(gpus=1)
+    (device,) = snapshot.devices
+    kept = {name: value for name, value in device.readings.items() if not name.startswith("temperature")}
+    hot = msgspec.structs.replace(device, readings=kept | readings | {"clocks.event_reasons": "sw-thermal"})
+    snapshot = msgspec.structs.replace(snapshot, devices=(hot,))
+    (found_here,) = found("throttle.thermal", Evidence(snapshot=snapshot))
+    assert part in found_here.title
+    celsius = readings.get("temperature.gpu_celsius")
+    if celsius is not None:
+        assert any(f"core {celsius:.0f} °C" in line for line in found_here.evidence)

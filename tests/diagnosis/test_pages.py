@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from gpuwatch.cli.main import cli
 from gpuwatch.diagnosis import pages
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.probing.locate import find_probes
+from tests.probing.test_recipe import undefined
 
 FOLDER = Path(pages.__file__).parents[1] / pages.FOLDER
 SECTIONS = ["What it is", "How it is recognised", "Often mistaken", "What to do", "How to see it", "Sources"]
@@ -109,3 +112,36 @@ def test_a_misspelt_id_is_understood(word: str, meant: str) -> None:
 def test_nothing_is_made_up_for_other_words(word: str) -> None:
     assert set(pages.near(word)) <= set(CAUSES)
     assert not pages.near("zzzzqqq")
+
+
+def code_of(page: str) -> list[str]:
+    """The Python of a page."""
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+
+def test_the_code_that_measures_without_input_is_a_whole_program() -> None:
+    (source,) = code_of((FOLDER / "input.bound.md").read_text())
+    assert undefined(source) == set()
+
+
+@pytest.mark.tensorflow
+def test_the_code_that_measures_without_input_runs() -> None:
+    (source,) = code_of((FOLDER / "input.bound.md").read_text())
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert [line.split(" ")[0] for line in done.stdout.splitlines()] == ["input", "one"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "wrong"),
+    [
+        ("hardware.fault", "Xid 63 says that a bad row was remapped", "63, 64, 79, 94, 95 are the card"),
+        ("throttle.power", "-pl WATTS", "-pl 350"),
+        ("driver.mismatch", "gpuwatch sim fault mismatch", "`gpuwatch sim fault` makes"),
+        ("config.inconsistent", "grow-to-limit", "are not supported in any 2.x"),
+    ],
+)
+def test_what_pages_once_said_wrong(name: str, told: str, wrong: str) -> None:
+    text = (FOLDER / f"{name}.md").read_text()
+    assert told in text
+    assert wrong not in text

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gpuwatch.diagnosis.capability import built_for, support
-from gpuwatch.diagnosis.complete import complete
+from gpuwatch.diagnosis.finish_run import complete
 from gpuwatch.diagnosis.predict import Asked, asked_of, predict
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.run import (
@@ -109,22 +109,13 @@ def test_settings_decide_the_map(asked: Asked, expected: list[tuple[str, str, in
     assert table(predict(cards(20000, 20000), asked, context_bytes=BOTH)) == expected
 
 
-@pytest.mark.parametrize(
-    ("free", "asked", "granted"),
-    [
-        (2047, Asked(), 2047 - 255),
-        (4000, Asked(), 4000 - 300),
-        (24000, Asked(), 24000 - 1440),
-        (24000, Asked(limits={0: (1024,)}), 24000 - 1440),
-        (24000, Asked(fraction=0.25), 6144),
-    ],
-)
-def test_pluggable_devices_have_another_reserve_and_no_limit(free: int, asked: Asked, granted: int) -> None:
+@pytest.mark.parametrize("asked", [Asked(), Asked(limits={0: (1024, 512)}), Asked(fraction=0.25), Asked(reserve_mb=7)])
+@pytest.mark.parametrize("free", [2047, 24000])
+def test_simulated_gpus_grant_the_same_on_both_tiers(free: int, asked: Asked) -> None:
     cpu_build = Framework(name="tensorflow", gpu_build=False)
-    found = predict(cards(free), asked, framework=cpu_build, simulation="plugin")
-    assert table(found) == [("/device:GPU:0", "GPU-0", granted)]
-    assert found is not None
-    assert ("ignores memory_limit" in found[0].how) == bool(asked.limits)
+    plugged = predict(cards(free), asked, framework=cpu_build, simulation="plugin", context_bytes=BOTH)
+    assert plugged == predict(cards(free), asked, simulation="driver", context_bytes=BOTH)
+    assert plugged
 
 
 def test_real_cards_have_a_tolerance_because_nobody_knows_the_context() -> None:
@@ -228,7 +219,7 @@ def test_another_amount_is_a_finding_with_both_numbers() -> None:
 def test_another_gpu_is_a_finding() -> None:
     run = observed("GPU-1", 1024, settings=LIMIT)
     assert ("unknown", "warning") in telling(run)
-    assert any("expected was 0 (GPU-0)" in line for found in run.findings for line in found.evidence)
+    assert any("expected 0 (GPU-0)" in line for found in run.findings for line in found.evidence)
 
 
 def test_memory_that_somebody_took_meanwhile_is_named() -> None:
@@ -250,9 +241,9 @@ def test_several_processes_and_skipped_probes_are_not_judged() -> None:
 # Real TensorFlow
 
 EXACT = ("default", "growth", "limit", "fraction", "virtual", "visible-env", "visible-api", "visible-late")
-EXACT += ("session-visible", "growth-and-limit")
+EXACT += ("session-visible", "growth-and-limit", "grow-to-limit", "session-grow-to-limit")
 PLUGIN = ("towers",)
-"""Runs on simulated PluggableDevices, whose reserve is another."""
+"""Runs on simulated PluggableDevices."""
 
 
 @pytest.mark.tensorflow
@@ -264,7 +255,7 @@ def test_tensorflow_grants_what_was_predicted(
     simulated.attach(sleeper(), device=1, memory_bytes=5 * GIB + 12345)
     arguments = [part for name in (*EXACT, *PLUGIN) for part in ("--config", name)]
     environment = simulated.environment(os.environ)
-    result = gpuwatch("probe", *arguments, "--seconds", "0.02", "--json", environment=environment)
+    result = gpuwatch("probe", *arguments, "--seconds", "0.02", "--json", environment=environment, timeout=240)
     runs = {run["config"]: run for run in json.loads(result.out)["runs"]}
     assert set(runs) == {*EXACT, *PLUGIN}
     for config, run in runs.items():
@@ -275,8 +266,7 @@ def test_tensorflow_grants_what_was_predicted(
     first, second = (entry["granted_bytes"] // MIB for entry in runs["default"]["device_map"])
     assert (first, second) == (24576 - 256 - 320 - 1536, 24576 - 256 - 320 - 1536 - 5 * 1024 - 1)
     assert runs["towers"]["simulation"] == "plugin"
-    free = 24576 - 256
-    assert runs["towers"]["device_map"][0]["granted_bytes"] // MIB == int(free - 0.06 * free)
+    assert mapped(runs["towers"]) == mapped(runs["default"])
     uuids = [device.uuid for device in simulated.devices()]
     assert [entry["uuid"] for entry in runs["virtual"]["predicted"]] == [uuids[0], uuids[0]]
     assert [entry["uuid"] for entry in runs["visible-api"]["predicted"]] == [uuids[1]]
@@ -291,3 +281,17 @@ def test_tensorflow_grants_what_was_predicted(
     # A device that only others use is in it with their part apart.
     other = next(entry for entry in runs["default"]["memory"]["devices"] if entry["uuid"] == uuids[1])
     assert other["others_bytes"] == 5 * GIB + 12345
+    # GPUs that compute have the same map, and grant the same.
+    arguments = [part for name in EXACT for part in ("--config", name)]
+    result = gpuwatch(
+        *("probe", *arguments, "--seconds", "0.02", "--sim-tier", "plugin", "--json"), environment=environment
+    )
+    for run in json.loads(result.out)["runs"]:
+        assert (run["simulation"], run["verdict"]) == ("plugin", "ok"), run["config"]
+        assert mapped(run) == mapped(runs[run["config"]]), run["config"]
+        assert [entry["granted_bytes"] for entry in run["predicted"]] == [granted for *_, granted in mapped(run)]
+
+
+def mapped(run: dict[str, Any]) -> list[tuple[Any, ...]]:
+    keys = ("framework_device", "cuda_ordinal", "physical_index", "uuid", "granted_bytes")
+    return [tuple(entry[key] for key in keys) for entry in run["device_map"]]

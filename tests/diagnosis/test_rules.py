@@ -15,9 +15,9 @@ from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import RULES, Rule, finding, rule
 from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
-from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.diagnosis.visible_devices import read_visible
 from gpuwatch.logs.facts import CuInitError, LogFacts
-from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import Framework, Memory, Oom
 from gpuwatch.model.snapshot import Problem
@@ -273,7 +273,20 @@ def test_edit_distance_is_symmetric_and_small_only_for_near_words(one: str, othe
         (64, 256, 230, 26, Surroundings(total_bytes=22 * GIB, from_name=True), "memory.limit-too-small"),
         (64, 313, 300, 13, Surroundings(total_bytes=22 * GIB, from_name=True), "memory.other-process"),
         (400, 313, 0, 313, Surroundings(total_bytes=22 * GIB, from_name=True), "memory.request-too-large"),
-        (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB, others_bytes=20 * GIB), "memory.other-process"),
+        # Of 4 GiB that others leave TensorFlow takes more than 256 MiB by itself: a round number is somebody's.
+        (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB, others_bytes=20 * GIB), "memory.limit-too-small"),
+        (400, 313, 0, 313, Surroundings(total_bytes=24 * GIB, others_bytes=20 * GIB), "memory.other-process"),
+        (400, 255, 0, 255, Surroundings(total_bytes=2 * GIB, others_bytes=1729 * MIB), "memory.other-process"),
+        # An allocator without a free block, below its limit: the driver refused it more.
+        (
+            48,
+            2047,
+            1335,
+            0,
+            Surroundings(total_bytes=5 * GIB, others_bytes=3620 * MIB, least_free_bytes=0),
+            "memory.other-process",
+        ),
+        (48, 2047, 1335, 0, Surroundings(total_bytes=5 * GIB, least_free_bytes=64 * MIB), "unknown"),
         (25 * 1024, 22 * 1024, 0, 22 * 1024, Surroundings(total_bytes=24 * GIB), "memory.request-too-large"),
         (5 * 1024, 22 * 1024, 20 * 1024, 100, Surroundings(total_bytes=24 * GIB), "memory.model-too-large"),
         (64, 256, 110, None, Surroundings(), "memory.other-process"),
@@ -317,7 +330,9 @@ def test_who_held_the_memory_is_named() -> None:
 
 
 def test_quoted_command_lines_hold_no_secrets() -> None:
-    holder = msgspec.structs.replace(process(7, 23 * GIB), command="python train.py --api-key abc123 -p hunter2")
+    holder = msgspec.structs.replace(
+        process(7, 23 * GIB), command="python train.py --api-key abc123 --password hunter2"
+    )
     before = machine(used=23 * GIB, processes=(holder,))
     run = on_gpus("default", ooms=(Oom(device="GPU:0"),))
     for evidence in (
@@ -411,7 +426,7 @@ def test_what_the_device_says(evidence: Evidence, cause: str, severity: str) -> 
     "evidence",
     [
         with_readings(busy=0.0, **LINK),
-        with_readings(**LINK),  # one sample of a busy device may hold the link of its rest; see test_overtime.py
+        with_readings(**LINK),  # one sample of a busy device may hold the link of its rest; see test_conditions.py
         with_readings(**{**LINK, "pcie__generation": 4}),
         with_readings(clocks__event_reasons="none"),
         with_readings(clocks__event_reasons="idle", busy=0.0),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from gpuwatch.diagnosis.complete import complete
-from gpuwatch.logs.tensorflow import parse
-from gpuwatch.model.run import Devices, Framework, Outcome, Run
+from gpuwatch.diagnosis.engine import diagnose
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.finish_run import complete
+from gpuwatch.logs.log_parser import parse
+from gpuwatch.model.run import Devices, Framework, HostMemory, Outcome, Placement, Run, RunError, Setting
 from tests.diagnosis.cases import ON_CPU, draft, machine
+from tests.logs.wordings import ALL, HEALTHY, Wording
 
 TENSORFLOW = Framework(name="tensorflow", version="2.21.0", gpu_build=True)
 CPU, GPU = "/physical_device:CPU:0", "/physical_device:GPU:0"
@@ -24,7 +29,7 @@ def test_a_program_that_hides_its_gpus_itself() -> None:
         run = program(devices=devices, placements=placements)
         assert (run.verdict, run.primary) == ("fallback", "visibility.hidden")
         assert run.findings[0].severity == "warning"
-        assert "own set_visible_devices leaves no GPU" in run.findings[0].title
+        assert "own set_visible_devices hides every GPU" in run.findings[0].title
         assert all(fallback.reason == "visibility.hidden" for fallback in run.fallbacks)
 
 
@@ -38,8 +43,52 @@ def test_a_program_that_the_kernel_killed_for_want_of_the_hosts_memory() -> None
     assert (run.verdict, run.primary) == ("error", "unknown")
     assert "host's memory" in run.findings[0].title
     assert "killed by signal 9" in " ".join(run.findings[0].evidence)
-    killed = program(verdict="error", outcome=Outcome(signal=9, ended=True))
-    assert (killed.primary, killed.findings) == (None, ())
+    (entry,) = run.findings
+    assert entry.certainty == "fact"
+
+
+@pytest.mark.parametrize(
+    ("number", "host", "says"),
+    [
+        (9, None, "usually by the kernel"),
+        (9, HostMemory(peak_bytes=60 << 30, total_bytes=64 << 30), "usually by the kernel"),
+        (
+            9,
+            HostMemory(peak_bytes=1 << 30, total_bytes=64 << 30, oom_kills=0),
+            "not by the kernel's OOM killer",
+        ),
+        (11, None, "SIGSEGV"),
+        (7, None, "/dev/shm"),
+        (6, None, "SIGABRT"),
+        (4, None, "SIGILL"),
+    ],
+)
+def test_a_signal_that_ended_a_program_is_a_finding(number: int, host: HostMemory | None, says: str) -> None:
+    for outcome in (Outcome(signal=number, ended=True), Outcome(exit_code=128 + number, ended=True)):
+        run = program(verdict="error", outcome=outcome, host_memory=host)
+        (entry,) = run.findings
+        assert (run.primary, entry.severity) == ("unknown", "error")
+        assert says in entry.title
+        assert "which gpuwatch does not know" not in entry.title
+        if host is not None:
+            assert any("of host memory" in line for line in entry.evidence)
+    # What somebody wished is no failure.
+    wished = program(verdict="interrupted", outcome=Outcome(signal=number, ended=True))
+    assert "unknown" not in [entry.id for entry in wished.findings]
+
+
+@pytest.mark.parametrize("wording", [entry for entry in ALL if entry not in HEALTHY], ids=lambda entry: entry.text[:40])
+def test_one_line_never_has_a_named_cause_and_none(wording: Wording) -> None:
+    """The exception with which a program ended, as Python tells it and as the log has it."""
+    text = wording.text
+    error = RunError(type="RuntimeError", message=text)
+    run = program(f"RuntimeError: {text}", errors=(error,), verdict="error", outcome=Outcome(exit_code=1, ended=True))
+    unknown = [
+        found for found in run.findings if found.id == "unknown" and "which gpuwatch does not know" in found.title
+    ]
+    named = [found for found in run.findings if found.id not in ("unknown", "healthy")]
+    lines = {line.rpartition(": ")[2] for found in named for line in found.evidence}
+    assert not [line for found in unknown for line in found.evidence if line.rpartition(": ")[2] in lines]
 
 
 def test_a_flag_that_xla_does_not_know_is_named() -> None:
@@ -57,6 +106,134 @@ def test_replicas_on_gpus_that_are_not_there(gpus: tuple[str, ...], severity: st
     run = program(devices=Devices(logical=("/device:CPU:0", *gpus)), results=results)
     found = next(entry for entry in run.findings if entry.id == "distribution.devices-missing")
     assert found.severity == severity
-    assert "GPU:2, which the program does not have" in found.title
+    assert "GPU:2, which do not exist" in found.title
     assert not gpus or (run.verdict, run.primary) == ("fallback", "distribution.devices-missing")
     assert not gpus or run.verdict_reason == f"{found.title}."
+
+
+GPU_0 = Devices(physical=(CPU, GPU), visible=(CPU, GPU), logical=("/device:CPU:0", "/device:GPU:0"))
+
+
+def placed(op: str, dtype: str, *, gpu: bool | None, cuda: bool | None, asked: str | None = "GPU:0") -> Placement:
+    return Placement(op=op, dtype=dtype, requested=asked, actual="CPU:0", gpu_kernel=gpu, cuda_kernel=cuda)
+
+
+def test_an_op_that_only_the_simulated_gpu_has_no_kernel_for_is_no_fallback() -> None:
+    limited = placed("FloorMod", "int64", gpu=False, cuda=True)
+    run = program(devices=GPU_0, placements=(limited,), simulation="plugin")
+    assert (run.verdict, run.primary) == ("ok", "healthy")
+    (entry,) = run.fallbacks
+    assert (entry.reason, "TensorFlow has a CUDA kernel for FloorMod int64" in entry.detail) == (
+        "simulation.limit",
+        True,
+    )
+    assert any(found.title.startswith("Only on this simulated GPU") for found in run.findings)
+    # Beside one that TensorFlow has no kernel for either.
+    true = placed("AsString", "string", gpu=False, cuda=False)
+    run = program(devices=GPU_0, placements=(limited, true), simulation="plugin")
+    assert (run.verdict, run.primary) == ("fallback", "placement.no-kernel")
+    assert run.verdict_reason.startswith("AsString string ran on CPU:0 instead of GPU:0: ")
+    # A build without CUDA cannot tell.
+    run = program(devices=GPU_0, placements=(placed("Qr", "float32", gpu=False, cuda=None),), simulation="plugin")
+    assert run.verdict == "ok"
+    assert "is not known" in run.fallbacks[0].detail
+
+
+def test_an_op_that_has_a_kernel_was_not_moved_for_want_of_one() -> None:
+    run = program(devices=GPU_0, placements=(placed("MatMul", "float32", gpu=True, cuda=True),))
+    assert [(entry.reason, entry.detail) for entry in run.fallbacks] == [
+        ("unknown", "TensorFlow has a GPU kernel for MatMul float32: what moved it is not known")
+    ]
+    assert "placement.no-kernel" not in [found.id for found in run.findings]
+    # Nor did one that nobody asked for a GPU: tf.data puts its functions on the CPU.
+    left = placed("MatMul", "float32", gpu=True, cuda=True, asked=None)
+    assert program(devices=GPU_0, placements=(left,)).verdict == "ok"
+    call = placed("PartitionedCall", "float32", gpu=False, cuda=False)
+    assert program(devices=GPU_0, placements=(call,)).fallbacks == ()
+
+
+_REFUSED = """Cannot assign a device for operation Qr: Could not satisfy explicit device specification '/device:GPU:0' \
+because no supported kernel for GPU devices is available.
+Op: Qr
+Node attrs: T=DT_FLOAT, full_matrices=false
+Registered kernels:
+  device='CPU'; T in [DT_FLOAT]
+"""
+_EAGER = (
+    "Could not satisfy device specification '/device:GPU:0'. enable_soft_placement=0. Supported device types [CPU]."
+    " All available devices [/device:GPU:0, /device:CPU:0]. [Op:FloorMod] name: "
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "results", "cause"),
+    [
+        (_REFUSED + "  device='CUDA, not simulated'; T in [DT_HALF, DT_FLOAT]\n", {}, "simulation.limit"),
+        (_REFUSED + "  device='CUDA, not simulated'; T in [DT_HALF]\n", {}, "placement.no-kernel"),
+        (_REFUSED, {}, "placement.no-kernel"),
+        (_EAGER, {"kernels": {"op": "FloorMod", "cuda": ["int64"]}}, "simulation.limit"),
+        (_EAGER, {"kernels": {"op": "FloorMod", "cuda": []}}, "placement.no-kernel"),
+        (_EAGER, {}, "simulation.limit"),
+    ],
+)
+def test_an_error_for_want_of_a_kernel_on_a_simulated_gpu(message: str, results: dict[str, object], cause: str) -> None:
+    error = RunError(type="InvalidArgumentError", message=message)
+    ended: dict[str, Any] = {"verdict": "error", "outcome": Outcome(exit_code=1, ended=True), "results": results}
+    run = program(devices=GPU_0, errors=(error,), simulation="plugin", **ended)
+    assert (run.verdict, run.primary) == ("error", cause)
+    real = program(devices=GPU_0, errors=(error,), simulation="driver", **ended)
+    assert real.primary == "placement.no-kernel"
+
+
+def test_a_compiler_that_simulated_gpus_lack_is_their_limit_and_nothing_unknown() -> None:
+    message = "No JIT device registered for GPU [Op:__inference_f_10]"
+    error = RunError(type="InvalidArgumentError", message=message)
+    on_plugin = draft(simulated=True, simulation="plugin", verdict="error", errors=(error,))
+    (found,) = [one for one in diagnose(Evidence(run=on_plugin)) if one.severity == "error"]
+    assert (found.id, found.certainty) == ("simulation.limit", "fact")
+    on_real = draft(verdict="error", errors=(error,))
+    assert [one.id for one in diagnose(Evidence(run=on_real))] == ["unknown"]
+
+
+def test_pytorch_on_gpus_simulated_for_tensorflow_is_not_told_about_a_driver() -> None:
+    """Of a machine that has none of its own it says that there is no driver, or an old one."""
+    message = "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"
+    run = program(
+        message,
+        framework=Framework(name="torch", version="2.7.1", gpu_build=True),
+        devices=Devices(),
+        settings={"PyTorch": Setting(asked="simulated GPUs", effective="none", note="none on this tier")},
+        errors=(RunError(type="RuntimeError", message=message),),
+        verdict="error",
+        outcome=Outcome(exit_code=1, ended=True),
+        simulation="plugin",
+    )
+    assert (run.verdict, run.primary) == ("error", "simulation.limit")
+    assert [found.id for found in run.findings if found.severity == "error"] == ["simulation.limit"]
+    old = Framework(name="torch", version="2.7.1", gpu_build=True, build={"cuda_version": "11.8"})
+    ended: dict[str, Any] = {"verdict": "error", "outcome": Outcome(exit_code=1, ended=True), "errors": run.errors}
+    assert (
+        program(message, framework=old, devices=Devices(), simulation="driver", **ended).primary == "simulation.limit"
+    )
+    assert "--sim-tier driver" in (run.findings[0].action or "")
+
+
+def test_pytorch_without_a_way_in_is_one_finding() -> None:
+    """The program's own line about it and the setting that gpuwatch recorded say the same."""
+    lacks = "the simulated driver lacks a way in for PyTorch on this tier: its GPUs are devices of TensorFlow alone"
+    run = draft(
+        "run",
+        group="run",
+        simulated=True,
+        simulation="plugin",
+        verdict="error",
+        framework=Framework(name="torch", version="2.7.1+cu126", gpu_build=True),
+        settings={"PyTorch": Setting(asked="simulated GPUs", effective="none", note=lacks)},
+        errors=(RunError(type="RuntimeError", message="Found no NVIDIA driver on your system."),),
+        outcome=Outcome(exit_code=1, ended=True),
+        placements=(),
+    )
+    log = parse(f"gpuwatch: {lacks}\nRuntimeError: Found no NVIDIA driver on your system.\n")
+    done = complete(run, log, machine(gpus=1))
+    assert [(found.id, found.severity) for found in done.findings] == [("simulation.limit", "error")]
+    assert done.findings[0].title.startswith("PyTorch has no GPU here")

@@ -1,4 +1,4 @@
-"""Machines second by second, for rules over time: a device, its processes, and what changes about them."""
+"""Machines second by second, for conditions: a device, its processes, and what changes about them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gpuwatch.diagnosis.overtime.watch import Watch
+from gpuwatch.diagnosis.condition_engine import Conditions
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device, Driver, Host, Problem, Process, Snapshot
@@ -58,16 +58,17 @@ def program(
     framework: str | None = "tensorflow 2.21.0",
     **changes: Any,
 ) -> Process:
-    """``held`` in GiB, ``age`` in seconds; ``sm`` None: the driver had no sample of it."""
+    """``held`` in GiB; ``age``: for how many seconds it had run at :data:`BEGIN`; ``sm`` None: the driver had no
+    sample of it."""
     readings: dict[str, Any] = {"gpu_memory_bytes": int(held * GIB)} if gpu is not None else {}
     missing = {}
-    for name, value in (("run_seconds", age), ("cpu_percent", cpu), ("sm_percent", sm)):
+    for name, value in (("cpu_percent", cpu), ("sm_percent", sm)):
         if value is not None:
             readings[name] = value
         else:
             missing[name] = Missing("no_sample")
     facts: dict[str, Any] = {
-        "create_time": 1.0,
+        "create_time": None if age is None else BEGIN.timestamp() - age,
         "user": "alice",
         "command": "python train.py",
         "name": "python",
@@ -121,9 +122,9 @@ def seconds(count: int, make: Callable[[int], Snapshot], *, start: int = 0, step
     return (make(second) for second in range(start, start + count, step))
 
 
-def watched(snapshots: Iterable[Snapshot], watch: Watch | None = None) -> Watch:
+def watched(snapshots: Iterable[Snapshot], watch: Conditions | None = None) -> Conditions:
     """After all of them."""
-    watch = watch or Watch()
+    watch = watch or Conditions()
     for snapshot in snapshots:
         watch.look(snapshot)
     return watch
@@ -134,12 +135,15 @@ def of(findings: Iterable[Finding], cause: str) -> list[Finding]:
     return [finding for finding in findings if finding.id == cause]
 
 
-def ids(watch: Watch) -> list[str]:
+def ids(watch: Conditions) -> list[str]:
     """What is told now."""
     return [finding.id for finding in watch.findings]
 
 
 def history(snapshots: Iterable[Snapshot], cause: str) -> list[bool]:
     """Whether ``cause`` was told, snapshot by snapshot."""
-    watch = Watch()
-    return [bool(of(watch.look(snapshot), cause)) for snapshot in snapshots]
+    watch, found = Conditions(), []
+    for snapshot in snapshots:
+        watch.look(snapshot)
+        found.append(bool(of(watch.findings, cause)))
+    return found

@@ -16,7 +16,7 @@ from gpuwatch.model.codec import from_json, to_json
 from gpuwatch.model.doctor import DeviceFile, DeviceTest, Distribution, FrameworkLook, Library, Loaded, PciCard
 from gpuwatch.model.doctor import Entry as Folder
 from gpuwatch.model.findings import CAUSES
-from gpuwatch.model.snapshot import Driver, Process
+from gpuwatch.model.snapshot import Driver, Problem, Process
 from tests.doctor.machines import (
     ANSWER,
     GIB,
@@ -86,6 +86,8 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.libcuda", "fail", bare(), "cannot open"),
     ("driver.libcuda", "warn", machine(driver=driver(libcuda=Loaded(name="l", path="/cuda/compat/l"))), "compat"),
     ("driver.libcuda", "skip", machine(driver=driver(libcuda=None, nvml=None, late="dlopen")), "within 3 s"),
+    ("driver.pynvml", "warn", machine(snapshot=snapshot(driver=None, problems=(
+        Problem(source="nvml", reason="gpuwatch.failed", detail="the module pynvml belongs to x", hint="pip"),))), "x"),
     ("driver.nvml", "pass", machine(), "570.86.10"),
     ("driver.nvml", "fail", bare(), "cannot open"),
     ("driver.nvml", "fail", machine(driver=driver(nvml_code=18)), "returns 18"),
@@ -213,6 +215,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("framework.capability", "pass", machine(), "native"),
     ("framework.capability", "fail", machine(snapshot=snapshot(gpu(0, capability="5.2"))), "no code"),
     ("framework.capability", "warn", machine(snapshot=snapshot(gpu(0, capability="12.0"))), "compiled at the first"),
+    ("framework.in-the-way", "warn", machine(system=system(in_the_way=(("/w/torch.py", False),))), "/w/torch.py"),
     ("framework.libraries", "pass", machine(), "1 library"),
     ("framework.libraries", "fail", machine(
         look=look(libraries=(Library(name="libcudnn.so.9", state="missing", detail="no such file"),))),

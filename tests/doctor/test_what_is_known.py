@@ -15,14 +15,14 @@ from gpuwatch.diagnosis.driver_releases import cuda_of_tensorflow, update
 from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.holders import ANYWHERE, headline, make_room
-from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.doctor import FrameworkLook, Library
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Oom
 from gpuwatch.model.snapshot import Driver, Process, Snapshot
 from gpuwatch.probing.environment import joined
 from gpuwatch.reports.diagnostic_content import diagnostic_content
-from gpuwatch.sources.system import look as look_at_system
+from gpuwatch.sources.driver_files import look as look_at_system
 from tests.doctor.machines import GIB, checks, examined, gpu, machine, run, snapshot
 from tests.reports.diagnostics import looks, program
 
@@ -168,7 +168,7 @@ def test_a_driver_that_is_too_old_is_told_with_all_numbers() -> None:
     finding = too_old("470.82", "11.4")
     assert (finding.severity, finding.certainty) == ("error", "fact")
     assert finding.evidence[0] == (
-        "the driver (470.82) runs CUDA up to 11.4; tensorflow 2.21.0 was built for CUDA 12.5.1"
+        "the driver (470.82) supports CUDA up to 11.4; tensorflow 2.21.0 was built for CUDA 12.5.1"
     )
     assert "release 525 or later" in finding.action
     assert '"tensorflow[and-cuda]==2.14.*"' in finding.action

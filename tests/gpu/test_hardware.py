@@ -20,7 +20,7 @@ import pytest
 
 from gpuwatch.model.metrics import METRICS, Lane
 from gpuwatch.model.snapshot import MigInstance
-from gpuwatch.sources.nvml import Nvml
+from gpuwatch.sources.nvidia.source import NvmlSource
 from tests.conftest import gpuwatch
 
 pytestmark = pytest.mark.gpu
@@ -117,7 +117,7 @@ def told_instance(instance: MigInstance) -> dict[str, Any]:
     return found
 
 
-def record(nvml: Nvml) -> list[dict[str, Any]]:
+def record(nvml: NvmlSource) -> list[dict[str, Any]]:
     """Every function of the table on every device, beside what gpuwatch makes of it, twice for rates."""
     devices = []
     for device in nvml.devices:
@@ -167,7 +167,7 @@ def record(nvml: Nvml) -> list[dict[str, Any]]:
                 "readings": readings,
                 "missing": msgspec.to_builtins(missing),
                 "milliseconds_by_lane": took,
-                "mig_instances": [told_instance(instance) for instance in nvml.mig_instances(device, gpm=True)],
+                "mig_instances": [told_instance(instance) for instance in device.mig_instances],
             }
         )
     return devices
@@ -188,7 +188,7 @@ def load() -> Iterator[None]:
 
 def test_every_call_is_answered_and_recorded() -> None:
     """With OUT set to a folder, NVML's answers are kept there (nvml-answers.json) for fixtures."""
-    nvml = Nvml()
+    nvml = NvmlSource()
     nvml.open()
     try:
         assert nvml.driver is not None

@@ -18,14 +18,14 @@ from collections.abc import Callable
 
 from gpuwatch.diagnosis.explain import explanation
 from gpuwatch.logs.facts import LINES_PER_TOPIC
-from gpuwatch.logs.tensorflow import LogParser
+from gpuwatch.logs.log_parser import LogParser
 from gpuwatch.logs.unfold import unfolded
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.findings import CAUSES
 from tests.logs.logs import NAMES, text
 
 _PIECES = tuple(line for name in NAMES for line in text(name).splitlines())
-_HUGE = ("9" * 400, "0", "-1", "1e999", "18446744073709551616", "٣", "0x7f", "NaN", "1.1.1", "")
+_HUGE = ("9" * 400, "9" * 4400, "0", "-1", "1e999", "18446744073709551616", "٣", "0x7f", "NaN", "1.1.1", "")
 _NOISE = (
     "\r",
     "\x00",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpuwatch.logs.facts import LogFacts
-from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.log_parser import parse
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NAMES = tuple(sorted(path.stem for path in FIXTURES.glob("*.txt")))

@@ -221,7 +221,7 @@ Epoch 0:  50%|█████     | 10/20 [00:03<00:03,  3.1it/s, loss=0.51]
 """,
 )
 add(
-    "hardware.fault",
+    "unknown",
     """
 Traceback (most recent call last):
 RuntimeError: CUDA error: an illegal memory access was encountered

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.logs.frames import Frame, FrameFinder
-from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.log_parser import parse
 
 
 def of(*lines: str) -> Frame | None:

@@ -8,8 +8,8 @@ import pytest
 
 from gpuwatch.diagnosis.arithmetic import Surroundings, judge
 from gpuwatch.logs import clean
+from gpuwatch.logs.log_parser import LogParser, parse
 from gpuwatch.logs.placement import op_name
-from gpuwatch.logs.tensorflow import LogParser, parse
 from gpuwatch.logs.topics import TOPICS
 from tests.logs.logs import MIB, NAMES, text
 
@@ -416,7 +416,7 @@ def test_chunks_alone_are_what_is_left_of_a_dump() -> None:
     assert (oom.requested_bytes, oom.limit_bytes) == (None, None)
 
 
-@pytest.mark.parametrize(("free", "cause"), [("11.06 MiB", "memory.fragmented"), ("2.35 GiB", "memory.other-process")])
+@pytest.mark.parametrize(("free", "cause"), [("11.06 MiB", "memory.fragmented"), ("2.35 GiB", "driver.bad-state")])
 def test_what_the_driver_refuses_beside_free_memory_is_not_fragmentation(free: str, cause: str) -> None:
     (oom,) = parse(
         "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 4.00"

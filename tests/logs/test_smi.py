@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.diagnosis.explain import explain
+from gpuwatch.logs.log_parser import parse
 from gpuwatch.logs.smi import MOST_LINES
-from gpuwatch.logs.tensorflow import parse
 from tests.logs.logs import MIB, text
 
 OLD = """\

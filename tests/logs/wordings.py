@@ -192,8 +192,6 @@ OLD_PYTORCH = (
             "visibility.hidden driver.missing container.lost-devices"),
     Wording("RuntimeError: cuda runtime error (30) : unknown error at /pytorch/aten/src/THC/THCGeneral.cpp:51",
             "driver.bad-state"),
-    Wording("RuntimeError: cuda runtime error (77) : an illegal memory access was encountered at THCReduceAll.cuh:327",
-            "hardware.fault"),
     Wording("RuntimeError: cuda runtime error (48) : no kernel image is available for execution on the device at x.cu:1",
             "build.gpu-unsupported"),
     Wording("UserWarning: cudaGetDeviceCount() returned cudaErrorNotSupported, likely running on CPU machine (Triggered"
@@ -344,21 +342,33 @@ BUILD = (
 HARDWARE = tuple(
     Wording(text, "hardware.fault")
     for text in (
-        "RuntimeError: CUDA error: an illegal memory access was encountered",
-        "RuntimeError: CUDA error: unspecified launch failure",
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "[88112.31] NVRM: Xid (PCI:0000:65:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+        "Unable to determine the device handle for GPU 0000:65:00.0: GPU is lost.  Reboot the system to recover this GPU",
+        "InternalError: cudaSetDevice() on GPU:0 failed. Status: uncorrectable ECC error encountered",
+        # The same code cannot fail in two ways by one fault of its own.
+        _old("E", "stream_executor/cuda/cuda_event.cc:29", "Error polling for event status: failed to query event:"
+             " CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered") + "\n"
+        + _old("E", "stream_executor/cuda/cuda_event.cc:29", "Error polling for event status: failed to query event:"
+               " CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure"),
+    )
+)  # fmt: skip
+
+CRASHED = tuple(
+    Wording(text, "unknown")
+    for text in (
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "RuntimeError: cuda runtime error (77) : an illegal memory access was encountered at THCReduceAll.cuh:327",
+        "RuntimeError: CUDA error: unspecified launch failure",
         "RuntimeError: CUDA error: misaligned address",
         "RuntimeError: CUDA error: the launch timed out and was terminated",
         "tensorflow.python.framework.errors_impl.InternalError: GPU sync failed",
         _old("E", "stream_executor/cuda/cuda_event.cc:49", "Error polling for event status: failed to query event:"
              " CUDA_ERROR_LAUNCH_FAILED") + "\n" + _old("E", "stream_executor/dnn.cc:616", "CUDNN_STATUS_MAPPING_ERROR"),
         "RuntimeError: CUDA error: an illegal instruction was encountered",
-        "[88112.31] NVRM: Xid (PCI:0000:65:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
-        "Unable to determine the device handle for GPU 0000:65:00.0: GPU is lost.  Reboot the system to recover this GPU",
         _old("E", "compiler/xla/stream_executor/cuda/cuda_event.cc:29", "Error polling for event status: failed to query"
              " event: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"),
         _new("F", "gpu_event_mgr.cc:226", "Unexpected Event status: 1 CUDA_ERROR_LAUNCH_FAILED"),
-        "InternalError: cudaSetDevice() on GPU:0 failed. Status: uncorrectable ECC error encountered",
     )
 )  # fmt: skip
 
@@ -434,8 +444,9 @@ ENDED = (
             "     17 for x in data:\n---> 18   total += step(x)", "unknown"),
 )  # fmt: skip
 
+# What tells of nothing at all is "unknown", as a remark.
 HEALTHY = tuple(
-    Wording(text, "healthy")
+    Wording(text, "healthy unknown")
     for text in (
         _old("I", "stream_executor/cuda/cuda_gpu_executor.cc:998", "successful NUMA node read from SysFS had negative value"
              " (-1), but there must be at least one NUMA node, so returning NUMA node zero"),
@@ -495,6 +506,7 @@ ALL = (
     *MEMORY,
     *BUILD,
     *HARDWARE,
+    *CRASHED,
     *REMOVED,
     *PLACEMENT,
     *ENDED,

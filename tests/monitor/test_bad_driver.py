@@ -48,6 +48,13 @@ class Dashboard:
 
     @property
     def collectors(self) -> list[int]:
+        """Those that live; between two of them the next one is waited for."""
+        until = time.monotonic() + 5
+        while not (found := self._living()) and time.monotonic() < until:
+            time.sleep(0.05)
+        return found
+
+    def _living(self) -> list[int]:
         return [pid for pid in family(self.terminal.pid) if pid != self.terminal.pid and not ended(pid)]
 
     def quit(self) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.reading import Missing, Value
-from gpuwatch.monitor.sampler import Rates
+from gpuwatch.monitor.collector import Rates
 from gpuwatch.sim.machine import SimMachine
 from tests.sim.conftest import REPOSITORY
 
@@ -53,7 +53,7 @@ def test_a_counter_that_goes_back_tells_no_rate() -> None:
     look(rates, 15.0, nvlink__tx_bytes=6000)
     after = look(rates, 20.0, nvlink__tx_bytes=10)[SENDING]
     assert isinstance(after, Missing)
-    assert "went back" in after.detail
+    assert "was reset" in after.detail
     assert look(rates, 25.0, nvlink__tx_bytes=60)[SENDING] == 10.0
 
 
@@ -93,17 +93,17 @@ def test_a_lost_device_stays_lost() -> None:
 
 _COPIES = """
 import ctypes, json, time
-from gpuwatch.monitor.sampler import Sampler
+from gpuwatch.monitor.collector import Collector
 from tests.sim import cuda_client as c
 c.use()
 address = c.allocate(64 << 20)[1]
 host = ctypes.create_string_buffer(64 << 20)
-sampler = Sampler()
-first = sampler.sample().devices[0]
+collector = Collector()
+first = collector.sample().devices[0]
 c.check(c.cuda.cuMemcpyHtoD_v2(address, host, 64 << 20))
 time.sleep(0.1)
-second = sampler.sample().devices[0]
-kept = sampler.sample().devices[0]
+second = collector.sample().devices[0]
+kept = collector.sample().devices[0]
 names = ("pcie.rx_mean_bytes_per_second", "pcie.tx_mean_bytes_per_second", "pcie.rx_bytes")
 print(json.dumps([[device.number(name) for name in names] for device in (first, second, kept)]))
 """

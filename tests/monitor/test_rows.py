@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from gpuwatch.model.reading import Missing
 from gpuwatch.monitor.rows import ProcessRows
-from gpuwatch.sources.answers import GpuProcess, Utilization
-from gpuwatch.sources.device import NvmlDevice
+from gpuwatch.sources.base import GpuProcess, SourceDevice, Utilization
 from gpuwatch.sources.host import ProcessTable
 
 LACK = Missing("no_sample", detail="none")
@@ -47,13 +47,13 @@ def test_a_list_is_the_same_list_until_one_of_its_processes_runs_or_goes(
     processes = [start(), start()]
     for process in processes:
         work(process)
-    device = NvmlDevice(0, object(), "GPU-0", "x", "0000:01:00.0", "9.0")
+    device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
     rows = ProcessRows(ProcessTable())
     entries = [GpuProcess(process.pid, "C", 2**30) for process in processes]
     used: dict[int, Utilization] = {}
 
     def look(now: float) -> list[object]:
-        rows.begin(1e9 + now, now)
+        rows.begin(now)
         return list(rows.rows(entries, device, used, LACK))
 
     look(1.0)
@@ -71,6 +71,35 @@ def test_a_list_is_the_same_list_until_one_of_its_processes_runs_or_goes(
     processes[0].kill()
     processes[0].communicate()
     gone = look(9.0)
-    assert gone[0].note.startswith("not in this PID namespace")  # type: ignore[attr-defined]
+    assert gone[0].note.startswith("in another PID namespace")  # type: ignore[attr-defined]
     assert second[0].create_time is not None  # type: ignore[attr-defined]
     assert gone[0].create_time is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ("rw,hidepid=2", "hidden from this user: /proc is mounted with hidepid=2"),
+        ("rw,gid=44,hidepid=invisible", "hidden from this user: /proc is mounted with hidepid=invisible"),
+        ("rw,hidepid=0", "in another PID namespace, or exited"),
+        ("rw", "in another PID namespace, or exited"),
+    ],
+)
+def test_a_process_that_hidepid_hides_is_not_taken_for_another_container_s(
+    tmp_path: Path, start: Callable[[], subprocess.Popen[str]], options: str, note: str
+) -> None:
+    (tmp_path / "self").mkdir()
+    mounts = f"20 1 0:19 / /proc rw,nosuid - proc proc {options}\n21 1 0:20 / /mnt/proc rw - proc proc rw,hidepid=2\n"
+    (tmp_path / "self/mountinfo").write_text(mounts)
+    running, gone = start(), start()
+    gone.kill()
+    gone.communicate()
+    rows = ProcessRows(ProcessTable(proc=str(tmp_path)))  # shows neither
+    rows.begin(1.0)
+    device = SourceDevice(0, "GPU-0", "x", "0000:01:00.0", "9.0")
+    entries = [GpuProcess(running.pid, "C", 2**30), GpuProcess(gone.pid, "C", 2**30)]
+    seen, ended = rows.rows(entries, device, {}, LACK)
+    assert seen.note == note
+    assert ended.note == "in another PID namespace, or exited"
+    lack = seen.missing["cpu_percent"]
+    assert lack.reason == ("permission_denied" if "hidden" in note else "unknown")

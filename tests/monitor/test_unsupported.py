@@ -14,10 +14,11 @@ FAN = 'get("fan.speed_percent")'
 ECC = 'get("ecc.uncorrected")'
 SAMPLES = """
 import sys
-from gpuwatch.monitor import sampler
-sampler._AGAIN_EVERY = float(sys.argv[1])
-sampler._SLOW_EVERY = 0.0
-one = sampler.Sampler()
+from gpuwatch.monitor import collector
+from gpuwatch.sources.nvidia import source
+source._AGAIN_EVERY = float(sys.argv[1])
+collector._SLOW_EVERY = 0.0
+one = collector.Collector()
 for _ in range(3):
     one.sample()
 print(one.sample().devices[0].METRIC, flush=True)

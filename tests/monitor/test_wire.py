@@ -6,15 +6,14 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpuwatch.history.frames import DELTA, HEAD_BYTES, KEY, head
 from gpuwatch.model.snapshot import Device, Process, Snapshot
-from gpuwatch.monitor import wire
-from gpuwatch.monitor.wire import DIFFERENCE, HEAD_BYTES, PREVIEW, WHOLE, Calm, Quiet, Receiver, Sender, aged, head
+from gpuwatch.monitor.wire import PREVIEW, Receiver, Sender
 from tests.ui import machines
 
 LATER = datetime.timedelta(seconds=1)
@@ -27,11 +26,6 @@ def sent(sender: Sender, receiver: Receiver, snapshot: Snapshot) -> tuple[bytes,
     return kind, length, receiver.receive(kind, frame[HEAD_BYTES:])
 
 
-def plain(snapshot: Snapshot) -> object:
-    """What it says: a Quiet one is another type."""
-    return msgspec.to_builtins(aged(snapshot))
-
-
 def with_readings(row: Any, **readings: Any) -> Any:
     return replace(row, readings={**row.readings, **readings})
 
@@ -39,15 +33,14 @@ def with_readings(row: Any, **readings: Any) -> Any:
 def test_a_second_on_which_nothing_happens_is_small_and_known_as_such() -> None:
     sender, receiver = Sender(), Receiver()
     snapshot = machines.many(8, 200)
-    assert sent(sender, receiver, snapshot)[0] == WHOLE
+    kind, _, before = sent(sender, receiver, snapshot)
+    assert kind == KEY
     later = replace(snapshot, taken_at=snapshot.taken_at + LATER)
     kind, length, received = sent(sender, receiver, later)
-    assert kind == DIFFERENCE
-    assert length < 500
-    assert isinstance(received, Quiet)
-    assert received == aged(received)
-    for row in received.processes:
-        assert row.number("run_seconds") == later.taken_at.timestamp() - (row.create_time or 0)
+    assert kind == DELTA
+    assert length < 60
+    assert received.unchanged(before)
+    assert received == later
 
 
 def test_what_changed_travels_and_nothing_else() -> None:
@@ -60,24 +53,24 @@ def test_what_changed_travels_and_nothing_else() -> None:
     devices[3] = with_readings(devices[3], **{"temperature.gpu_celsius": 77})
     later = replace(snapshot, taken_at=snapshot.taken_at + LATER, processes=tuple(rows), devices=tuple(devices))
     kind, length, received = sent(sender, receiver, later)
-    assert kind == DIFFERENCE
-    assert length < 6000
-    assert not isinstance(received, Quiet)
-    assert received == aged(later)
+    assert kind == DELTA
+    assert length < 80, "two readings and where they belong"
+    assert received.processes[7] == rows[7]
+    assert received == later
 
 
 def test_of_a_device_of_which_numbers_moved_these_numbers_travel_alone() -> None:
     sender, receiver = Sender(), Receiver()
     snapshot = machines.many(8, 200)
-    sent(sender, receiver, snapshot)
+    before = sent(sender, receiver, snapshot)[2]
     devices = tuple(with_readings(one, **{"temperature.gpu_celsius": 70 + one.index}) for one in snapshot.devices)
     later = replace(snapshot, taken_at=snapshot.taken_at + LATER, devices=devices)
     kind, length, received = sent(sender, receiver, later)
-    assert kind == DIFFERENCE
-    assert length < 700
-    assert isinstance(received, Calm)
-    assert not isinstance(received, Quiet)
-    assert plain(received) == plain(later)
+    assert kind == DELTA
+    assert length < 100
+    assert received.unchanged(before, devices=False)
+    assert not received.unchanged(before)
+    assert received == later
     assert [list(one.readings) for one in received.devices] == [list(one.readings) for one in devices]
 
 
@@ -97,45 +90,44 @@ def test_whatever_becomes_of_a_device_arrives(change: Callable[[Device], Device]
     sent(sender, receiver, snapshot)
     later = replace(snapshot, devices=(snapshot.devices[0], change(snapshot.devices[1])))
     kind, _, received = sent(sender, receiver, later)
-    assert (kind, plain(received)) == (DIFFERENCE, plain(later))
+    assert (kind, received) == (DELTA, later)
     assert received.devices[0] is not later.devices[0]
 
 
-def test_a_snapshot_without_the_one_before_says_nothing_of_it() -> None:
+def test_what_has_not_changed_is_the_object_of_the_snapshot_before() -> None:
     sender, receiver = Sender(), Receiver()
-    snapshot = machines.pair()
-    sent(sender, receiver, snapshot)
-    quiet = sent(sender, receiver, replace(snapshot, taken_at=snapshot.taken_at + LATER))[2]
-    alone = wire.plain(quiet)
-    assert isinstance(quiet, Quiet)
-    assert type(alone) is Snapshot
-    assert plain(alone) == plain(quiet)
-
-
-def test_rows_that_stay_are_the_objects_of_the_snapshot_before_until_they_are_aged() -> None:
-    sender, receiver = Sender(), Receiver(ageing=False)
     snapshot = machines.many(2, 20)
     before = sent(sender, receiver, snapshot)[2]
-    assert before == aged(snapshot)
     for _ in range(3):
         snapshot = replace(snapshot, taken_at=snapshot.taken_at + LATER)
         received = sent(sender, receiver, snapshot)[2]
-        assert isinstance(received, Quiet)
         assert received.processes is before.processes
-        assert plain(received) == plain(snapshot)
+        assert received.devices is before.devices
+        assert received == snapshot
     rows = (with_readings(snapshot.processes[0], cpu_percent=99.0), *snapshot.processes[1:])
     received = sent(sender, receiver, replace(snapshot, processes=rows))[2]
-    assert received == aged(replace(snapshot, processes=rows))
+    assert received == replace(snapshot, processes=rows)
+    assert received.devices is before.devices
+    assert [now is then for now, then in zip(received.processes, before.processes, strict=True)] == [False] + [
+        True
+    ] * 19
 
 
-def test_a_process_that_comes_or_goes_sends_the_whole() -> None:
+def test_of_a_process_that_goes_nothing_is_sent_and_of_one_that_comes_its_row() -> None:
     sender, receiver = Sender(), Receiver()
-    snapshot = machines.pair()
-    sent(sender, receiver, snapshot)
+    snapshot = machines.many(8, 200)
+    before = sent(sender, receiver, snapshot)[2]
     fewer = replace(snapshot, processes=snapshot.processes[1:])
-    kind, _, received = sent(sender, receiver, fewer)
-    assert kind == WHOLE
-    assert received == aged(fewer)
+    kind, length, received = sent(sender, receiver, fewer)
+    assert kind == DELTA
+    assert length < 500
+    assert received == fewer
+    assert [now is then for now, then in zip(received.processes, before.processes[1:], strict=True)] == [True] * 199
+    more = replace(snapshot, processes=(*fewer.processes, machines.process(500)))
+    kind, length, received = sent(sender, receiver, more)
+    assert kind == DELTA
+    assert length < 1500
+    assert received == more
 
 
 def test_a_preview_is_no_sample() -> None:
@@ -148,7 +140,7 @@ def test_a_preview_is_no_sample() -> None:
     assert receiver.receive(kind, preview[HEAD_BYTES:]).processes == ()
     later = replace(snapshot, taken_at=snapshot.taken_at + LATER)
     kind, _, received = sent(sender, receiver, later)
-    assert (kind, received) == (DIFFERENCE, aged(received))
+    assert (kind, received) == (DELTA, later)
     assert len(received.processes) == len(snapshot.processes)
     assert length > 0
 
@@ -163,7 +155,7 @@ CHANGES = st.lists(
 def test_any_sequence_arrives_as_it_was_sent(changes: list[str]) -> None:
     sender, receiver = Sender(), Receiver()
     snapshot = machines.many(2, 6)
-    sent(sender, receiver, snapshot)
+    before = sent(sender, receiver, snapshot)[2]
     for number, change in enumerate(changes):
         rows: list[Process] = list(snapshot.processes)
         devices: list[Device] = list(snapshot.devices)
@@ -188,8 +180,7 @@ def test_any_sequence_arrives_as_it_was_sent(changes: list[str]) -> None:
         taken = snapshot.taken_at + LATER
         after = replace(snapshot, taken_at=taken, processes=tuple(rows), devices=tuple(devices), **others)
         _, _, received = sent(sender, receiver, after)
-        assert plain(received) == plain(after)
-        if isinstance(received, Quiet):
-            same = replace(snapshot, taken_at=taken)
-            assert plain(same) == plain(after)
-        snapshot = after
+        assert received == after
+        if received.unchanged(before):
+            assert replace(snapshot, taken_at=taken) == after
+        snapshot, before = after, received

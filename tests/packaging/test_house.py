@@ -70,8 +70,11 @@ def test_wheel_holds_what_the_tree_holds_and_no_top_level_probes(tmp_path: Path)
         ("gpuwatch.cli.snapshot", {"textual", "tensorflow"}),
         ("gpuwatch.monitor.worker", {"textual", "click", "rich", "tensorflow", "jinja2"}),
         ("gpuwatch.ui.app", {"pynvml", "psutil", "tensorflow", "jinja2"}),
-        ("gpuwatch.ui.first", {"textual", "pynvml", "psutil", "click", "asyncio", "subprocess", "tempfile"}),
-        ("gpuwatch.cli.early", {"textual", "pynvml", "psutil", "click", "rich", "msgspec", "threading"}),
+        (
+            "gpuwatch.ui.startup.first_frame",
+            {"textual", "pynvml", "psutil", "click", "asyncio", "subprocess", "tempfile"},
+        ),
+        ("gpuwatch.cli.dashboard_prestart", {"textual", "pynvml", "psutil", "click", "rich", "msgspec", "threading"}),
         ("gpuwatch.model.snapshot", {"textual", "pynvml", "psutil", "click"}),
     ],
 )

@@ -6,11 +6,13 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from gpuwatch.probing.locate import find_probes
 from tests.conftest import has_driver
+from tests.forked import Forked, forked
 from tests.probes.by_hand import compare
 
 SCRIPTS = find_probes()
@@ -22,24 +24,33 @@ NEEDS_GPUS = {
 }
 
 
-def by_hand(
-    name: str, *flags: str, python: str = sys.executable, **environment: str
-) -> tuple[int, dict[str, list[str]]]:
+By = dict[str, list[str]]
+
+
+def by_hand(name: str, *flags: str, python: str = sys.executable, **environment: str) -> tuple[int, By]:
     """Exit code, and the lines of each kind of event."""
     done = subprocess.run(
-        [python, str(SCRIPTS[name].path), "--seconds", "0.02", "--size", "64", *flags],
+        [python, *arguments(name), *flags],
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
         timeout=100,
         check=False,
     )
-    lines: dict[str, list[str]] = {}
-    for line in done.stdout.splitlines():
+    return done.returncode, events(done.stdout, done.stderr)
+
+
+def arguments(name: str) -> list[str]:
+    return [str(SCRIPTS[name].path), "--seconds", "0.02", "--size", "64"]
+
+
+def events(out: str, err: str) -> By:
+    lines: By = {}
+    for line in out.splitlines():
         kind, _, rest = line.partition(" ")
         lines.setdefault(kind, []).append(rest.strip())
-    assert "start" in lines, done.stderr[-2000:]
-    return done.returncode, lines
+    assert "start" in lines, err[-2000:]
+    return lines
 
 
 def _parameters(framework: str) -> list[object]:
@@ -50,12 +61,24 @@ def _parameters(framework: str) -> list[object]:
     ]
 
 
+@pytest.fixture(scope="module")
+def waiting(request: pytest.FixtureRequest) -> Iterator[dict[str, Forked]]:
+    """Those that wait for memory, begun before the others."""
+    chosen = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    started = {name: forked(arguments(name), os.environ) for name in SLOW if name in chosen}
+    yield started
+    for program in started.values():
+        program.kill()
+        program.communicate()
+
+
 @pytest.mark.tensorflow
 @pytest.mark.skipif(has_driver(), reason="this machine has a driver: the verdicts are tested with it")
 @pytest.mark.parametrize("name", _parameters("tensorflow"))
-def test_without_a_gpu(name: str) -> None:
-    code, lines = by_hand(name)
-    assert code == 0, lines.get("error")
+def test_without_a_gpu(name: str, waiting: dict[str, Forked]) -> None:
+    program = waiting.get(name) or forked(arguments(name), os.environ)
+    lines = events(*program.communicate(timeout=100))
+    assert program.returncode == 0, lines.get("error")
     assert lines["end"] == ["ok=True"]
     if name in NEEDS_GPUS:
         wanted = "1 GPU" if NEEDS_GPUS[name] == 1 else "2 GPUs"
@@ -75,8 +98,9 @@ def test_without_a_gpu(name: str) -> None:
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("workload", ["mlp", "conv", "lstm"])
 def test_a_network_learns_and_its_ops_are_counted(workload: str) -> None:
-    code, lines = by_hand("auto", "--workload", workload)
-    assert code == 0, lines.get("error")
+    program = forked([*arguments("auto"), "--workload", workload], os.environ)
+    lines = events(*program.communicate(timeout=100))
+    assert program.returncode == 0, lines.get("error")
     before, after = (float(line.rpartition("=")[2]) for line in lines["result"])
     assert after < 0.5 * before
     assert any("op=MatMul" in line and "dtype=float32" in line for line in lines["placement"])
@@ -86,7 +110,8 @@ def test_a_network_learns_and_its_ops_are_counted(workload: str) -> None:
 
 @pytest.mark.tensorflow
 def test_copying_without_a_gpu_is_skipped() -> None:
-    _, lines = by_hand("default", "--workload", "copy", CUDA_VISIBLE_DEVICES="-1")
+    program = forked([*arguments("default"), "--workload", "copy"], {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"})
+    lines = events(*program.communicate(timeout=100))
     assert lines["skip"] == ["reason=there is no GPU to copy to"]
 
 

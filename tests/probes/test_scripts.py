@@ -11,7 +11,7 @@ from gpuwatch.probing.locate import find_probes, probe_folder
 
 CATALOGUE = {
     "memory": "default growth growth-env limit fraction session-growth async-allocator late-config mixed-growth"
-    " growth-and-limit",
+    " growth-and-limit grow-to-limit session-grow-to-limit",
     "visibility": "cpu-only visible-env visible-invalid-first visible-late visible-api session-visible misspelt-env",
     "placement": "auto manual hard-missing soft-missing no-kernel-hard no-kernel-soft session-placement session-soft"
     " session-no-kernel",
@@ -39,9 +39,15 @@ def test_the_catalogue_is_complete() -> None:
 def test_a_header_tells_how_the_probe_ends_and_teaches(name: str) -> None:
     script = find_probes()[name]
     assert script.verdict == VERDICTS.get(name, "ok")
-    assert script.tier in ("driver", "plugin", "any")
+    assert script.tier in ("driver", "driver-first", "plugin", "any")
     assert len(script.summary) > 80
     assert script.framework == ("torch" if script.group == "torch" else "tensorflow")
+
+
+@pytest.mark.parametrize("name", find_probes())
+def test_a_probe_that_cannot_do_other_work_says_so(name: str) -> None:
+    script = find_probes()[name]
+    assert script.own_work == ("probe.run(" not in script.path.read_text())
 
 
 def _is_main(node: ast.stmt) -> bool:

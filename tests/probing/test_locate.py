@@ -8,8 +8,9 @@ import pytest
 
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.probing import interpreter
-from gpuwatch.probing.interpreter import FrameworkMissing, choose_interpreter
+from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.probing.locate import find_probe, find_probes, read_header
+from gpuwatch.probing.tiers import Tier, choose_tier
 
 
 def test_headers_are_read_without_running_the_script(tmp_path: Path) -> None:
@@ -94,3 +95,26 @@ def _without_packages(tmp_path: Path) -> str:
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
     return str(bare)
+
+
+@pytest.mark.parametrize(
+    ("gpu_build", "cuda", "forced", "expected"),
+    [
+        (True, "12.6", None, "driver"),
+        (True, "13.2", "driver", "driver"),
+        (None, None, None, "driver"),
+        (True, "12.6", "plugin", "simulated GPUs reach PyTorch as a driver alone"),
+        (True, "11.8", None, "the simulated driver lacks the runtime of CUDA 11"),
+        (False, None, None, None),  # it says itself that it is a CPU build
+    ],
+)
+def test_pytorch_meets_simulated_gpus_as_a_driver(
+    gpu_build: bool | None, cuda: str | None, forced: Tier | None, expected: str | None
+) -> None:
+    interpreter = Interpreter("/usr/bin/python3", "torch", "2.7.1", gpu_build, cuda_version=cuda)
+    choice = choose_tier(find_probe("torch-map"), interpreter, forced, None)
+    if choice.skipped:
+        assert expected is not None
+        assert choice.skipped.startswith(expected)
+    else:
+        assert choice.tier == expected

@@ -48,6 +48,8 @@ PRINTS = {
     "visible-invalid-first": ["device:CPU:0"],
     "visible-api": ["device:GPU:0"],
     "fraction": ["device:GPU:0 may have 9830 MB", "[[11.]]"],
+    "grow-to-limit": ["device:GPU:0"],
+    "session-grow-to-limit": ["device:GPU:0 may have 9830 MB", "[[11.]]"],
     "growth-and-limit": ["Cannot set memory growth", "device:GPU:0"],
     "mixed-growth": ["Memory growth cannot differ between GPU devices", "device:GPU:0"],
     "late-config": ["memory growth: Physical devices", "logical devices: Virtual", "visible devices: Visible devices"],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.diagnosis.complete import complete
+from gpuwatch.diagnosis.finish_run import complete
 from gpuwatch.model.run import Run
 from gpuwatch.probing.interpreter import Interpreter
 from gpuwatch.probing.locate import ProbeScript, probe_folder
@@ -31,7 +31,9 @@ _OOM_LINE = (
 END = "\nprobe.emit('end', ok=True)\n"
 
 
-def run(folder: Path, code: str, *, deadline: float = 20.0, verdict: str = "ok", **own: Any) -> Run:
+def run(
+    folder: Path, code: str, *, deadline: float = 20.0, verdict: str = "ok", own_work: bool = False, **own: Any
+) -> Run:
     path = folder / "odd.py"
     path.write_text(HEAD + code)
     script = ProbeScript(
@@ -42,16 +44,17 @@ def run(folder: Path, code: str, *, deadline: float = 20.0, verdict: str = "ok",
         framework="tensorflow",
         workload="matmul",
         verdict=verdict,
+        own_work=own_work,
         fresh=True,
         environment={},
         path=path,
     )
     interpreters = {"tensorflow": Interpreter(sys.executable, "tensorflow")}
     with Runner(ProbeOptions(interpreters=interpreters, deadline=deadline, own=own)) as runner:
-        observed = runner.run(script)
-    assert observed.run.pid is not None
-    assert_gone(observed.run.pid)
-    return complete(observed.run, observed.log, observed.before)
+        draft = runner.run(script)
+    assert draft.run.pid is not None
+    assert_gone(draft.run.pid)
+    return complete(draft.run, draft.log, draft.before)
 
 
 def test_killed_outright(tmp_path: Path) -> None:
@@ -123,6 +126,13 @@ probe.emit("end", ok={expected})
 def test_options_reach_the_probe(tmp_path: Path) -> None:
     seen = run(tmp_path, END, memory_limit=256)
     assert seen.workload_parameters["memory_limit"] == 256
+
+
+@pytest.mark.parametrize(("own_work", "done"), [(True, "matmul"), (False, "conv")])
+def test_work_that_is_not_done_is_no_label(tmp_path: Path, own_work: bool, done: str) -> None:
+    seen = run(tmp_path, END, own_work=own_work, workload="conv")
+    assert seen.workload == done
+    assert seen.workload_parameters.get("workload") == (None if own_work else "conv")
 
 
 def test_a_subject_that_cannot_be_shown(tmp_path: Path) -> None:

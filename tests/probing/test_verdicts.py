@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +20,118 @@ from gpuwatch.probing.interpreter import choose_interpreter
 from gpuwatch.probing.locate import find_probes
 from gpuwatch.probing.tiers import choose_tier
 from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch, has_driver
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.timeout(900),  # the first test waits for what runs beside its own
+]
 
 GIB = 1024**3
 PROBES = {name: script for name, script in find_probes().items() if script.framework == "tensorflow"}
 
-_taken: dict[str, tuple[int, dict[str, Any]]] = {}
+WAIT = ("contention", "fragmentation", "largest-batch")
+"""TensorFlow tries for ten seconds before it gives up an allocation: beside the others."""
+NAMED = ("cpu-only", "default", "growth", "hard-missing", "manual", "soft-missing")
+"""What the tests below look at more closely."""
+COMPARED = ("memory", "visibility", "placement")
+"""Groups that also run in fresh interpreters: those that are compared most."""
+
+Taken = dict[str, tuple[int, dict[str, Any]]]
+
+
+class Catalogue:
+    """Configurations on private 24 GiB devices, each run once in a fork, and once afresh where that is wanted."""
+
+    def __init__(self, configs: Collection[str], afresh: Collection[str]) -> None:
+        self._pool = ThreadPoolExecutor(2)
+        self._runs: dict[tuple[str, bool], Future[Taken]] = {}
+        for waiting in (True, False):
+            lane = [config for config in configs if (config in WAIT) is waiting]
+            for shape, plural in (("1x24GiB", False), ("2x24GiB", True)):
+                chosen = [config for config in lane if (PROBES[config].gpus > 1) is plural]
+                if chosen:
+                    fresh = [config for config in chosen if config in afresh]
+                    both = self._pool.submit(self._run, shape, chosen, fresh)
+                    for config in chosen:
+                        self._runs[config, False] = both
+                    for config in fresh:
+                        self._runs[config, True] = both
+
+    @staticmethod
+    def _run(shape: str, configs: list[str], afresh: list[str]) -> Taken:
+        """Both on one machine, so that they can be compared; afresh under the name and "afresh"."""
+        machine = SimMachine.open(SimShape.parse(shape), name=f"test-{uuid.uuid4().hex[:12]}")
+        found: Taken = {}
+        try:
+            for names, seconds, more in ((configs, "0.1", ()), (afresh, "0.05", ("--fresh",))):
+                if names:
+                    asked = [part for name in names for part in ("--config", name)]
+                    result = gpuwatch(
+                        *("probe", *asked, "--seconds", seconds, "--json", *more),
+                        environment=machine.environment(os.environ),
+                        timeout=800,
+                    )
+                    assert result.out, result.err
+                    document = json.loads(result.out)
+                    runs = document["runs"] if len(names) > 1 else [document]
+                    assert [run["config"] for run in runs] == names
+                    found.update({run["config"] + "".join(more): (result.code, run) for run in runs})
+        finally:
+            machine.remove()
+        return found
+
+    def run(self, config: str, *, fresh: bool = False) -> tuple[int, dict[str, Any]]:
+        """Exit code of the command that it ran in, and its run."""
+        return self._runs[config, fresh].result()[config + ("--fresh" if fresh else "")]
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def catalogue(request: pytest.FixtureRequest) -> Iterator[Catalogue]:
+    """What the chosen tests look at, begun at once."""
+    chosen: dict[str, None] = {}
+    afresh: list[str] = []
+    for item in request.session.items:
+        if item.path == Path(__file__) and "catalogue" in getattr(item, "fixturenames", ()):
+            config = getattr(getattr(item, "callspec", None), "params", {}).get("config")
+            chosen.update(dict.fromkeys([config] if config else NAMED))
+            if isinstance(item, pytest.Function) and item.function is test_a_fork_and_a_fresh_interpreter_tell_the_same:
+                afresh.append(str(config))
+    runs = Catalogue([name for name in PROBES if name in chosen], afresh)
+    yield runs
+    runs.close()
 
 
 @pytest.fixture
-def run_of(request: pytest.FixtureRequest) -> Callable[[str], tuple[int, dict[str, Any]]]:
-    """Exit code and run of a configuration on a private 24 GiB device; each is run once."""
+def run_of(catalogue: Catalogue) -> Callable[[str], tuple[int, dict[str, Any]]]:
+    return catalogue.run
 
-    def run(config: str) -> tuple[int, dict[str, Any]]:
-        if config not in _taken:
-            machine = request.getfixturevalue("sim_machine")("2x24GiB" if PROBES[config].gpus > 1 else "1x24GiB")
-            result = gpuwatch(
-                "probe", "--config", config, "--seconds", "0.3", "--json", environment=machine.environment(os.environ)
-            )
-            assert result.out, result.err
-            _taken[config] = result.code, json.loads(result.out)
-        return _taken[config]
 
-    return run
+def comparable(run: dict[str, Any]) -> dict[str, Any]:
+    """What must not depend on how the probe was started."""
+    return {
+        "verdict": run["verdict"],
+        "device_map": run["device_map"],
+        "placements": sorted((p["op"], p["requested"] or "", p["actual"]) for p in run["placements"]),
+        "fallbacks": sorted((f["op"], f["requested"], f["actual"], f["reason"]) for f in run["fallbacks"]),
+        "ooms": run["ooms"],
+        "errors": [(error["type"], error["expected"]) for error in run["errors"]],
+        "findings": sorted((finding["id"], finding["severity"]) for finding in run["findings"]),
+        "missing_libraries": run["missing_libraries"],
+        "settings": {name: setting["effective"] for name, setting in run["settings"].items()},
+    }
+
+
+@pytest.mark.parametrize("config", [name for name, script in PROBES.items() if script.group in COMPARED])
+def test_a_fork_and_a_fresh_interpreter_tell_the_same(config: str, catalogue: Catalogue) -> None:
+    (_, forked), (code, fresh) = catalogue.run(config), catalogue.run(config, fresh=True)
+    assert code == 0
+    assert (forked["fresh"], fresh["fresh"]) == (False, True)
+    assert comparable(forked) == comparable(fresh)
 
 
 @pytest.mark.parametrize("config", PROBES)
@@ -54,6 +143,14 @@ def test_verdict_of_the_catalogue(config: str, run_of: Callable[[str], tuple[int
     assert run["simulation"] == choose_tier(PROBES[config], choose_interpreter("tensorflow", None), None, None).tier
     assert run["outcome"] == {"exit_code": 0, "signal": None, "timed_out": False, "ended": True}
     assert run["problems"] == []
+
+
+def test_manual_tells_the_copies_that_tensorflow_makes_by_itself(
+    run_of: Callable[[str], tuple[int, dict[str, Any]]],
+) -> None:
+    _, run = run_of("manual")
+    copies = {(copy["op"], copy["input"], copy["source"], copy["destination"]) for copy in run["copies"]}
+    assert copies == {("MatMul", 0, "CPU:0", "GPU:0"), ("MatMul", 1, "CPU:0", "GPU:0")}
 
 
 def test_default_maps_nearly_everything(run_of: Callable[[str], tuple[int, dict[str, Any]]]) -> None:
@@ -75,7 +172,7 @@ def test_growth_has_the_same_limit_and_little_memory(run_of: Callable[[str], tup
         growth["device_map"][0]["granted_bytes"] == default["device_map"][0]["granted_bytes"]
     )
     assert growth["memory"]["nvml_peak_bytes"] < 0.1 * growth["memory"]["device_total_bytes"]
-    assert growth["settings"]["memory growth"] == {"asked": True, "effective": True, "note": ""}
+    assert growth["settings"]["memory growth"] == {"asked": True, "effective": True, "note": "", "source": ""}
     for run in (default, growth):
         assert run["throughput"]["steps"] >= 20
         assert run["throughput"]["flops_per_second"] > 0

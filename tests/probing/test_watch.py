@@ -167,6 +167,26 @@ def test_a_signal_reaches_it_once(number: signal.Signals, everybody: bool, tmp_p
     assert rest == b"got it\n"
 
 
+def test_an_interruption_ends_a_shell_and_what_it_waits_for(tmp_path: Path) -> None:
+    """bash waits for its child before it acts on an interruption, and goes on if that did not get it."""
+    child = f"{sys.executable} -c 'import time; print(\"ready\", flush=True); time.sleep(60)'"
+    seen = started(
+        *("-q", "--no-save", "--", "bash", "-c", f"{child}; echo went on; sleep 60"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd=tmp_path,
+    )
+    assert seen.stdout is not None
+    assert seen.stdout.readline() == b"ready\n"
+    members = family(seen.pid)
+    os.kill(seen.pid, signal.SIGINT)  # to gpuwatch alone, as kill(1) and supervisors do
+    rest, _ = seen.communicate(timeout=15)
+    assert (seen.returncode, rest) == (-signal.SIGINT, b"")
+    for pid in members:
+        wait_until_ended(pid)
+
+
 # What is left
 
 
@@ -389,7 +409,7 @@ def test_a_folder_that_cannot_be_written_is_said_and_the_program_runs(tmp_path: 
     blocked.write_text("a file")
     seen = watched("--", "sh", "-c", "exit 3", env={**os.environ, "XDG_STATE_HOME": str(blocked)})
     assert seen.returncode == 3
-    assert seen.stderr.startswith(b"gpuwatch: the run is not kept: ")
+    assert seen.stderr.startswith(b"gpuwatch: the run is not saved: ")
     assert seen.stderr.count(b"\n") == 1
 
 

@@ -9,20 +9,22 @@ import threading
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.run import Outcome, Placement
-from gpuwatch.probing import ending
-from gpuwatch.probing.asked import joined
+from gpuwatch.model.run import Outcome
+from gpuwatch.probing import termination, watch
 from gpuwatch.probing.backlog import MOST, Backlog
 from gpuwatch.probing.family import Family
+from gpuwatch.probing.run_builder import RunBuilder
 from gpuwatch.probing.streams import Lines, Streams
 from gpuwatch.probing.timeline import MOST as POINTS
 from gpuwatch.probing.timeline import Timeline
-from gpuwatch.sources.lineage import OomKills, descends, leader_of, oom_kills
-from tests.reports.documents import bare_run
+from gpuwatch.sources.oom_kills import OomKills, kernel_kill, oom_kills
+from gpuwatch.sources.process_tree import descends, leader_of
+from tests.reports.documents import STARTED, bare_run
 from tests.ui import machines
 
 
@@ -70,7 +72,8 @@ def test_a_month_is_no_longer_than_an_hour_and_keeps_its_peak() -> None:
     for tick in range(50_000):
         held = 40 * machines.GIB if tick == 31_234 else machines.GIB
         timeline.take(machines.snapshot((device,), ()), {device.uuid: float(held)}, None, float(tick))
-        assert len(timeline._points) < 2 * POINTS
+        if tick % 997 == 0:
+            assert len(timeline.points()) <= 2 * POINTS
     points = timeline.points()
     assert max(point.process_bytes or 0 for point in points) == 40 * machines.GIB
     gaps = {round(after.t - before.t) for before, after in pairwise(points[:-1])}
@@ -117,32 +120,6 @@ def test_a_line_of_a_log_finds_the_process_whose_thread_wrote_it() -> None:
     assert process.ooms == 1
     family.close()
     streams.close()
-
-
-def test_what_was_asked_is_joined_with_where_it_ran() -> None:
-    asked = {
-        ("StringJoin", "string", "/job:localhost/replica:0/task:0/device:GPU:0", "/job:l/device:CPU:0"): 2,
-        ("AsString", "string", "/device:GPU:0", None): 1,
-        ("MatMul", "float32", "/device:GPU:0", None): 1,
-        ("MatMul", "float32", "/device:CPU:0", None): 1,
-        ("OptionalHasValue", "bool", "/device:GPU:0", None): 9,
-        ("Add", "int32", "/job:localhost", None): 1,
-    }
-    log = [
-        Placement(op="StringJoin", actual="CPU:0", count=2),
-        Placement(op="AsString", actual="CPU:0", count=3),
-        Placement(op="MatMul", actual="GPU:0", count=3),
-        Placement(op="OptionalHasValue", actual="CPU:0", count=9),
-        Placement(op="Add", actual="GPU:0"),
-    ]
-    found = {(entry.op, entry.actual): (entry.requested, entry.count) for entry in joined(asked, log)}
-    assert found == {
-        ("StringJoin", "CPU:0"): ("GPU:0", 2),
-        ("AsString", "CPU:0"): ("GPU:0", 3),
-        ("MatMul", "GPU:0"): (None, 3),
-        ("OptionalHasValue", "CPU:0"): (None, 9),
-        ("Add", "GPU:0"): (None, 1),
-    }
 
 
 def test_who_descends_from_whom() -> None:
@@ -205,7 +182,7 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
     ],
 )
 def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, killed: bool) -> None:
-    assert ending._oom_killed(before, after) is killed
+    assert termination._oom_killed(before, after) is killed
 
 
 @pytest.mark.parametrize(
@@ -219,7 +196,71 @@ def test_the_nearest_counter_is_the_witness(before: OomKills, after: OomKills, k
 def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
     outcome: Outcome, starved: bool, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
-    run = ending.judged(bare_run(), ending.Ending(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
+    monkeypatch.setattr(termination, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
+    run = termination.judged(bare_run(), termination.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
     assert run.host_memory_out is starved
     assert any("perhaps a worker" in problem for problem in run.problems) is told
+
+
+def test_the_kernels_own_line_about_a_process_that_it_killed(tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    log.write_text(
+        "6,1,5,-;usb 1-1: new device\n"
+        "3,2,9,-;Memory cgroup out of memory: Killed process 4711 (python) total-vm:1kB, anon-rss:2kB\n"
+        "3,3,9,-;Out of memory: Killed process 12 (other)\n"
+    )
+    assert kernel_kill({4711}, log).startswith("Memory cgroup out of memory: Killed process 4711 (python)")
+    assert kernel_kill({47}, log) == ""
+    assert kernel_kill({4711}, tmp_path / "nothing") == ""
+
+
+@pytest.mark.parametrize(("looks", "allocated", "known"), [(1, 1 << 30, False), (0, 1 << 30, False), (1, None, True)])
+def test_what_nobody_looked_at_is_not_0(looks: int, allocated: int | None, known: bool) -> None:
+    """A program that held memory between two looks at NVML: its peak is missing, with that reason."""
+    free = machines.snapshot((machines.device(0, busy=0),), ())
+    builder = RunBuilder(0.0, free, lambda pid: pid == 7)
+    for at in range(looks):
+        builder.snapshot(free, float(at))
+    if allocated is not None:
+        builder.state.allocators["/device:GPU:0"] = allocated
+    run = builder.finish(
+        watch._as_script(["python"]),
+        Outcome(exit_code=0),
+        started_at=STARTED,
+        total_seconds=1.0,
+        fresh=True,
+        environment={},
+        simulation=None,
+    ).run
+    assert run.memory.nvml_peak_bytes is None
+    assert (run.memory.nvml_device_peak_bytes is not None) is known
+    assert any("no look at NVML fell into the time" in problem for problem in run.problems) is not known
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_a_first_look_that_came_too_late_makes_no_real_gpus_of_simulated_ones(looks: int) -> None:
+    """On a busy machine no sample may come before the start, or none at all."""
+    device = msgspec.structs.replace(machines.device(0, busy=0), simulated=True)
+    rows = tuple(msgspec.structs.replace(machines.process(number), pid=pid) for number, pid in enumerate((7, 8)))
+    late = msgspec.structs.replace(machines.snapshot((device,), rows), simulated=True)
+    builder = RunBuilder(0.0, None, lambda pid: pid == 7)
+    builder.pid = 7
+    for at in range(looks):
+        builder.snapshot(late, float(at))
+    draft = builder.finish(
+        watch._as_script(["python"]),
+        Outcome(exit_code=0),
+        started_at=STARTED,
+        total_seconds=1.0,
+        fresh=True,
+        environment={"GPUWATCH_SIM_STATE": "/dev/shm/state"},
+        simulation="plugin",
+    )
+    run = draft.run
+    assert (run.simulated, run.simulation) == (True, "plugin")
+    assert [problem for problem in run.problems if problem.startswith("GPUs: no sample came")]
+    assert len(run.gpus) == looks
+    assert run.memory.nvml_before_bytes is None, "what was in use before the start is not known"
+    if draft.before is not None:
+        assert [process.pid for process in draft.before.processes] == [8]
+        assert draft.before.devices[0].number("memory.used_bytes") is None

@@ -12,13 +12,12 @@ import pytest
 
 import gpuwatch.probing.watch
 
-_FILE = Path(gpuwatch.probing.watch.__file__).parents[2] / "probes/_gpuwatch_watch/_gpuwatch_watcher.py"
+_FOLDER = Path(gpuwatch.probing.watch.__file__).parents[2] / "probes/_gpuwatch_watch"
 _MODULES = ("tensorflow.python.distribute.distribute_lib", "tensorflow.python.distribute.mirrored_strategy")
 
 
-@pytest.fixture(scope="module")
-def watcher() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("_gpuwatch_watcher_under_test", _FILE)
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{name}_under_test", _FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -26,49 +25,79 @@ def watcher() -> ModuleType:
     return module
 
 
+@pytest.fixture(scope="module")
+def watcher() -> ModuleType:
+    return load("_gpuwatch_watcher")
+
+
+@pytest.fixture(scope="module")
+def placement() -> ModuleType:
+    return load("_gpuwatch_placement")
+
+
 class _Watcher:
     """A watcher that keeps what it would say."""
 
     def __init__(self, module: ModuleType) -> None:
-        self.of = module.Watcher("nowhere", None)
+        self.of = module.Watcher("nowhere", load, None)
         self.emitted: list[tuple[str, dict[str, Any]]] = []
         self.of.emit = lambda kind, **data: self.emitted.append((kind, data))
 
 
-def _tensor(device: str = "/device:GPU:0") -> SimpleNamespace:
-    return SimpleNamespace(device=device, dtype=SimpleNamespace(name="float32"))
+RESOURCE = SimpleNamespace(name="resource")
 
 
-def test_ops_without_a_tensor_as_output_are_told_with_their_number(watcher: ModuleType) -> None:
-    made = _Watcher(watcher)
-    ops = made.of.ops
-    ops.context = SimpleNamespace(device_name="/device:GPU:0")
-    for _ in range(3):
-        ops.take(b"AssignVariableOp", (), (), ())
+def _tensor(device: str = "/device:GPU:0", dtype: Any = None) -> SimpleNamespace:
+    return SimpleNamespace(device=device, dtype=dtype or SimpleNamespace(name="float32"))
+
+
+def _ops(placement: ModuleType, asked: str = "/device:GPU:0") -> Any:
+    ops = placement.Ops()
+    ops.context = SimpleNamespace(device_name=asked)
+    ops.resource = RESOURCE
+    return ops
+
+
+@pytest.mark.tensorflow
+def test_an_op_on_a_variable_follows_it_whatever_was_asked(placement: ModuleType) -> None:
+    ops = _ops(placement)
+    variable = _tensor("/device:CPU:0", RESOURCE)
+    ops.take("ReadVariableOp", (variable,), (), (_tensor("/device:CPU:0"),))
     ops.take("NoOp", (), (), (None,))
+    ops.take("MatMul", (_tensor(), _tensor()), (), (_tensor(),))
+    assert [(op, asked, actual) for op, _, asked, actual in ops.counts] == [
+        ("ReadVariableOp", "", "/device:CPU:0"),
+        ("MatMul", "/device:GPU:0", "/device:GPU:0"),
+    ]
+
+
+def test_ops_without_a_tensor_as_output_are_told_with_their_number(watcher: ModuleType, placement: ModuleType) -> None:
+    made = _Watcher(watcher)
+    made.of.ops = ops = _ops(placement)
+    for _ in range(3):
+        ops.take(b"DeleteIterator", (), (), ())
+    ops.take("Send", (), (), (None,))
     ops.take("MatMul", (), (), (_tensor(),))
     assert list(ops.counts.values()) == [1]
     made.of.last_functions()
     made.of.last_functions()
     notes = [data["text"] for kind, data in made.emitted if kind == "note"]
-    assert notes == [
-        "placement: 4 calls of ops without a tensor as output are not counted (AssignVariableOp 3, NoOp 1)"
-    ]
+    assert notes == ["placement: 4 calls of ops without a tensor as output are not counted (DeleteIterator 3, Send 1)"]
 
 
-def test_more_kinds_of_op_than_are_kept_are_told_with_their_number(watcher: ModuleType) -> None:
-    ops = watcher.Ops()
-    ops.context = SimpleNamespace(device_name="/device:GPU:0")
-    for number in range(watcher._MOST_OPS + 3):
+def test_more_kinds_of_op_than_are_kept_are_told_with_their_number(placement: ModuleType) -> None:
+    ops = _ops(placement)
+    for number in range(placement._MOST_OPS + 3):
         ops.take(f"Op{number}", (), (), (_tensor(),))
     ops.take("Op0", (), (), (_tensor(),))
-    assert len(ops.counts) == watcher._MOST_OPS
+    assert len(ops.counts) == placement._MOST_OPS
     assert max(ops.counts.values()) == 2, "those that are kept are counted on"
-    assert list(ops.left_out()) == [f"placement: 3 calls are not counted, of more than {watcher._MOST_OPS} kinds of op"]
+    kinds = placement._MOST_OPS
+    assert list(ops.left_out()) == [f"placement: 3 calls are not counted, of more than {kinds} kinds of op"]
 
 
-def test_where_all_are_counted_nothing_is_said(watcher: ModuleType) -> None:
-    assert list(watcher.Ops().left_out()) == []
+def test_where_all_are_counted_nothing_is_said(placement: ModuleType) -> None:
+    assert list(placement.Ops().left_out()) == []
 
 
 class MirroredStrategy:

@@ -294,7 +294,7 @@ def full_snapshot() -> Snapshot:
         processes=(
             Process(
                 pid=4711,
-                create_time=1.0,
+                create_time=STARTED.timestamp() - 3671.0,
                 user="alice",
                 command="python train.py --api-key=sk-verysecret \x1b[2J",
                 type="C",
@@ -302,7 +302,7 @@ def full_snapshot() -> Snapshot:
                 device_index=0,
                 framework="tensorflow 2.21.0",
                 device_map=(Mapped(ordinal=0, uuid=UUID, index=0),),
-                readings={"gpu_memory_bytes": 11 * GIB, "sm_percent": 96, "run_seconds": 3671.0},
+                readings={"gpu_memory_bytes": 11 * GIB, "sm_percent": 96},
             ),
             Process(
                 pid=9, create_time=None, user=None, command=None, type="G", device_uuid=None, note="denied", readings={}

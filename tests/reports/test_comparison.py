@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Framework, Oom, Placement, PredictedMapping, Run, Setting
@@ -30,6 +32,9 @@ def timed(config: str, step: float = 0.002, *, held: int = 10 * GIB, spread: flo
         "settings": {},
         "predicted": None,
         "log_tail": (),
+        # The speeds of simulated GPUs are compared with nobody's.
+        "simulated": False,
+        "simulation": None,
     }
     run = full_run(config=config, **{**fields, **changes})
     return msgspec.structs.replace(run, memory=msgspec.structs.replace(run.memory, nvml_peak_bytes=held))
@@ -69,9 +74,8 @@ def test_best_and_worst_of_comparable_runs_are_marked_in_every_format_for_people
         {"workload_parameters": {"size": 64}},
         {"workload": "mlp"},
         {"placements": (Placement(op="MatMul", dtype="float16", actual="/device:GPU:0"),)},
-        {"simulated": False, "simulation": None},
-        {"simulation": "driver"},
-        {"host": "another"},  # a simulated GPU computes on its host
+        {"simulated": True, "simulation": "plugin"},
+        {"throughput": msgspec.structs.replace(speed(0.0001), execution="in a TF1 session")},
         {"throughput": speed(0.0001, device="/device:CPU:0")},
     ],
 )
@@ -216,3 +220,70 @@ def test_one_run_alone_is_not_called_several() -> None:
     notes = " ".join(compare([timed("default"), other]).notes)
     assert "1 runs" not in notes
     assert "The speed of default, of" in notes
+
+
+# -- speeds and noise -----------------------------------------------------------------------------
+
+SPEEDS = st.builds(
+    lambda step, below, above: msgspec.structs.replace(
+        speed(step), p10_step_seconds=step * (1 - below), p90_step_seconds=step * (1 + above)
+    ),
+    st.sampled_from([0.002, 0.00201, 0.0022, 0.003, 0.004]),
+    st.sampled_from([0.0, 0.01, 0.04, 0.2]),
+    st.sampled_from([0.0, 0.01, 0.04, 0.2]),
+)
+
+
+@given(st.lists(SPEEDS, min_size=2, max_size=5), st.booleans())
+def test_a_comparison_never_claims_what_its_spreads_do_not_show(speeds: list[Any], simulated: bool) -> None:
+    where = {"simulated": True, "simulation": "plugin"} if simulated else {}
+    runs = [timed(f"run-{index}", throughput=entry, **where) for index, entry in enumerate(speeds)]
+    document = compare([*runs, timed("other work", workload="mlp", **where)])
+    assert any("compared" in note for note in document.notes) == (not simulated)
+
+    def proven(one: int, other: int) -> bool:
+        pair = [speeds[one], speeds[other]]
+        calm = all(entry.p90_step_seconds - entry.p10_step_seconds <= 0.1 * entry.median_step_seconds for entry in pair)
+        fast, slow = sorted(pair, key=lambda entry: entry.median_step_seconds)
+        return calm and not simulated and fast.p90_step_seconds < slow.p10_step_seconds
+
+    for marks in (document.best_run, document.worst_run):
+        marked = marks.get("steps_per_second")
+        if marked is not None:
+            assert all(proven(marked, index) for index in range(len(runs)) if index != marked)
+    for told in document.differences:
+        if len(runs) in (told.run, told.against):
+            continue
+        claimed = "times as" in told.text
+        assert claimed == proven(told.run, told.against)
+        if not claimed:
+            assert "same within its scatter" in told.text or "o speeds are compared" in told.text
+
+
+def test_what_differs_beside_the_setting_is_named() -> None:
+    eager = msgspec.structs.replace(speed(0.002), execution="eagerly")
+    session = msgspec.structs.replace(speed(0.001), execution="in a TF1 session")
+    old = Framework(name="tensorflow", version="2.16.2")
+    default = timed("default", throughput=eager)
+    in_session, other_version = compare(
+        [default, timed("fraction", throughput=session), timed("limit", 0.004, framework=old)]
+    ).differences
+    assert "he speeds cannot be compared (in a TF1 session, not eagerly)" in in_session.text
+    assert "times as" not in in_session.text
+    assert "tensorflow 2.16.2 instead of tensorflow 2.21.0" in other_version.text
+    assert compare([default, timed("fraction", throughput=session)]).best == {}
+
+
+def test_what_a_probe_only_noted_is_not_asked_for() -> None:
+    noted = {"GPUs left": Setting(asked=None, effective=0, note="by CUDA_VISIBLE_DEVICES")}
+    drawn = render(compare([timed("default"), timed("cpu-only", settings=noted)]), "text", width=220)
+    assert "GPUs left" not in drawn.partition("Differences")[0]
+
+
+def test_why_a_run_was_skipped_stands_in_the_comparison() -> None:
+    reason = "the simulated driver lacks the runtime of CUDA 11: it has those of 12 and 13"
+    runs = [
+        msgspec.structs.replace(bare_run(), config=name, verdict="skipped", verdict_reason=reason)
+        for name in ("torch-map", "torch-oom")
+    ]
+    assert render(compare(runs), "text", width=220).count(reason) >= 2

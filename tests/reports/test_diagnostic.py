@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.diagnosis.diagnostic import DOCTOR, MACHINE, RECENT, diagnostic, newest, of_this_machine, source_of
 from gpuwatch.model.codec import from_json
-from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.diagnostic import Diagnostic, Excerpt
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.diagnostic_content import diagnostic_content
@@ -299,3 +299,57 @@ def test_simulated_gpus_whose_driver_does_not_answer_are_marked() -> None:
     real = diagnostic(looks(snapshot=None, doctor=None, silent="the driver did not answer"))
     assert not real.simulated
     assert "SIMULATED" not in whole(real, "text")
+
+
+def crashed(error: str, where: str) -> Diagnostic:
+    unknown = Finding(
+        id="unknown",
+        severity="error",
+        certainty="fact",
+        title="It ended in it, which gpuwatch does not know",
+        evidence=(error, "exit code 1"),
+    )
+    log = ("Traceback (most recent call last):", f'  File "{where}", line 5, in load', error)
+    run = program(verdict="error", findings=(unknown,), primary="unknown", ooms=(), log_tail=log)
+    return diagnostic(looks(programs=(run,)))
+
+
+def test_a_crash_of_the_programs_own_code_is_not_the_reports_finding() -> None:
+    document = crashed("KeyError: 'missing'", "/home/alice/train.py")
+    assert document.primary == "healthy"
+    remark = next(found for found in document.findings if found.id == "unknown")
+    assert (remark.severity, remark.sources) == ("info", ("run of python train.py",))
+    assert remark.evidence[1] == 'File "/home/alice/train.py", line 5, in load'
+    for name in ("html", "markdown", "text"):
+        drawn = BY_NAME[name].render(document)
+        assert "KeyError" in drawn, "its traceback is there all the same"
+        assert "Traceback" in drawn
+        assert "raised by its own code" in "\n".join(drawn.splitlines()[:8]) or name == "html"
+
+
+@pytest.mark.parametrize(
+    ("error", "where"),
+    [
+        ("RuntimeError: Event loop is closed", "/home/alice/train.py"),  # what drivers raise, too
+        ("KeyError: 'missing'", "/opt/venv/lib/python3.11/site-packages/keras/src/x.py"),
+        ("ValueError: no such device: GPU:3", "/home/alice/train.py"),
+        ("ModuleNotFoundError: No module named 'tensorflow'", "/home/alice/train.py"),
+    ],
+)
+def test_a_crash_that_may_be_of_gpus_stays_the_finding(error: str, where: str) -> None:
+    assert crashed(error, where).primary == "unknown"
+
+
+def test_what_helpers_ask_next_is_in_the_report() -> None:
+    excerpts = (
+        Excerpt(name="nvidia-smi", lines=("| NVIDIA-SMI 580.00 |", "| evil \x1b[31m |")),
+        Excerpt(name="kernel log", lines=("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.",)),
+    )
+    around = {"Slurm": "job 42, GPUs of the node 2,3", "Secure Boot": "on"}
+    document = diagnostic(looks(excerpts=excerpts, surroundings=around))
+    assert from_json(BY_NAME["json"].render(document).encode()) == document
+    for name in ("html", "markdown", "text"):
+        drawn = BY_NAME[name].render(document)
+        for wanted in ("NVIDIA-SMI 580.00", "Kernel log", "fallen off the bus", "job 42", "Secure Boot"):
+            assert wanted in drawn, (name, wanted)
+        assert "\x1b" not in drawn

@@ -131,7 +131,7 @@ def unused(run: Run) -> list[str]:
 
 def test_a_gpu_that_was_taken_and_not_used_is_told() -> None:
     run = took_two({"/device:GPU:0": GIB, "/device:GPU:1": 0})
-    assert unused(run) == ["The program used 1 of the 2 GPUs that it took: not GPU:1"]
+    assert unused(run) == ["The program used 1 of the 2 GPUs that it allocated: not GPU:1"]
     told = next(found for found in diagnose(Evidence(run=run)) if found.device_uuid == "GPU-1")
     assert (told.severity, "CUDA_VISIBLE_DEVICES=0" in told.action) == ("info", True)
 

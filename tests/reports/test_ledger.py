@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.model.run import Memory
 from gpuwatch.reports.ledger import expectation, expected, memory_table, results_table, slow_down, workers_table
 from gpuwatch.reports.registry import FORMATS
-from tests.reports.documents import GIB, bare_run, full_run
+from tests.reports.documents import GIB, bare_run, full_run, speed
 
 ROWS = {(row[0], row[1]): row[2] for row in memory_table(full_run()).rows}
 
@@ -55,21 +55,31 @@ def test_the_expected_amount_stands_beside_the_granted_one() -> None:
 
 
 def test_processes_show_their_slow_down() -> None:
-    first, second = workers_table(full_run()).rows
+    first, second = workers_table(full_run(simulated=False)).rows
     assert first[:3] == ("fraction 0.4", "first (4712)", "ok")
     assert first[7] == "× 2.00"
     assert second[2] == "oom"
     assert second[7] == "–"
     assert second[8] == "Dst tensor is not initialized"
-    assert slow_down(msgspec.structs.replace(full_run().workers[0], alone=None)) == "–"
+    assert slow_down(msgspec.structs.replace(full_run().workers[0], alone=None), simulated=False) == "–"
+
+
+def test_a_slow_down_that_may_be_noise_is_not_told() -> None:
+    worker = full_run().workers[0]
+    wide = msgspec.structs.replace(speed(0.004), p90_step_seconds=0.0046)
+    for simulated, alone in ((True, worker.alone), (False, wide), (False, worker.throughput)):
+        assert slow_down(msgspec.structs.replace(worker, alone=alone), simulated=simulated) == "–"
+    table = workers_table(full_run())
+    assert table.rows[0][7] == "–"
+    assert "simulated GPUs compute on this computer's CPU" in table.note
 
 
 def test_results_are_named_with_their_units() -> None:
-    assert results_table(full_run()).rows == (("largest batch", "4096"), ("needed bytes", "3.0 GiB"))
+    assert results_table(full_run()).rows == (("Largest batch", "4096"), ("Needed", "3.0 GiB"))
 
 
 @pytest.mark.parametrize("name", ["text", "markdown", "html"])
 def test_every_format_for_people_shows_them(name: str) -> None:
-    drawn = next(entry for entry in FORMATS if entry.name == name).render(full_run())
-    for word in ("Unexplained", "724 MiB", "Expected", "second", "× 2.00", "4096", "largest batch"):
+    drawn = next(entry for entry in FORMATS if entry.name == name).render(full_run(simulated=False))
+    for word in ("Unexplained", "724 MiB", "Expected", "second", "× 2.00", "4096", "Largest batch"):
         assert word in drawn

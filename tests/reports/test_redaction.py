@@ -214,7 +214,7 @@ def test_an_owner_whom_only_a_finding_names_is_replaced(text: str) -> None:
     "text",
     [
         "process worker-1 (pid 4) of this run held 2.0 GiB (NVML)",
-        "process 4194305 held 20.0 GiB; its user and command are not known here (not in this PID namespace, or gone)",
+        "process 4194305 held 20.0 GiB; its user and command are not known here (in another PID namespace, or exited)",
         "pid 4194305 of the host",
     ],
 )

@@ -129,7 +129,7 @@ def test_masking_changes_secrets_and_nothing_else() -> None:
 
 
 def timed(config: str, rate: float, *, scatter: float = 0.01, held: int = 10 * GIB, **changes: object):  # type: ignore[no-untyped-def]
-    run = full_run(config=config, verdict="ok", **changes)
+    run = full_run(config=config, **{"verdict": "ok", "simulated": False, "simulation": None, **changes})
     t = Throughput(
         steps=100,
         warmup_steps=10,

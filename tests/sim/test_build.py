@@ -62,8 +62,8 @@ def test_what_is_compiled_is_announced_and_compiled_once(tmp_path: Path) -> None
     told = [process.communicate(timeout=120)[0] for process in some]
     assert told.count("compiling\n") >= 1
     assert set(told) <= {"compiling\n", ""}  # one that came later found it there
-    sources = {source for library in build.LIBRARIES for source in library.sources}
-    assert len(count.read_text().splitlines()) == len(sources) + len(build.LIBRARIES)
+    objects = {(name, build._macros(library, name)) for library in build.LIBRARIES for name in library.sources}
+    assert len(count.read_text().splitlines()) == len(objects) + len(build.LIBRARIES)
     assert in_process(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CC=str(cc)).communicate(timeout=60)[0] == ""
 
 

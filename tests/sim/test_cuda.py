@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.diagnosis.visible_devices import read_visible
 from gpuwatch.model.snapshot import Device
 from gpuwatch.model.visibility import visible_devices
 from gpuwatch.sim.machine import SimMachine

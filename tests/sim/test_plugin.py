@@ -24,6 +24,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.sim import build
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.machine import SimMachine
+from tests.forked import forked
 from tests.sim.conftest import REPOSITORY
 
 MIB = 2**20
@@ -46,17 +47,14 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def begin() -> Iterator[Start]:
-    """Start a program on a machine's plug-in tier; killed at the end if it still runs."""
+    """Start a program on a machine's plug-in tier, in a fork; killed at the end if it still runs."""
     running: list[subprocess.Popen[str]] = []
 
     def start(machine: SimMachine, code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [PYTHON, "-c", "import json, os, sys\nimport tensorflow as tf\n" + textwrap.dedent(code), *arguments],
-            env={**machine.environment(os.environ, tier="plugin"), "TF_CPP_MIN_LOG_LEVEL": "0", **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        process = forked(
+            ["-c", "import json, os, sys\nimport tensorflow as tf\n" + textwrap.dedent(code), *arguments],
+            {**machine.environment(os.environ, tier="plugin"), "TF_CPP_MIN_LOG_LEVEL": "0", **environment},
+            python=PYTHON,
         )
         running.append(process)
         return process
@@ -86,7 +84,7 @@ Open = Callable[[str], SimMachine]
 
 
 def granted(machine: SimMachine, device: int = 0) -> int:
-    """What TensorFlow maps by default, in MB."""
+    """What TensorFlow maps by default where no hook is in the program's Python, in MB."""
     card = machine.devices()[device]
     free = card.memory_bytes - card.reserved_bytes
     left = 255 * MIB if free < 2048 * MIB else max(300 * MIB, int(free * 0.06))

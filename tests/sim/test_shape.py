@@ -40,6 +40,7 @@ def test_reads_and_writes(text: str, count: int, memory: int, canonical: str) ->
         ("2x100MiB", "512 MiB is the least"),
         ("2x-8GiB", "not a number of GPUs and a memory size"),
         ("2x5TiB", "1 TiB is the most"),
+        (f"2x{'9' * 400}TiB", "1 TiB is the most"),
         ("", "no memory size"),
         ("2x8GiB,2x24GiB", "not a number of GPUs and a memory size"),
     ],

@@ -8,15 +8,17 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import has_cuda_wheel
+from tests.forked import forked
 
 GIB, MIB = 2**30, 2**20
 Start = Callable[..., "subprocess.Popen[str]"]
+Machines = Callable[[str], SimMachine]
 
 
 pytestmark = [
@@ -55,6 +57,21 @@ sys.stdin.read()
 """
 
 
+@pytest.fixture
+def begin() -> Iterator[Start]:
+    """Starts a program that uses TensorFlow on a machine; killed at the end if it still runs."""
+    running: list[subprocess.Popen[str]] = []
+
+    def launch(machine: SimMachine, code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        running.append(forked(["-c", code, *arguments], machine.environment({**os.environ, **environment})))
+        return running[-1]
+
+    yield launch
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
 def result(process: subprocess.Popen[str], mark: str = "RESULT") -> list[str]:
     assert process.stdout is not None
     for line in process.stdout:
@@ -72,9 +89,9 @@ def finish(process: subprocess.Popen[str]) -> str:
 FINE = ["True"] * 5
 
 
-def test_default_maps_nearly_all_of_the_card(sim_machine: Callable[[str], SimMachine], start: Start) -> None:
+def test_default_maps_nearly_all_of_the_card(sim_machine: Machines, begin: Start, start: Start) -> None:
     machine = sim_machine("2x24GiB")
-    process = start(machine, PROGRAM)
+    process = begin(machine, PROGRAM)
     eager, filled, *rest = result(process)
     assert eager.endswith("device:GPU:0")
     assert filled.endswith("device:GPU:0")
@@ -110,9 +127,9 @@ print([[(p.pid, p.usedGpuMemory) for p in N.nvmlDeviceGetComputeRunningProcesses
     return answer
 
 
-def test_growth_stays_small_and_work_shows(sim_machine: Callable[[str], SimMachine], start: Start) -> None:
+def test_growth_stays_small_and_work_shows(sim_machine: Machines, begin: Start, start: Start) -> None:
     machine = sim_machine("1x24GiB")
-    process = start(machine, PROGRAM, "growth", "work")
+    process = begin(machine, PROGRAM, "growth", "work")
     assert result(process)[2:] == [*FINE, "1"]
     assert 320 * MIB < machine.used_bytes(0) < GIB
     time.sleep(1.2)
@@ -129,9 +146,9 @@ print(N.nvmlDeviceGetUtilizationRates(d).gpu, *[s.smUtil for s in N.nvmlDeviceGe
     finish(process)
 
 
-def test_limit_as_two_virtual_gpus(sim_machine: Callable[[str], SimMachine], start: Start) -> None:
+def test_limit_as_two_virtual_gpus(sim_machine: Machines, begin: Start) -> None:
     machine = sim_machine("2x24GiB")
-    process = start(machine, PROGRAM, "limit", CUDA_VISIBLE_DEVICES="1")
+    process = begin(machine, PROGRAM, "limit", CUDA_VISIBLE_DEVICES="1")
     assert result(process)[2:] == [*FINE, "2"]
     assert machine.used_bytes(0) == 0
     assert GIB < machine.used_bytes(1) < 3 * GIB
@@ -148,16 +165,16 @@ def test_limit_as_two_virtual_gpus(sim_machine: Callable[[str], SimMachine], sta
     ],
 )
 def test_driver_failures_read_as_tensorflow_says_them(
-    sim_machine: Callable[[str], SimMachine], start: Start, function: str, code: int, says: str
+    sim_machine: Machines, begin: Start, function: str, code: int, says: str
 ) -> None:
     machine = sim_machine("1x24GiB")
     machine.inject(function, code=code)
-    process = start(machine, "import tensorflow as tf; print(tf.config.list_logical_devices('GPU'))")
+    process = begin(machine, "import tensorflow as tf; print(tf.config.list_logical_devices('GPU'))")
     _, log = process.communicate(timeout=60)
     assert re.search(says, log), log[-3000:]
 
 
-def test_a_missing_library_drops_the_gpus(sim_machine: Callable[[str], SimMachine]) -> None:
+def test_a_missing_library_drops_the_gpus(sim_machine: Machines) -> None:
     machine = sim_machine("1x24GiB")
     env = machine.environment(
         {**os.environ, "TF_CPP_VMODULE": "dso_loader=1"}, without=["libcudnn.so.9", "libcudnn.so.8"]

@@ -16,9 +16,9 @@ import pytest
 
 from gpuwatch.model.metrics import METRICS, Lane
 from gpuwatch.model.reading import Missing
-from gpuwatch.monitor.collector import Collector
+from gpuwatch.monitor.live_feed import LiveFeed
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources.gpm import Activity
+from gpuwatch.sources.nvidia.gpm import Activity
 from tests.conftest import gpuwatch
 from tests.sources.test_nvml_faults import CODES
 
@@ -130,69 +130,69 @@ def test_whatever_fails_is_missing_with_its_reason(call: str, code: int) -> None
 
 
 @pytest.fixture
-def started() -> Iterator[Callable[..., Collector]]:
-    running: list[Collector] = []
+def started() -> Iterator[Callable[..., LiveFeed]]:
+    running: list[LiveFeed] = []
 
-    def start(machine: SimMachine, *, gpm: bool) -> Collector:
-        running.append(Collector(0.2, gpm=gpm, environment=machine.environment(os.environ)))
+    def start(machine: SimMachine, *, gpm: bool) -> LiveFeed:
+        running.append(LiveFeed(0.2, gpm=gpm, environment=machine.environment(os.environ)))
         running[-1].start()
         return running[-1]
 
     yield start
-    for collector in running:
-        collector.stop()
+    for feed in running:
+        feed.stop()
 
 
 def test_it_is_asked_for_when_somebody_wants_it_and_no_longer(
-    sim_machine: Open, sleeper: Callable[[], int], started: Callable[..., Collector]
+    sim_machine: Open, sleeper: Callable[[], int], started: Callable[..., LiveFeed]
 ) -> None:
     machine = sim_machine("2x8GiB")
     machine.override(0, "gpm", 1)
     machine.override(0, "tensor_percent", 50)
     machine.attach(sleeper(), 0, GIB, sm_percent=60, memory_percent=20)
     machine.inject("nvmlGpm*", count=1_000_000)  # counts the calls
-    collector = started(machine, gpm=False)
-    quiet = collector.wait(4, 10)[-1]
+    feed = started(machine, gpm=False)
+    quiet = feed.wait(4, 10)[-1]
     (count,) = machine.faults()
     assert count.calls_left == 1_000_000, "not one call unless somebody opts in"
     assert not IDS & (quiet.devices[0].readings.keys() | quiet.devices[0].missing.keys())
     unasked = quiet.devices[0].get("activity.sm_percent")
     assert isinstance(unasked, Missing)
     assert "--gpm" in unasked.detail
-    collector.gpm = True
-    collector.wait(3, 10)
-    first, second = collector.wait(3, 10)[-1].devices
+    feed.gpm = True
+    feed.wait(3, 10)
+    first, second = feed.wait(3, 10)[-1].devices
     assert first.readings["activity.sm_percent"] == pytest.approx(60, abs=2)
     assert first.readings["activity.tensor_percent"] == pytest.approx(30, abs=2)
     assert first.missing["activity.fp64_percent"].reason == "not_supported"
     assert "Hopper" in second.missing["activity.sm_percent"].detail
     machine.set_mig(0, "1g")
     for _ in range(60):
-        divided = collector.wait(1, 5)[-1].devices[0]
+        divided = feed.wait(1, 5)[-1].devices[0]
         if divided.mig_instances:
             break
     assert "while MIG is on" in divided.missing["activity.sm_percent"].detail
-    (instance,) = collector.wait(4, 10)[-1].devices[0].mig_instances
+    (instance,) = feed.wait(4, 10)[-1].devices[0].mig_instances
     assert instance.number("activity.sm_percent") == pytest.approx(60, abs=2), "the part tells what the whole does not"
     assert isinstance(instance.get("activity.pcie_tx_bytes_per_second"), Missing)
-    collector.gpm = False
-    collector.wait(2, 10)
-    assert not IDS & collector.wait(2, 10)[-1].devices[0].missing.keys()
+    feed.gpm = False
+    feed.wait(2, 10)
+    assert not IDS & feed.wait(2, 10)[-1].devices[0].missing.keys()
 
 
-def test_instances_of_a_gpu_without_gpm_say_so(sim_machine: Open, started: Callable[..., Collector]) -> None:
+def test_instances_of_a_gpu_without_gpm_say_so(sim_machine: Open, started: Callable[..., LiveFeed]) -> None:
     machine = sim_machine("1x8GiB")
     machine.set_mig(0, "1g,2g")
-    collector = started(machine, gpm=True)
-    collector.wait(2, 10)
-    for instance in collector.wait(2, 10)[-1].devices[0].mig_instances:
+    feed = started(machine, gpm=True)
+    feed.wait(2, 10)
+    for instance in feed.wait(2, 10)[-1].devices[0].mig_instances:
         assert not IDS & instance.readings.keys()
         assert "Hopper" in instance.missing["activity.sm_percent"].detail
     with pytest.raises(KeyError):
         instance.get("utilization.gpu_percent")
 
 
-def test_dcgm_beside_it_is_warned_of(sim_machine: Open, tmp_path: Path, started: Callable[..., Collector]) -> None:
+def test_dcgm_beside_it_is_warned_of(sim_machine: Open, tmp_path: Path, started: Callable[..., LiveFeed]) -> None:
     machine = sim_machine("1x8GiB")
     engine = tmp_path / "nv-hostengine"
     shutil.copy(shutil.which("sleep") or "sleep", engine)

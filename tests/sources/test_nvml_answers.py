@@ -11,14 +11,16 @@ import pytest
 
 from gpuwatch.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.model.reading import Missing, Value
-from gpuwatch.sources import reasons
-from gpuwatch.sources.answers import number_or_name, pick
-from gpuwatch.sources.device import NvmlDevice
-from gpuwatch.sources.mig import profile
-from gpuwatch.sources.nvml import Nvml
+from gpuwatch.sources.nvidia import errors
+from gpuwatch.sources.nvidia.decode import number_or_name, pick
+from gpuwatch.sources.nvidia.device import NvmlDevice
+from gpuwatch.sources.nvidia.mig import profile
+from gpuwatch.sources.nvidia.process_lists import ProcessLists, RunningProcesses
+from gpuwatch.sources.nvidia.source import NvmlSource
 from tests.sources.test_nvml_faults import CODES
 
-FIELDS = {spec.id: spec for spec in METRICS if spec.call == "nvmlDeviceGetFieldValues" and spec.lane is Lane.SLOW}
+SLOW = [spec for spec in METRICS if spec.lane is Lane.SLOW]
+FIELDS = {spec.id: spec for spec in SLOW if spec.call == "nvmlDeviceGetFieldValues" and spec.args}
 REFUSED = pynvml.NVML_ERROR_NOT_SUPPORTED
 
 
@@ -41,11 +43,11 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def device() -> NvmlDevice:
-    return NvmlDevice(0, 1, "GPU-a", "A", "0000:01:00.0", "9.0")
+    return NvmlDevice(0, "GPU-a", "A", "0000:01:00.0", "9.0", handle=1)
 
 
 def ask(*lanes: Lane) -> dict[str, Value | Missing]:
-    readings, missing = Nvml().sample(device(), lanes)
+    readings, missing = NvmlSource().sample(device(), lanes)
     assert not readings.keys() & missing.keys()
     return {**readings, **missing}
 
@@ -66,7 +68,7 @@ def test_a_field_that_fails_takes_no_other_along(driver: Callable[..., None], co
         return [field(code=code if number == bad else 0, uiVal=1000) for number in numbers]
 
     driver(nvmlDeviceGetFieldValues=values)
-    nvml, gpu = Nvml(), device()
+    nvml, gpu = NvmlSource(), device()
     readings, missing = nvml.sample(gpu, (Lane.SLOW,))
     assert readings.keys() >= FIELDS.keys() - {"power.average_watts"}
     assert readings["power.instant_watts"] == 1.0
@@ -77,7 +79,7 @@ def test_a_field_that_fails_takes_no_other_along(driver: Callable[..., None], co
     nvml.sample(gpu, (Lane.SLOW,))
     never = lack.reason == "not_supported"
     assert asked.count(bad) == (1 if never else 2), "what a driver lacks is asked once"
-    assert never == (code in (*reasons.PERMANENT, pynvml.NVML_ERROR_INVALID_ARGUMENT))
+    assert never == (code in (*errors.PERMANENT, pynvml.NVML_ERROR_INVALID_ARGUMENT))
 
 
 def test_all_fields_of_a_lane_are_one_call(driver: Callable[..., None]) -> None:
@@ -201,7 +203,7 @@ def test_what_is_read_once_is_asked_until_it_answers(driver: Callable[..., None]
         return b"17"
 
     driver(nvmlDeviceGetVbiosVersion=vbios, nvmlDeviceGetSerial=serial)
-    nvml, gpu = Nvml(), device()
+    nvml, gpu = NvmlSource(), device()
     first, missing = nvml.sample(gpu, (Lane.ONCE,))
     assert first["identity.serial"] == "17"
     assert missing["identity.vbios"].reason == "failed"
@@ -227,7 +229,7 @@ def test_thresholds_as_margins_are_signed_and_read_once(driver: Callable[..., No
         asked.extend(number for number, _ in fields)
         return [kinds.get(number, field(code=REFUSED)) for number, _ in fields]
 
-    nvml, gpu = Nvml(), device()
+    nvml, gpu = NvmlSource(), device()
     driver(nvmlDeviceGetFieldValues=values)
     for _ in range(2):
         readings, missing = nvml.sample(gpu, (Lane.ONCE,))
@@ -293,9 +295,9 @@ class Card:
 
 def test_mig_instances_are_told_with_all_they_have(driver: Callable[..., None]) -> None:
     Card(driver)
-    nvml, gpu = Nvml(), device()
+    nvml, gpu = NvmlSource(), device()
     nvml.sample(gpu, (Lane.SLOW,))
-    first, second = nvml.mig_instances(gpu)
+    first, second = gpu.mig_instances
     assert (first.id, first.index, first.uuid, first.profile) == ("1/0", 0, "MIG-(1, 0, 1, 9728)", "1g.10gb")
     assert (second.id, second.index, second.profile) == ("2/1", 3, "1c.2g.20gb"), "behind a gap"
     assert (second.gpu_slices, second.compute_slices, second.multiprocessors) == (2, 1, 16)
@@ -306,7 +308,7 @@ def test_mig_instances_are_told_with_all_they_have(driver: Callable[..., None]) 
 def test_utilization_is_missing_because_of_mig_and_comes_back_without(driver: Callable[..., None]) -> None:
     card = Card(driver)
     driver(nvmlDeviceGetUtilizationRates=lambda _: refuse() if card.on else SimpleNamespace(gpu=7, memory=1))
-    nvml, gpu = Nvml(), device()
+    nvml, gpu = NvmlSource(), device()
     _, missing = nvml.sample(gpu, (Lane.SLOW,))
     for metric_id in ("utilization.gpu_percent", "utilization.encoder_percent"):
         assert "not supported while MIG is on" in missing[metric_id].detail
@@ -314,24 +316,25 @@ def test_utilization_is_missing_because_of_mig_and_comes_back_without(driver: Ca
     card.on = False
     readings, _ = nvml.sample(gpu, (Lane.SLOW,))
     assert readings["utilization.gpu_percent"] == 7
-    assert nvml.mig_instances(gpu) == ()
+    assert gpu.mig_instances == ()
 
 
 def test_a_layout_that_changes_is_found_at_once(driver: Callable[..., None]) -> None:
     card = Card(driver)
-    nvml, gpu = Nvml(), device()
+    nvml, gpu = NvmlSource(), device()
     nvml.sample(gpu, (Lane.SLOW,))
     card.layout = {5: (4, 0, 3, 40_192)}
-    (only,) = nvml.mig_instances(gpu)
+    nvml.sample(gpu, (Lane.FAST,))
+    (only,) = gpu.mig_instances
     assert (only.id, only.index, only.profile) == ("4/0", 5, "3g.40gb")
 
 
 def test_what_an_instance_withholds_has_its_reason(driver: Callable[..., None]) -> None:
     card = Card(driver)
     card.denied = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUUID", "nvmlDeviceGetGpuInstanceId"}
-    nvml, gpu = Nvml(), device()
+    nvml, gpu = NvmlSource(), device()
     nvml.sample(gpu, (Lane.SLOW,))
-    first, _ = nvml.mig_instances(gpu)
+    first, _ = gpu.mig_instances
     assert (first.id, first.uuid, first.readings) == ("#0", None, {})
     assert {lack.reason for lack in first.missing.values()} == {"permission_denied"}
     assert first.missing.keys() >= {"uuid", "gpu_instance", "memory.used_bytes"}
@@ -354,9 +357,9 @@ def test_no_code_of_a_mig_call_is_a_crash(driver: Callable[..., None], code: int
     for call in mig_calls:
         Card(driver)
         driver(**{call: fail})
-        nvml, gpu = Nvml(), device()
+        nvml, gpu = NvmlSource(), device()
         _, missing = nvml.sample(gpu, (Lane.SLOW,))
-        for instance in nvml.mig_instances(gpu):
+        for instance in gpu.mig_instances:
             assert all(lack.code == code for lack in instance.missing.values())
         if "MigD" in call and code not in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT):
             assert missing["mig.instances"].reason
@@ -374,3 +377,27 @@ def test_no_code_of_a_mig_call_is_a_crash(driver: Callable[..., None], code: int
 )
 def test_profiles_are_named_as_nvidia_does(slices: tuple[int, int], mib: int, total_mib: int, name: str) -> None:
     assert profile(*slices, mib << 20, total_mib << 20) == name
+
+
+@pytest.mark.parametrize(
+    ("mig_on", "asked", "instance"),
+    [
+        (False, {}, None),
+        (None, {"mig": Missing("not_supported")}, None),
+        (None, {}, "0/0"),  # nobody knows yet
+        (True, {}, "0/0"),
+    ],
+)
+def test_an_instance_is_believed_where_mig_can_be_on(
+    monkeypatch: pytest.MonkeyPatch, mig_on: bool | None, asked: dict[str, Missing], instance: str | None
+) -> None:
+    """Some drivers answer instance 0 and 0 for the processes of a card without MIG."""
+    monkeypatch.setattr(RunningProcesses, "running", lambda _, handle, base: ([(4711, 2**30, 0, 0)], 0))
+    one = device()
+    one.mig_on, one.permanent = mig_on, asked
+    lists = ProcessLists(pynvml)
+    (row,), problems = lists.processes(one)
+    assert (row.pid, row.mig_instance, problems) == (4711, instance, [])
+    one.mig_on = True  # it is switched on: the same answer means something else
+    (row,), _ = lists.processes(one)
+    assert row.mig_instance == "0/0"

@@ -19,11 +19,13 @@ import json, os, sys
 from gpuwatch.model.metrics import METRICS, Lane
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources.nvml import Nvml
+from gpuwatch.sources.nvidia.source import NvmlSource
 
 machine = SimMachine.from_environment(os.environ)
 codes = json.loads(sys.argv[1])
 machine.override(0, "gpm", 1)
+machine.override(0, "nvlink_links", 4)
+machine.override(0, "nvlink_version", 5)
 quick = (Lane.FAST, Lane.SLOW, Lane.ONCE, Lane.GPM)  # what is read on demand takes 20 ms a call
 wrong, asked = [], 0
 calls = {}
@@ -31,7 +33,7 @@ for spec in METRICS:
     if spec.call:
         calls.setdefault((spec.call, spec.fallback), []).append(spec)
 def session():
-    nvml = Nvml()
+    nvml = NvmlSource()
     nvml.open()
     return nvml
 nvml = session()
@@ -39,7 +41,8 @@ whole, lacks = nvml.sample(nvml.devices[0], quick)
 nvml.close()
 right = {3: "not_supported", 4: "permission_denied", 13: "not_supported", 15: "device_lost", 16: "device_lost",
     21: "no_sample", 26: "not_supported"}
-needs = {"nvmlDeviceGetMigMode": {"mig.instances"}}  # which are none while MIG is off
+needs = {"nvmlDeviceGetMigMode": {"mig.instances"},  # which are none while MIG is off
+    "nvmlDeviceGetNvLinkState": {spec.id for spec in METRICS if spec.per_link}}  # how many there are to ask
 symbols = {"nvmlDeviceGetMemoryInfo": ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2")}
 for (call, fallback), specs in calls.items():
     lanes = (Lane.FAST, Lane.ON_DEMAND) if specs[0].lane is Lane.ON_DEMAND else quick

@@ -15,7 +15,7 @@ from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device, Host, Snapshot, Topology
 from gpuwatch.reports.topology_content import topology_content, topology_table
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources.topology import Member, topology
+from gpuwatch.sources.nvidia.topology import Member, topology
 from tests.conftest import gpuwatch
 from tests.sources.test_nvml_faults import CODES
 

@@ -10,42 +10,42 @@ from collections.abc import Callable, Iterator
 import pynvml
 import pytest
 
-from gpuwatch.cli.dashboard import findings
-from gpuwatch.history.events import Watcher
+from gpuwatch.diagnosis.condition_engine import Conditions
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.xids import Xid
-from gpuwatch.monitor.collector import Collector
+from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.session.single_snapshot import findings
 from gpuwatch.sim.faults import CODES
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources import reasons
-from gpuwatch.sources.device import NvmlDevice
-from gpuwatch.sources.xids import Xids
+from gpuwatch.sources.nvidia import errors
+from gpuwatch.sources.nvidia.device import NvmlDevice
+from gpuwatch.sources.nvidia.xids import Xids
 from tests.conftest import gpuwatch
 
-Watch = Callable[[SimMachine], Collector]
+Watch = Callable[[SimMachine], LiveFeed]
 
 
 @pytest.fixture
 def watched() -> Iterator[Watch]:
     """Starts collectors whose slow look has been done twice, so that they listen."""
-    running: list[Collector] = []
+    running: list[LiveFeed] = []
 
-    def start(machine: SimMachine) -> Collector:
-        running.append(Collector(0.1, environment=machine.environment(os.environ)))
+    def start(machine: SimMachine) -> LiveFeed:
+        running.append(LiveFeed(0.1, environment=machine.environment(os.environ)))
         running[-1].start()
         assert len(running[-1].wait(3, 10)) >= 3
         return running[-1]
 
     yield start
-    for collector in running:
-        collector.stop()
+    for feed in running:
+        feed.stop()
 
 
-def until(collector: Collector, holds: Callable[[Snapshot], bool], seconds: float = 10.0) -> Snapshot:
+def until(feed: LiveFeed, holds: Callable[[Snapshot], bool], seconds: float = 10.0) -> Snapshot:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        for snapshot in collector.drain():
+        for snapshot in feed.drain():
             if holds(snapshot):
                 return snapshot
         time.sleep(0.02)
@@ -57,28 +57,28 @@ def test_an_xid_is_heard_once_and_told_as_event_and_finding(
 ) -> None:
     machine = sim_machine("2x8GiB")
     machine.override(1, "xid", 31)  # before anybody listened: told by nobody
-    collector, watcher = watched(machine), Watcher()
-    before = until(collector, lambda snapshot: True)
+    feed, watcher = watched(machine), Conditions()
+    before = until(feed, lambda snapshot: True)
     assert [device.xids for device in before.devices] == [(), ()]
     watcher.look(before)
     assert gpuwatch("sim", "fault", "xid", "0", "79", "--name", str(machine.name)).code == 0
-    seen = until(collector, lambda snapshot: bool(snapshot.devices[0].xids))
+    seen = until(feed, lambda snapshot: bool(snapshot.devices[0].xids))
     (xid,) = seen.devices[0].xids
     assert xid.code == 79
     assert abs(xid.at - time.time()) < 30
     assert seen.devices[1].xids == ()
     (event,) = watcher.look(seen)
-    assert event.text == "GPU 0 reported Xid 79 (the GPU has fallen off the bus)"
-    assert (event.kind, event.severity, event.certainty) == ("device.xid", "error", "fact")
+    assert event.text == "GPU 0: driver reported Xid 79 (the GPU has fallen off the bus)"
+    assert (event.kind, event.severity, event.certainty) == ("xid.began", "error", "fact")
     (found,) = findings(seen)
     assert (found.id, found.severity, found.certainty) == ("hardware.fault", "error", "fact")
     assert found.title == event.text
     machine.override(0, "xid", 999)
-    more = until(collector, lambda snapshot: len(snapshot.devices[0].xids) == 2)
+    more = until(feed, lambda snapshot: len(snapshot.devices[0].xids) == 2)
     assert more.devices[0].xids[1].code is None
     (event,) = watcher.look(more)
     assert (event.text, event.severity) == (
-        "GPU 0 reported an error whose Xid the driver does not know",
+        "GPU 0: driver reported an error whose Xid the driver does not know",
         "warning",
     )
     assert watcher.look(more) == []
@@ -86,24 +86,24 @@ def test_an_xid_is_heard_once_and_told_as_event_and_finding(
 
 def test_a_program_s_fault_is_no_fault_of_the_card(sim_machine: Callable[[str], SimMachine], watched: Watch) -> None:
     machine = sim_machine("1x8GiB")
-    collector, watcher = watched(machine), Watcher()
-    watcher.look(until(collector, lambda snapshot: True))
+    feed, watcher = watched(machine), Conditions()
+    watcher.look(until(feed, lambda snapshot: True))
     machine.override(0, "xid", 13)
-    seen = until(collector, lambda snapshot: bool(snapshot.devices[0].xids))
-    assert [(event.kind, event.severity) for event in watcher.look(seen)] == [("device.xid", "warning")]
+    seen = until(feed, lambda snapshot: bool(snapshot.devices[0].xids))
+    assert [(event.kind, event.severity) for event in watcher.look(seen)] == [("program.xid", "warning")]
     assert findings(seen) == ()
 
 
 def test_a_driver_that_refuses_is_said_once(sim_machine: Callable[[str], SimMachine], watched: Watch) -> None:
     machine = sim_machine("2x8GiB")
     machine.inject("nvmlDeviceRegisterEvents", code=CODES["NOT_SUPPORTED"], device=1)
-    collector, watcher = watched(machine), Watcher()
-    seen = until(collector, lambda snapshot: snapshot.devices[1].xids_missing is not None)
+    feed, watcher = watched(machine), Conditions()
+    seen = until(feed, lambda snapshot: snapshot.devices[1].xids_missing is not None)
     assert seen.devices[0].xids_missing is None
     (event,) = watcher.look(seen)
     assert event.kind == "device.no-xids"
-    assert event.text.startswith("GPU 1 tells no Xids, its errors are in dmesg alone: nvmlDeviceRegisterEvents")
-    assert watcher.look(until(collector, lambda snapshot: True)) == []
+    assert event.text.startswith("GPU 1 reports no Xids, its errors are in dmesg only: nvmlDeviceRegisterEvents")
+    assert watcher.look(until(feed, lambda snapshot: True)) == []
     told = json.loads(
         gpuwatch("snapshot", "--json", environment=machine.environment(os.environ)).out,
     )
@@ -111,7 +111,7 @@ def test_a_driver_that_refuses_is_said_once(sim_machine: Callable[[str], SimMach
 
 
 def device(index: int = 0, *, may_sleep: bool = False) -> NvmlDevice:
-    return NvmlDevice(index, object(), f"GPU-{index}", "A", "0000:01:00.0", "9.0", may_sleep=may_sleep)
+    return NvmlDevice(index, f"GPU-{index}", "A", "0000:01:00.0", "9.0", handle=object(), may_sleep=may_sleep)
 
 
 class Driver:
@@ -137,7 +137,7 @@ class Driver:
 
 
 def lack(code: int, call: str) -> Missing:
-    return reasons.missing(pynvml, code, call)
+    return errors.missing(pynvml, code, call)
 
 
 @pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2"])
@@ -146,13 +146,13 @@ def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
     driver, one = Driver(**{"nvmlEventSetWait_v2": pynvml.NVML_ERROR_TIMEOUT, call: code}), device()
     xids = Xids(driver)
     for _ in range(2):
-        xids.listen([one], lack)
-        xids.hear([one], lack)
+        xids.register([one], lack)
+        xids.receive([one], lack)
     waits = call == "nvmlEventSetWait_v2" and code == pynvml.NVML_ERROR_TIMEOUT
     assert (one.xids, one.xids_missing is None) == ((), waits)
     if call == "nvmlDeviceRegisterEvents":
         # What will not change is asked once.
-        assert driver.calls.count(call) == (1 if code in reasons.PERMANENT else 2)
+        assert driver.calls.count(call) == (1 if code in errors.PERMANENT else 2)
     xids.forget()
     assert driver.calls.count("nvmlEventSetFree") == (call != "nvmlEventSetCreate") * driver.calls.count(
         "nvmlEventSetCreate"
@@ -162,8 +162,8 @@ def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
 def test_a_gpu_that_the_kernel_may_suspend_is_left_alone() -> None:
     driver, one = Driver(nvmlEventSetWait_v2=pynvml.NVML_ERROR_TIMEOUT), device(may_sleep=True)
     xids = Xids(driver)
-    xids.listen([one], lack)
-    xids.hear([one], lack)
+    xids.register([one], lack)
+    xids.receive([one], lack)
     assert driver.calls == []
     assert one.xids_missing is not None
     assert "awake" in one.xids_missing.detail

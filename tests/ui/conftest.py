@@ -12,9 +12,12 @@ import pytest
 import rich.cells  # noqa: F401  (imported first, so that the version check below names what is used)
 
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.session.process_history import Identity
+from gpuwatch.session.session import Session
+from gpuwatch.sources.host import Details
 from gpuwatch.ui.app import GpuwatchApp
-from tests.ui import machines
-from tests.ui.feed import FakeFeed
+from tests.ui import idle, machines
+from tests.ui.feed import FakeFeed, FakeHost
 from tests.ui.people import details_of
 
 PINNED = {"textual": "8.2.8", "rich": "15.0.0"}
@@ -49,14 +52,22 @@ def fixed_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
     time.tzset()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _pilots_do_not_sleep() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        idle.use(patch)
+        yield
+
+
 class Stage:
     """An app, its feed, and the clock that both live by."""
 
-    def __init__(self, **options: object) -> None:
-        self.feed = FakeFeed()
+    def __init__(self, *, read_process: Callable[[Identity], Details] = details_of, **options: object) -> None:
+        self.feed = FakeFeed(FakeHost(read_process))
         self.now = machines.NOON.timestamp()
-        options.setdefault("read_process", details_of)
-        self.app = GpuwatchApp(self.feed, clock=lambda: self.now, **options)  # type: ignore[arg-type]
+        watched = {name: options.pop(name) for name in ("conditions", "read_only", "timeline") if name in options}
+        session = Session(self.feed, clock=lambda: self.now, **watched)  # type: ignore[arg-type]
+        self.app = GpuwatchApp(session, **options)  # type: ignore[arg-type]
 
     def push(self, *snapshots: Snapshot) -> None:
         """Samples arrive."""

@@ -8,6 +8,7 @@ import sys
 import time
 
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.session.session import Session
 from tests.ui import machines
 from tests.ui.feed import MovingFeed
 
@@ -44,7 +45,7 @@ def main() -> int:
     feed = MovingFeed(make, delay=options.delay)
     feed.interval = options.interval
     feed._pending = [make(tick) for tick in range(-options.past, 0)]
-    return run_dashboard(feed)
+    return run_dashboard(Session(feed))
 
 
 if __name__ == "__main__":

@@ -7,13 +7,27 @@ from collections.abc import Callable
 
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.monitor.host_access import HostAccess, LocalHost
+from gpuwatch.sources.host import Details
+
+
+class FakeHost(LocalHost):
+    """This machine, but for the details of processes, which are made up: signals are real."""
+
+    def __init__(self, read_process: Callable[[tuple[int, float | None]], Details]) -> None:
+        super().__init__()
+        self._read_process = read_process
+
+    def details(self, pid: int, create_time: float | None) -> Details:
+        return self._read_process((pid, create_time))
 
 
 class FakeFeed:
     """Gives what :meth:`push` was given."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: HostAccess | None = None) -> None:
         self.interval = 1.0
+        self.host = host or LocalHost()
         self.state = FeedStatus(state="starting")
         self.started = 0
         self.stopped = 0

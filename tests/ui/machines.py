@@ -91,7 +91,6 @@ def process(number: int = 0, *, gpu: int | None = 0, tick: int = 0, **changes: A
         "memory_percent": round(load * 0.6),
         "cpu_percent": round(load * 1.3, 1),
         "host_memory_bytes": int((0.2 + number % 9) * GIB),
-        "run_seconds": 847 + number * 3611 + tick,
     }
     readings.update(changes.pop("readings", {}))
     missing = changes.pop("missing", {})
@@ -99,7 +98,7 @@ def process(number: int = 0, *, gpu: int | None = 0, tick: int = 0, **changes: A
         readings.pop(name, None)
     facts: dict[str, Any] = {
         "pid": 2210 + number * 37,
-        "create_time": 1_778_000_000.0 + number,
+        "create_time": NOON.timestamp() - 847 - number * 3611,
         "user": _USERS[number % len(_USERS)],
         "command": _COMMANDS[number % len(_COMMANDS)],
         "type": "C",
@@ -216,7 +215,11 @@ def many(gpus: int, processes: int = 40, *, tick: int = 0, **changes: Any) -> Sn
 
 def lively(tick: int = 0) -> Snapshot:
     """People come and go, a GPU gets hot, another is lost for a while, memory fills."""
-    hot = {"clocks.event_reasons": "sw-thermal", "temperature.gpu_celsius": 88} if 40 <= tick < 100 else {}
+    hot = (
+        {"clocks.event_reasons": "sw-thermal", "temperature.gpu_celsius": 88, "clocks.sm_mhz": 1410}
+        if 40 <= tick < 100
+        else {}
+    )
     used = int(min(60 + tick * 0.3, 137) * GIB)
     first = device(0, tick=tick, busy=80, readings={"memory.used_bytes": used, **hot})
     second = device(1, tick=tick, busy=0, readings={"memory.used_bytes": int(3 * GIB)})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpuwatch.session.process_history import Identity
 from gpuwatch.sources.host import Details, Relative
-from gpuwatch.ui.trail import Identity
 
 ENVIRONMENT = {
     "PATH": "/opt/venv/bin:/usr/bin",
@@ -21,7 +21,7 @@ def details_of(who: Identity) -> Details:
     """Like a process of the same user; denied for bob's, gone without a start time."""
     pid, create_time = who
     if create_time is None:
-        return Details(problem="it cannot be seen from here: another PID namespace, or it has ended")
+        return Details(problem="it is not visible here: another PID namespace, or it has exited")
     if pid == 51877:
         denied = "permission denied: it belongs to another user"
         return Details(why={"environment": denied, "interpreter": denied}, parents=(Relative(1, 1, "/sbin/init"),))

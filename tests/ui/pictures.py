@@ -14,14 +14,15 @@ from typing import Any
 import msgspec
 from textual.pilot import Pilot
 
+from gpuwatch.model.events import Event
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.session.probe_runs import Live, ProbeRuns
+from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
-from gpuwatch.ui.lab import Lab, Live
-from gpuwatch.ui.probe_events import Said
 from tests.ui import machines
-from tests.ui.feed import FakeFeed
-from tests.ui.labs import TENSORFLOW, Bench, run_of
+from tests.ui.feed import FakeFeed, FakeHost
 from tests.ui.people import details_of
+from tests.ui.probe_bench import TENSORFLOW, Bench, run_of
 
 MACHINES: dict[str, Callable[[int], Snapshot]] = {
     "pair": machines.pair,
@@ -51,32 +52,32 @@ SHOWN = (
 SUMMARY = "At the first op TensorFlow maps nearly all the free memory of every visible GPU, whatever the work needs."
 
 
-def lab_with_runs(folder: Path, *, live: bool = False) -> Lab:
-    """A lab in which most of the catalogue has run, and one probe still does."""
+def made_up_probe_runs(folder: Path, *, live: bool = False) -> ProbeRuns:
+    """Most of the catalogue has run, and one probe still does."""
     bench = Bench(folder)
-    lab = bench.lab
-    lab.interpreter = TENSORFLOW
+    probe_runs = bench.probe_runs
+    probe_runs.interpreter = TENSORFLOW
     # Texts of the catalogue may change without changing the picture.
-    known = lab._scripts = {
-        name: msgspec.structs.replace(lab.scripts[name], title=f"What {name} shows", summary=SUMMARY) for name in SHOWN
+    known = probe_runs._scripts = {
+        name: msgspec.structs.replace(probe_runs.scripts[name], title=f"What {name} shows", summary=SUMMARY)
+        for name in SHOWN
     }
     names = list(known)
     done = names[:9] if live else names
-    lab.runs = {name: run_of(known[name], 200 + number) for number, name in enumerate(done)}
-    lab.chosen = set(names)
+    probe_runs.runs = {name: run_of(known[name], 200 + number) for number, name in enumerate(done)}
+    probe_runs.chosen = set(names)
     if live:
         gib = machines.GIB
-        lab.live = Live(
+        probe_runs.live = Live(
             configs=tuple(names),
             done=len(done),
             config=names[len(done)],
-            doing="measuring: 40 steps in 412.0 ms",
-            said=(
-                Said(0.1, "start", "started, pid 4711; importing the framework", "dim"),
-                Said(0.1, "framework", "tensorflow 2.21.0 imported; starting the devices"),
-                Said(0.4, "devices", "devices: CPU:0, GPU:0, GPU:1"),
-                Said(0.6, "placement", "MatMul ran on GPU:0", "accent"),
-                Said(1.1, "progress", "measuring: 40 steps in 412.0 ms"),
+            events=(
+                (0.1, Event(1, 0, 0.0, "start", {"pid": 4711})),
+                (0.1, Event(1, 1, 0.1, "framework", {"name": "tensorflow", "version": "2.21.0"})),
+                (0.4, Event(1, 2, 0.4, "devices", {"logical": ["device:CPU:0", "device:GPU:0", "device:GPU:1"]})),
+                (0.6, Event(1, 3, 0.6, "placement", {"op": "MatMul", "actual": "/device:GPU:0"})),
+                (1.1, Event(1, 4, 1.1, "progress", {"steps": 40, "seconds": 0.412})),
             ),
             times=tuple(n / 10 for n in range(12)),
             process=tuple(min(n, 6) / 6 * 137.9 * gib for n in range(12)),
@@ -84,17 +85,17 @@ def lab_with_runs(folder: Path, *, live: bool = False) -> Lab:
             device_total=139.8 * gib,
             device_name="GPU 0",
         )
-    return lab
+    return probe_runs
 
 
 def app_with(
-    machine: str, ticks: int = HISTORY, lab: Lab | None = None, **options: Any
+    machine: str, ticks: int = HISTORY, probe_runs: ProbeRuns | None = None, **options: Any
 ) -> tuple[GpuwatchApp, FakeFeed]:
     """An app whose feed already holds ``ticks`` seconds of a machine."""
     make = MACHINES[machine]
-    feed = FakeFeed()
+    feed = FakeFeed(FakeHost(details_of))
     clock = machines.NOON.timestamp() + ticks - 1
-    app = GpuwatchApp(feed, clock=lambda: clock, lab=lab, read_process=details_of, **options)
+    app = GpuwatchApp(Session(feed, clock=lambda: clock), probe_runs=probe_runs, **options)
     feed._pending = [make(tick) for tick in range(ticks)]
     return app, feed
 
@@ -110,8 +111,10 @@ async def arrived(pilot: Pilot[Any]) -> None:
 async def picture(machine: str, size: tuple[int, int], keys: tuple[str, ...] = ()) -> str:
     machine, _, probes = machine.partition("+")
     with tempfile.TemporaryDirectory() as folder:
-        lab = lab_with_runs(Path(folder), live=probes == "live") if probes else Bench(Path(folder)).lab
-    app, feed = app_with(machine, lab=lab)
+        probe_runs = (
+            made_up_probe_runs(Path(folder), live=probes == "live") if probes else Bench(Path(folder)).probe_runs
+        )
+    app, feed = app_with(machine, probe_runs=probe_runs)
     async with app.run_test(size=size) as pilot:
         feed.push()
         await pilot.pause()

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from gpuwatch.formatting.terminal import needs_ascii
-from gpuwatch.ui.cells import width_of
-from gpuwatch.ui.glyphs import SIGNS, spelled, to_ascii
-from gpuwatch.ui.preferences import Loaded, Preferences, default_path
-from gpuwatch.ui.tabs import TABS
-from tests.ui.labs import Bench
-from tests.ui.pictures import app_with, arrived, lab_with_runs
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.glyphs import SIGNS, spelled, to_ascii
+from gpuwatch.ui.settings.preferences import Loaded, Preferences, default_path
+from gpuwatch.ui.settings.tabs import TABS
+from tests.ui.pictures import app_with, arrived, made_up_probe_runs
+from tests.ui.probe_bench import Bench
 
 
 def lines_of(pilot: Pilot[Any]) -> list[str]:
@@ -32,7 +32,7 @@ def widths(lines: list[str]) -> list[int]:
 @pytest.mark.parametrize("machine", ["pair", "hostile", "no_driver", "broken", "sixteen"])
 async def test_every_tab_is_ascii(machine: str, size: tuple[int, int], tmp_path: Any) -> None:
     settings = Loaded(default_path(), Preferences(ascii=True))
-    app, feed = app_with(machine, lab=lab_with_runs(tmp_path), settings=settings)
+    app, feed = app_with(machine, probe_runs=made_up_probe_runs(tmp_path), settings=settings)
     async with app.run_test(size=size) as pilot:
         feed.push()
         for number in range(1, len(TABS) + 1):
@@ -66,7 +66,9 @@ async def test_every_tab_is_ascii(machine: str, size: tuple[int, int], tmp_path:
     ids="-".join,
 )
 async def test_every_sheet_is_ascii(keys: tuple[str, ...], tmp_path: Any) -> None:
-    app, feed = app_with("pair", lab=lab_with_runs(tmp_path), settings=Loaded(default_path(), Preferences(ascii=True)))
+    app, feed = app_with(
+        "pair", probe_runs=made_up_probe_runs(tmp_path), settings=Loaded(default_path(), Preferences(ascii=True))
+    )
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
         await arrived(pilot)
@@ -78,7 +80,7 @@ async def test_every_sheet_is_ascii(keys: tuple[str, ...], tmp_path: Any) -> Non
 
 
 async def test_switched_in_the_app_and_back_every_cell_stays_in_its_place(tmp_path: Any) -> None:
-    app, feed = app_with("pair", lab=Bench(tmp_path).lab)
+    app, feed = app_with("pair", probe_runs=Bench(tmp_path).probe_runs)
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
         await arrived(pilot)
@@ -97,7 +99,7 @@ async def test_switched_in_the_app_and_back_every_cell_stays_in_its_place(tmp_pa
 
 
 async def test_tabs_that_were_looked_at_before_are_ascii_when_they_return(tmp_path: Any) -> None:
-    app, feed = app_with("pair", lab=lab_with_runs(tmp_path))
+    app, feed = app_with("pair", probe_runs=made_up_probe_runs(tmp_path))
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
         for number in (*range(1, len(TABS) + 1), 1):
@@ -111,7 +113,7 @@ async def test_tabs_that_were_looked_at_before_are_ascii_when_they_return(tmp_pa
 
 
 async def test_a_terminal_that_needs_it_gets_it_and_it_is_not_saved(tmp_path: Any) -> None:
-    app, feed = app_with("pair", lab=Bench(tmp_path).lab, ascii_only=True)
+    app, feed = app_with("pair", probe_runs=Bench(tmp_path).probe_runs, ascii_only=True)
     async with app.run_test(size=(120, 40)) as pilot:
         feed.push()
         await arrived(pilot)

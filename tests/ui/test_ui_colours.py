@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.formatting.terminal import cannot_draw, has_few_colors
+from gpuwatch.session.session import Session
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.ui import theme
 from gpuwatch.ui.app import GpuwatchApp
-from gpuwatch.ui.preferences import Loaded, Preferences
+from gpuwatch.ui.drawing import theme
+from gpuwatch.ui.settings.preferences import Loaded, Preferences
 from gpuwatch.ui.widgets.paint import Painted
 from tests.terminal import Terminal
 from tests.ui import machines
@@ -48,7 +49,7 @@ def test_who_can_be_drawn_on(term: str, unable: bool) -> None:
 
 def app_with(chosen: str) -> GpuwatchApp:
     loaded = Loaded(preferences=Preferences(theme=chosen), path=Path("/nowhere/gpuwatch.toml"))
-    return GpuwatchApp(FakeFeed(), settings=loaded, few_colors=True)
+    return GpuwatchApp(Session(FakeFeed()), settings=loaded, few_colors=True)
 
 
 @pytest.mark.parametrize("chosen", ["gpuwatch", "gpuwatch-light", "nord"])
@@ -56,7 +57,7 @@ async def test_sixteen_stand_in_for_the_chosen_theme_which_stays_chosen(chosen: 
     app = app_with(chosen)
     assert app.theme == theme.SIXTEEN
     async with app.run_test(size=(120, 40)) as pilot:
-        feed = app.feed
+        feed = app.session.feed
         assert isinstance(feed, FakeFeed)
         feed.push(machines.broken())
         await pilot.pause()

@@ -10,13 +10,15 @@ from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Process
 from gpuwatch.monitor.feed import FeedStatus
-from gpuwatch.ui.actions import ACTIONS, of_tab
-from gpuwatch.ui.facts import attention
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.lines_modal import LinesModal
-from gpuwatch.ui.tabs import TABS, make
+from gpuwatch.ui.settings.actions import ACTIONS, of_tab
+from gpuwatch.ui.settings.tabs import TABS
+from gpuwatch.ui.tab_screens import make
+from gpuwatch.ui.tables.device_facts import attention
 from tests.ui import machines
 from tests.ui.conftest import Stage
+from tests.ui.fixed_findings import FixedFindings
 
 
 def shown_pids(stage: Stage) -> list[int]:
@@ -44,8 +46,8 @@ async def test_first_frame_comes_before_the_first_sample(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         text = everything(stage)
-        assert "starting: asking the driver" in text
-        assert "asking the driver for its GPUs" in text
+        assert "starting: querying the driver" in text
+        assert "querying the driver for GPUs" in text
         assert stage.feed.started == 1
         stage.push(machines.pair())
         await settle(pilot)
@@ -58,14 +60,14 @@ async def test_every_sample_is_kept_and_only_the_last_is_drawn(stage: Stage) -> 
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 30)
         await settle(pilot)
-        assert stage.app.history.snapshots == 30
-        assert stage.app.snapshot is not None
-        assert stage.app.snapshot.taken_at == machines.pair(29).taken_at
+        assert stage.app.session.history.snapshots == 30
+        assert stage.app.session.snapshot is not None
+        assert stage.app.session.snapshot.taken_at == machines.pair(29).taken_at
 
 
 async def test_numbers_of_the_sketch_are_on_screen(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(machines.pair)
+        stage.past(machines.pair, 50)
         await settle(pilot)
         text = everything(stage)
         for part in ("node07", "580.159", "CUDA 13.0", "▲ 1 warning"):
@@ -73,7 +75,7 @@ async def test_numbers_of_the_sketch_are_on_screen(stage: Stage) -> None:
         for part in ("131.2 / 139.8 GiB", "/ 700 W", "34 °C", "P0", "PCIe 5×16", "120s", "0000:1b:00.0"):
             assert part in text
         assert "holds 130.4 GiB and has been idle for 14 min" in text
-        for part in ("tensorflow 2.21", "GPU:0→1", "cuda:0→0", "– (denied)", "unexplained", "0.8 GiB"):
+        for part in ("tensorflow 2.21", "GPU:0→1", "cuda:0→0", "– (denied)", "unexplained", "819 MiB"):
             assert part in text
 
 
@@ -202,7 +204,7 @@ async def test_filter_is_live_counts_and_is_cleared_by_escape(stage: Stage) -> N
         await pilot.press("slash", *"alice")
         await settle(pilot)
         assert shown_pids(stage) == [48121]
-        assert "1 of 4" in everything(stage)
+        assert "1 of 3" in everything(stage)
         await pilot.press("enter")
         await settle(pilot)
         assert shown_pids(stage) == [48121]
@@ -213,7 +215,7 @@ async def test_filter_is_live_counts_and_is_cleared_by_escape(stage: Stage) -> N
         assert len(shown_pids(stage)) == 3
         await pilot.press("slash", *"nobody")
         await settle(pilot)
-        assert "none of 4 processes matches" in everything(stage)
+        assert "in 3 processes; Esc clears the filter" in everything(stage)
         await pilot.press("escape")
         await settle(pilot)
         assert len(shown_pids(stage)) == 3
@@ -261,7 +263,7 @@ async def test_keys_typed_into_the_filter_do_not_act(stage: Stage) -> None:
         await pilot.press("slash", "q", "s", "space", "i")
         await settle(pilot)
         assert stage.app.is_running
-        assert not stage.app.paused
+        assert not stage.app.session.paused
         assert not isinstance(stage.app.screen, LinesModal)
 
 
@@ -276,7 +278,7 @@ async def test_pause_freezes_the_display_and_not_the_history(stage: Stage) -> No
         stage.push(*(machines.many(2, 9, tick=tick) for tick in range(10, 40)))
         await settle(pilot)
         assert (stage.app.overview.gpus.plain, stage.app.overview.processes.plain) == before
-        assert stage.app.history.snapshots == 40
+        assert stage.app.session.history.snapshots == 40
         assert "30 s ago" in everything(stage)
         await pilot.resize_terminal(118, 40)
         await settle(pilot)
@@ -340,7 +342,7 @@ async def test_tiny_and_back(stage: Stage) -> None:
         await settle(pilot)
         visible = [w.id for w in stage.app.overview.children if w.display and w.region.height]
         assert visible == ["too-small"]
-        assert "wants 60×12" in stage.app.overview.query_one("#too-small").plain  # type: ignore[attr-defined]
+        assert "needs 60×12" in stage.app.overview.query_one("#too-small").plain  # type: ignore[attr-defined]
         stage.push(machines.pair(20))
         await settle(pilot)
         await pilot.resize_terminal(120, 40)
@@ -357,7 +359,7 @@ async def test_no_driver_says_why_and_what_helps(stage: Stage) -> None:
         assert "libnvidia-ml.so.1 could not be loaded" in text
         assert "Install the NVIDIA driver" in text
         assert "gpuwatch --sim 2x24GiB" in text
-        assert "✖ no driver" in text
+        assert "✖ 1 error" in text
         assert "no NVIDIA driver: GPUs unknown" in text
         assert "no GPU on this machine" not in text
         assert "GPU-MEM" not in text
@@ -403,7 +405,7 @@ async def test_why_a_cell_is_empty(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
-        await pilot.press("down", "down", "down", "i")
+        await pilot.press("down", "down", "i")
         await settle(pilot)
         modal = stage.app.screen
         assert isinstance(modal, LinesModal)
@@ -461,8 +463,8 @@ async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does(stage: Stag
         for text, frozen in (("pause", True), ("resume", False)):
             await pilot.click(keys, offset=(keys.plain.index(text), 0))
             await settle(pilot)
-            assert stage.app.paused is frozen, text
-        await pilot.click(keys, offset=(keys.plain.index("why"), 0))
+            assert stage.app.session.paused is frozen, text
+        await pilot.click(keys, offset=(keys.plain.index("missing"), 0))
         await settle(pilot)
         assert isinstance(stage.app.screen, LinesModal)
 
@@ -485,7 +487,7 @@ async def test_enter_on_a_gpu_shows_its_processes(stage: Stage) -> None:
         await settle(pilot)
         await pilot.press("shift+tab")
         assert stage.app.overview.focused_pane == "gpus"
-        assert "all of it" in stage.app.overview.keys.plain
+        assert "↵ details" in stage.app.overview.keys.plain
         await pilot.press("right", "down", "enter")
         await settle(pilot)
         screen = stage.app.screen
@@ -546,7 +548,7 @@ async def test_tab_goes_round_the_panes_that_are_there(stage: Stage) -> None:
         await settle(pilot)
         for _ in range(3):
             await pilot.press("tab")
-            assert stage.app.overview.focused_pane == "processes"
+            assert stage.app.overview.focused_pane in ("processes", "finding"), "there are no GPUs"
 
 
 async def test_simulated_is_said(stage: Stage) -> None:
@@ -556,20 +558,15 @@ async def test_simulated_is_said(stage: Stage) -> None:
         assert "SIMULATED" in stage.app.overview.top_line.plain
 
 
-async def test_diagnose_is_asked_with_history_and_its_findings_are_ranked(make_stage: Callable[..., Stage]) -> None:
+async def test_samples_are_judged_and_the_findings_are_ranked(make_stage: Callable[..., Stage]) -> None:
     worse = machines.Finding(id="hardware.fault", severity="error", certainty="fact", title="XID 79 on GPU 0")
     info = machines.Finding(id="healthy", severity="info", certainty="fact", title="fine")
-    seen: list[int] = []
-
-    def diagnose(snapshot: object, history: object) -> tuple[machines.Finding, ...]:
-        seen.append(history.snapshots)  # type: ignore[attr-defined]
-        return (info, worse)
-
-    stage = make_stage(diagnose=diagnose)
+    conditions = FixedFindings(info, worse)
+    stage = make_stage(conditions=conditions)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
-        assert seen == [1]
+        assert len(conditions.judged) == 1
         assert "XID 79 on GPU 0" in stage.app.overview.finding.plain
         assert "1 of 2" in stage.app.overview.finding.plain
         assert "✖ 1 error" in stage.app.overview.top_line.plain
@@ -604,7 +601,7 @@ async def test_palette_has_the_actions(stage: Stage) -> None:
         assert all(a.name for a in ACTIONS if a.palette)
         pause = next(command for command in commands if command.title == "Pause or resume")
         await pause.callback()
-        assert stage.app.paused
+        assert stage.app.session.paused
 
 
 async def test_themes_redraw_everything(stage: Stage) -> None:
@@ -685,10 +682,10 @@ async def test_an_error_has_its_own_glyph_on_the_card_and_in_the_line(stage: Sta
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.broken())
         await settle(pilot)
-        errors = {finding.device_uuid for finding in stage.app.current().wrong if finding.severity == "error"}
+        errors = {finding.device_uuid for finding in stage.app.session.view().wrong if finding.severity == "error"}
         assert errors
         text = stage.app.overview.gpus.plain
-        assert text.count("✖ finding") == len(errors)
+        assert text.count("✖") == len(errors)
 
 
 def test_the_mark_of_a_line_is_as_bad_as_its_finding() -> None:

@@ -10,7 +10,7 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.ui.screens.events import EventsScreen
 from gpuwatch.ui.screens.lines_modal import LinesModal
-from gpuwatch.ui.tabs import labels, number_of
+from gpuwatch.ui.settings.tabs import labels, number_of
 from gpuwatch.ui.widgets.paint import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -34,7 +34,9 @@ def alone(tick: int) -> Snapshot:
 
 
 def news(stage: Stage) -> str:
-    return "".join(text for tab, text, _ in labels("overview", 200, {"events": stage.app.unseen}) if tab == "events")
+    return "".join(
+        text for tab, text, _ in labels("overview", 200, {"events": stage.app.session.unseen_events}) if tab == "events"
+    )
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -49,16 +51,16 @@ async def test_newest_first_and_the_tab_counts_what_is_new(stage: Stage, size: t
         await settle(pilot)
         screen = stage.app.screen
         assert isinstance(screen, EventsScreen)
-        text = screen.happened.plain
-        assert text.index("GPU 0: process 51877 came: bob's python finetune.py --lora") < text.index(
-            "process 51877 went"
+        text = screen.event_list.plain
+        assert text.index("process 51877 started using GPU 0: bob's python finetune.py --lora") < text.index(
+            "process 51877 on GPU 0 exited"
         )
         assert "31.9 GiB freed" in text
         assert "12:04:33" in text
         assert "+2" not in screen.top_line.plain
         stage.push(alone(3))
         await settle(pilot)
-        assert screen.happened.plain.count("51877 went") == 2
+        assert screen.event_list.plain.count("51877 on GPU 0 exited") == 2
         assert "+" not in screen.top_line.plain
         await pilot.press("1")
         await settle(pilot)
@@ -76,14 +78,14 @@ async def test_the_cursor_stays_with_its_event_and_enter_opens_it(stage: Stage) 
         await settle(pilot)
         screen = stage.app.screen
         assert isinstance(screen, EventsScreen)
-        chosen = screen.happened.chosen
+        chosen = screen.event_list.chosen
         stage.push(alone(3))
         await settle(pilot)
-        assert screen.happened.chosen is chosen
+        assert screen.event_list.chosen is chosen
         await pilot.press("enter")
         await settle(pilot)
         assert isinstance(stage.app.screen, LinesModal)
-        assert "process.went · fact" in stage.app.screen.sheet.plain
+        assert "process.exited · fact" in stage.app.screen.sheet.plain
 
 
 async def test_nothing_has_happened(stage: Stage) -> None:
@@ -93,7 +95,7 @@ async def test_nothing_has_happened(stage: Stage) -> None:
         assert "waiting for the driver's first answer" in plain(stage)
         stage.push(machines.pair(0))
         await settle(pilot)
-        assert "Nothing has happened" in plain(stage)
+        assert "No events since" in plain(stage)
 
 
 async def test_the_top_line_tells_the_last_event_where_it_fits(stage: Stage) -> None:
@@ -104,7 +106,7 @@ async def test_the_top_line_tells_the_last_event_where_it_fits(stage: Stage) -> 
         stage.app._last_data = 0.0
         stage.app._tick()
         await settle(pilot)
-        assert "8 s ago: GPU 0: process 51877 went" in stage.app.overview.top_line.plain
+        assert "8 s ago: process 51877 on GPU 0 exited" in stage.app.overview.top_line.plain
         assert stage.app.overview.top_line.plain.rstrip().endswith("1s")
         stage.now += 1000
         stage.app._last_data = 0.0
@@ -126,7 +128,7 @@ async def test_a_driver_that_hangs_and_answers_is_in_the_list(stage: Stage) -> N
         await settle(pilot)
         text = plain(stage)
         assert "does not answer" in text
-        assert "the driver answers again, after 29 s" in text
+        assert "The driver answers again, after 29 s" in text
 
 
 async def test_a_frozen_list_stands_still(stage: Stage) -> None:
@@ -135,10 +137,10 @@ async def test_a_frozen_list_stands_still(stage: Stage) -> None:
         await settle(pilot)
         await pilot.press(KEY, "P")
         await settle(pilot)
-        before = stage.app.tab.query_one("#happened", Painted).plain
+        before = stage.app.tab.query_one("#event-list", Painted).plain
         stage.push(machines.pair(2), alone(3))
         await settle(pilot)
-        assert stage.app.tab.query_one("#happened", Painted).plain == before
+        assert stage.app.tab.query_one("#event-list", Painted).plain == before
         await pilot.press("P")
         await settle(pilot)
-        assert stage.app.tab.query_one("#happened", Painted).plain != before
+        assert stage.app.tab.query_one("#event-list", Painted).plain != before

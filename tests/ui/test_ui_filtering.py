@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuwatch.model.snapshot import Mapped, Process
-from gpuwatch.ui.filtering import FIELDS, SIGNS, FilterError, _words, parse
-from gpuwatch.ui.rows import COLUMNS, Column
-from gpuwatch.ui.screens.help import _FILTER
+from gpuwatch.ui.details.key_help import _FILTER
+from gpuwatch.ui.tables.columns import COLUMNS, Column
+from gpuwatch.ui.tables.filter import FIELDS, SIGNS, FilterError, _words, parse
 from tests.ui import machines
 
 GIB = machines.GIB
+AT = machines.NOON.timestamp()
 MAP = (Mapped(ordinal=0, uuid="GPU-b", index=1), Mapped(ordinal=1, uuid="GPU-a", index=0))
 ALICE = machines.process(
     0,
@@ -21,7 +23,8 @@ ALICE = machines.process(
     framework="tensorflow 2.21.0",
     cuda_visible_devices="1,0",
     device_map=MAP,
-    readings={"gpu_memory_bytes": 4 * GIB, "run_seconds": 7200, "sm_percent": 40, "threads": 4},
+    create_time=AT - 7200,
+    readings={"gpu_memory_bytes": 4 * GIB, "sm_percent": 40, "threads": 4},
 )
 BOB = machines.process(
     1,
@@ -31,10 +34,10 @@ BOB = machines.process(
     cuda_visible_devices="10,GPU-9f3f",
     device_map=(Mapped(ordinal=0, uuid="GPU-a", index=0),),
     mig_instance="7/0",
+    create_time=AT - 60,
     command="python train.py --lr=0.1 http://host:8080",
     readings={
         "gpu_memory_bytes": GIB // 2,
-        "run_seconds": 60,
         "sm_percent": 10,
         "threads": 40,
         "encoder_percent": 3,
@@ -46,7 +49,7 @@ BOB = machines.process(
 def kept(text: str) -> list[str | None]:
     wanted = parse(text)
     assert wanted is not None
-    return [process.user for process in (ALICE, BOB) if wanted(process)]
+    return [process.user for process in (ALICE, BOB) if wanted(process, AT)]
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,7 @@ def kept(text: str) -> list[str | None]:
         ("mem>2048MiB", ["alice"]),
         ("mem<1GB", ["bob"]),
         ("mem=4g", ["alice"]),
+        ("mem=512MiB", ["bob"]),
         ("time>1h", ["alice"]),
         ("time>=7200s", ["alice"]),
         ("sm>39%", ["alice"]),
@@ -127,25 +131,25 @@ def test_words(text: str, users: list[str]) -> None:
     [
         ("mem>", "mem is compared with a number such as 2GiB"),
         ("mem>lots", "mem is compared with a number such as 2GiB, not “lots”"),
-        ("mem>2XB", "“xb” is no unit of mem"),
+        ("mem>2XB", "“xb” is not a unit of mem"),
         ("mem>1.2.3", "mem is compared with a number such as 2GiB, not “1.2.3”"),
-        ("sm>2GiB", "“gib” is no unit of sm"),
+        ("sm>2GiB", "“gib” is not a unit of sm"),
         ("cpu<", "cpu is compared with a number"),
-        ("time>2w", "“w” is no unit of time"),
+        ("time>2w", "“w” is not a unit of time"),
         ("mem:2GiB", "mem is a number: write mem>2GiB"),
         ("user>alice", "user is text: write user:alice"),
         ("gpu=1", "gpu is text: write gpu:1"),
         ("gpu:one", "gpu is the number of a GPU, not “one”"),
         ("pid:a", "pid is a number, not “a”"),
-        ("pid>1k", "“k” is no unit of pid"),
-        ("threads>5%", "“%” is no unit of threads"),
+        ("pid>1k", "“k” is not a unit of pid"),
+        ("threads>5%", "“%” is not a unit of threads"),
         ("time>1:30", "time is compared with a time such as 90s or 1h30m, not “1:30”"),
         ("time>1m2h", "time is compared with a time such as 90s or 1h30m, not “1m2h”"),
-        ("sees:a", "sees is the number of a GPU, or 0>1 for its own number 0 that is GPU 1, not “a”"),
+        ("sees:a", "sees is the number of a GPU, or 0>1 for its own device 0 on GPU 1, not “a”"),
         ("thread>5", "there is no field “thread”; did you mean threads?"),
-        ("colour:red", "there is no field “colour”; in quotes it is plain text"),
-        ("x>3", "there is no field “x”; in quotes it is plain text"),
-        ("alpha:8080", "there is no field “alpha”; in quotes it is plain text"),
+        ("colour:red", "there is no field “colour”; quote it to search for the text"),
+        ("x>3", "there is no field “x”; quote it to search for the text"),
+        ("alpha:8080", "there is no field “alpha”; quote it to search for the text"),
         ("usr:alice", "there is no field “usr”; did you mean user?"),
         ("meme>3", "there is no field “meme”; did you mean mem?"),
         ("-mem>lots", "mem is compared with a number such as 2GiB, not “lots”"),
@@ -207,7 +211,17 @@ def test_quotes_never_hide_a_word(text: str) -> None:
 _letters = st.text(alphabet='abcmesugp:<>=-.0123456789GiB%"hd→ \x1b', max_size=30)
 
 
-@given(st.one_of(st.text(max_size=60), _letters))
+_parts = st.sampled_from(
+    [*FIELDS, *':<>=-"', "->", "d", "h", ":00:00", "GiB", "%", " ", "٣", "0" * 5000, "9" * 400, "9" * 4400, "x" * 5000]
+)
+
+
+@given(st.one_of(st.text(max_size=60), _letters, st.lists(_parts, max_size=6).map("".join)))
+@example(f"gpu:{'9' * 4400}")
+@example(f"time>{'9' * 4400}d")
+@example(f"mem>{'9' * 4400}GiB")
+@example(f"time>{'9' * 4400}:00:00")
+@example(f"sees:1>{'9' * 4400}")
 def test_any_text_is_a_filter_or_an_error_in_one_line(text: str) -> None:
     hidden: Process = machines.denied_process()
     said = ""
@@ -216,5 +230,16 @@ def test_any_text_is_a_filter_or_an_error_in_one_line(text: str) -> None:
     except FilterError as error:
         said, wanted = str(error), error.rest
     assert said.isprintable()
+    assert len(said) < 200
     for process in (ALICE, BOB, hidden):
-        assert wanted is None or wanted(process) in (True, False)
+        assert wanted is None or wanted(process, AT) in (True, False)
+
+
+@pytest.mark.parametrize("mib", [2047.6, 2048.4])
+def test_a_filter_of_memory_agrees_with_what_the_table_shows(mib: float) -> None:
+    """Both are shown as 2048 MiB: neither is more than 2 GiB, nor less."""
+    process = msgspec.structs.replace(ALICE, readings={"gpu_memory_bytes": int(mib * 2**20)})
+    for text, matches in (("mem>2GiB", False), ("mem<2GiB", False), ("mem=2GiB", True), ("mem>=2GiB", True)):
+        wanted = parse(text)
+        assert wanted is not None
+        assert wanted(process, AT) is matches, text

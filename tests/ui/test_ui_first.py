@@ -16,17 +16,17 @@ from msgspec.structs import replace
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
 
-from gpuwatch.history.ring import History
+from gpuwatch.history.metric_series import History
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.session.view import View
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.ui import inks
-from gpuwatch.ui.cells import width_of
-from gpuwatch.ui.first import picture
-from gpuwatch.ui.lines import INKS, Line
-from gpuwatch.ui.preferences import Loaded, Preferences
-from gpuwatch.ui.theme import PALETTES
-from gpuwatch.ui.view import View
+from gpuwatch.ui.drawing import inks
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.lines import INKS, Line
+from gpuwatch.ui.drawing.theme import PALETTES
+from gpuwatch.ui.settings.preferences import Loaded, Preferences
+from gpuwatch.ui.startup.first_frame import picture
 from tests.screen import Screen
 from tests.terminal import Terminal, family, wait_until_ended
 from tests.ui import machines
@@ -208,9 +208,9 @@ def test_colors_of_terminals(environment: dict[str, str], depth: int) -> None:
 
 PROGRAM = """
 import sys, time
-from gpuwatch.cli import early
-from gpuwatch.ui import first
-early._PATIENCE = 20
+from gpuwatch.cli import dashboard_prestart as prestart
+from gpuwatch.ui.startup import first_frame as first
+prestart._PATIENCE = 20
 real = first.Picture.paint
 def paint(self, snapshot, whole=False):
     loaded = [name for name in sys.modules if name.split(".")[0] in ("textual", "pynvml")]
@@ -332,7 +332,7 @@ def test_a_driver_that_hangs_delays_nothing(two_gpus: SimMachine, tmp_path: Path
     two_gpus.inject("nvmlInitWithFlags", delay_ms=30_000)
     environment = two_gpus.environment(os.environ) | {"XDG_STATE_HOME": str(tmp_path)}
     terminal = Terminal([sys.executable, "-m", "gpuwatch"], environment, 120, 40)
-    assert terminal.drain(20, lambda output: b"asking the driver" in output) is not None
+    assert terminal.drain(20, lambda output: b"querying the driver" in output) is not None
     collector = family(terminal.pid)[1:]
     terminal.keys("q")
     assert terminal.close() == 0

@@ -1,16 +1,16 @@
-"""What the GPU tab says in words: slowed clocks, limits, instances, neighbours, events."""
+"""What the GPU tab says in words: throttling, limits, instances, topology, events."""
 
 from __future__ import annotations
 
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.history.events import Watcher
+from gpuwatch.diagnosis.condition_engine import Conditions
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Connection, Device, MigInstance, Place, Snapshot, Topology
-from gpuwatch.ui import gpu_facts
+from gpuwatch.ui.details import gpu_sections as gpu_facts
+from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.gpu import GpuScreen
-from gpuwatch.ui.screens.lines_modal import Lines
 from gpuwatch.ui.widgets.paint import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -23,8 +23,8 @@ def texts(lines: Lines) -> list[str]:
     return ["".join(text for text, _ in line) for line in lines]
 
 
-def watched(reasons: list[str]) -> tuple[Watcher, Device]:
-    watcher = Watcher()
+def watched(reasons: list[str]) -> tuple[Conditions, Device]:
+    watcher = Conditions()
     device = machines.device(0)
     for tick, reason in enumerate(reasons):
         device = machines.device(0, readings={"clocks.event_reasons": reason, "events.thermal_seconds": 7.0})
@@ -32,33 +32,33 @@ def watched(reasons: list[str]) -> tuple[Watcher, Device]:
     return watcher, device
 
 
-def test_what_slows_it_with_since_when_and_how_often() -> None:
+def test_throttling_with_since_when_and_how_often() -> None:
     watcher, device = watched(["none"] * 5 + ["sw-thermal"] * 20 + ["none"] * 60 + ["sw-thermal+sw-power-cap"] * 40)
     now = START + 124
-    lines = texts(gpu_facts.slowed_lines(device, watcher.throttling.of(device.uuid, now), now))
-    assert lines[0] == "▲ heat: now, for 39 s  (2 times in the last hour, 58 s together)  sw-thermal"
-    assert lines[1] == "· its power limit: now, for 39 s  sw-power-cap"
-    assert lines[2] == "  the driver's own count since it was loaded: heat 7 s"
+    lines = texts(gpu_facts.throttling_lines(device, watcher.throttling(device.uuid, now), now))
+    assert lines[0] == "▲ thermal: now, for 39 s  (2 times in the last hour, 58 s in total)  sw-thermal"
+    assert lines[1] == "· power cap: now, for 39 s  sw-power-cap"
+    assert lines[2] == "  driver counters since it was loaded: thermal 7 s"
     then = START + 60
-    lines = texts(gpu_facts.slowed_lines(device, watcher.throttling.of(device.uuid, then), then))
-    assert lines[0] == "· heat: for 19 s, ended 36 s ago  sw-thermal"
+    lines = texts(gpu_facts.throttling_lines(device, watcher.throttling(device.uuid, then), then))
+    assert lines[0] == "· thermal: for 19 s, ended 36 s ago  sw-thermal"
     long_after = START + 9000
     lines = texts(
-        gpu_facts.slowed_lines(machines.device(0), watcher.throttling.of(device.uuid, START + 80), long_after)
+        gpu_facts.throttling_lines(machines.device(0), watcher.throttling(device.uuid, START + 80), long_after)
     )
-    assert lines == ["● nothing has held its clocks down since it has been watched"]
+    assert lines == ["● not throttled since gpuwatch started"]
 
 
-def test_what_is_not_told_is_said_to_be_so() -> None:
+def test_missing_throttle_reasons_show_why() -> None:
     why = Missing("not_supported", code=3, detail="nvmlDeviceGetCurrentClocksEventReasons: Not Supported")
     device = machines.device(0, missing={"clocks.event_reasons": why})
-    assert "Not Supported" in texts(gpu_facts.slowed_lines(device, [], START))[0]
+    assert "Not Supported" in texts(gpu_facts.throttling_lines(device, [], START))[0]
 
 
 def test_a_reason_that_was_there_at_the_start_is_at_least_as_long() -> None:
     watcher, device = watched(["hw-power-brake"] * 30)
-    lines = texts(gpu_facts.slowed_lines(device, watcher.throttling.of(device.uuid, START + 29), START + 29))
-    assert lines[0].startswith("▲ the power brake: now, for at least 29 s")
+    lines = texts(gpu_facts.throttling_lines(device, watcher.throttling(device.uuid, START + 29), START + 29))
+    assert lines[0].startswith("▲ power brake: now, for at least 29 s")
 
 
 def test_limits_as_temperatures_and_as_margins() -> None:
@@ -77,13 +77,13 @@ def test_limits_as_temperatures_and_as_margins() -> None:
         },
     )
     text = "\n".join(texts(gpu_facts.limit_lines(plain)))
-    assert "48 °C     slows down at 95 °C · shuts down at 98 °C" in text
-    assert "limit 700 W · default 600 W · can be set from 200 to 700 W" in text
-    assert "gen 1 ×16 both ends can do gen 5 ×16 · a GPU with nothing to do lowers it" in text
+    assert "48 °C     throttles at 95 °C · shuts down at 98 °C" in text
+    assert "limit 700 W · default 600 W · settable from 200 to 700 W" in text
+    assert "gen 1 ×16 max gen 5 ×16 · an idle GPU lowers it" in text
     newer = machines.device(0, readings={"temperature.slowdown_margin_celsius": 12})
-    assert "12 °C before it slows down" in "\n".join(texts(gpu_facts.limit_lines(newer)))
+    assert "throttles at 12 °C above now" in "\n".join(texts(gpu_facts.limit_lines(newer)))
     nothing = machines.device(0, missing=dict.fromkeys(plain.readings, machines.NOT_SUPPORTED))
-    assert texts(gpu_facts.limit_lines(nothing)) == ["– none is told by this device"]
+    assert texts(gpu_facts.limit_lines(nothing)) == ["– this device reports none"]
 
 
 def divided(tick: int = 0) -> Snapshot:
@@ -123,14 +123,14 @@ def test_instances_with_memory_and_who_is_on_them() -> None:
     lines = texts(gpu_facts.part_lines(shot.devices[0], shot.processes, 100))
     assert "MIG 7/0  1g" not in lines[0], "a profile that is not told is not made up"
     assert "4.2 / 9.8 GiB  12 bob python, 11 alice python\\x1b[2J" in lines[0], "the larger first"
-    assert "– / 9.8 GiB  nobody" in lines[2]
+    assert "– / 9.8 GiB  no processes" in lines[2]
     assert "1g.10gb" in lines[2]
-    assert "on no instance that is told: 13 carol python" in lines[4]
-    assert "utilization of an instance is not to be had" in lines[-1]
+    assert "instance not reported: 13 carol python" in lines[4]
+    assert "NVML reports no utilization per instance" in lines[-1]
     assert gpu_facts.part_lines(shot.devices[1], shot.processes, 100) == []
 
 
-def test_neighbours_and_the_place_in_the_machine() -> None:
+def test_topology_and_the_place_in_the_machine() -> None:
     a, b, c, d = (machines.device(n) for n in range(4))
     lost = Missing("failed", code=999, detail="nvmlDeviceGetTopologyCommonAncestor: Unknown Error")
     topology = Topology(
@@ -142,14 +142,14 @@ def test_neighbours_and_the_place_in_the_machine() -> None:
         ),
         switch_nvlinks={a.uuid: 12},
     )
-    lines = texts(gpu_facts.neighbour_lines(a, machines.snapshot((a, b, c, d), topology=topology)))
+    lines = texts(gpu_facts.topology_lines(a, machines.snapshot((a, b, c, d), topology=topology)))
     assert lines[0] == "GPU 1   NV4   4 NVLinks; PCIe behind one PCIe bridge"
-    assert lines[1] == "GPU 2   SYS   between NUMA nodes, over the processors' own link"
+    assert lines[1] == "GPU 2   SYS   across NUMA nodes, over the CPU interconnect"
     assert "Unknown Error" in lines[2]
     assert "12 NVLinks to an NVSwitch" in lines[3]
-    assert lines[4] == "CPUs    0-15 beside it"
+    assert lines[4] == "CPUs    0-15 local"
     assert lines[5].startswith("NUMA    – ")
-    assert gpu_facts.neighbour_lines(a, machines.snapshot((a, b))) == []
+    assert gpu_facts.topology_lines(a, machines.snapshot((a, b))) == []
 
 
 async def settle(pilot: Pilot[None]) -> None:
@@ -171,17 +171,19 @@ async def test_the_tab_tells_of_this_device_only(stage: Stage, size: tuple[int, 
         screen = stage.app.screen
         assert isinstance(screen, GpuScreen)
         whole = "\n".join(
-            "".join(text for text, _ in line.spans) for pane in (screen.about, screen.happened) for line in pane.content
+            "".join(text for text, _ in line.spans)
+            for pane in (screen.about, screen.device_events)
+            for line in pane.content
         )
-        assert "· heat: for 59 s, ended 75 s ago" in " ".join(whole.split())
-        assert "is slowed by heat" in whole
-        assert "2284 went after" in whole
+        assert "· thermal: for 59 s, ended 75 s ago" in " ".join(whole.split())
+        assert "throttled (thermal)" in whole
+        assert "2284 on GPU 0 exited after" in whole
         assert "2247" not in whole, "that one is on the other device"
         assert all(len(line) <= size[0] for line in plain(stage).splitlines())
         await pilot.press("right")
         await settle(pilot)
         whole = "\n".join("".join(text for text, _ in line.spans) for line in screen.about.content)
-        assert "nothing has held its clocks down" in whole
+        assert "not throttled" in whole
 
 
 async def test_back_in_time_the_tab_tells_what_was_known_then(stage: Stage) -> None:
@@ -192,9 +194,9 @@ async def test_back_in_time_the_tab_tells_what_was_known_then(stage: Stage) -> N
         await settle(pilot)
         screen = stage.app.screen
         assert isinstance(screen, GpuScreen)
-        assert "▲ heat: now, for 29 s" in screen.about.plain
-        assert "is slowed no more" not in screen.happened.plain
-        assert "is slowed by heat" in screen.happened.plain
+        assert "▲ thermal: now, for 29 s" in screen.about.plain
+        assert "no longer throttled" not in screen.device_events.plain
+        assert "throttled (thermal)" in screen.device_events.plain
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])

@@ -8,9 +8,9 @@ from textual.pilot import Pilot
 from gpuwatch.model.metrics import BY_ID
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.session.process_history import ProcessHistory
+from gpuwatch.ui.drawing.trend import axis_of
 from gpuwatch.ui.screens.gpu import GpuScreen
-from gpuwatch.ui.trail import Trail
-from gpuwatch.ui.trend import axis_of
 from gpuwatch.ui.widgets.process_graphs import axis_of as process_axis
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -41,7 +41,7 @@ async def test_a_lost_gpu_keeps_its_past(stage: Stage) -> None:
         screen = stage.app.tab
         assert isinstance(screen, GpuScreen)
         drawn = screen.graphs.plain
-        assert "is not told" not in drawn
+        assert "limit unknown" not in drawn
         assert "0–139.8 GiB" in drawn
         assert "0–700 W" in drawn
         await pilot.press("P", "left", "left")
@@ -50,18 +50,18 @@ async def test_a_lost_gpu_keeps_its_past(stage: Stage) -> None:
 
 
 def test_a_process_on_no_gpu_is_said_to_be_on_none(stage: Stage) -> None:
-    view, trail = stage.app.view(), Trail()
+    view, of_process = stage.app.session.live_view(), ProcessHistory()
     row = machines.process(0, gpu=None, device_uuid=None)
     for reading in ("gpu_memory_bytes", "sm_percent"):
-        assert process_axis(reading, trail, (row,), view) == (None, "it is on no GPU")
-    assert process_axis("cpu_percent", trail, (row,), view) == (100.0, "0–100 %")
+        assert process_axis(reading, of_process, (row,), view) == (None, "it is on no GPU")
+    assert process_axis("cpu_percent", of_process, (row,), view) == (100.0, "0–100 %")
     there = machines.process(0, gpu=1)
-    assert process_axis("gpu_memory_bytes", trail, (there,), view) == (None, "its GPU's total is not told")
+    assert process_axis("gpu_memory_bytes", of_process, (there,), view) == (None, "GPU memory size unknown")
 
 
 def test_what_nobody_ever_told_is_not_made_up(stage: Stage) -> None:
     device = machines.device(1, state="lost", missing=LOST)
-    history = stage.app.history
+    history = stage.app.session.history
     for metric in BOUNDED:
         assert axis_of(BY_ID[metric], device, history) is None
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import MigInstance, Snapshot
-from gpuwatch.ui.layout import plan
-from gpuwatch.ui.widgets.mig_line import part_pens
+from gpuwatch.ui.drawing.layout import plan
+from gpuwatch.ui.panes.mig_line import part_pens
 from tests.ui import machines
 from tests.ui.conftest import Stage
 
@@ -55,7 +55,7 @@ def test_a_line_each_and_what_is_not_told_is_a_dash() -> None:
     first, second, third = texts(divided(), 3)
     assert first.startswith("├─ MIG 0  7/0  1g.10gb   ▕")
     assert "4.2 / 9.8 GiB  11 alice python" in first
-    assert "– / 9.8 GiB  nobody" in second
+    assert "– / 9.8 GiB  no processes" in second
     assert third.startswith("└─ MIG 4  11/0 "), "numbers have gaps"
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpuwatch.history.ring import History
+from gpuwatch.history.metric_series import History
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Ancestor, Snapshot
 from gpuwatch.monitor.feed import FeedStatus
-from gpuwatch.ui.screens.missing import missing_of_device, missing_of_row
-from gpuwatch.ui.tree import host_row
-from gpuwatch.ui.view import View
+from gpuwatch.session.process_history import ancestor_row
+from gpuwatch.session.view import View
+from gpuwatch.ui.details.missing_readings import missing_of_device, missing_of_row
 from tests.ui import machines
 
 
@@ -26,7 +26,7 @@ def text(told: tuple[str, list[list[tuple[str, str]]]]) -> str:
 def test_cells_have_the_names_of_their_columns_and_their_age() -> None:
     row = machines.process(0, missing={"sm_percent": machines.DENIED, "memory_percent": machines.DENIED})
     told = text(missing_of_row(row, seen(machines.snapshot((machines.device(0),), (row,)))))
-    assert "SM%  time in which one of its kernels ran" in told
+    assert "SM%  share of time one of its kernels was running" in told
     assert "MBW%" in told
     assert "sm percent" not in told
     assert "permission denied, NVML code 4\n    nvmlDeviceGetProcessUtilization: Insufficient Permissions" in told
@@ -35,9 +35,9 @@ def test_cells_have_the_names_of_their_columns_and_their_age() -> None:
 
 def test_what_only_started_others_is_not_blamed_on_the_driver() -> None:
     child = machines.process(0, pid=20)
-    parent = host_row(Ancestor(pid=10, create_time=0.0, user="alice", command="bash", name="bash"), 0.0)
+    parent = ancestor_row(Ancestor(pid=10, create_time=0.0, user="alice", command="bash", name="bash"))
     told = text(missing_of_row(parent, seen(machines.snapshot((machines.device(0),), (child,)))))
-    assert "GPU-MEM  memory that it holds on the GPU\n    the process is on no GPU" in told
+    assert "GPU-MEM  GPU memory it holds\n    the process uses no GPU" in told
     assert "not supported by" not in told
 
 
@@ -49,5 +49,5 @@ def test_what_could_be_read_earlier_is_told_with_its_time() -> None:
     shots = [machines.snapshot((before if tick < 3 else gone,), tick=tick) for tick in range(13)]
     told = text(missing_of_device(gone, seen(*shots)))
     assert ", 12 s ago: 48 °C" in told, "ten samples back, and two seconds more"
-    assert "Not Supported\n    asked again once a minute" in told
-    assert "asked with every sample" in told
+    assert "Not Supported\n    retried once a minute" in told
+    assert "queried with every sample" in told

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.reading import Missing
-from gpuwatch.ui.bars import bar
-from gpuwatch.ui.cells import cut, left, right, width_of
-from gpuwatch.ui.filtering import parse
-from gpuwatch.ui.glyphs import to_ascii
-from gpuwatch.ui.layout import MIN_HEIGHT, MIN_WIDTH, plan
-from gpuwatch.ui.rows import BY_ID, Unexplained, in_order, place, rows_of, short_framework, short_map
-from gpuwatch.ui.trend import braille, buckets, span_for
+from gpuwatch.ui.drawing.bars import bar
+from gpuwatch.ui.drawing.cells import cut, left, right, width_of
+from gpuwatch.ui.drawing.glyphs import to_ascii
+from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH, plan
+from gpuwatch.ui.drawing.trend import braille, buckets, span_for
+from gpuwatch.ui.tables.columns import BY_ID, Unexplained, in_order, place, rows_of, short_framework, short_map
+from gpuwatch.ui.tables.filter import parse
 from tests.ui import machines
 
 
@@ -142,7 +142,7 @@ def test_filter_words() -> None:
     def kept(text: str) -> list[str | None]:
         wanted = parse(text)
         assert wanted is not None
-        return [p.user for p in (alice, bob) if wanted(p)]
+        return [p.user for p in (alice, bob) if wanted(p, machines.NOON.timestamp())]
 
     assert kept("alice") == ["alice"]
     assert kept("TORCH") == ["bob"]
@@ -160,7 +160,7 @@ def test_filter_never_takes_unknown_for_a_number() -> None:
     hidden = machines.denied_process()
     below = parse("cpu<50")
     assert below is not None
-    assert not below(hidden)
+    assert not below(hidden, machines.NOON.timestamp())
 
 
 def test_sort_is_stable_and_unknown_is_last_both_ways() -> None:
@@ -174,7 +174,18 @@ def test_sort_is_stable_and_unknown_is_last_both_ways() -> None:
 
 def test_unexplained_memory_is_a_row_only_when_notable() -> None:
     rows = [row for row in rows_of(machines.pair()) if isinstance(row, Unexplained)]
-    assert [row.device.index for row in rows] == [1]
+    assert [[device.index for device, _ in row.parts] for row in rows] == [[1]]
+    both = machines.snapshot(
+        tuple(machines.device(n, readings={"memory.unexplained_bytes": machines.GIB}) for n in range(2))
+    )
+    (row,) = rows_of(both)
+    assert isinstance(row, Unexplained)
+    assert (row.amount, "1024 MiB on GPU 0, 1024 MiB on GPU 1" in row.reason) == (2 * machines.GIB, True), (
+        "one for the machine"
+    )
+    (row,) = rows_of(both, machines.uuid(1))
+    assert isinstance(row, Unexplained)
+    assert row.amount == machines.GIB
     quiet = machines.snapshot((machines.device(0, readings={"memory.unexplained_bytes": 5_000_000}),))
     assert rows_of(quiet) == []
     unknown = machines.snapshot(

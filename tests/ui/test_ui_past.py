@@ -12,12 +12,13 @@ from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.session.playhead import GRAPHED
+from gpuwatch.session.view import PlayheadPosition
 from gpuwatch.sources.host import Details
-from gpuwatch.ui.past import GRAPHED
+from gpuwatch.ui.panes import gpu_card
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
-from gpuwatch.ui.view import Shown
-from gpuwatch.ui.widgets import gpu_card, graphs
+from gpuwatch.ui.widgets import graphs
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.timeline import track
 from tests.ui import machines
@@ -35,7 +36,7 @@ def line(stage: Stage) -> str:
 
 
 def moment(stage: Stage) -> float:
-    past = stage.app.current().past
+    past = stage.app.session.view().past
     assert past is not None
     return past.moment - FIRST
 
@@ -64,7 +65,7 @@ async def test_a_pause_that_ends_on_another_tab_leaves_the_focus_where_it_was(st
         await settle(pilot)
         await pilot.press("P", "1")
         await settle(pilot)
-        assert not stage.app.paused
+        assert not stage.app.session.paused
         assert stage.app.overview.focused_pane == pane
         await pilot.press("P", "P")
         await settle(pilot)
@@ -84,7 +85,7 @@ async def test_the_axes_stay_as_they_are_across_a_gap(stage: Stage) -> None:
         for _ in range(24):
             await pilot.press("left")
             await settle(pilot)
-            assert stage.app.current().interval == 1.0, moment(stage)
+            assert stage.app.session.view().interval == 1.0, moment(stage)
             assert re.findall(r" (\d+s) ", plain(stage)) == spans, moment(stage)
 
 
@@ -108,7 +109,7 @@ async def test_the_whole_screen_goes_back_and_sampling_goes_on(stage: Stage) -> 
         await settle(pilot)
         assert moment(stage) == 57
         assert "5 s ago" in line(stage)
-        assert stage.app.history.snapshots == 63
+        assert stage.app.session.history.snapshots == 63
         await pilot.press("home")
         await settle(pilot)
         assert moment(stage) == 0
@@ -121,7 +122,7 @@ async def test_the_whole_screen_goes_back_and_sampling_goes_on(stage: Stage) -> 
         assert moment(stage) == 2
         await pilot.press("P")
         await settle(pilot)
-        assert not stage.app.paused
+        assert not stage.app.session.paused
         assert "PAUSED" not in "".join(pane.plain for pane in stage.app.screen.query(Painted) if pane.display)
         assert "162 /" in plain(stage)
         assert stage.app.overview.focused_pane == "processes"
@@ -147,7 +148,7 @@ async def test_brackets_pause_by_themselves_on_every_tab(stage: Stage) -> None:
         await pilot.press("right_square_bracket")
         assert moment(stage) == 89, "there is nothing later"
         await pilot.press("P")
-        assert not stage.app.paused
+        assert not stage.app.session.paused
 
 
 async def test_rows_can_still_be_chosen_while_the_arrows_are_for_time(stage: Stage) -> None:
@@ -171,17 +172,17 @@ async def test_findings_and_events_are_those_of_then(stage: Stage) -> None:
         stage.push(quiet)
         await settle(pilot)
         assert "holds 130.4 GiB" not in plain(stage)
-        assert len(stage.app.watcher.events) > 2
+        assert len(stage.app.session.timeline.events()) > 2
         await pilot.press("left_square_bracket")
         await settle(pilot)
         assert "holds 130.4 GiB and has been idle" in stage.app.overview.finding.plain
         assert "▲ 1 warning" in stage.app.overview.top_line.plain
         await pilot.press("6")
         await settle(pilot)
-        assert "Nothing has happened" in plain(stage)
+        assert "No events since" in plain(stage)
         await pilot.press("right_square_bracket")
         await settle(pilot)
-        assert "48121 went" in plain(stage)
+        assert "48121 on GPU 1 exited" in plain(stage)
 
 
 async def test_an_event_leads_to_its_moment(stage: Stage) -> None:
@@ -190,7 +191,7 @@ async def test_an_event_leads_to_its_moment(stage: Stage) -> None:
         await settle(pilot)
         await pilot.press("6")
         await settle(pilot)
-        assert "2210 came" in plain(stage)
+        assert "2210 started using GPU" in plain(stage)
         await pilot.press("v")
         await settle(pilot)
         assert stage.app.screen is stage.app.overview
@@ -256,8 +257,8 @@ async def test_of_a_process_that_was_started_later_nothing_seems_to_be_of_then(
         await settle(pilot)
         text = plain(stage)
         start = f"{datetime.datetime.fromtimestamp(FIRST + 20):%H:%M:%S}"
-        assert f"was started later, at {start}" in text
-        assert f"as it was given when the process was started, at {start}: later than this moment" in text
+        assert f"started later, at {start}" in text
+        assert f"set when the process started, at {start}: after this moment" in text
 
 
 async def test_what_is_looked_at_on_purpose_is_not_called_stale(stage: Stage) -> None:
@@ -277,7 +278,7 @@ async def test_pausing_before_the_first_sample_and_a_tiny_terminal(stage: Stage)
     async with stage.app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
         await pilot.press("P", "left", "home", "P", "left_square_bracket")
-        assert not stage.app.paused, "there is nothing to go back to"
+        assert not stage.app.session.paused, "there is nothing to go back to"
         stage.past(machines.pair, 20)
         await settle(pilot)
         await pilot.press("left_square_bracket")
@@ -311,7 +312,7 @@ async def test_a_click_on_the_track_goes_there(stage: Stage) -> None:
 @pytest.mark.parametrize("width", [12, 40, 100])
 def test_the_track_shows_holes_and_what_happened(width: int) -> None:
     times = [float(n) for n in range(100)] + [float(n) for n in range(400, 500)]
-    spans = track(Shown(450.0, times, ((50.0, "warning"), (50.2, "error"), (480.0, "info")), 1.0), width)
+    spans = track(PlayheadPosition(450.0, times, ((50.0, "warning"), (50.2, "error"), (480.0, "info")), 1.0), width)
     text = "".join(part for part, _ in spans)
     assert len(text) == width
     assert text.count("●") == 1
@@ -334,7 +335,7 @@ async def test_graphs_of_long_ago_come_from_what_was_kept(stage: Stage) -> None:
             await pilot.press("pagedown")
         await settle(pilot)
         assert 250 < moment(stage) < 330
-        view = stage.app.current()
+        view = stage.app.session.view()
         series = view.history.series(machines.uuid(0), "power.draw_watts")
         assert series
         assert series[-1] == pytest.approx(100 + moment(stage))
@@ -356,12 +357,12 @@ async def test_what_is_of_now_is_said_to_be_while_the_past_is_looked_at(stage: S
             if not stage.app.tab.reading:  # type: ignore[attr-defined]
                 break
         read_at = f"{datetime.datetime.fromtimestamp(stage.now):%H:%M:%S}"
-        assert "not kept" not in about.plain
+        assert "not recorded" not in about.plain
         await pilot.press("left_curly_bracket")
         await settle(pilot)
         lines = "\n".join("".join(text for text, _ in line.spans) for line in about.content)
-        assert f"as they were at {read_at}; those of the moment that is shown are not kept" in lines
-        assert "given at the start of the process, so also of this moment" in lines
+        assert f"as of {read_at}; not recorded for the moment shown" in lines
+        assert "set when the process started, so it also applies to this moment" in lines
         await pilot.press("P")
         await settle(pilot)
-        assert "not kept" not in "\n".join("".join(text for text, _ in line.spans) for line in about.content)
+        assert "not recorded" not in "\n".join("".join(text for text, _ in line.spans) for line in about.content)

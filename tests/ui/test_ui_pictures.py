@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.ui.lab import Lab
-from gpuwatch.ui.preferences import Loaded, Preferences, default_path, load
-from gpuwatch.ui.theme import PALETTES
-from tests.ui.pictures import app_with, arrived, lab_with_runs
+from gpuwatch.session.probe_runs import ProbeRuns
+from gpuwatch.ui.settings.preferences import Loaded, Preferences, default_path
+from tests.ui.pictures import app_with, arrived, made_up_probe_runs
 
-SIZES = [(80, 24), (120, 40), (200, 60)]
-MACHINES = ["pair", "one", "eight200", "sixteen", "no_driver", "simulated", "broken", "hostile"]
+MACHINES = [
+    *(("pair", size) for size in ((80, 24), (120, 40), (200, 60))),
+    *((name, (120, 40)) for name in ("eight200", "no_driver", "simulated", "broken")),
+    ("hostile", (80, 24)),
+    ("sixteen", (200, 60)),
+    ("forty", (250, 80)),
+]
+"""One picture of what is drawn in its own way; other sizes are lines of text in test_ui_lines.py and elsewhere."""
 
 
 def compare(
@@ -23,10 +28,10 @@ def compare(
     machine: str,
     size: tuple[int, int],
     *keys: str,
-    lab: Lab | None = None,
+    probe_runs: ProbeRuns | None = None,
     **options: Any,
 ) -> bool:
-    app, feed = app_with(machine, lab=lab, **options)
+    app, feed = app_with(machine, probe_runs=probe_runs, **options)
 
     async def before(pilot: Pilot[Any]) -> None:
         feed.push()
@@ -38,114 +43,64 @@ def compare(
     return snap_compare(app, terminal_size=size, run_before=before)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("machine", MACHINES)
+def size_of(value: object) -> str | None:
+    return f"{value[0]}x{value[1]}" if isinstance(value, tuple) and len(value) == 2 else None
+
+
+@pytest.mark.parametrize(("machine", "size"), MACHINES, ids=size_of)
 def test_machine(snap_compare: Callable[..., bool], machine: str, size: tuple[int, int]) -> None:
     assert compare(snap_compare, machine, size)
 
 
-@pytest.mark.parametrize("machine", ["one", "eight200", "sixteen", "forty"])
-def test_large(snap_compare: Callable[..., bool], machine: str) -> None:
-    assert compare(snap_compare, machine, (250, 80))
-
-
-@pytest.mark.parametrize("size", SIZES[:2], ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("machine", ["pair", "forty"])
+@pytest.mark.parametrize(("machine", "size"), [("pair", (120, 40)), ("forty", (80, 24))], ids=size_of)
 def test_ascii(snap_compare: Callable[..., bool], machine: str, size: tuple[int, int]) -> None:
     assert compare(snap_compare, machine, size, settings=Loaded(default_path(), Preferences(ascii=True)))
 
 
-@pytest.mark.parametrize("theme", [palette.name for palette in PALETTES[1:]])
-def test_theme(snap_compare: Callable[..., bool], theme: str) -> None:
-    assert compare(snap_compare, "pair", (120, 40), settings=Loaded(default_path(), Preferences(theme=theme)))
+def test_theme(snap_compare: Callable[..., bool]) -> None:
+    assert compare(
+        snap_compare, "pair", (120, 40), settings=Loaded(default_path(), Preferences(theme="gpuwatch-light"))
+    )
 
 
-def test_broken_settings(snap_compare: Callable[..., bool]) -> None:
-    path = default_path()
-    path.write_text('colums = ["pid"]\n[processes]\nsort = "memroy"\n')
-    assert compare(snap_compare, "pair", (120, 40), settings=load(path))
+STATES = {
+    "columns": ("c", "down", "down", "space"),
+    "help": ("question_mark",),
+    "missing": ("down", "down", "down", "i"),
+    "gpus": ("shift+tab", "shift+tab", "right"),
+    "signal": ("k",),
+    "tree": ("t",),
+    "back": ("left_curly_bracket",),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "keys"),
-    [
-        ("columns", ("c", "down", "down", "space")),
-        ("wrong-filter", ("slash", *"torch mem>l")),
-        ("help", ("question_mark",)),
-        ("sort", ("s",)),
-        ("missing", ("down", "down", "down", "i")),
-        ("findings", ("f",)),
-        ("filter", ("slash", *"torch")),
-        ("paused", ("P",)),
-        ("gpus", ("shift+tab", "shift+tab", "right")),
-        ("signal", ("k",)),
-        ("tagged", ("space", "space", "k")),
-        ("tree", ("t",)),
-        ("users", ("u",)),
-        ("back", ("left_curly_bracket",)),
-    ],
-    ids=[
-        "columns",
-        "wrong-filter",
-        "help",
-        "sort",
-        "missing",
-        "findings",
-        "filter",
-        "paused",
-        "gpus",
-        "signal",
-        "tagged",
-        "tree",
-        "users",
-        "back",
-    ],
-)
-def test_state(snap_compare: Callable[..., bool], name: str, keys: tuple[str, ...]) -> None:
-    assert compare(snap_compare, "pair", (120, 40), *keys)
+@pytest.mark.parametrize("name", STATES)
+def test_state(snap_compare: Callable[..., bool], name: str) -> None:
+    assert compare(snap_compare, "pair", (120, 40), *STATES[name])
 
 
-@pytest.mark.parametrize("size", SIZES[:2], ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize(
-    ("name", "machine", "keys"),
-    [
-        ("gpu", "pair", ("2",)),
-        ("gpu-broken", "broken", ("2", "right", "right")),
-        ("process", "pair", ("enter",)),
-        ("process-denied", "pair", ("down", "enter", "down")),
-        ("process-hostile", "hostile", ("enter", "e")),
-        ("probes", "pair", ("4", "down")),
-        ("probes-running", "pair", ("4",)),
-        ("probes-new", "pair", ("4",)),
-        ("run", "pair", ("4", "down", "enter")),
-        ("parameters", "pair", ("4", "p")),
-        ("findings", "pair", ("5",)),
-        ("nothing-wrong", "one", ("5",)),
-        ("events", "lively", ("6",)),
-        ("events-none", "pair", ("6",)),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_tab(
-    snap_compare: Callable[..., bool],
-    tmp_path: Path,
-    name: str,
-    machine: str,
-    keys: tuple[str, ...],
-    size: tuple[int, int],
-) -> None:
-    new = name == "probes-new"
-    lab = lab_with_runs(tmp_path, live=name == "probes-running")
-    if new:
-        lab.runs, lab.chosen, lab.interpreter = {}, set(), None
-    assert compare(snap_compare, machine, size, *keys, lab=lab)
+TABS = {
+    "gpu": ("pair", ("2",), (120, 40)),
+    "gpu-broken": ("broken", ("2", "right", "right"), (80, 24)),
+    "process": ("pair", ("enter",), (120, 40)),
+    "process-hostile": ("hostile", ("enter", "e"), (80, 24)),
+    "probes": ("pair", ("4", "down"), (120, 40)),
+    "probes-running": ("pair", ("4",), (80, 24)),
+    "run": ("pair", ("4", "down", "enter"), (120, 40)),
+    "preflight": ("pair", ("4", "down", "x"), (120, 40)),
+    "findings": ("pair", ("5",), (120, 40)),
+    "events": ("lively", ("6",), (120, 40)),
+}
+
+
+@pytest.mark.parametrize("name", TABS)
+def test_tab(snap_compare: Callable[..., bool], tmp_path: Path, name: str) -> None:
+    machine, keys, size = TABS[name]
+    probe_runs = made_up_probe_runs(tmp_path, live=name == "probes-running")
+    assert compare(snap_compare, machine, size, *keys, probe_runs=probe_runs)
 
 
 def test_starting(snap_compare: Callable[..., bool]) -> None:
     app, feed = app_with("pair", ticks=1)
     feed.drain()
     assert snap_compare(app, terminal_size=(120, 40))
-
-
-def test_tiny(snap_compare: Callable[..., bool]) -> None:
-    assert compare(snap_compare, "pair", (20, 5))

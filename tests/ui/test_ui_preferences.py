@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.ui import preferences
-from gpuwatch.ui.gpu_fields import FIELDS
-from gpuwatch.ui.preferences import SETTINGS, Broken, Loaded, Preferences, load, save, understood
-from gpuwatch.ui.rows import BY_ID
-from gpuwatch.ui.tabs import TABS
-from gpuwatch.ui.theme import PALETTES
-from gpuwatch.ui.widgets.keys import KEYS_BESIDE
+from gpuwatch.ui.drawing.theme import PALETTES
+from gpuwatch.ui.panes.key_line import KEYS_BESIDE
+from gpuwatch.ui.settings import preferences
+from gpuwatch.ui.settings.preferences import SETTINGS, Broken, Loaded, Preferences, load, save, understood
+from gpuwatch.ui.settings.tabs import TABS
+from gpuwatch.ui.tables.columns import BY_ID
+from gpuwatch.ui.tables.gpu_fields import FIELDS
 from tests.ui.conftest import Stage
 
 EVERYTHING = """\
@@ -79,27 +79,30 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('theme = "gpuwach-light"', "theme is “gpuwach-light”, which is no theme; did you mean gpuwatch-light?"),
+        ('theme = "gpuwach-light"', "theme is “gpuwach-light”, not a known theme; did you mean gpuwatch-light?"),
         ("theme = 3", "theme is 3, not text in quotes"),
         ('ascii = "yes"', "ascii is “yes”, not true or false"),
         ("interval = 0.01", "interval is 0.01, not a number from 0.25 to 60"),
         ("interval = nan", "interval is nan, not a number"),
         ("interval = true", "interval is True, not a number"),
-        ('tab = "procces"', "tab is “procces”, which is no tab; did you mean process?"),
+        ('tab = "procces"', "tab is “procces”, not a known tab; did you mean process?"),
         (
             '[processes]\ncolumns = ["pid", "memroy"]',
-            "has the column “memroy”, which there is not; did you mean memory?",
+            "has the unknown column “memroy”; did you mean memory?",
         ),
         ('[processes]\ncolumns = ["pid", "pid"]', "names a column twice"),
         ("[processes]\ncolumns = []", "is empty"),
         ('[processes]\ncolumns = "pid"', "not a list of names in quotes"),
-        ('[processes]\nsort = "mem"', "is “mem”, which is no column; did you mean memory?"),
-        ('[processes]\nfilter = "mem>lots"', "processes.filter means nothing: mem is compared with a number"),
+        ('[processes]\nsort = "mem"', "is “mem”, not a known column; did you mean memory?"),
+        ('[processes]\nfilter = "mem>lots"', "processes.filter is invalid: mem is compared with a number"),
         ("processes = 3", "processes is a table: write [processes]"),
-        ('[gpus]\nfields = ["tempratur"]', "has the field “tempratur”, which there is not; did you mean temperature?"),
-        ('theme = "gpuwatch', "line 2: a text is not closed with its quote"),
+        ('[gpus]\nfields = ["tempratur"]', "has the unknown field “tempratur”; did you mean temperature?"),
+        ('theme = "gpuwatch', "line 2: unterminated string"),
         ("a = 1\na = 2", "line 3: Cannot overwrite a value"),
         ("theme = \x00", "line 2: Invalid value"),
+        (f"interval = {'9' * 5000}", "a number has thousands of digits"),
+        ("x = " + "[" * 5000, "at its end: maximum recursion depth exceeded"),
+        ('theme = "\\u001b[31m"', "theme is “\\x1b[31m”, not a known theme"),
         ("theme", "line 2: "),
     ],
 )
@@ -134,7 +137,7 @@ def test_an_unknown_key_is_told_once_and_left_alone_by_saving(tmp_path: Path, te
     path.write_text(f"interval = 2  # slow\n{text}\n")
     loaded = load(path)
     assert (loaded.preferences, loaded.problems) == (Preferences(interval=2), ())
-    assert loaded.lines == (loaded.notice,) == (f"settings.toml: left as it is, {said}",)
+    assert loaded.lines == (loaded.notice,) == (f"settings.toml: ignored {said}",)
     assert loaded.fitted(200) == loaded.notice
     assert loaded.fitted(30) == f"settings.toml: {len(loaded.unknown)} unknown key{'s' * (len(loaded.unknown) > 1)}"
     save(dataclasses.replace(loaded.preferences, interval=5, sort="pid", gpm=True), path)
@@ -142,6 +145,11 @@ def test_an_unknown_key_is_told_once_and_left_alone_by_saving(tmp_path: Path, te
     assert after.startswith("interval = 5  # slow\n")
     assert all(line in after for line in text.splitlines())
     assert load(path) == dataclasses.replace(loaded, preferences=Preferences(interval=5, sort="pid", gpm=True))
+
+
+def test_a_file_that_is_no_settings_file_is_not_read_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").symlink_to("/dev/zero")
+    assert load(tmp_path / "settings.toml").problems == ("is larger than 1 MiB",)
 
 
 def test_good_columns_of_a_list_with_a_bad_one_are_used() -> None:
@@ -167,8 +175,8 @@ def test_of_several_problems_their_number_and_the_first_are_said() -> None:
     told = f"settings.toml: 3 problems (w): {first}"
     assert loaded.fitted(len(told)) == told
     assert loaded.fitted(len(told) - 1) == "settings.toml: 3 problems (w): theme is 3"
-    assert loaded.fitted(40) == "settings.toml: 3 problems, w tells them"
-    assert [line.split()[1] for line in loaded.lines] == ["theme", "ascii", "gpm", "left"]
+    assert loaded.fitted(40) == "settings.toml: 3 problems, w shows them"
+    assert [line.split()[1] for line in loaded.lines] == ["theme", "ascii", "gpm", "ignored"]
 
 
 def test_a_problem_that_does_not_fit_is_not_cut() -> None:
@@ -176,7 +184,7 @@ def test_a_problem_that_does_not_fit_is_not_cut() -> None:
     assert loaded.fitted(80) == loaded.notice == "settings.toml: interval is “abc”, not a number from 0.25 to 60"
     assert loaded.fitted(80 - KEYS_BESIDE) == loaded.notice, "there is room for it beside help and quit"
     assert loaded.fitted(55) == "settings.toml: interval is “abc” (w)"
-    assert loaded.fitted(30) == "settings.toml: 1 problem, w tells it"
+    assert loaded.fitted(30) == "settings.toml: 1 problem, w shows it"
     assert Loaded(Path("/x/settings.toml")).fitted(55) == ""
 
 

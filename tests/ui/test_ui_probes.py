@@ -19,21 +19,20 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from gpuwatch.model.events import Event
-from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter
 from gpuwatch.probing.locate import ProbeScript
 from gpuwatch.probing.runner import Runner
-from gpuwatch.ui.lab import Lab, Live, _Watched
-from gpuwatch.ui.probe_rows import Config, Earlier, Group, fitted, place
+from gpuwatch.session.probe_runs import ProbeRuns
+from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.probe_options import ParametersModal
 from gpuwatch.ui.screens.probes import ProbesScreen
+from gpuwatch.ui.tables.probe_rows import Config, Earlier, Group, fitted, place
 from gpuwatch.ui.widgets.paint import Painted
 from tests.terminal import family
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.labs import Bench, FakeCollector, run_of
+from tests.ui.probe_bench import Bench, FakeCollector, run_of
 
 MakeStage = Callable[..., Stage]
 
@@ -78,34 +77,34 @@ def put_cursor(screen: ProbesScreen, config: str) -> None:
 
 
 async def test_choosing_one_a_group_and_all(make_stage: MakeStage, bench: Bench) -> None:
-    stage = make_stage(lab=bench.lab)
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
-        memory = {script.name for script in bench.lab.scripts.values() if script.group == "memory"}
+        memory = {script.name for script in bench.probe_runs.scripts.values() if script.group == "memory"}
         await pilot.press("space")
-        assert bench.lab.chosen == memory, "a group's heading chooses its group"
+        assert bench.probe_runs.chosen == memory, "a group's heading chooses its group"
         assert isinstance(screen.table.chosen, Config)
         await pilot.press("up", "space")
-        assert not bench.lab.chosen
+        assert not bench.probe_runs.chosen
         put_cursor(screen, "growth")
         await pilot.press("space")
-        assert bench.lab.chosen == {"growth"}
+        assert bench.probe_runs.chosen == {"growth"}
         await settle(pilot)
-        assert "1 chosen" in plain(stage)
+        assert "1 selected" in plain(stage)
         await pilot.press("a")
-        assert bench.lab.chosen == set(bench.lab.scripts)
+        assert bench.probe_runs.chosen == set(bench.probe_runs.scripts)
         await pilot.press("a")
-        assert not bench.lab.chosen
+        assert not bench.probe_runs.chosen
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_runs_fill_the_table(make_stage: MakeStage, bench: Bench, size: tuple[int, int]) -> None:
-    stage = make_stage(lab=bench.lab)
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=size) as pilot:
         screen = await open_probes(stage, pilot)
-        await pilot.press("space", "x")
-        await until(pilot, lambda: bench.lab.live is None and len(bench.lab.runs) > 3)
-        names = [script.name for script in bench.lab.scripts.values() if script.group == "memory"]
+        await pilot.press("space", "x", "y")
+        await until(pilot, lambda: bench.probe_runs.live is None and len(bench.probe_runs.runs) > 3)
+        names = [script.name for script in bench.probe_runs.scripts.values() if script.group == "memory"]
         assert bench.runners[0].ran == names
         assert bench.runners[0].closed
         assert bench.collector.stopped == 1
@@ -120,63 +119,137 @@ async def test_runs_fill_the_table(make_stage: MakeStage, bench: Bench, size: tu
             assert "137.9 GiB" in text
             assert "★" in text, "the best of a column is marked"
         assert all(len(line) <= size[0] for line in plain(stage).splitlines())
-        assert len(bench.lab.store.latest()) == len(names), "runs are kept"
+        assert len(bench.probe_runs.store.latest()) == len(names), "runs are kept"
 
 
 async def test_progress_events_and_memory_are_live(make_stage: MakeStage, bench: Bench) -> None:
     holder = machines.process(0, gpu=0, pid=4711, readings={"gpu_memory_bytes": 5 * machines.GIB})
     bench.collector.snapshot = machines.snapshot(machines.pair().devices, (holder,))
     bench.gate = threading.Event()
-    stage = make_stage(lab=bench.lab)
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
-        await pilot.press("a", "x")
-        await until(pilot, lambda: bench.lab.live is not None and bool(bench.lab.live.process))
+        await pilot.press("a", "x", "y")
+        await until(pilot, lambda: bench.probe_runs.live is not None and bool(bench.probe_runs.live.process))
         await until(pilot, lambda: "process 5.0 GiB" in plain(stage))
         text = plain(stage)
-        assert f"0 of {len(bench.lab.scripts)} done · default" in text
+        assert f"0 of {len(bench.probe_runs.scripts)} done · default" in text
         assert "▸ measuring: 40 steps" in text
         assert "measuring: 20 steps" not in text, "progress takes one line"
-        assert "waits for its turn" in text
+        assert "queued" in text
         assert "0–139.8 GiB" in text
         # The dashboard goes on: another tab, and back.
         await pilot.press("1", "4", "down")
         await settle(pilot)
         assert stage.app.screen is screen
         bench.gate.set()
-        await until(pilot, lambda: bench.lab.live is None)
-        assert len(bench.lab.runs) == len(bench.lab.scripts)
+        await until(pilot, lambda: bench.probe_runs.live is None)
+        assert len(bench.probe_runs.runs) == len(bench.probe_runs.scripts)
 
 
 @pytest.mark.parametrize("key", ["escape", "x"])
 async def test_a_batch_can_be_stopped(make_stage: MakeStage, bench: Bench, key: str) -> None:
     bench.gate = threading.Event()
-    stage = make_stage(lab=bench.lab)
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
-        await pilot.press("a", "x")
+        await pilot.press("a", "x", "y")
         await until(pilot, lambda: bool(bench.runners and bench.runners[0].ran))
         await pilot.press(key)
-        await until(pilot, lambda: bench.lab.live is None)
+        await until(pilot, lambda: bench.probe_runs.live is None)
         assert len(bench.runners[0].ran) == 1
         assert bench.runners[0].closed
         assert bench.collector.stopped == 1
         assert "stopped: what ran was ended" in plain(stage)
         bench.gate.set()
+        await pilot.press("x", "y")
+        await until(
+            pilot, lambda: bench.probe_runs.live is None and len(bench.probe_runs.runs) == len(bench.probe_runs.scripts)
+        )
+
+
+async def test_nothing_runs_before_it_is_said_who_is_on_the_gpu(make_stage: MakeStage, bench: Bench) -> None:
+    holder = machines.process(0, gpu=0, pid=4711, readings={"gpu_memory_bytes": 5 * machines.GIB})
+    machine = machines.snapshot(tuple(machines.device(number, busy=0) for number in range(3)), (holder,))
+    stage = make_stage(probe_runs=bench.probe_runs)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        screen = await open_probes(stage, pilot)
+        stage.push(machine)
+        await settle(pilot)
+        put_cursor(screen, "growth")
+        for keys in (("x", "enter"), ("x", "escape"), ("x", "n"), ("enter", "escape")):
+            await pilot.press(*keys)
+            await settle(pilot)
+            assert not bench.runners, keys
         await pilot.press("x")
-        await until(pilot, lambda: bench.lab.live is None and len(bench.lab.runs) == len(bench.lab.scripts))
+        await settle(pilot)
+        assert "GPU 0 is not used: it is busy" in plain(stage)
+        assert "no compute process" in plain(stage)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: "growth" in bench.probe_runs.runs and bench.probe_runs.live is None)
+        assert bench.runners[0].options.visible == (machines.uuid(1), machines.uuid(2))
+        put_cursor(screen, "visible-env")
+        await pilot.press("x")
+        await settle(pilot)
+        text = plain(stage)
+        for part in ("visible-env selects its GPUs itself", "4711", "holding 5.0 GiB", "at risk"):
+            assert part in text
+        assert len(bench.runners) == 1
 
 
-async def test_enter_opens_a_run_and_runs_what_has_none(make_stage: MakeStage, bench: Bench) -> None:
-    stage = make_stage(lab=bench.lab)
+async def test_the_table_marks_scattered_steps_as_the_reports_do(make_stage: MakeStage, bench: Bench) -> None:
+    def scattered(script: ProbeScript, number: int = 0, **changes: Any) -> Any:
+        run = run_of(script, number)
+        assert run.throughput is not None
+        slow = msgspec.structs.replace(run.throughput, p90_step_seconds=2 * run.throughput.median_step_seconds)
+        return msgspec.structs.replace(run, throughput=slow) if script.name == "growth" else run
+
+    bench.make = scattered  # type: ignore[assignment]
+    stage = make_stage(probe_runs=bench.probe_runs)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        screen = await open_probes(stage, pilot)
+        await pilot.press("space", "x", "y")
+        await until(pilot, lambda: bench.probe_runs.live is None and len(bench.probe_runs.runs) > 3)
+        screen.table.move("home")
+        lines = screen.table.plain.splitlines()
+        assert "▲" in next(line for line in lines if " growth " in line)
+        assert "▲" not in next(line for line in lines if " default " in line)
+        put_cursor(screen, "growth")
+        await pilot.press("down", "up")
+        await settle(pilot)
+        assert "▲ its step times vary by more than 10 %" in plain(stage)
+
+
+async def test_enter_folds_a_group(make_stage: MakeStage, bench: Bench) -> None:
+    stage = make_stage(probe_runs=bench.probe_runs)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        screen = await open_probes(stage, pilot)
+        every = len(screen.table.rows)
+        await pilot.press("enter")
+        await settle(pilot)
+        memory = sum(script.group == "memory" for script in bench.probe_runs.scripts.values())
+        assert len(screen.table.rows) == every - memory
+        assert isinstance(screen.table.chosen, Group)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert len(screen.table.rows) == every
+        assert not bench.runners
+
+
+async def test_enter_opens_a_run_and_the_settings_of_what_has_none(make_stage: MakeStage, bench: Bench) -> None:
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         put_cursor(screen, "soft-missing")
         await pilot.press("enter")
-        await until(pilot, lambda: "soft-missing" in bench.lab.runs and bench.lab.live is None)
+        await settle(pilot)
+        assert "import tensorflow as tf" in plain(stage)
+        assert not bench.runners
+        await pilot.press("escape", "x", "y")
+        await until(pilot, lambda: "soft-missing" in bench.probe_runs.runs and bench.probe_runs.live is None)
         assert bench.runners[0].options.fresh, "one alone gains nothing from a template"
-        bench.lab.runs["soft-missing"] = run_of(bench.lab.scripts["soft-missing"])
-        screen.draw(stage.app.current())
+        bench.probe_runs.runs["soft-missing"] = run_of(bench.probe_runs.scripts["soft-missing"])
+        screen.draw(stage.app.session.view())
         await pilot.press("enter")
         await settle(pilot)
         sheet = stage.app.screen
@@ -197,15 +270,15 @@ async def test_reports_are_written_where_it_says(
     make_stage: MakeStage, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    stage = make_stage(lab=bench.lab)
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(200, 50)) as pilot:
         screen = await open_probes(stage, pilot)
         await pilot.press("o")
         await settle(pilot)
-        assert "nothing to report yet" in plain(stage)
+        assert "no runs to report yet" in plain(stage)
         put_cursor(screen, "growth")
-        await pilot.press("x")
-        await until(pilot, lambda: "growth" in bench.lab.runs and bench.lab.live is None)
+        await pilot.press("x", "y")
+        await until(pilot, lambda: "growth" in bench.probe_runs.runs and bench.probe_runs.live is None)
         await pilot.press("o")
         await settle(pilot)
         (written,) = tmp_path.glob("gpuwatch-probes-*.html")
@@ -223,14 +296,14 @@ async def test_reports_are_written_where_it_says(
 
 
 async def test_earlier_runs_stand_below_and_are_part_of_the_comparison(make_stage: MakeStage, bench: Bench) -> None:
-    script = bench.lab.scripts["growth"]
-    bench.lab.store.save(run_of(script, -7200))
-    bench.lab.store.save(msgspec.structs.replace(run_of(script, -60), config="gone\x1b[2J"))
-    (bench.lab.store.folder / "20990101T000000.0-bad.json").write_text("{")
-    stage = make_stage(lab=bench.lab)
+    script = bench.probe_runs.scripts["growth"]
+    bench.probe_runs.store.save(run_of(script, -7200))
+    bench.probe_runs.store.save(msgspec.structs.replace(run_of(script, -60), config="gone\x1b[2J"))
+    (bench.probe_runs.store.folder / "20990101T000000.0-bad.json").write_text("{")
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
-        await until(pilot, lambda: len(bench.lab.earlier) == 2)
+        await until(pilot, lambda: len(bench.probe_runs.earlier) == 2)
         assert "2 earlier: c" in plain(stage)
         await pilot.press("c")
         await settle(pilot)
@@ -250,21 +323,21 @@ async def test_no_framework_is_one_clear_line(make_stage: MakeStage, bench: Benc
     def none(framework: str, asked: str | None) -> Interpreter:
         raise FrameworkMissing("TensorFlow is not installed in /usr/bin/python", hint="pip install tensorflow")
 
-    bench.lab.choose = none
-    stage = make_stage(lab=bench.lab)
+    bench.probe_runs.choose = none
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
-        await pilot.press("x")
-        await until(pilot, lambda: bench.lab.live is None)
+        await pilot.press("x", "y")
+        await until(pilot, lambda: bench.probe_runs.live is None)
         text = plain(stage)
         assert "✖ TensorFlow is not installed in /usr/bin/python" in text
         assert "→ pip install tensorflow" in text
-        assert "p names the interpreter" in text
+        assert "p sets the interpreter" in text
         assert bench.collector.stopped == bench.collector.started
 
 
 async def test_parameters_are_checked_and_reach_the_runner(make_stage: MakeStage, bench: Bench) -> None:
-    stage = make_stage(lab=bench.lab)
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         screen = await open_probes(stage, pilot)
         await pilot.press("p")
@@ -277,16 +350,16 @@ async def test_parameters_are_checked_and_reach_the_runner(make_stage: MakeStage
         await pilot.press("enter")
         await settle(pilot)
         assert stage.app.screen is modal
-        assert "seconds: 'x' is no number" in plain(stage)
+        assert "seconds: 'x' is not a number" in plain(stage)
         modal.query_one("#seconds", Input).value = "0.2"
         modal.query_one("#gpu", Input).value = "9"
         await pilot.press("enter")
         await settle(pilot)
-        assert "virtual GPUs: '2.5' is no whole number" in plain(stage)
+        assert "virtual GPUs: '2.5' is not a whole number" in plain(stage)
         modal.query_one("#virtual", Input).value = "17"
         await pilot.press("enter")
         await settle(pilot)
-        assert "number of virtual GPUs is between 1 and 16" in plain(stage)
+        assert "number of virtual GPUs must be between 1 and 16" in plain(stage)
         modal.query_one("#virtual", Input).value = "4"
         await pilot.press("enter")
         await settle(pilot)
@@ -296,8 +369,8 @@ async def test_parameters_are_checked_and_reach_the_runner(make_stage: MakeStage
         await settle(pilot)
         assert stage.app.screen is screen
         assert "GPU 1 NVIDIA H200 · mlp · 0.2 s each · fraction 0.3 · visible 1,0 · 4 virtual" in plain(stage)
-        await pilot.press("x")
-        await until(pilot, lambda: bool(bench.runners) and bench.lab.live is None)
+        await pilot.press("x", "y")
+        await until(pilot, lambda: bool(bench.runners) and bench.probe_runs.live is None)
         options = bench.runners[0].options
         assert options.visible == (machines.uuid(1),)
         assert options.own == {"workload": "mlp", "fraction": 0.3, "visible": "1,0", "virtual": 4}
@@ -305,7 +378,7 @@ async def test_parameters_are_checked_and_reach_the_runner(make_stage: MakeStage
 
 
 async def test_p_on_a_gpu_goes_to_its_probes(make_stage: MakeStage, bench: Bench) -> None:
-    stage = make_stage(lab=bench.lab)
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.many(3, 3))
         await settle(pilot)
@@ -314,12 +387,12 @@ async def test_p_on_a_gpu_goes_to_its_probes(make_stage: MakeStage, bench: Bench
         await pilot.press("right", "p")
         await settle(pilot)
         assert "GPU 1 NVIDIA H200" in plain(stage)
-        assert bench.lab.parameters.gpu == machines.uuid(1)
+        assert bench.probe_runs.parameters.gpu == machines.uuid(1)
 
 
 async def test_simulated_gpus_are_called_so(make_stage: MakeStage, bench: Bench) -> None:
     bench.make = lambda script, number=0: run_of(script, number, simulated=True)  # type: ignore[assignment]
-    stage = make_stage(lab=bench.lab)
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.simulated())
         await settle(pilot)
@@ -327,8 +400,8 @@ async def test_simulated_gpus_are_called_so(make_stage: MakeStage, bench: Bench)
         await settle(pilot)
         assert "simulated: speeds are the CPU's" in plain(stage)
         assert " SIMULATED " in plain(stage)
-        await pilot.press("down", "x")
-        await until(pilot, lambda: "default" in bench.lab.runs and bench.lab.live is None)
+        await pilot.press("down", "x", "y")
+        await until(pilot, lambda: "default" in bench.probe_runs.runs and bench.probe_runs.live is None)
         await pilot.press("enter")
         await settle(pilot)
         assert "SIMULATED" in plain(stage)
@@ -341,11 +414,11 @@ async def test_hostile_runs_are_shown_harmlessly(make_stage: MakeStage, bench: B
         return run_of(script, number, verdict="error", verdict_reason=bad, log_tail=(bad,), title=bad)
 
     bench.make = hostile  # type: ignore[assignment]
-    stage = make_stage(lab=bench.lab)
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
-        await pilot.press("down", "x")
-        await until(pilot, lambda: "default" in bench.lab.runs and bench.lab.live is None)
+        await pilot.press("down", "x", "y")
+        await until(pilot, lambda: "default" in bench.probe_runs.runs and bench.probe_runs.live is None)
         for key in ("", "enter"):
             if key:
                 await pilot.press(key)
@@ -383,35 +456,6 @@ def test_no_number_is_cut_in_the_middle(sizes: list[tuple[int, str]], width: int
     ]
 
 
-def test_the_live_graph_begins_anew_with_another_gpu(bench: Bench) -> None:
-    lab = bench.lab
-    lab.live = Live(configs=("default",), config="default")
-    watched = _Watched(bench.collector, lab, "")  # type: ignore[arg-type]
-    watched.take(Event(1, 1, 0.0, "start", {"pid": 77}))
-
-    def shot(*held: float | None) -> Snapshot:
-        rows = tuple(
-            machines.process(n, gpu=n, pid=77, readings={"gpu_memory_bytes": int(amount * machines.GIB)})
-            for n, amount in enumerate(held)
-            if amount is not None
-        )
-        devices = tuple(
-            machines.device(n, readings={"memory.used_bytes": int((20 + n) * machines.GIB)}) for n in range(2)
-        )
-        return machines.snapshot(devices, rows)
-
-    watched._show(shot())
-    watched._show(shot())
-    assert lab.live.device_name == "GPU 0"
-    assert len(lab.live.times) == 2
-    watched._show(shot(None, 5.0))
-    assert lab.live.device_name == "GPU 1"
-    assert lab.live.device == (21 * machines.GIB,), "nothing of the other one is drawn as this one's"
-    watched._show(shot(5.1, 5.0))
-    assert lab.live.device_name == "GPU 1", "of two that hold as much, none takes turns"
-    assert len(lab.live.times) == len(lab.live.process) == len(lab.live.device) == 2
-
-
 # Real processes
 
 STUBBORN = '''
@@ -426,17 +470,17 @@ time.sleep(600)
 '''
 
 
-def real_lab(tmp_path: Path) -> Lab:
+def real_probe_runs(tmp_path: Path) -> ProbeRuns:
     path = tmp_path / "stubborn.py"
     path.write_text(STUBBORN)
     bench = Bench(tmp_path / "runs")
-    script = msgspec.structs.replace(bench.lab.scripts["default"], path=path)
-    lab = bench.lab
-    lab.make_runner = Runner
-    lab.choose = lambda framework, asked: Interpreter(sys.executable, framework)
-    lab.make_collector = lambda: FakeCollector(machines.pair())  # type: ignore[assignment, return-value]
-    lab._scripts = {"default": script}
-    return lab
+    script = msgspec.structs.replace(bench.probe_runs.scripts["default"], path=path)
+    probe_runs = bench.probe_runs
+    probe_runs.make_runner = Runner
+    probe_runs.choose = lambda framework, asked: Interpreter(sys.executable, framework)
+    probe_runs.make_feed = lambda: FakeCollector(machines.pair())  # type: ignore[assignment, return-value]
+    probe_runs._scripts = {"default": script}
+    return probe_runs
 
 
 def descendants(before: set[int]) -> set[int]:
@@ -445,18 +489,18 @@ def descendants(before: set[int]) -> set[int]:
 
 @pytest.mark.parametrize("how", ["escape", "q", "ctrl+c"])
 async def test_a_stopped_or_abandoned_run_leaves_no_process(make_stage: MakeStage, tmp_path: Path, how: str) -> None:
-    lab = real_lab(tmp_path)
-    stage = make_stage(lab=lab)
+    probe_runs = real_probe_runs(tmp_path)
+    stage = make_stage(probe_runs=probe_runs)
     before = set(family(os.getpid()))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
-        await pilot.press("a", "x")
-        await until(pilot, lambda: lab.live is not None and "started, pid" in lab.live.doing)
+        await pilot.press("a", "x", "y")
+        await until(pilot, lambda: probe_runs.live is not None and "started, pid" in doing(probe_runs.live))
         await until(pilot, lambda: len(descendants(before)) == 2)
         started = descendants(before)
         await pilot.press(how)
         if how == "escape":
-            await until(pilot, lambda: lab.live is None, 5)
+            await until(pilot, lambda: probe_runs.live is None, 5)
     end = time.monotonic() + 5
     while any(Path(f"/proc/{pid}").exists() for pid in started) and time.monotonic() < end:
         time.sleep(0.05)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.history.runs import RunStore
+from gpuwatch.session.probe_runs import Parameters, ProbeRuns
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.ui.lab import Lab, Parameters
+from gpuwatch.ui.details.probe_events import doing
 from tests.terminal import family
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_probes import open_probes, plain, put_cursor, until
@@ -21,52 +22,52 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 
 @pytest.fixture
-def lab(sim_machine: Callable[[str], SimMachine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
+def probe_runs(sim_machine: Callable[[str], SimMachine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ProbeRuns:
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("TensorFlow is not installed here")
     machine = sim_machine("2x8GiB")
     for name, value in machine.environment(os.environ).items():
         monkeypatch.setenv(name, value)
-    return Lab(store=RunStore(tmp_path / "runs"), parameters=Parameters(seconds=0.1))
+    return ProbeRuns(store=RunStore(tmp_path / "runs"), parameters=Parameters(seconds=0.1))
 
 
-async def test_two_configurations_run_and_are_compared(make_stage: Callable[..., Stage], lab: Lab) -> None:
-    stage = make_stage(lab=lab)
+async def test_two_configurations_run_and_are_compared(make_stage: Callable[..., Stage], probe_runs: ProbeRuns) -> None:
+    stage = make_stage(probe_runs=probe_runs)
     async with stage.app.run_test(size=(160, 50)) as pilot:
         screen = await open_probes(stage, pilot)
         for config in ("growth", "cpu-only"):
             put_cursor(screen, config)
             await pilot.press("space")
-        await pilot.press("x")
-        await until(pilot, lambda: lab.live is None, 120)
-        assert not lab.problem.message
-        assert lab.runs["growth"].verdict == "ok"
-        assert lab.runs["cpu-only"].verdict == "ok"
-        assert lab.runs["growth"].device_map[0].physical_index == 0
-        assert lab.runs["growth"].simulated
+        await pilot.press("x", "y")
+        await until(pilot, lambda: probe_runs.live is None, 120)
+        assert not probe_runs.problem.message
+        assert probe_runs.runs["growth"].verdict == "ok"
+        assert probe_runs.runs["cpu-only"].verdict == "ok"
+        assert probe_runs.runs["growth"].device_map[0].physical_index == 0
+        assert probe_runs.runs["growth"].simulated
         text = plain(stage)
         assert "● ok" in text
         assert "GPU:0→0" in text or "0→0 1→1" in text
-        assert len(lab.store.latest()) == 2
+        assert len(probe_runs.store.latest()) == 2
         put_cursor(screen, "growth")
         await pilot.press("enter")
         await pilot.pause()
         assert "SIMULATED" in plain(stage)
 
 
-async def test_stopping_real_probes_leaves_nothing(make_stage: Callable[..., Stage], lab: Lab) -> None:
-    lab.parameters = Parameters(seconds=30.0)
+async def test_stopping_real_probes_leaves_nothing(make_stage: Callable[..., Stage], probe_runs: ProbeRuns) -> None:
+    probe_runs.parameters = Parameters(seconds=30.0)
     before = set(family(os.getpid()))
-    stage = make_stage(lab=lab)
+    stage = make_stage(probe_runs=probe_runs)
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await open_probes(stage, pilot)
-        await pilot.press("space", "x")
-        await until(pilot, lambda: lab.live is not None and "measuring" in lab.live.doing, 120)
+        await pilot.press("space", "x", "y")
+        await until(pilot, lambda: probe_runs.live is not None and "measuring" in doing(probe_runs.live), 120)
         started = set(family(os.getpid())) - before
         assert started
         pressed = time.monotonic()
         await pilot.press("escape")
-        await until(pilot, lambda: lab.live is None, 10)
+        await until(pilot, lambda: probe_runs.live is None, 10)
         assert time.monotonic() - pressed < 5
     end = time.monotonic() + 5
     while (left := set(family(os.getpid())) - before) and time.monotonic() < end:

@@ -11,12 +11,12 @@ from textual.pilot import Pilot
 
 from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.snapshot import Mapped, Process, Snapshot
+from gpuwatch.session.process_history import Identity, ProcessHistories, identity
 from gpuwatch.sources.host import Details, details
-from gpuwatch.ui.exact import known_map
+from gpuwatch.ui.details.exact_device_map import known_map
+from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
-from gpuwatch.ui.settings import settings_of
-from gpuwatch.ui.trail import Identity, Trails, identity
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.process_graphs import step
 from tests.ui import machines
@@ -62,13 +62,13 @@ async def test_map_settings_findings_relatives_and_environment(stage: Stage, siz
         assert isinstance(stage.app.screen, ProcessScreen)
         text = plain(stage)
         assert "48121  alice  python train.py" in text
-        assert "since 2026-05-05" in text
+        assert "since 2026-05-11" in text
         assert "tensorflow 2.21.0" in text
         whole = about(stage)
         assert "GPU:0 → physical 1  likely  130.4 GiB" in whole
         assert machines.uuid(1) in whole
         assert "GPU:0 is physical 1, GPU:1 is" in " ".join(whole.split())
-        assert "memory grows with what is needed" in " ".join(whole.split())
+        assert "memory grows as needed" in " ".join(whole.split())
         assert "holds 130.4 GiB and has been idle" in whole
         for branch in ("4000 bash train.sh --token •••", "48121 python train.py", "48122 python -c", "48123 nvcc"):
             assert branch in whole
@@ -118,7 +118,7 @@ async def test_what_may_not_be_read_says_why(stage: Stage) -> None:
         await pilot.press("right")
         await settle(pilot)
         assert "1999" in plain(stage)
-        assert "another PID namespace, or it has ended" in about(stage)
+        assert "another PID namespace, or it has exited" in about(stage)
         assert "no framework recognised" in plain(stage)
         await pilot.press("right")
         await settle(pilot)
@@ -156,14 +156,14 @@ async def test_one_that_ends_stays_on_screen_and_is_said(make_stage: MakeStage) 
         await settle(pilot)
         screen = stage.app.screen
         assert isinstance(screen, ProcessScreen)
-        answers.append(Details(problem="it has ended already"))
+        answers.append(Details(problem="it has already exited"))
         stage.push(machines.many(2, 3, tick=6))
         await settle(pilot)
-        assert "✖ does not use a GPU any more" in plain(stage)
+        assert "✖ no longer uses a GPU" in plain(stage)
         screen._read_at = -100.0
         stage.push(machines.many(2, 3, tick=7))
         await settle(pilot)
-        assert "✖ has ended; this is what was last seen" in plain(stage)
+        assert "✖ exited; these are its last values" in plain(stage)
         assert "HF_TOKEN=•••" in about(stage)
 
 
@@ -240,10 +240,10 @@ def test_a_map_is_a_fact_where_a_driver_told_it_and_likely_where_the_environment
     assert likely.how.startswith("likely: from its environment")
     told = known_map(rows, ((0, one), (1, zero)), shot)
     assert {entry.certainty for entry in told.map} == {"fact"}
-    assert told.how == "fact: the simulated driver gave them to it"
+    assert told.how == "fact: reported by the simulated driver"
     other = known_map(rows, ((0, zero),), shot)
     assert [(entry.ordinal, entry.index) for entry in other.map] == [(0, 0)]
-    assert "its environment alone would give others" in other.how
+    assert "its environment alone suggests others" in other.how
     assert known_map((), (), shot).map == ()
 
 
@@ -259,17 +259,17 @@ def test_one_visible_gpu_on_which_the_driver_lists_it_is_a_fact() -> None:
 
 
 def test_history_is_kept_of_few() -> None:
-    trails, timeline = Trails(), Timeline()
+    histories, timeline = ProcessHistories(), Timeline()
     shot = machines.many(2, 9)
     timeline.add(shot)
     people = [identity(row) for row in shot.processes]
     for who in people:
-        trails.follow(who, timeline)
-    trails.add(machines.many(2, 9, tick=1))
-    assert len(trails._trails) == 4
-    last = trails.follow(people[-1], timeline)
+        histories.follow(who, timeline)
+    histories.add(machines.many(2, 9, tick=1))
+    assert len(histories._followed) == 4
+    last = histories.follow(people[-1], timeline)
     assert len(last.times) == 2
-    trails.add(machines.snapshot(DEVICES, (), tick=2))
+    histories.add(machines.snapshot(DEVICES, (), tick=2))
     assert list(last.series["cpu_percent"])[-1] is None, "not there is a gap and no zero"
     assert last.rows[0].pid == people[-1][0]
     assert isinstance(last.rows[0], Process)
@@ -286,7 +286,11 @@ def test_axes_grow_in_steps() -> None:
         ({"CUDA_VISIBLE_DEVICES": "-1"}, "hides every GPU from it", True),
         ({"CUDA_VISIBLE_DEVICES": ""}, "hides every GPU from it", True),
         ({"CUDA_VISIBLE_DEVICES": "0,7"}, "GPU:0 is physical 0; the list ends at “7”", True),
-        ({"CUDA_VISIBLE_DEVICES": "7,0"}, "ends at “7”, which is no GPU here or comes twice: it sees none", True),
+        (
+            {"CUDA_VISIBLE_DEVICES": "7,0"},
+            "ends at “7”, which is not a GPU here or is listed twice: it sees no GPU",
+            True,
+        ),
         ({"CUDA_VISIBLE_DEVICE": "0"}, "not a name that CUDA reads", True),
         ({"TF_FORCE_GPU_ALLOW_GROWTH": "1"}, "only true and false", True),
         ({"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, "memory grows", False),

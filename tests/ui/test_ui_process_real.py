@@ -13,9 +13,9 @@ from typing import Literal
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.monitor.collector import Collector
+from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.session.session import Session
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.ui import exact
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.process import ProcessScreen
 
@@ -60,9 +60,7 @@ def program(
 
     for name, value in machine.environment(os.environ).items():
         monkeypatch.setenv(name, value)
-    exact._simulated.cache_clear()
     yield start
-    exact._simulated.cache_clear()
     for process in running:
         process.kill()
         process.communicate()
@@ -82,16 +80,16 @@ async def test_its_framework_map_settings_and_end(program: Callable[[Tier], subp
     assert process.stdin is not None
     if process.stdout.readline().strip() != "ready":
         pytest.skip(f"this build of TensorFlow does not run on the {tier} tier")
-    app = GpuwatchApp(Collector(0.5))
+    app = GpuwatchApp(Session(LiveFeed(0.5)))
     async with app.run_test(size=(120, 40)) as pilot:
 
         def rows() -> list[int]:
-            return [row.pid for row in app.snapshot.processes] if app.snapshot is not None else []
+            return [row.pid for row in app.session.snapshot.processes] if app.session.snapshot is not None else []
 
         await until(pilot, lambda: rows().count(process.pid) == 2, 30)
         app.chosen_process = next(
             (row.pid, row.create_time)
-            for row in (app.snapshot.processes if app.snapshot is not None else ())
+            for row in (app.session.snapshot.processes if app.session.snapshot is not None else ())
             if row.pid == process.pid
         )
         await pilot.press("3")
@@ -109,13 +107,15 @@ async def test_its_framework_map_settings_and_end(program: Callable[[Tier], subp
         assert f"GPU:1 → physical 0  {certainty}" in whole
         told = " ".join(whole.split())
         assert "CUDA_VISIBLE_DEVICES=1,0 → GPU:0 is physical 1, GPU:1 is physical 0" in told
-        assert "TF_FORCE_GPU_ALLOW_GROWTH=true → memory grows with what is needed" in told
+        assert "TF_FORCE_GPU_ALLOW_GROWTH=true → memory grows as needed" in told
         assert "verysecret" not in whole + screen.who.plain
         process.stdin.write("\n")
         process.stdin.flush()
         process.wait(30)
-        await until(pilot, lambda: any(one.kind == "process.went" for one in app.watcher.events), 20)
-        went = [one.text for one in app.watcher.events if one.kind == "process.went" and one.pid == process.pid]
+        await until(pilot, lambda: any(one.kind == "process.exited" for one in app.session.timeline.events()), 20)
+        went = [
+            one.text for one in app.session.timeline.events() if one.kind == "process.exited" and one.pid == process.pid
+        ]
         assert len(went) == 2
         assert all("freed, peak" in text and "verysecret" not in text for text in went)
         assert len({row.device_uuid for row in screen.rows}) == 2, "what was last seen stays on screen"

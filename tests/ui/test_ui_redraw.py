@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from gpuwatch.formatting.units import duration
-from gpuwatch.model.snapshot import Process, Snapshot
-from gpuwatch.monitor.wire import Calm, Quiet, aged
-from gpuwatch.ui.filtering import parse
+from gpuwatch.model.snapshot import MigInstance, Process, Snapshot
+from gpuwatch.ui.tables.filter import parse
 from gpuwatch.ui.widgets.paint import Line, Painted, difference
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -48,7 +47,7 @@ async def test_an_unchanged_snapshot_draws_nothing(stage: Stage, size: tuple[int
             await pilot.pause()
             await pilot.pause()
         assert drawn_since(stage, before) == {}
-        assert stage.app.history.snapshots == 4
+        assert stage.app.session.history.snapshots == 4
 
 
 async def test_only_the_row_that_changed_is_drawn(stage: Stage) -> None:
@@ -112,56 +111,54 @@ def test_difference_is_the_cells_between_the_first_and_the_last_change() -> None
 
 
 async def test_while_only_time_passes_run_times_are_drawn_and_all_else_stays(stage: Stage) -> None:
-    """What comes marked as quiet is drawn by another way, and must look as if it had not been."""
+    """They are drawn by another way than a changed row, and must look as if they had not been."""
     async with stage.app.run_test(size=(120, 40)) as pilot:
         still = machines.many(8, 200)
         await ready(stage, pilot, still)
-        for seconds in (1, 2):
-            taken = still.taken_at + datetime.timedelta(seconds=seconds)
-            snapshot = aged(same_again(still, taken_at=taken))
-            stage.push(Quiet(**{name: getattr(snapshot, name) for name in snapshot.__struct_fields__}))
-            await pilot.pause()
-            await pilot.pause()
         table = stage.app.overview.processes
-        quiet = table.plain
-        stage.app.overview.processes._view = None
-        stage.push(same_again(snapshot))
-        await pilot.pause()
-        await pilot.pause()
-        assert table.plain == quiet
+        before = counts(stage)
+        for seconds in (1, 2):
+            later = same_again(still, taken_at=still.taken_at + datetime.timedelta(seconds=seconds))
+            stage.push(later)
+            await pilot.pause()
+            await pilot.pause()
+        assert table._times, "they were written into the lines that stood there"
+        assert set(drawn_since(stage, before)) <= {"top", "host", "processes"}
+        shown = table.plain
+        table._redraw()
+        assert table.plain == shown
         row = next(row for row in table._rows if isinstance(row, Process))
-        assert duration(snapshot.taken_at.timestamp() - (row.create_time or 0)) in quiet
-        assert stage.app.history.snapshots == 4
+        assert duration(row.run_seconds(later.taken_at.timestamp())) in shown
+        assert stage.app.session.history.snapshots == 3
 
 
-async def test_rows_as_they_were_before_are_shown_with_the_run_times_of_now(stage: Stage) -> None:
-    """A feed may leave the ageing of rows to who shows them: no way of drawing may forget it."""
+async def test_no_way_of_drawing_forgets_the_clock(stage: Stage) -> None:
     async with stage.app.run_test(size=(160, 40)) as pilot:
-        still = aged(machines.many(8, 200))
+        still = machines.many(8, 200)
         await ready(stage, pilot, still)
         table = stage.app.overview.processes
-        taken = still.taken_at + datetime.timedelta(seconds=100)
-        quiet = same_again(still, taken_at=taken)
-        stage.push(Quiet(**{name: getattr(quiet, name) for name in quiet.__struct_fields__}))
+        later = same_again(still, taken_at=still.taken_at + datetime.timedelta(seconds=100))
+        stage.push(later)
         await pilot.pause()
         row = next(row for row in table._rows if isinstance(row, Process))
-        assert row in still.processes
-        ran = duration(taken.timestamp() - (row.create_time or 0))
-        assert duration(row.number("run_seconds")) != ran
+        seconds = row.run_seconds(later.taken_at.timestamp())
+        ran = duration(seconds)
+        assert ran != duration(row.run_seconds(still.taken_at.timestamp()))
         assert ran in table.plain.split("\n")[table._head_row + 1]
         shown = table.plain
         table._redraw()
         assert table.plain == shown
         await pilot.press("down", "up")
         assert ran in table.plain.split("\n")[table._head_row + 1]
-        stage.app.overview.show(stage.app.overview._view or stage.app.view())
+        stage.app.overview.show(stage.app.overview._view or stage.app.session.live_view())
         assert table.plain.replace("▶", " ") == shown.replace("▶", " ")
-        table.set_filter(parse(f"time>{int(taken.timestamp() - (row.create_time or 0)) - 50}"))
-        assert row.pid in {one.pid for one in table._rows if isinstance(one, Process)}, "also just after a calm second"
-        whole = stage.app.snapshot
-        assert whole is not None
-        assert whole.processes == aged(quiet).processes
-        assert stage.app.view().snapshot is whole
+        table.set_filter(parse(f"time>{int(seconds or 0) - 50}"))
+        assert row.pid in {one.pid for one in table._rows if isinstance(one, Process)}
+        table.set_filter(parse(f"time>{int(seconds or 0) + 50}"))
+        assert row.pid not in {one.pid for one in table._rows if isinstance(one, Process)}
+        stage.push(same_again(still, taken_at=still.taken_at + datetime.timedelta(seconds=200)))
+        await pilot.pause()
+        assert row.pid in {one.pid for one in table._rows if isinstance(one, Process)}, "it has run for long enough now"
 
 
 async def test_memory_that_nobody_explains_is_told_while_processes_stay(stage: Stage) -> None:
@@ -173,8 +170,25 @@ async def test_memory_that_nobody_explains_is_told_while_processes_stay(stage: S
             *still.devices[1:],
         )
         snapshot = same_again(still, devices=devices)
-        stage.push(Calm(**{name: getattr(snapshot, name) for name in snapshot.__struct_fields__}))
+        stage.push(snapshot)
         await pilot.pause()
         await pilot.pause()
         assert "unexplained" in stage.app.overview.processes.plain
-        assert "7.0 GiB" in stage.app.overview.processes.plain
+        assert "7987 MiB" in stage.app.overview.processes.plain
+
+
+async def test_mig_instances_get_their_room_while_processes_stay(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        still = machines.snapshot((machines.device(0), machines.device(1)), (machines.process(0),))
+        await ready(stage, pilot, still)
+        overview = stage.app.overview
+        before = overview.gpus.size.height
+        parts = tuple(
+            MigInstance(id=f"{n}/0", index=n, uuid=f"MIG-{n}", gpu_instance=n, compute_instance=0, profile="1g.10gb")
+            for n in range(7)
+        )
+        stage.push(same_again(still, devices=(machines.device(0, mig_instances=parts), still.devices[1])))
+        for _ in range(3):
+            await pilot.pause()
+        assert overview.gpus.size.height > before
+        assert overview.gpus.plain.count("1g.10gb") == 7

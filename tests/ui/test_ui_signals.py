@@ -15,9 +15,9 @@ from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.sources.host import ProcessTable
-from gpuwatch.ui.rows import COLUMNS
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.signal_sheet import SignalSheet
+from gpuwatch.ui.tables.columns import COLUMNS
 from tests.ui import machines
 from tests.ui.conftest import Stage
 
@@ -196,7 +196,7 @@ async def test_one_that_ended_meanwhile_is_said(stage: Stage, sleepers: list[Chi
         sleepers[0].wait()
         await pilot.press("enter")
         await settle(pilot)
-        assert f"✖ no TERM to {sleepers[0].pid}: it has ended" in stage.app.overview.keys.plain
+        assert f"✖ no TERM to {sleepers[0].pid}: it has already exited" in stage.app.overview.keys.plain
 
 
 async def test_what_cannot_be_identified_is_not_offered(stage: Stage) -> None:
@@ -224,7 +224,7 @@ async def test_doubt_about_namespaces_is_said(stage: Stage, sleepers: list[Child
         await settle(pilot)
         sheet = stage.app.screen
         assert isinstance(sheet, SignalSheet)
-        assert "some pids here are of another PID namespace" in sheet.sheet.plain
+        assert "some pids here are from another PID namespace" in sheet.sheet.plain
         assert ["TERM" in "".join(text for text, _ in line.spans) for line in sheet.sheet.lines if line.wash] == [True]
 
 
@@ -232,7 +232,7 @@ async def test_memory_without_a_process_has_nobody_to_signal(stage: Stage) -> No
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
-        await pilot.press("end", "up", "space", "up", "k")
+        await pilot.press("end", "space", "k")
         await settle(pilot)
         assert stage.app.screen is stage.app.overview
         assert "nothing to signal" in stage.app.overview.keys.plain

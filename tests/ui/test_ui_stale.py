@@ -6,7 +6,7 @@ import pytest
 from textual.color import Color
 
 from gpuwatch.monitor.feed import FeedStatus
-from gpuwatch.ui.theme import known_themes
+from gpuwatch.ui.drawing.theme import known_themes
 from gpuwatch.ui.widgets.paint import READABLE, contrast
 from tests.ui import machines
 from tests.ui.conftest import Stage

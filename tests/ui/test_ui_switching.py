@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.ui import tabs
-from gpuwatch.ui.screens import overview
+from gpuwatch.ui import app as app_module
+from gpuwatch.ui import tab_screens
 from tests.ui.conftest import Stage
 
 _MOST = 0.25
@@ -20,11 +20,12 @@ _SCRIPT = """
 import asyncio, json, time
 from tests.ui.feed import FakeFeed
 from tests.ui import machines
+from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 
 async def main():
     feed = FakeFeed()
-    app = GpuwatchApp(feed, clock=lambda: machines.NOON.timestamp() + 59)
+    app = GpuwatchApp(Session(feed, clock=lambda: machines.NOON.timestamp() + 59))
     feed._pending = [machines.many(8, 200, tick=tick) for tick in range(60)]
     took = {}
     async with app.run_test(size=(120, 40)) as pilot:
@@ -56,20 +57,23 @@ def test_no_first_look_at_a_tab_takes_long(tmp_path: Path) -> None:
     assert max(took.values()) < _MOST, took
 
 
+_PREPARED = ["gpu", "process", "findings", "events"]
+
+
 async def test_tabs_are_imported_in_idle_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "_PREPARE_AFTER", 0.01)
-    monkeypatch.setattr(overview, "_PREPARE_EVERY", 0.01)
+    monkeypatch.setattr(app_module, "_PREPARE_AFTER", 0.01)
+    monkeypatch.setattr(app_module, "_PREPARE_EVERY", 0.01)
     imported: list[str] = []
-    monkeypatch.setattr(tabs, "prepare", imported.append)
+    monkeypatch.setattr(tab_screens, "prepare", imported.append)
     async with stage.app.run_test(size=(80, 24)) as pilot:
         for _ in range(100):
             await pilot.pause(0.01)
-            if len(imported) == len(tabs.PREPARED):
+            if len(imported) == len(_PREPARED):
                 break
-    assert tuple(imported) == tabs.PREPARED
+    assert imported == _PREPARED
 
 
 def test_each_prepared_tab_is_the_one_that_is_made() -> None:
-    for tab_id in tabs.PREPARED:
-        tabs.prepare(tab_id)
-        assert type(tabs.make(tab_id)).__module__ == f"gpuwatch.ui.screens.{tab_id}"
+    for tab_id in _PREPARED:
+        tab_screens.prepare(tab_id)
+        assert type(tab_screens.make(tab_id)).__module__ == f"gpuwatch.ui.screens.{tab_id}"

@@ -13,15 +13,15 @@ from textual.pilot import Pilot
 
 from gpuwatch.model.metrics import METRICS
 from gpuwatch.monitor.feed import FeedStatus
-from gpuwatch.ui.facts import SHORT_TITLES
 from gpuwatch.ui.screens.findings import FindingsScreen
 from gpuwatch.ui.screens.gpu import GpuScreen
 from gpuwatch.ui.screens.lines_modal import LinesModal
-from gpuwatch.ui.tabs import TABS, labels
+from gpuwatch.ui.settings.tabs import TABS, labels
+from gpuwatch.ui.tables.device_facts import SHORT_TITLES
 from gpuwatch.ui.widgets.paint import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
-from tests.ui.labs import HIDDEN, Bench, run_of
+from tests.ui.probe_bench import HIDDEN, Bench, run_of
 
 MakeStage = Callable[..., Stage]
 
@@ -37,7 +37,7 @@ def plain(stage: Stage) -> str:
 
 @pytest.fixture
 def stage(make_stage: MakeStage, tmp_path: Path) -> Stage:
-    return make_stage(lab=Bench(tmp_path).lab)
+    return make_stage(probe_runs=Bench(tmp_path).probe_runs)
 
 
 async def test_keys_and_clicks_go_to_tabs_and_state_stays(stage: Stage) -> None:
@@ -121,7 +121,7 @@ def test_tabs_are_imported_when_they_are_looked_at() -> None:
     for unwanted in (
         "gpuwatch.ui.screens.gpu",
         "gpuwatch.ui.screens.probes",
-        "gpuwatch.ui.lab",
+        "gpuwatch.session.probe_runs",
         "gpuwatch.probing",
         "gpuwatch.reports",
     ):
@@ -182,23 +182,23 @@ async def test_an_axis_without_an_end_is_said_and_not_guessed(stage: Stage) -> N
         await settle(pilot)
         await pilot.press("2")
         await settle(pilot)
-        assert "its limit is not told" in plain(stage)
+        assert "limit unknown" in plain(stage)
 
 
 async def test_the_gpu_tab_shows_what_probes_were_given(make_stage: MakeStage, tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    script = bench.lab.scripts["growth"]
-    bench.lab.store.save(run_of(script))
+    script = bench.probe_runs.scripts["growth"]
+    bench.probe_runs.store.save(run_of(script))
     hostile = msgspec.structs.replace(run_of(script, 5), config="evil\x1b[31m\nname")
-    bench.lab.store.save(hostile)
-    stage = make_stage(lab=bench.lab)
+    bench.probe_runs.store.save(hostile)
+    stage = make_stage(probe_runs=bench.probe_runs)
     async with stage.app.run_test(size=(200, 50)) as pilot:
         stage.push(machines.pair(180))
         await settle(pilot)
         await pilot.press("2")
         for _ in range(20):
             await settle(pilot)
-            if bench.lab.earlier:
+            if bench.probe_runs.earlier:
                 break
         await settle(pilot)
         text = plain(stage)
@@ -208,7 +208,7 @@ async def test_the_gpu_tab_shows_what_probes_were_given(make_stage: MakeStage, t
         assert "evil\\x1b[31m name" in text
         await pilot.press("right")
         await settle(pilot)
-        assert "no probe has run on this GPU yet" in plain(stage)
+        assert "no probe runs on this GPU yet" in plain(stage)
 
 
 @pytest.mark.parametrize("tab", ["2", "3", "4", "5", "6"])
@@ -261,7 +261,7 @@ async def test_nothing_wrong_is_said(stage: Stage) -> None:
         stage.push(machines.many(2, 4))
         await settle(pilot)
         assert "Nothing wrong was found" in plain(stage)
-        assert "What was looked for" in plain(stage)
+        assert "What was checked" in plain(stage)
 
 
 @pytest.mark.parametrize("simulated", [False, True])

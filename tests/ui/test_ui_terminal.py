@@ -32,12 +32,15 @@ CRASH = """
 import sys
 from tests.ui import machines
 from tests.ui.feed import MovingFeed
+from gpuwatch.diagnosis.condition_engine import Conditions
+from gpuwatch.session.session import Session
 from gpuwatch.ui.app import run_dashboard
 
-def diagnose(snapshot, history):
-    raise RuntimeError("a rule broke")
+class Breaks(Conditions):
+    def look(self, snapshot):
+        raise RuntimeError("a rule broke")
 
-sys.exit(run_dashboard(MovingFeed(machines.pair), diagnose=diagnose))
+sys.exit(run_dashboard(Session(MovingFeed(machines.pair), conditions=Breaks())))
 """
 
 
@@ -206,7 +209,7 @@ def test_without_a_shell_ctrl_z_says_so() -> None:
 def test_the_first_frame_does_not_wait_for_the_first_sample() -> None:
     terminal = Terminal("-m", "tests.ui.demo", "--delay", "600", "--past", "0")
     try:
-        terminal.until(b"asking the driver")
+        terminal.until(b"querying the driver")
         terminal.type(b"q")
         assert terminal.end() == 0
     finally:
@@ -232,7 +235,7 @@ def test_importing_the_app_loads_nothing_that_the_first_frame_does_not_need() ->
         "pynvml",
         "jinja2",
         "numpy",
-        "gpuwatch.ui.screens.help",
+        "gpuwatch.ui.details.key_help",
         "gpuwatch.ui.screens.lines_modal",
         "gpuwatch.ui.widgets.filter_bar",
     ):

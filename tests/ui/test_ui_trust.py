@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.overtime.watch import Watch
-from gpuwatch.history.ring import History
+from gpuwatch.history.metric_series import History
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Problem, Snapshot
 from gpuwatch.monitor.feed import FeedStatus
-from gpuwatch.ui.widgets.headline import verdict
+from gpuwatch.session.view import View, ranked
+from gpuwatch.ui.panes.headline import verdict
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.test_ui_dashboard import everything, settle
@@ -23,19 +23,12 @@ MISMATCH = Problem(
 )
 
 
-class Judge:
-    """Diagnoses as the command line has it done."""
-
-    def __init__(self) -> None:
-        self.watch = Watch()
-
-    def __call__(self, snapshot: Snapshot, history: History) -> tuple[Finding, ...]:
-        return (*self.watch.look(snapshot), *self.watch.past)
+HOT = {"clocks__event_reasons": "sw-thermal", "clocks__sm_mhz": 1400, "temperature__gpu_celsius": 88}
 
 
 @pytest.fixture
 def judged() -> Stage:
-    return Stage(diagnose=Judge())
+    return Stage()
 
 
 def calm(tick: int, **changes: object) -> Snapshot:
@@ -63,7 +56,7 @@ def with_device(tick: int, number: int, *, state: str = "ok", **readings: object
 
 
 def badge(stage: Stage) -> tuple[str, str]:
-    return verdict(stage.app.current())
+    return verdict(stage.app.session.view())
 
 
 def falls_silent(stage: Stage, seconds: float = 9.0, blame: str = "") -> None:
@@ -102,17 +95,17 @@ async def test_a_driver_that_does_not_answer_is_a_finding(judged: Stage) -> None
         await pilot.press("5")
         await settle(pilot)
         screen = judged.app.tab
-        assert "Nothing wrong was found" in screen.found.plain
+        assert "Nothing wrong was found" in screen.finding_list.plain
         falls_silent(judged)
         await settle(pilot)
-        assert "Nothing wrong" not in screen.found.plain
-        assert "✖ The driver does not answer" in screen.found.plain
+        assert "Nothing wrong" not in screen.finding_list.plain
+        assert "✖ The driver does not answer" in screen.finding_list.plain
         assert "no sample has come since" in screen.evidence.plain
         assert "→ If it lasts" in screen.evidence.plain
         assert badge(judged)[1] != "ok"
         judged.push(calm(71))
         await settle(pilot)
-        assert "does not answer" not in screen.found.plain
+        assert "does not answer" not in screen.finding_list.plain
         assert badge(judged) == ("● all well", "ok"), "for how long begins anew"
 
 
@@ -136,17 +129,45 @@ async def test_what_a_card_calls_slowed_is_no_machine_on_which_all_is_well(judge
     async with judged.app.run_test(size=(120, 40)) as pilot:
         judged.push(*(calm(tick) for tick in range(30)))
         await settle(pilot)
-        judged.push(with_device(30, 0, clocks__event_reasons="sw-thermal"))
+        judged.push(with_device(30, 0, **HOT))
         await settle(pilot)
-        assert "▲ slowed" in everything(judged)
+        assert "▲ throttled" in everything(judged)
         assert badge(judged) == ("▲ 1 warning", "badge-warning")
-        assert "GPU 0 is slowed by heat" in judged.app.overview.finding.plain
-        judged.push(*(with_device(tick, 0, clocks__event_reasons="sw-thermal") for tick in range(31, 60)))
+        assert "GPU 0 throttled (thermal)" in judged.app.overview.finding.plain
+        judged.push(*(with_device(tick, 0, **HOT) for tick in range(31, 60)))
         await settle(pilot)
         assert badge(judged) == ("▲ 1 warning", "badge-warning"), "the lasting finding takes its place"
-        judged.push(*(calm(tick) for tick in range(60, 120)))
-        await settle(pilot)
+        for tick in range(60, 120, 10):
+            judged.push(calm(tick))
+            await settle(pilot)
         assert badge(judged)[1] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "glyph", "severity"),
+    [
+        (HOT, "throttled (thermal)", "▲", "warning"),
+        ({"ecc__uncorrected": 3}, "uncorrected ECC errors: 3 since its last reset", "▲", "warning"),
+        ({"remapped_rows__failure": "yes"}, "memory could not be remapped", "✖", "error"),
+    ],
+)
+async def test_a_condition_has_one_wording_and_one_severity_in_card_event_finding_and_badge(
+    judged: Stage, changes: dict[str, object], words: str, glyph: str, severity: str
+) -> None:
+    async with judged.app.run_test(size=(200, 60)) as pilot:
+        if "ecc__uncorrected" not in changes:  # a counter that grows while somebody watches is another condition
+            judged.push(*(calm(tick) for tick in range(30)))
+            await settle(pilot)
+        judged.push(with_device(30, 0, **changes))
+        await settle(pilot)
+        (found,) = judged.app.session.view().wrong
+        event = judged.app.session.timeline.events()[-1]
+        assert (found.title, event.text) == (f"GPU 0 {words}",) * 2
+        assert (found.severity, event.severity, event.cause) == (severity, severity, found.id)
+        assert badge(judged) == (f"{glyph} 1 {severity}", f"badge-{severity}")
+        assert f"{glyph} {words}" in judged.app.overview.gpus.plain
+        assert words in judged.app.overview.finding.plain
+        assert words not in judged.app.overview.top_line.plain, "it is on this screen already"
 
 
 async def test_a_collector_that_was_stopped_is_not_blamed_on_the_driver(judged: Stage) -> None:
@@ -160,9 +181,9 @@ async def test_a_collector_that_was_stopped_is_not_blamed_on_the_driver(judged: 
         assert "driver not" not in line
         judged.push(calm(20))
         await settle(pilot)
-        texts = [one.text for one in judged.app.watcher.events]
+        texts = [one.text for one in judged.app.session.timeline.events()]
         assert any("collector, which asks the driver, was stopped" in text for text in texts)
-        assert any(text.startswith("samples come again") for text in texts)
+        assert any(text.startswith("Samples come again") for text in texts)
         assert not any("driver answers again" in text for text in texts)
 
 
@@ -179,24 +200,24 @@ async def test_a_device_that_is_back_is_not_red(judged: Stage) -> None:
 
 async def test_a_mismatch_is_told_once_and_nothing_from_before_it_stands_as_now(judged: Stage) -> None:
     async with judged.app.run_test(size=(120, 40)) as pilot:
-        judged.push(*(with_device(tick, 0, clocks__event_reasons="sw-thermal") for tick in range(30)))
+        judged.push(*(with_device(tick, 0, **HOT) for tick in range(30)))
         await settle(pilot)
         assert badge(judged)[0] == "▲ 1 warning"
         gone = calm(30, driver=None, devices=(), problems=(MISMATCH,), simulated=True)
         judged.push(gone)
         await settle(pilot)
         text = everything(judged)
-        assert "the driver cannot be asked: GPUs unknown" in text
+        assert "the driver cannot be queried: GPUs unknown" in text
         assert "Reboot, or reload" in judged.app.overview.finding.plain, "the simulation's own way out"
         assert "--sim" not in text
         await pilot.press("5")
         await settle(pilot)
-        current = [line for line in judged.app.tab.found.plain.splitlines() if "○" not in line]
+        current = [line for line in judged.app.tab.finding_list.plain.splitlines() if "○" not in line]
         assert "because it is hot" not in "\n".join(current)
         assert sum("library" in line for line in current) == 1
         judged.push(calm(31))
         await settle(pilot)
-        assert "✖" not in judged.app.tab.found.plain
+        assert "✖" not in judged.app.tab.finding_list.plain
         assert badge(judged)[1] != "badge-error"
 
 
@@ -206,7 +227,7 @@ async def test_nothing_says_that_nothing_was_found_beside_a_badge_that_is_not_gr
         await pilot.press("5")
         await settle(pilot)
         assert badge(stage)[0].startswith("✖")
-        assert "Nothing wrong" not in stage.app.tab.found.plain
+        assert "Nothing wrong" not in stage.app.tab.finding_list.plain
 
 
 async def test_what_is_wrong_with_a_filter_stays_until_its_text_changes(stage: Stage) -> None:
@@ -229,3 +250,22 @@ async def test_what_is_wrong_with_a_filter_stays_until_its_text_changes(stage: S
         assert "no field" not in bar._note.plain
         await pilot.press("enter")
         assert stage.app.overview.filter_bar is None
+
+
+@pytest.mark.parametrize(
+    ("status", "changes", "said"),
+    [
+        (FeedStatus("stopped", 3.0, detail="the recording ends here"), {}, ""),
+        (FeedStatus("ok", 0.0), {"state": "lost", "state_detail": "fell off the bus"}, "✖ 1 error"),
+    ],
+)
+def test_the_header_says_nothing_good_above_an_error(status: FeedStatus, changes: dict[str, str], said: str) -> None:
+    shot = calm(0)
+    lame = msgspec.structs.replace(shot.devices[0], **changes)
+    shot = msgspec.structs.replace(shot, devices=(lame, *shot.devices[1:]))
+    at = shot.taken_at.timestamp()
+    lost = Finding(id="hardware.fault", severity="error", certainty="fact", title="lost", device_uuid=lame.uuid)
+    well = Finding(id="healthy", severity="info", certainty="fact", title="well", since=shot.taken_at)
+    found = (lost,) if changes else (well,)
+    view = View(shot, History(), status, at, 1.0, findings=found, wrong=ranked(found))
+    assert verdict(view)[0] == said

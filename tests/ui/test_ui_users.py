@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Process, Snapshot
-from gpuwatch.ui.totals import totals
+from gpuwatch.ui.tables.totals import totals
 from gpuwatch.ui.widgets.user_table import UserTable
 from tests.ui import machines
 from tests.ui.conftest import Stage
@@ -44,8 +44,8 @@ def test_sums_by_user() -> None:
     assert alice.host.value == 2 * GIB, "a process on two GPUs has its memory once"
     assert {gpu: held.value for gpu, held in alice.by_gpu.items()} == {0: 8 * GIB, 1: 5 * GIB}
     assert bob.memory.missing
-    assert bob.memory.told(str) == f"≥{20.0 * GIB}"
-    assert bob.by_gpu[1].told(lambda value: "–" if value is None else "?") == "–", "unknown is no zero"
+    assert bob.memory.shown(str) == f"≥{20.0 * GIB}"
+    assert bob.by_gpu[1].shown(lambda value: "–" if value is None else "?") == "–", "unknown is no zero"
     assert bobby.cpu.value is None
 
 
@@ -120,7 +120,7 @@ async def test_nobody_cannot_be_picked_and_a_tiny_terminal_hides_it(stage: Stage
         await settle(pilot)
         await pilot.press("u", "end", "enter")
         await settle(pilot)
-        assert "cannot be picked out" in stage.app.overview.keys.plain
+        assert "cannot be filtered" in stage.app.overview.keys.plain
         await pilot.resize_terminal(20, 5)
         await settle(pilot)
         assert [w.id for w in stage.app.overview.children if w.display and w.region.height] == ["too-small"]

@@ -51,7 +51,7 @@ async def test_the_host_is_shown_while_the_driver_is_waited_for(stage: Stage, si
         waits(stage, 1)
         await pilot.pause()
         text = lines_of(stage)
-        assert "asking the driver for its GPUs" in text
+        assert "querying the driver for GPUs" in text
         assert "node07" in text
         assert "42.1 / 128.0 GiB" in text
         assert "python train.py" in text
@@ -63,7 +63,7 @@ async def test_the_host_is_shown_while_the_driver_is_waited_for(stage: Stage, si
         assert "nvidia-smi hangs as well" in text, "the layout gives it its room"
         assert "no GPU" not in text, "whether there is one is not known"
         assert "python train.py" in text
-        assert not stage.app.view().stale, "what is shown was read just now"
+        assert not stage.app.session.live_view().stale, "what is shown was read just now"
 
 
 async def test_all_is_as_ever_once_the_driver_answers(stage: Stage) -> None:
@@ -75,8 +75,10 @@ async def test_all_is_as_ever_once_the_driver_answers(stage: Stage) -> None:
         text = lines_of(stage)
         assert "131.2 / 139.8 GiB" in text
         assert "not answered" not in text
-        assert [event.kind for event in stage.app.watcher.events][-1] == "collector.answers"
-        assert not any(event.kind.startswith("device.") for event in stage.app.watcher.events), "none came or went"
+        assert [event.kind for event in stage.app.session.timeline.events()][-1] == "silence.ended"
+        assert not any(event.kind.startswith("device.") for event in stage.app.session.timeline.events()), (
+            "none came or went"
+        )
         plain = Stage()
         async with plain.app.run_test(size=(120, 40)) as other:
             plain.push(machines.pair(12))
@@ -111,5 +113,5 @@ async def test_the_host_goes_on_while_the_gpus_stand_still(stage: Stage) -> None
         text = lines_of(stage)
         assert "99.0 / 128.0 GiB" in text
         assert "131.2 / 139.8 GiB" in text, "what was known of the GPUs stays"
-        assert stage.app.view().stale
-        assert not stage.app.view().host_stale
+        assert stage.app.session.live_view().stale
+        assert not stage.app.session.live_view().host_stale

@@ -4,12 +4,15 @@ import datetime
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.codec import DOCUMENTS, PRINTED, NotADocument, from_json, schema_of, to_json
+from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.snapshot import Process
+from tests.ui import machines
 
 
 def test_a_run_survives_the_way_through_json() -> None:
@@ -27,6 +30,46 @@ def test_a_run_survives_the_way_through_json() -> None:
     assert from_json(text.encode()) == run
     both = Comparison(runs=(run, run), columns=("verdict",), best={})
     assert from_json(to_json(both).encode()) == both
+
+
+moments = st.datetimes(datetime.datetime(1971, 1, 1), datetime.datetime(2100, 1, 1)).map(
+    lambda moment: moment.replace(tzinfo=datetime.UTC)
+)
+rows = st.lists(
+    st.builds(
+        machines.process,
+        st.integers(0, 5),
+        create_time=st.none() | st.floats(0, 5e9),
+        missing=st.sampled_from([{}, {"run_seconds": machines.DENIED}]),
+    ),
+    max_size=4,
+).map(tuple)
+
+
+@settings(deadline=None)
+@given(moments, rows, rows)
+def test_run_times_are_in_documents_alone(
+    taken: datetime.datetime, processes: tuple[Process, ...], bystanders: tuple[Process, ...]
+) -> None:
+    snapshot = machines.snapshot((), processes, taken_at=taken, bystanders=bystanders)
+    diagnostic = Diagnostic(taken_at=taken, took_seconds=0.0, gpuwatch_version="1", simulated=False, snapshot=snapshot)
+    for document in (snapshot, diagnostic):
+        text = to_json(document)
+        assert from_json(text.encode()) == document
+        assert to_json(from_json(text.encode())) == text
+        written = json.loads(text)
+        written = written.get("snapshot", written)
+        for entry, row in zip((*written["processes"], *written["bystanders"]), (*processes, *bystanders), strict=True):
+            ran = None if row.create_time is None else max(taken.timestamp() - row.create_time, 0.0)
+            assert entry["readings"].get("run_seconds") == ran
+            assert "run_seconds" not in row.readings
+
+
+def test_a_run_time_whose_start_is_not_in_the_document_is_kept() -> None:
+    text = to_json(machines.snapshot((), (machines.denied_process(),)))
+    old = json.loads(text)
+    old["processes"][0]["readings"]["run_seconds"] = 12.5
+    assert json.loads(to_json(from_json(json.dumps(old).encode()))) == old
 
 
 @given(st.binary())

@@ -54,3 +54,8 @@ def test_half_a_line_and_a_newer_protocol_are_broken() -> None:
     assert "newer" in newer.problem
     unknown = decode_event(whole.replace(b'"end"', b'"something-new"'))
     assert isinstance(unknown, Event)
+
+
+def test_an_event_that_is_nested_without_end_is_a_broken_one() -> None:
+    event = decode_event(b'{"v":1,"seq":1,"t":0.0,"kind":"result","data":{"a":' + b"[" * 100_000)
+    assert isinstance(event, BrokenEvent)

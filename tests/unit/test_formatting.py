@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.formatting.text import printable, shorten
-from gpuwatch.formatting.units import duration, gib, memory, rate, seconds, short_size, size
+from gpuwatch.formatting.units import duration, gib, memory, rate, seconds, short_size, shown_memory, size
 
 
 def test_escape_sequences_become_visible() -> None:
@@ -71,9 +71,20 @@ def test_rates() -> None:
 
 
 def test_memory_of_small_clients() -> None:
-    assert (memory(2 * 2**20), memory(2 * 2**20, short=True), gib(2 * 2**20)) == ("2.0 MiB", "2M", "<0.1")
+    assert (memory(2 * 2**20), memory(2 * 2**20, short=True), gib(2 * 2**20)) == ("2 MiB", "2M", "<0.1")
     assert (memory(0), memory(0, short=True)) == ("0 B", "0B")
-    assert (memory(614 * 2**20), memory(31.9 * 2**30, short=True), memory(None)) == ("0.6 GiB", "31.9G", "–")
+    assert (memory(614 * 2**20), memory(31.9 * 2**30, short=True), memory(None)) == ("614 MiB", "31.9G", "–")
+    assert (memory(2047 * 2**20, short=True), memory(10 * 2**30 - 1), memory(10 * 2**30 - 2**20)) == (
+        "2047M",
+        "10.0 GiB",
+        "10239 MiB",
+    )
+
+
+@given(st.integers(2**20, 2**38), st.integers(2**20, 2**38))
+def test_what_is_compared_is_what_is_shown(one: int, other: int) -> None:
+    assert (memory(one) == memory(other)) == (shown_memory(one) == shown_memory(other))
+    assert shown_memory(shown_memory(one)) == shown_memory(one)
 
 
 def test_sizes_and_times() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.history.ring import History
+from gpuwatch.history.metric_series import History
 from gpuwatch.model.reading import Value
 from gpuwatch.model.snapshot import Device, Host, Snapshot
 

@@ -35,7 +35,9 @@ def test_spec_names_things_that_exist(spec: MetricSpec) -> None:
     elif not spec.call:
         assert spec.lane is Lane.FAST, "derived metrics are made every tick"
     if spec.call == "nvmlDeviceGetFieldValues":
-        assert len(spec.args) in (1, 2)
+        assert len(spec.args) in (1, 2) or (spec.per_link and not spec.args)
+    for field in spec.per_link:
+        assert hasattr(pynvml, field), f"pynvml has no {field}"
 
 
 def test_short_names_are_told_apart() -> None:

@@ -11,7 +11,7 @@ from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.model.doctor import PciCard, System
 from gpuwatch.model.no_driver import missing_driver_action
-from gpuwatch.sources import reasons
+from gpuwatch.sources.nvidia import errors
 from tests.diagnosis.cases import NOW, machine
 
 CARD = (PciCard(bus_id="0000:01:00.0", driver=None),)
@@ -41,8 +41,8 @@ def test_the_advice_fits_the_system(name: str) -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_snapshot_report_and_doctor_advise_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     system, _ = SYSTEMS[name]
-    monkeypatch.setattr(reasons.system, "look", lambda environment: system)
-    problem = reasons.problem(pynvml, reasons.LIBRARY_NOT_FOUND)
+    monkeypatch.setattr(errors.driver_files, "look", lambda environment: system)
+    problem = errors.problem(pynvml, errors.LIBRARY_NOT_FOUND)
     taken = machine(driver=False, problems=(problem,))
     (found,) = [entry for entry in diagnose(Evidence(snapshot=taken)) if entry.id == "driver.missing"]
     judged = examine(Facts(system=system, snapshot=taken), NOW, 0.0)

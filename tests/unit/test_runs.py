@@ -11,7 +11,8 @@ import pytest
 
 from gpuwatch.history import runs
 from gpuwatch.history.runs import RunStore
-from gpuwatch.model.run import Run
+from gpuwatch.model.codec import to_json
+from gpuwatch.model.run import Comparison, Run
 
 NOON = datetime.datetime(2026, 5, 11, 12, 0, tzinfo=datetime.UTC)
 
@@ -84,9 +85,12 @@ def test_unreadable_files_are_skipped_and_counted(tmp_path: Path) -> None:
     (tmp_path / "20260512T000000.0-half.json").write_text('{"schema": "gpuwatch.run/1", "con')
     (tmp_path / "20260513T000000.0-bytes.json").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "20260514T000000.0-folder.json").mkdir()
+    deep = '{"schema": "gpuwatch.run/1", "results": {"a": ' + "[" * 100_000
+    (tmp_path / "20260515T000000.0-deep.json").write_text(deep)
+    (tmp_path / "20260516T000000.0-other.json").write_text(to_json(Comparison(runs=(), columns=(), best={})))
     (tmp_path / "notes.txt").write_text("not ours")
     assert store.latest() == [run(1)]
-    assert store.unreadable == 3
+    assert store.unreadable == 5
 
 
 def test_a_hostile_name_stays_inside_the_folder(tmp_path: Path) -> None:

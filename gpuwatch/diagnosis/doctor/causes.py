@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import msgspec
+
 from gpuwatch.diagnosis.doctor import framework
 from gpuwatch.diagnosis.doctor.devices import MOSTLY
 from gpuwatch.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
@@ -18,9 +20,11 @@ from gpuwatch.diagnosis.holders import described, holders, make_room
 from gpuwatch.diagnosis.registry import Rule, finding
 from gpuwatch.diagnosis.rules.driver import HALF_ACTION
 from gpuwatch.formatting.units import size
+from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.doctor import Library
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding, Severity
 from gpuwatch.model.no_driver import GIVE_GPUS
+from gpuwatch.sim.build import runtime_obstacle
 
 Cause = Callable[[Facts], Iterator[Finding]]
 _TIGHT_BYTES = 500 << 20
@@ -82,7 +86,7 @@ def does_not_start(facts: Facts) -> Iterator[Finding]:
             "driver.bad-state",
             "error",
             "fact",
-            title=f"The driver is there but does not start: {CUDA_ERRORS.get(code, 'an error')} ({code})",
+            title=f"The driver is installed but does not start: {CUDA_ERRORS.get(code, 'an error')} ({code})",
             evidence=[line],
             action=start_action(code),
         )
@@ -116,7 +120,7 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
             "driver.missing",
             "error",
             "fact",
-            title="NVML answers and libcuda.so.1 is missing: no program can use CUDA",
+            title="NVML answers but libcuda.so.1 is missing: no program can use CUDA",
             evidence=[answer.libcuda.error],
             action=HALF_ACTION,
         )
@@ -194,8 +198,8 @@ def libraries(facts: Facts) -> Iterator[Finding]:
 
 
 def _why(library: Library) -> str:
-    said = library.detail or library.state
-    return said if said.startswith(f"{library.name}:") else f"{library.name}: {said}"
+    text = library.detail or library.state
+    return text if text.startswith(f"{library.name}:") else f"{library.name}: {text}"
 
 
 def not_installed(facts: Facts) -> Iterator[Finding]:
@@ -227,21 +231,29 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
 
 
 def pytorch(facts: Facts) -> Iterator[Finding]:
-    """What to do differs from TensorFlow; and simulated GPUs are none that PyTorch can see."""
+    """What to do differs from TensorFlow; and some builds have no simulated GPUs."""
     if facts.look is None or facts.look.name != "torch" or facts.look.missing:
         return
     if facts.look.gpu_build is False:
         yield finding(
             "build.cpu-only", "error" if facts.nvml_answers else "warning", "fact", action=framework.TORCH_BUILD
         )
-    elif facts.simulated:
+    elif obstacle := _without_simulation(facts):
         yield finding(
             "unknown",
             "warning",
             "fact",
-            title="PyTorch has no simulated GPUs: what it says here is of the machine without them",
-            action="Look at PyTorch without --sim, or at TensorFlow with it.",
+            title=f"{obstacle}; what PyTorch says here is of the machine without simulated GPUs",
+            action="Look at PyTorch without --sim, or at a newer one.",
         )
+
+
+def _without_simulation(facts: Facts) -> str | None:
+    """Why this PyTorch has no simulated GPUs; None where it has, or none are simulated."""
+    if not facts.simulated or facts.run is None or facts.run.framework is None or facts.run.framework.name != "torch":
+        return None
+    cuda = facts.run.framework.build.get("cuda_version")
+    return runtime_obstacle(str(cuda)) if cuda is not None else None
 
 
 def full(facts: Facts) -> Iterator[Finding]:
@@ -292,6 +304,43 @@ def timed_out(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def in_the_way(facts: Facts) -> Iterator[Finding]:
+    """A file or folder of the user's with the framework's name: Python imports that instead."""
+    for path, everywhere in facts.system.in_the_way if facts.system is not None else ():
+        name = path.removesuffix("/").rpartition("/")[2].removesuffix(".py")
+        programs = "every program, as its folder is in PYTHONPATH" if everywhere else "programs in its folder"
+        yield finding(
+            "unknown",
+            "error" if everywhere else "warning",
+            "fact",
+            title=f"{path} stands in front of the package {name}: import {name} gets it in {programs}",
+            evidence=[path],
+            action=f"Rename it (and remove __pycache__/{name}.*.pyc beside it), or start programs in another folder.",
+        )
+
+
+def broken_import(facts: Facts) -> Iterator[Finding]:
+    """The import failed with words that ``explain`` knows."""
+    run = facts.run
+    if run is None or run.framework is not None or not run.errors:
+        return
+    text = [*run.log_tail, *(f"{error.type}: {error.message}" for error in run.errors)]
+    log = parse("\n".join(text))
+    for found in diagnose(Evidence(log=log)):
+        if found.severity != "error" or found.id == "unknown":
+            continue
+        libraries_missing = found.id == "cuda.libraries-missing" and log.missing_libraries
+        action = framework.install_libraries(facts, log.missing_libraries) if libraries_missing else found.action
+        yield finding(
+            found.id,
+            found.severity,
+            found.certainty,
+            title=f"{facts.product} cannot be imported: {found.title}",
+            evidence=found.evidence,
+            action=action,
+        )
+
+
 CAUSES_HERE: tuple[Cause, ...] = (
     no_driver,
     versions_differ,
@@ -305,6 +354,8 @@ CAUSES_HERE: tuple[Cause, ...] = (
     full,
     wrong_result,
     timed_out,
+    in_the_way,
+    broken_import,
 )
 
 
@@ -314,6 +365,7 @@ def findings(facts: Facts, engine: Iterable[Finding]) -> tuple[Finding, ...]:
     for cause in CAUSES_HERE:
         for found in cause(facts):
             known = _added(known, found)
+    known = _driver_first(facts, _without_riddle(facts, known))
     if _unexplained(facts, known):
         known.append(
             finding(
@@ -327,6 +379,29 @@ def findings(facts: Facts, engine: Iterable[Finding]) -> tuple[Finding, ...]:
         )
     # The engine sorts, and says so where nothing is wrong.
     return diagnose(Evidence(), (Rule("doctor", (), lambda _: known),))
+
+
+def _without_riddle(facts: Facts, known: list[Finding]) -> list[Finding]:
+    """An import whose failure has a cause did not end in something unknown as well."""
+    failed = facts.run is not None and facts.run.framework is None
+    if not failed or not any(found.severity == "error" and found.id != "unknown" for found in known):
+        return known
+    engine = {found.title for found in (facts.run.findings if facts.run is not None else ()) if found.id == "unknown"}
+    return [found for found in known if found.id != "unknown" or found.title not in engine]
+
+
+def _driver_first(facts: Facts, known: list[Finding]) -> list[Finding]:
+    """Without libcuda no program can use a GPU, whatever CUDA_VISIBLE_DEVICES says: it is the error to mend first."""
+    answer = facts.driver
+    lacks = answer is not None and answer.libcuda is not None and answer.libcuda.error is not None
+    if not lacks or not any(found.id.startswith("driver.") and found.severity == "error" for found in known):
+        return known
+    return [
+        msgspec.structs.replace(found, severity="warning")
+        if found.id in ("visibility.bad-ordinal", "visibility.hidden") and found.severity == "error"
+        else found
+        for found in known
+    ]
 
 
 def _added(known: list[Finding], found: Finding) -> list[Finding]:
@@ -351,6 +426,6 @@ def _added(known: list[Finding], found: Finding) -> list[Finding]:
 def _unexplained(facts: Facts, known: list[Finding]) -> bool:
     if facts.run is None or facts.run.framework is None or facts.usable or not facts.gpus:
         return False
-    if facts.simulated and facts.run.framework.name == "torch":
+    if _without_simulation(facts):
         return False
     return not any(found.severity == "error" or found.id in NO_GPU for found in known)

@@ -155,14 +155,14 @@ def mps(facts: Facts) -> Answer | None:
     index = {device.uuid: device.index for device in facts.gpus}
     where = sorted({index[row.device_uuid] for row in servers if row.device_uuid in index})
     gpus = ", ".join(map(str, where))
-    told = f"a server (pid {servers[0].pid}) serves GPU {gpus}: memory of its clients is shown as its own"
+    summary = f"a server (pid {servers[0].pid}) serves GPU {gpus}: memory of its clients is shown as its own"
     listed = (facts.visible or "").replace(" ", "").split(",")
     if len([entry for entry in listed if entry.isdigit()]) > 1:
         return warn(
-            f"{told}; it numbers the GPUs anew, so CUDA_VISIBLE_DEVICES={facts.visible} may name others",
+            f"{summary}; it numbers the GPUs anew, so CUDA_VISIBLE_DEVICES={facts.visible} may name others",
             "Name GPUs by UUID in clients of MPS.",
         )
-    return ok(told)
+    return ok(summary)
 
 
 @check("devices.persistence", "Persistence")
@@ -188,15 +188,15 @@ def memory(facts: Facts) -> Answer | None:
     """TensorFlow takes nearly all of what is free; a context alone needs some hundred MiB."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
-    tight, told, full = [], [], []
+    tight, summary, full = [], [], []
     for device in facts.gpus:
         free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
         if free is None or total is None:
-            told.append(f"GPU {device.index}: not told")
+            summary.append(f"GPU {device.index}: not told")
             continue
         kept = device.number("memory.reserved_bytes")
         reserve = f" (the driver keeps {size(int(kept))})" if kept else ""
-        told.append(f"GPU {device.index}: {size(int(free))} of {size(int(total))}{reserve}")
+        summary.append(f"GPU {device.index}: {size(int(free))} of {size(int(total))}{reserve}")
         held = holders(facts.snapshot, device) if facts.snapshot is not None else []
         if free < min(_TIGHT_BYTES, total * _TIGHT_SHARE) or (held and free < MOSTLY * total):
             by = ", ".join(_named(amount, process) for amount, process in held[:3]) or "nobody whom NVML names"
@@ -204,7 +204,7 @@ def memory(facts: Facts) -> Answer | None:
             full.append(device)
     if tight:
         return warn("; ".join(tight), make_room(facts.snapshot, full[0]))
-    return ok(", ".join(told))
+    return ok(", ".join(summary))
 
 
 def _named(amount: int, process: Process) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts, cuda_version, several, took
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.model.no_driver import INSTALL, NOUVEAU, missing_driver_action
+from gpuwatch.model.snapshot import FAILED_ITSELF
 
 REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
 _SIMULATED = "simulated GPUs have no kernel driver"
@@ -128,6 +129,15 @@ def libcuda(facts: Facts) -> Answer | None:
     return ok(where + (f", version {library.version}" if library.version else ""))
 
 
+@check("driver.pynvml", "gpuwatch's Python module for NVML")
+def binding(facts: Facts) -> Answer | None:
+    """Only where it is at fault: the framework does without it."""
+    if facts.snapshot is None:
+        return None
+    found = next((one for one in facts.snapshot.problems if one.reason == FAILED_ITSELF), None)
+    return None if found is None else warn(found.detail, found.hint)
+
+
 @check("driver.nvml", "NVML (libnvidia-ml.so.1)")
 def nvml(facts: Facts) -> Answer | None:
     """What nvidia-smi reads, and TensorFlow from 2.21 on."""
@@ -139,15 +149,15 @@ def nvml(facts: Facts) -> Answer | None:
         action = advice(facts)
         if works or (facts.system is not None and facts.system.container):
             action = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
-        said = answer.nvml.error + ("; TensorFlow from 2.21 on needs it" if works else "")
-        return fail(said, action if works else remedy(facts, action))
+        reason = answer.nvml.error + ("; TensorFlow from 2.21 on needs it" if works else "")
+        return fail(reason, action if works else remedy(facts, action))
     if answer.late == "nvmlInit":
         return fail(f"nvmlInit did not answer within {facts.deadline:g} s", "See dmesg for a GPU that hangs; reboot.")
     if answer.nvml_code:
         problem = next((p for p in facts.snapshot.problems if p.source == "nvml"), None) if facts.snapshot else None
-        said = f": {problem.detail}" if problem is not None else ""
+        reason = f": {problem.detail}" if problem is not None else ""
         hint = problem.hint if problem is not None else "See dmesg for NVRM lines."
-        return fail(f"nvmlInit returns {answer.nvml_code}{said}", hint[:1].upper() + hint[1:])
+        return fail(f"nvmlInit returns {answer.nvml_code}{reason}", hint[:1].upper() + hint[1:])
     version = f", driver {answer.nvml_driver}" if answer.nvml_driver else ""
     return ok(f"{answer.nvml.path}{version}")
 
@@ -171,12 +181,12 @@ def start(facts: Facts) -> Answer | None:
         if answer.cuda_devices == 0:
             return fail("cuInit succeeds, and CUDA counts no device", "See the checks of devices and environment.")
         return ok(f"cuInit succeeds in {took(answer.cuinit_seconds)}{count}")
-    said = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
+    reason = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
     if code == 100 and facts.hidden:
-        return fail(f"{said}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
+        return fail(f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
     if code == 100:
-        return fail(said, "Check that /dev/nvidia* is there and accessible; recreate the container.")
-    return fail(said, start_action(code))
+        return fail(reason, "Check that /dev/nvidia* is there and accessible; recreate the container.")
+    return fail(reason, start_action(code))
 
 
 @check("driver.versions", "Versions against each other")
@@ -198,12 +208,12 @@ def versions(facts: Facts) -> Answer | None:
 def driver_versions(facts: Facts) -> dict[str, str]:
     """The driver's release as each of its parts tells it."""
     answer = facts.driver
-    told = {
+    found = {
         "kernel module": facts.system.kernel_module if facts.system is not None else None,
         "libcuda": answer.libcuda.version if answer is not None and answer.libcuda is not None else None,
         "NVML": answer.nvml.version if answer is not None and answer.nvml is not None else None,
     }
-    return {name: version for name, version in told.items() if version}
+    return {name: version for name, version in found.items() if version}
 
 
 @check("driver.cuda-version", "CUDA that the driver supports")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from gpuwatch.diagnosis.doctor.facts import Facts, several
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
-from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.diagnosis.rules.visibility import meant_by, no_word_of_cuda
+from gpuwatch.diagnosis.visible_devices import read_visible
 
 _ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
 _ALLOCATORS = {
@@ -58,12 +58,12 @@ def visible(facts: Facts) -> Answer | None:
         state = warn if entries else fail
         return state(
             f"{shown}: {seen.ended_at!r} {why}{rest}{read}; visible: {', '.join(entries) or 'none'}",
-            "List GPUs that exist, each once, without -1; UUIDs are safest.",
+            no_word_of_cuda(value) or "List existing GPUs, each once, without -1; UUIDs are safest.",
         )
     if seen.loose:
         return warn(
             f"{shown}: {seen.misread}; visible: {', '.join(seen.entries)}",
-            f"List plain numbers with commas between them: {seen.meant}, if that is what was meant.",
+            f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
         )
     if devices is None:
         return skip(f"{shown}: no driver tells which GPUs there are")
@@ -74,12 +74,12 @@ def visible(facts: Facts) -> Answer | None:
     ]
     moved = [f"GPU:{at} is GPU {device.index}" for at, device in enumerate(order) if device and device.index != at]
     left = len(devices) - len(seen.entries)
-    told = f"{shown}: {len(seen.entries)} of {several(len(devices), 'GPU')} visible"
+    summary = f"{shown}: {len(seen.entries)} of {several(len(devices), 'GPU')} visible"
     if moved:
-        told += f", renumbered: {', '.join(moved)} of nvidia-smi"
+        summary += f", renumbered: {', '.join(moved)} of nvidia-smi"
     elif left:
-        told += f", {left} hidden"
-    return ok(told)
+        summary += f", {left} hidden"
+    return ok(summary)
 
 
 @check("environment.device-order", "CUDA_DEVICE_ORDER")
@@ -106,9 +106,7 @@ def misspelt(facts: Facts) -> Answer | None:
     """Nearly one that matters."""
     found = []
     for name in sorted(facts.environment):
-        if len(name) < 12 or name in KNOWN_VARIABLES or name in _EFFECTS:
-            continue
-        meant = next((known for known in KNOWN_VARIABLES if len(known) > 11 and distance(name, known, 2) <= 2), None)
+        meant = None if name in _EFFECTS else meant_by(name)
         if meant is not None:
             found.append((name, meant))
     if not found:
@@ -176,8 +174,8 @@ def library_path(facts: Facts) -> Answer | None:
         listed = ", ".join(f"{library.name} from {library.path}" for library in shadowing[:4])
         return warn(f"it stands in front of the wheel's own CUDA libraries: {listed}", "unset LD_LIBRARY_PATH")
     gone = [entry.folder for entry in entries if not entry.exists]
-    told = ", ".join(entry.folder for entry in entries)
-    return ok(told + (f" (not there: {', '.join(gone)})" if gone else ""))
+    folders = ", ".join(entry.folder for entry in entries)
+    return ok(folders + (f" (not there: {', '.join(gone)})" if gone else ""))
 
 
 @check("environment.log-level", "TF_CPP_MIN_LOG_LEVEL")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
-from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.diagnosis.rules.visibility import meant_by
+from gpuwatch.diagnosis.visible_devices import read_visible
 from gpuwatch.model.doctor import DriverAnswer, FrameworkLook, System
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Device, Snapshot
@@ -102,11 +102,7 @@ class Facts:
 
 def relevant(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that bear on GPUs, and those that are one of them misspelt; nothing else leaves the machine."""
-    return {name: value for name, value in sorted(environment.items()) if _GPU_VARIABLE.match(name) or _near(name)}
-
-
-def _near(name: str) -> bool:
-    return len(name) > 11 and any(distance(name, known, 2) <= 2 for known in KNOWN_VARIABLES if len(known) > 11)
+    return {name: value for name, value in sorted(environment.items()) if _GPU_VARIABLE.match(name) or meant_by(name)}
 
 
 def several(count: int, one: str, many: str = "") -> str:

@@ -13,6 +13,8 @@ from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.doctor.facts import Facts, cuda_version, several, took
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.driver_releases import update
+from gpuwatch.diagnosis.frameworks import TENSORFLOW, TORCH
+from gpuwatch.diagnosis.rules.unexplained import SIGNALS, ended_by
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.doctor import Distribution, Library
 
@@ -63,6 +65,15 @@ def distributions(facts: Facts) -> Answer | None:
     return ok(", ".join(shown) + cuda)
 
 
+@check("framework.in-the-way", "Files with the framework's name")
+def in_the_way(facts: Facts) -> Answer | None:
+    """In the working directory or in PYTHONPATH: Python imports them in place of the framework."""
+    found = facts.system.in_the_way if facts.system is not None else ()
+    if not found:
+        return None
+    return warn(", ".join(path for path, _ in found), "Rename them, or start programs in another folder.")
+
+
 @check("framework.import", "Import")
 def imported(facts: Facts) -> Answer | None:
     """In a child process, never in gpuwatch's own."""
@@ -77,9 +88,14 @@ def imported(facts: Facts) -> Answer | None:
                 _cut_off(look.late),
                 "Look for a slow file system, and for a GPU that hangs in dmesg.",
             )
+        number = ended_by(run)
+        if number is not None and not run.errors:
+            return fail(*SIGNALS[number])
         error = run.errors[-1] if run.errors else None
-        said = f"{error.type}: {error.message.splitlines()[0][:200]}" if error and error.message else run.verdict_reason
-        return fail(said, "Mend the installation: the import fails in your own programs as well.")
+        reason = (
+            f"{error.type}: {error.message.splitlines()[0][:200]}" if error and error.message else run.verdict_reason
+        )
+        return fail(reason, "Mend the installation: the import fails in your own programs as well.")
     took = f" in {look.import_seconds:.1f} s" if look.import_seconds is not None else ""
     python = f", Python {run.framework.python_version}" if run.framework.python_version else ""
     return ok(f"{facts.product}{took}{python}")
@@ -91,8 +107,8 @@ def build(facts: Facts) -> Answer | None:
     look = facts.look
     if look is None or look.missing:
         return None
-    told = facts.run.framework if facts.run is not None else None
-    gpu_build = told.gpu_build if told is not None else look.gpu_build
+    framework = facts.run.framework if facts.run is not None else None
+    gpu_build = framework.gpu_build if framework is not None else look.gpu_build
     if gpu_build is None:
         return skip(_NOT_IMPORTED)
     if not gpu_build:
@@ -100,7 +116,7 @@ def build(facts: Facts) -> Answer | None:
         if look.name == "torch":
             action = TORCH_BUILD
         return fail(f"{facts.product} is a build without CUDA", action)
-    facts_of = told.build if told is not None else {}
+    facts_of = framework.build if framework is not None else {}
     wants = [
         f"{name} {facts_of[key]}"
         for name, key in (("CUDA", "cuda_version"), ("cuDNN", "cudnn_version"))
@@ -125,12 +141,12 @@ def cuda(facts: Facts) -> Answer | None:
         unknown = ["the build's"] * (wants is None) + ["the driver's"] * (not offers)
         return skip(f"{' and '.join(unknown)} CUDA version is not known")
     has, needs = _numbers(offers), _numbers(str(wants))
-    told = f"{whose} supports CUDA {offers}, the build wants {wants}"
+    versions = f"{whose} supports CUDA {offers}, the build wants {wants}"
     if has[0] < needs[0]:
-        return fail(told, update(needs[0], has[0], facts.look.name))
+        return fail(versions, update(needs[0], has[0], facts.look.name))
     if has < needs:
-        return ok(f"{told}: it runs (minor version compatibility), and PTX of this build cannot be compiled")
-    return ok(told)
+        return ok(f"{versions}: it runs (minor version compatibility), and PTX of this build cannot be compiled")
+    return ok(versions)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -148,18 +164,18 @@ def capabilities(facts: Facts) -> Answer | None:
             "the build's capabilities are not known" if not built else "no driver tells the cards' compute capability"
         )
     words = {"native": "native code", "jit": "compiled at the first start", "no": "no code"}
-    told, worst = [], "native"
+    cards, worst = [], "native"
     for device in facts.gpus:
         card = capability(device.compute_capability)
         can = support(card, built) if card is not None else None
-        told.append(f"GPU {device.index} ({device.compute_capability or '?'}) {words[can] if can else 'not known'}")
+        cards.append(f"GPU {device.index} ({device.compute_capability or '?'}) {words[can] if can else 'not known'}")
         if can is not None and list(words).index(can) > list(words).index(worst):
             worst = can
     if worst == "no":
-        return fail(", ".join(told), "Use a build for these cards: an older one for old cards, a newer one for new.")
+        return fail(", ".join(cards), "Use a build for these cards: an older one for old cards, a newer one for new.")
     if worst == "jit":
-        return warn(", ".join(told), "Use a newer build; until then raise CUDA_CACHE_MAXSIZE.")
-    return ok(", ".join(told))
+        return warn(", ".join(cards), "Use a newer build; until then raise CUDA_CACHE_MAXSIZE.")
+    return ok(", ".join(cards))
 
 
 @check("framework.libraries", "CUDA libraries")
@@ -170,10 +186,10 @@ def libraries(facts: Facts) -> Answer | None:
         return None
     if look.libraries is None:
         return skip(_cut_off(look.search_late) or "; ".join(look.problems) or "not looked at")
-    said = facts.log.missing_libraries if facts.log is not None else []
-    said = [name for name in said if not name.startswith(_OF_THE_DRIVER)]
+    unloaded = facts.log.missing_libraries if facts.log is not None else []
+    unloaded = [name for name in unloaded if not name.startswith(_OF_THE_DRIVER)]
     bad = [library for library in look.libraries if library.state != "loaded"]
-    names = list(dict.fromkeys([*(library.name for library in bad), *said]))
+    names = list(dict.fromkeys([*(library.name for library in bad), *unloaded]))
     if names:
         broken = next((library.detail for library in bad if library.state == "broken"), "")
         inside = f" ({broken})" if broken else ""
@@ -189,12 +205,14 @@ def libraries(facts: Facts) -> Answer | None:
 def install_libraries(facts: Facts, names: Iterable[str]) -> str:
     """How the framework that was looked at gets these libraries."""
     look = facts.look
-    told = facts.run.framework if facts.run is not None else None
-    version = told.version if told is not None else None
+    framework = facts.run.framework if facts.run is not None else None
+    version = framework.version if framework is not None else None
     if version is None and look is not None:
         version = next((entry.version for entry in look.distributions or () if entry.name in _BUILDS), None)
     python = look.interpreter if look is not None else None
-    return install(names, version, torch=look is not None and look.name == "torch", interpreter=python)
+    return install(
+        names, version, by=TORCH if look is not None and look.name == "torch" else TENSORFLOW, interpreter=python
+    )
 
 
 _CUDNN_NEEDED = {
@@ -209,10 +227,10 @@ of the same major one does not start."""
 def cudnn(facts: Facts) -> Answer | None:
     """Its major version is in the library's name; the minor one is told by its file or its wheel."""
     look = facts.look
-    told = facts.run.framework if facts.run is not None else None
-    if look is None or look.missing or look.name != "tensorflow" or told is None or not look.libraries:
+    framework = facts.run.framework if facts.run is not None else None
+    if look is None or look.missing or look.name != "tensorflow" or framework is None or not look.libraries:
         return None
-    needs = _CUDNN_NEEDED.get(".".join((told.version or "").split(".")[:2]))
+    needs = _CUDNN_NEEDED.get(".".join((framework.version or "").split(".")[:2]))
     library = next((entry for entry in look.libraries if entry.name.startswith("libcudnn.so")), None)
     if needs is None:
         return None
@@ -249,8 +267,8 @@ def devices(facts: Facts) -> Answer | None:
     if not run.devices.logical:
         if facts.look.late:
             return fail(_cut_off(facts.look.late), "See dmesg for a GPU that hangs.")
-        said = run.errors[-1] if run.errors else None
-        detail = f"{said.type}: {said.message.splitlines()[0][:200]}" if said and said.message else "it listed none"
+        error = run.errors[-1] if run.errors else None
+        detail = f"{error.type}: {error.message.splitlines()[0][:200]}" if error and error.message else "it listed none"
         return fail(detail, "What stands at the top explains it.")
     gpus = [name for name in run.devices.logical if "GPU" in name]
     if not gpus:
@@ -281,10 +299,10 @@ def op(facts: Facts) -> Answer | None:
     wrong = [test for test in look.tests if test.correct is False]
     if wrong:
         return fail(f"{wrong[0].device} computes a wrong result", "See dmesg for Xid and ECC errors; test the card.")
-    told = ", ".join(f"{device_name(test.ran_on or test.device)} in {took(test.seconds)}" for test in look.tests)
+    results = ", ".join(f"{device_name(test.ran_on or test.device)} in {took(test.seconds)}" for test in look.tests)
     if not any("GPU" in (test.ran_on or "") for test in look.tests):
-        return fail(f"it ran on {told}", "What stands at the top explains it.")
-    return ok(told)
+        return fail(f"it ran on {results}", "What stands at the top explains it.")
+    return ok(results)
 
 
 @check("framework.log", "What its log says")
@@ -292,25 +310,25 @@ def log(facts: Facts) -> Answer | None:
     """Lines of the framework's GPU code, read by the same parser as explain."""
     if facts.look is None or facts.look.missing:
         return None
-    said = facts.log
-    if said is None:
+    found = facts.log
+    if found is None:
         return skip(_NOT_IMPORTED)
-    told = []
-    if said.cuinit_error is not None:
-        code = f" ({said.cuinit_error.code})" if said.cuinit_error.code is not None else ""
-        told.append(f"cuInit: {said.cuinit_error.name or said.cuinit_error.text}{code}")
-    if said.hidden_by_environment is not None:
-        told.append(f"CUDA_VISIBLE_DEVICES={said.hidden_by_environment} hides the GPUs")
-    if said.missing_libraries:
-        told.append(f"missing {', '.join(said.missing_libraries)}")
-    if said.libraries_skipped:
-        told.append("GPUs skipped for want of libraries")
-    if said.driver_messages:
-        told.append(said.driver_messages[0][:160])
+    complaints = []
+    if found.cuinit_error is not None:
+        code = f" ({found.cuinit_error.code})" if found.cuinit_error.code is not None else ""
+        complaints.append(f"cuInit: {found.cuinit_error.name or found.cuinit_error.text}{code}")
+    if found.hidden_by_environment is not None:
+        complaints.append(f"CUDA_VISIBLE_DEVICES={found.hidden_by_environment} hides the GPUs")
+    if found.missing_libraries:
+        complaints.append(f"missing {', '.join(found.missing_libraries)}")
+    if found.libraries_skipped:
+        complaints.append("GPUs skipped for want of libraries")
+    if found.driver_messages:
+        complaints.append(found.driver_messages[0][:160])
     raised = facts.run.errors[-1] if facts.run is not None and facts.run.errors else None
-    if raised is not None and not told:
-        told.append(f"{several(said.lines, 'line')} without a word of it, and then {raised.type} was raised")
-    if told:
-        return warn("; ".join(dict.fromkeys(told)), "What stands at the top explains it.")
-    unknown = f"; {several(len(said.unrecognised), 'line')} of GPU code not recognised" if said.unrecognised else ""
-    return ok(f"{several(said.lines, 'line')}, no complaint{unknown}")
+    if raised is not None and not complaints:
+        complaints.append(f"{several(found.lines, 'line')} without a word of it, and then {raised.type} was raised")
+    if complaints:
+        return warn("; ".join(dict.fromkeys(complaints)), "What stands at the top explains it.")
+    unknown = f"; {several(len(found.unrecognised), 'line')} of GPU code not recognised" if found.unrecognised else ""
+    return ok(f"{several(found.lines, 'line')}, no complaint{unknown}")

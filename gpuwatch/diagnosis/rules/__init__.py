@@ -1,1 +1,1 @@
-"""The rules, one topic a file; each is a decorated pure function."""
+"""The rules, one file per topic; each is a pure function with a decorator."""

@@ -1,36 +1,71 @@
-"""The framework's build and the CUDA libraries beneath it."""
+"""The framework's build and the CUDA libraries that it needs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpuwatch.diagnosis.capability import capability
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.frameworks import JAX, TENSORFLOW, framework_of, gpu_build
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rules.placement import error_lines
 from gpuwatch.logs.devices import LIBDEVICE
-from gpuwatch.logs.topics import topics_of
+from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.topics import outright, topics_of
 from gpuwatch.model.findings import Finding, Severity
 
-_OTHER_BUILD = "Use a build that was made for this GPU's compute capability, or another GPU."
+_COMPLAINTS = frozenset(
+    {
+        "driver.bad-state",
+        "driver.mismatch",
+        "driver.too-old",
+        "driver.not-running",
+        "driver.no-device-node",
+        "driver.other-module",
+        "container.lost-devices",
+        "hardware.fault",
+    }
+)
+
+
+def complains(log: LogFacts) -> bool:
+    """Whether the log complains about the driver itself, which then is why CUDA finds no GPU."""
+    answered = log.cuinit_error is not None and log.cuinit_error.code not in (None, 100)
+    return answered or not _COMPLAINTS.isdisjoint(log.topics)
+
+
+_OTHER_BUILD = "Use a build for this GPU's compute capability, or another GPU."
 _NOT_FOR = re.compile(r"compatible with compute capability (\d+\.\d+)")
 _COUNT = re.compile(r"count: (\d+)")
 _PTX = (8, 0)
-"""The oldest GPU that can compile what TensorFlow's own wheels bring for that (2.10: compute_80, 2.16: compute_90)."""
+"""The oldest GPU that can compile the PTX in TensorFlow's own wheels (2.10: compute_80, 2.16: compute_90)."""
+
+
+NO_NCCL = "cuda.nccl-missing"
+"""The topic of TensorFlow's error when a collective operation needs NCCL and it is missing."""
 
 
 @rule("cuda.libraries-missing")
 def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
-    """The driver is fine, a CUDA library cannot be loaded: TensorFlow then drops every GPU."""
+    """The driver works, but a CUDA library cannot be loaded: TensorFlow then uses no GPU."""
     log = evidence.log
     if log is None or (evidence.driver_answers is False and not log.libraries_skipped):
         return
     if evidence.run is not None and evidence.run.simulation == "plugin":
         return  # a PluggableDevice needs none of them
     names = [name for name in log.missing_libraries if not name.startswith("libcuda.so") or evidence.driver_answers]
+    no_nccl, _ = error_lines(evidence, NO_NCCL)
+    stated = log.lines_of("cuda.libraries-missing")
+    if not {"memory.masked", "memory.library-failed"} & set(log.topics):
+        stated += log.lines_of("memory.dnn-missing")  # cuDNN was not there, or did not fit
+    if "cuda.runtime-found" in log.topics:  # bitsandbytes found it in another folder
+        names = [name for name in names if not name.startswith("libcudart.so")]
+        stated = tuple(line for line in stated if "libcudart.so not found" not in line)
+    xla_only = () if evidence.gpu_usable or _has_gpu(log) else log.lines_of("devices.xla-gpu")
     driver_works = evidence.driver_answers or log.libraries_skipped or bool(log.seen_pci)
-    if log.libraries_skipped:
+    if log.libraries_skipped or no_nccl:
         certainty = "fact"
     elif names and log.cuinit_error is None and not hidden_lib_noise(names):
         certainty = "likely"
@@ -39,19 +74,32 @@ def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
         names = names or ["libcudart"]
     elif names and evidence.driver_answers and not evidence.gpu_usable:
         certainty = "fact"
+    elif stated or (xla_only and not complains(log)):
+        certainty = "likely"
     else:
         return
     only_looked_for = names == [LIBDEVICE] and "cuda.missing-library" not in log.topics
-    severity: Severity = "warning" if evidence.gpu_usable or only_looked_for else "error"
+    # Without NCCL the GPUs are there, and the work ends all the same.
+    severity: Severity = "warning" if (evidence.gpu_usable and not no_nccl) or only_looked_for else "error"
     shown = ", ".join(names)
     title = f"CUDA libraries cannot be loaded: {shown}" if shown else "CUDA libraries cannot be loaded"
+    lines = log.lines_of(
+        "cuda.libraries-skipped",
+        "cuda.missing-library",
+        "cuda.libraries-missing",
+        "cuda.libdevice-unfound",
+        "cuda.cudart-missing",
+        "memory.dnn-missing",
+    )
+    if not shown and not stated and xla_only:
+        title = "XLA lists a GPU that TensorFlow does not use, usually because CUDA libraries cannot be loaded"
+        lines = xla_only
     framework = evidence.run.framework if evidence.run is not None else None
-    torch = framework.name == "torch" if framework is not None else log.frameworks == ["pytorch"]
     version, python = (framework.version, framework.interpreter) if framework is not None else (None, None)
-    action = install(names, version, torch=torch, interpreter=python)
-    if not names and not torch:
+    action = install(names, version, by=_who_failed(evidence, lines), interpreter=python)
+    if not names and log.libraries_skipped:
         action += (
-            " Which ones, gpuwatch doctor says; TensorFlow itself names them under TF_CPP_MIN_LOG_LEVEL=0"
+            " gpuwatch doctor shows which ones; TensorFlow names them with TF_CPP_MIN_LOG_LEVEL=0"
             " TF_CPP_VMODULE=dso_loader=1."
         )
     yield finding(
@@ -59,33 +107,31 @@ def libraries_missing(evidence: Evidence) -> Iterator[Finding]:
         severity,
         "fact" if certainty == "fact" else "likely",
         title=title,
-        evidence=log.lines_of(
-            "cuda.libraries-skipped", "cuda.missing-library", "cuda.libdevice-unfound", "cuda.cudart-missing"
-        ),
+        evidence=[*no_nccl, *lines],
         action=action,
     )
 
 
+def _has_gpu(log: LogFacts) -> bool:
+    return "devices.gpu" in log.topics or any(
+        "GPU" in entry.actual and "XLA" not in entry.actual for entry in log.placements
+    )
+
+
+def _who_failed(evidence: Evidence, lines: Iterable[str]) -> str:
+    """The framework that needs these libraries; TensorFlow's lines name only their source files."""
+    if any("tensorflow" in line or "dso_loader" in line or "gpu_device.cc" in line for line in lines):
+        return TENSORFLOW if "jax" not in framework_of(evidence) else JAX
+    return framework_of(evidence, lines)
+
+
 def hidden_lib_noise(names: list[str]) -> bool:
-    """Only libcuda is missing: that is the driver's, not the toolkit's."""
+    """Only libcuda is missing, which belongs to the driver, not to the toolkit."""
     return all(name.startswith(("libcuda.so", "libnvidia-ml.so")) for name in names)
 
 
-_GPU_BUILD = {
-    "": 'Install the build with GPU support: pip uninstall tensorflow-cpu; pip install "tensorflow[and-cuda]".',
-    "torch": "Install the build with CUDA: pip uninstall torch, then the command that pytorch.org gives for your CUDA.",
-}
-
-
-def _is_torch(evidence: Evidence, lines: list[str]) -> bool:
-    """Whether PyTorch is the framework that was built without CUDA."""
-    if evidence.run is not None and evidence.run.framework is not None:
-        return evidence.run.framework.name == "torch"
-    return any("Torch not compiled" in line for line in lines)
-
-
 def ended_the_work(evidence: Evidence) -> bool:
-    """Whether an exception said that the build has no CUDA: then that is the cause, whatever else is missing."""
+    """Whether an exception states that the build has no CUDA: then that is the cause, whatever else is missing."""
     errors = list(evidence.log.errors) if evidence.log is not None else []
     if evidence.run is not None:
         errors += [error for error in evidence.run.errors if not error.expected]
@@ -94,29 +140,29 @@ def ended_the_work(evidence: Evidence) -> bool:
 
 @rule("build.cpu-only")
 def cpu_only(evidence: Evidence) -> Iterator[Finding]:
-    """A build without CUDA, said by the framework itself."""
+    """A build without CUDA, as the framework itself reports."""
     run = evidence.run
-    said = run is not None and run.framework is not None and run.framework.gpu_build is False
+    stated = run is not None and run.framework is not None and run.framework.gpu_build is False
     lines: list[str] = []
-    if said and run is not None and run.framework is not None and run.simulation != "plugin":
-        lines.append(f"{run.framework.name} {run.framework.version or ''} says: not built with CUDA")
+    if stated and run is not None and run.framework is not None and run.simulation != "plugin":
+        lines.append(f"{run.framework.name} {run.framework.version or ''} reports: not built with CUDA")
     if evidence.log is not None and not evidence.gpu_usable:
         lines += evidence.log.lines_of("build.cpu-only")
     if not lines:
         return
-    keeps_gpus_away = said and evidence.driver_answers and not evidence.gpu_usable
+    keeps_gpus_away = stated and evidence.driver_answers and not evidence.gpu_usable
     yield finding(
         "build.cpu-only",
         "error" if keeps_gpus_away or ended_the_work(evidence) else "warning",
-        "fact" if said else "likely",
+        "fact" if stated else "likely",
         evidence=lines,
-        action=_GPU_BUILD["torch" if _is_torch(evidence, lines) else ""],
+        action=gpu_build(framework_of(evidence, lines) or TENSORFLOW),
     )
 
 
 @rule("build.gpu-unsupported")
 def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
-    """The wheel has no code for this card: too old, or too new."""
+    """The build has no code for this GPU, which is too old or too new for it."""
     log = evidence.log
     if log is None:
         return
@@ -126,9 +172,9 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
         yield finding(
             "build.gpu-unsupported",
             "warning" if evidence.gpu_usable and old else "error",
-            "fact",
+            "fact" if old or any(outright(line, "build.gpu-unsupported") for line in lines) else "likely",
             evidence=lines,
-            action=_OTHER_BUILD,
+            action=_for_this_gpu(evidence, lines),
         )
         return
     versions = {match[1] for line in log.lines_of("build.gpu-jit") if (match := _NOT_FOR.search(line))}
@@ -153,15 +199,40 @@ def gpu_unsupported(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+_CAPABILITY = re.compile(
+    r"(?:CUDA capability|Value|target|arch|architecture|processor)[ :=]{0,3}"
+    r"'?(?P<sm>sm_\d{2,3}[af]?|compute_\d{2,3}|gfx\w{3,5})"
+    r"|'?(?P<other>sm_\d{2,3}[af]?)'? is not"
+    r"|compute capability (?P<version>\d{1,2}\.\d)|capability: (?P<number>\d{2,3})\b"
+)
+_NAMES_OF_BUILDS = re.compile(r"supports CUDA capabilities ((?:(?:sm|compute)_\w{2,5}[ .]?){1,20})")
+
+
+def _for_this_gpu(evidence: Evidence, lines: Iterable[str]) -> str:
+    """Advice to use a build for the compute capability in the log."""
+    text = " ".join(lines)
+    match = _CAPABILITY.search(text)
+    wants = next((group for group in match.groups() if group), None) if match else None
+    if wants is None:
+        return _OTHER_BUILD
+    if wants.isdigit():
+        wants = f"{wants[:-1]}.{wants[-1]}"
+    has = f" (this one has {built[1].strip(' .')})" if (built := _NAMES_OF_BUILDS.search(text)) else ""
+    name = {"pytorch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}.get(
+        framework_of(evidence, lines), "program"
+    )
+    return f"Use a build of {'the ' * (name == 'program')}{name} for {wants}{has}, or another GPU."
+
+
 _LEAST = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 _REQUIRED = re.compile(r"minimum required count is (\d+)")
 _DEFAULT_LEAST = 8
-"""TensorFlow's own least count (``gpu_device.cc``), or that of the best card where it is smaller."""
+"""TensorFlow's default minimum (``gpu_device.cc``), or the count of the best GPU if that is smaller."""
 
 
 @rule("build.gpu-unsupported")
 def left_out(evidence: Evidence) -> Iterator[Finding]:
-    """Beside a larger card TensorFlow leaves out one with few multiprocessors; a variable may make it leave out all."""
+    """TensorFlow ignores a GPU with few multiprocessors beside a larger one; a variable can make it ignore all."""
     log = evidence.log
     weak = [gpu for gpu in log.ignored_gpus if gpu.reason == "core-count"] if log is not None else []
     if log is None or not weak:
@@ -179,7 +250,7 @@ def left_out(evidence: Evidence) -> Iterator[Finding]:
             "build.gpu-unsupported",
             severity,
             "fact",
-            title=f"{setting} makes TensorFlow leave out "
+            title=f"{setting} makes TensorFlow ignore "
             + (names if evidence.gpu_usable else f"every GPU: {names}")
             + f"; {they_have} fewer multiprocessors",
             evidence=[*([setting] if value is not None else []), *lines],
@@ -191,7 +262,7 @@ def left_out(evidence: Evidence) -> Iterator[Finding]:
         "build.gpu-unsupported",
         "warning",
         "fact",
-        title=f"TensorFlow left out {names}: {they_have} too few multiprocessors",
+        title=f"TensorFlow ignored {names}: {they_have} too few multiprocessors",
         evidence=lines,
-        action=f"Set {_LEAST}={min(counts, default=1)} to use it too, or leave it to others.",
+        action=f"Set {_LEAST}={min(counts, default=1)} to use it too, or leave it to other programs.",
     )

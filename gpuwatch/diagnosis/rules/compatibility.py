@@ -1,7 +1,7 @@
 """The build of the framework against the driver's CUDA version and the card's compute capability.
 
-A driver runs every CUDA 12.x that it is of or newer than; within one major version also later minor
-ones ("minor version compatibility"), except that it cannot compile their PTX.
+A driver runs every CUDA version up to its own, and later minor versions of the same major version ("minor version
+compatibility"), except that it cannot compile their PTX.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from gpuwatch.diagnosis.driver_releases import branch, cuda_of_tensorflow, first
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.rules.placement import error_lines
+from gpuwatch.diagnosis.rules.simulated_driver import says_limit
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.run import Framework
 from gpuwatch.model.snapshot import Device
 from gpuwatch.model.visibility import visible_devices
 
 _OTHER_LIBCUDA = (
-    "See which libcuda.so.1 is loaded (gpuwatch doctor tells its file), and take that copy (of cuda-compat, or of an"
-    " image) away, or its folder out of LD_LIBRARY_PATH: the driver brings its own."
+    "Find which libcuda.so.1 is loaded (gpuwatch doctor shows its file), and remove that copy (of cuda-compat, or of an"
+    " image), or its folder from LD_LIBRARY_PATH: the driver has its own."
 )
-_ON_REAL = "On a real machine: find the older libcuda.so.1 (gpuwatch doctor tells its file), and take it away."
+_ON_REAL = "On a real machine: find the older libcuda.so.1 (gpuwatch doctor shows its file), and remove it."
 _VERSION = re.compile(r"^(\d+)\.(\d+)")
 
 
@@ -40,7 +41,7 @@ def _cuda(version: object) -> tuple[int, int] | None:
 
 
 def _visible(evidence: Evidence) -> tuple[Device, ...]:
-    """The GPUs that the work may see; all of them where that cannot be told."""
+    """The GPUs that the program can see; all of them if that is not known."""
     if evidence.snapshot is None:
         return ()
     devices = evidence.snapshot.devices
@@ -51,37 +52,39 @@ def _visible(evidence: Evidence) -> tuple[Device, ...]:
     return tuple(device for device in devices if device.uuid in uuids)
 
 
-def _wants(framework: Framework, *, said: bool) -> str | None:
-    """The build's CUDA by its own word; where CUDA itself complains, by the table of releases."""
-    told = framework.build.get("cuda_version")
-    if told is None and said and framework.name == "tensorflow":
-        told = cuda_of_tensorflow(framework.version)
-    return str(told) if told is not None else None
+def _wants(framework: Framework, *, stated: bool) -> str | None:
+    """The build's CUDA version as it reports it; if CUDA complained, also from the table of releases."""
+    cuda = framework.build.get("cuda_version")
+    if cuda is None and stated and framework.name == "tensorflow":
+        cuda = cuda_of_tensorflow(framework.version)
+    return str(cuda) if cuda is not None else None
 
 
 @rule("driver.too-old")
 def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
-    """The driver runs no CUDA of the build's major version: said by CUDA, or known from both versions."""
-    said, expected = error_lines(evidence, "driver.too-old")
+    """The driver does not support the build's major CUDA version: reported by CUDA, or known from both versions."""
+    if says_limit(evidence):
+        return  # a simulated driver, which reports itself what it lacks
+    stated, expected = error_lines(evidence, "driver.too-old")
     framework = _built_with_cuda(evidence)
     driver = evidence.snapshot.driver if evidence.snapshot is not None else None
     has = _cuda(driver.cuda_version) if driver is not None else None
-    wanted = _wants(framework, said=bool(said)) if framework is not None else None
+    wanted = _wants(framework, stated=bool(stated)) if framework is not None else None
     needs = _cuda(wanted) or ((int(wanted), 0) if wanted is not None and wanted.isdigit() else None)
     older = has is not None and needs is not None and has[0] < needs[0]
-    if not said and not older:
+    if not stated and not older:
         return
-    severity: Severity = "info" if expected else "error" if said or not evidence.gpu_usable else "warning"
+    severity: Severity = "info" if expected else "error" if stated or not evidence.gpu_usable else "warning"
     lines, title = [], ""
     name = framework.name if framework is not None else None
     wants = needs[0] if needs is not None else None
     action = update(wants, has[0] if has is not None else None, name) if older or not has else update()
     if older and driver is not None and framework is not None and has is not None and needs is not None:
         lines.append(
-            f"the driver ({driver.version}) runs CUDA up to {driver.cuda_version};"
+            f"the driver ({driver.version}) supports CUDA up to {driver.cuda_version};"
             f" {framework.name} {framework.version} was built for CUDA {wanted}"
         )
-        title = f"The driver runs CUDA up to {driver.cuda_version}, and the build wants CUDA {needs[0]}"
+        title = f"The driver supports CUDA up to {driver.cuda_version}, but the build needs CUDA {needs[0]}"
         release, first = branch(driver.version), first_release(needs[0])
         if release is not None and first is not None and release >= first:
             lines.append(
@@ -90,24 +93,24 @@ def driver_older_than_the_build(evidence: Evidence) -> Iterator[Finding]:
             )
             action = _OTHER_LIBCUDA
             if evidence.snapshot is not None and evidence.snapshot.simulated:
-                action = f"Here the simulation plays an older driver: take away its fault cuda_version. {_ON_REAL}"
+                action = f"Here the simulation plays an older driver: remove its fault cuda_version. {_ON_REAL}"
     yield finding(
         "driver.too-old",
         severity,
-        "fact" if said else "likely",
+        "fact" if stated else "likely",
         title=title,
-        evidence=(*lines, *said),
+        evidence=(*lines, *stated),
         action=action,
     )
 
 
 @rule("build.gpu-unsupported")
 def card_outside_the_build(evidence: Evidence) -> Iterator[Finding]:
-    """The build has no native code for a card that the work may use, by its own list of capabilities."""
+    """The build has no native code for a GPU that the program can use, by its own list of capabilities."""
     framework = _built_with_cuda(evidence)
     log = evidence.log
     if framework is None or (log is not None and ({"build.gpu-unsupported", "build.gpu-jit"} & set(log.topics))):
-        return  # the log says it itself
+        return  # the log states it
     built = built_for(framework.build)
     for device in _visible(evidence) if built else ():
         card = capability(device.compute_capability)

@@ -1,4 +1,4 @@
-"""Settings that came too late, or exclude each other."""
+"""Settings that were made too late, or that exclude each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwatch.model.findings import Finding, Severity
 
 @rule("config.too-late")
 def too_late(evidence: Evidence) -> Iterator[Finding]:
-    """A device setting after the first use of a device."""
+    """A device setting was changed after the first use of a device."""
     lines, expected = error_lines(evidence, "config.too-late")
     if lines:
         severity: Severity = "info" if expected else "error"
@@ -21,13 +21,13 @@ def too_late(evidence: Evidence) -> Iterator[Finding]:
             severity,
             "fact",
             evidence=lines,
-            action="Make the tf.config calls right after the import, before any tensor or model is made.",
+            action="Call tf.config right after the import, before any tensor or model is created.",
         )
 
 
 @rule("config.inconsistent")
 def inconsistent(evidence: Evidence) -> Iterator[Finding]:
-    """Settings that TensorFlow refuses together."""
+    """Settings that TensorFlow rejects in combination."""
     lines, expected = error_lines(evidence, "config.inconsistent")
     if lines:
         severity: Severity = "info" if expected else "error"
@@ -36,5 +36,6 @@ def inconsistent(evidence: Evidence) -> Iterator[Finding]:
             severity,
             "fact",
             evidence=lines,
-            action="Set memory growth alike on every GPU, and use either growth or a memory limit, not both.",
+            action="Set memory growth alike on every GPU. For growth up to a limit, set only memory_limit, and"
+            " TF_FORCE_GPU_ALLOW_GROWTH=true in the environment.",
         )

@@ -1,4 +1,4 @@
-"""The NVIDIA driver: missing, of two versions at once, or not willing to start.
+"""The NVIDIA driver: missing, with mismatched versions, or failing to start.
 
 "Could not find cuda drivers on your machine" is TensorFlow's wording for a missing **libcudart** and is
 printed beside a perfect driver, so it never proves a missing driver.
@@ -10,8 +10,11 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
-from gpuwatch.diagnosis.rules.build import ended_the_work
-from gpuwatch.diagnosis.visible import read_visible
+from gpuwatch.diagnosis.rules.build import complains, ended_the_work
+from gpuwatch.diagnosis.rules.simulated_driver import says_limit
+from gpuwatch.diagnosis.visible_devices import read_visible
+from gpuwatch.logs import cuda_errors
+from gpuwatch.logs.topics import outright
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.no_driver import SIMULATE, missing_driver_action
 from gpuwatch.model.snapshot import Problem
@@ -19,24 +22,27 @@ from gpuwatch.model.snapshot import Problem
 _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)
 _REFUSALS = ("container.lost-devices", "driver.bad-state")
-"""What NVML's own failure may mean where it could be loaded (gpuwatch.sources.nvml)."""
+"""Reasons why NVML fails although it was loaded (gpuwatch.sources.nvidia.errors)."""
 _NO_TOOLKIT = (
     "could not select device driver",
     "Unknown runtime specified nvidia",
     "unknown or invalid runtime name: nvidia",
 )
-"""What Docker says where it was asked for GPUs and nothing taught it to give them."""
+"""Docker's errors when it was asked for GPUs without the NVIDIA Container Toolkit."""
 _NOT_SET_UP = "Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up"
 _TOOLKIT = (
     "On the host, install the NVIDIA Container Toolkit (package nvidia-container-toolkit), run"
     " nvidia-ctk runtime configure --runtime=docker, and restart Docker; nvidia-smi must work on the host."
 )
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
-"""For a driver of which one library is there and the other is not."""
-_OTHER_ADVICE = {
-    34: "The libcuda.so.1 that was loaded is the stub of the CUDA toolkit: take its folder out of LD_LIBRARY_PATH.",
-    802: "Start the fabric manager (nvidia-fabricmanager), whose version must be the driver's.",
+"""Advice if only one of the driver's two libraries is present."""
+STATE_ADVICE = {
+    34: "The loaded libcuda.so.1 is the stub of the CUDA toolkit: remove its folder from LD_LIBRARY_PATH.",
+    802: "Start the fabric manager (nvidia-fabricmanager); its version must match the driver's.",
     805: "Restart the MPS control daemon, or unset CUDA_MPS_PIPE_DIRECTORY.",
+    304: "Check that /dev/nvidia* is there and accessible for this user, and that the kernel module is loaded.",
+    806: "Restart the MPS control daemon, or unset CUDA_MPS_PIPE_DIRECTORY.",
+    807: "Wait for the MPS server, or restart the MPS control daemon.",
     999: "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm); it breaks after suspend.",
 }
 
@@ -54,7 +60,7 @@ def _problem_lines(evidence: Evidence) -> list[str]:
 
 
 def says_mismatch(evidence: Evidence) -> bool:
-    """Whether NVML, cuInit or TensorFlow named two versions of the driver."""
+    """Whether NVML, cuInit or TensorFlow reported two driver versions."""
     if any("mismatch" in f"{problem.reason} {problem.detail}".lower() for problem in _problems(evidence)):
         return True
     log = evidence.log
@@ -69,7 +75,7 @@ def _problems(evidence: Evidence) -> tuple[Problem, ...]:
 
 
 def hidden(evidence: Evidence) -> bool:
-    """Whether the environment leaves no GPU visible."""
+    """Whether the environment hides every GPU."""
     if evidence.log is not None and evidence.log.hidden_by_environment is not None:
         return True
     value = evidence.visible_devices
@@ -85,10 +91,26 @@ def blames_visibility(evidence: Evidence) -> bool:
     return evidence.driver_answers is None and evidence.visible_devices is not None
 
 
+def blames_script(evidence: Evidence) -> bool:
+    """Whether CUDA found no device, and the log shows that the program itself set CUDA_VISIBLE_DEVICES.
+
+    Number 0 is there wherever a GPU is, so that such a value explains nothing.
+    """
+    log = evidence.log
+    if log is None or log.assigned_devices is None or evidence.gpu_usable or complains(log):
+        return False
+    if evidence.driver_answers is not None or evidence.visible_devices is not None:
+        return False
+    none = "visibility.none-available" in log.topics
+    none = none or (log.cuinit_error is not None and log.cuinit_error.code == 100)
+    seen = read_visible(log.assigned_devices, None)
+    return none and (seen.hides_all or "0" not in seen.entries)
+
+
 def _advice(evidence: Evidence) -> str:
-    """What the source that looked at this machine advises; of a log alone nothing is known of its machine."""
-    said = next((problem.hint for problem in _problems(evidence) if problem.reason == "driver.missing"), "")
-    return said.removesuffix(SIMULATE) or missing_driver_action(None)
+    """The advice of the source that read this machine; from a log alone its machine is unknown."""
+    stated = next((problem.hint for problem in _problems(evidence) if problem.reason == "driver.missing"), "")
+    return stated.removesuffix(SIMULATE) or missing_driver_action(None)
 
 
 @rule("driver.missing", "container.lost-devices", "driver.bad-state")
@@ -97,6 +119,8 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     if evidence.driver_answers or evidence.gpu_usable or says_mismatch(evidence):
         return
     log = evidence.log
+    if says_limit(evidence):
+        return  # the messages are about a simulated driver, which reports itself what it lacks
     lines = [*_problem_lines(evidence), *_log_lines(evidence)]
     certainty = "fact"
     if evidence.driver_answers is None:
@@ -104,13 +128,16 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
             return
         code = log.cuinit_error.code if log.cuinit_error is not None else None
         if code in _MISSING_CODES:
-            if code == 100 and (hidden(evidence) or log.kernel_driver is not None):
+            if code == 100 and (hidden(evidence) or log.kernel_driver is not None or blames_script(evidence)):
                 return
             certainty = "fact" if code == 303 else "likely"
         elif code is not None:
             return  # libcuda answered, with another complaint
         elif "driver.not-running" in log.topics or "driver.no-device-node" in log.topics:
-            pass
+            stated = log.lines_of("driver.not-running")
+            certainty = (
+                "fact" if not stated or any(outright(line, "driver.not-running") for line in stated) else "likely"
+            )
         elif log.cudart_missing and log.cuinit_error is None and not log.device_map:
             # 2.12 to 2.15 print no cuInit line when libcuda.so.1 is absent: this is all they say.
             certainty = "likely"
@@ -131,8 +158,8 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
     severity: Severity = "info" if on_purpose else "warning" if ended_the_work(evidence) else "error"
     if log is not None:
         lines += log.lines_of("cuda.missing-library")
-    said = log.lines_of("driver.not-running") if log is not None and evidence.driver_answers is None else ()
-    no_toolkit = bool(said) and all(any(text in line for text in _NO_TOOLKIT) for line in said)
+    stated = log.lines_of("driver.not-running") if log is not None and evidence.driver_answers is None else ()
+    no_toolkit = bool(stated) and all(any(text in line for text in _NO_TOOLKIT) for line in stated)
     yield finding(
         "driver.missing",
         severity,
@@ -147,7 +174,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("driver.missing")
 def half_a_driver(evidence: Evidence) -> Iterator[Finding]:
-    """One of the driver's two libraries is there and the other is not: a container that was given half of them."""
+    """Only one of the driver's two libraries is present: a container that got only a part of the driver."""
     log = evidence.log
     if log is None or evidence.gpu_usable or evidence.driver_answers is False:
         return
@@ -157,7 +184,7 @@ def half_a_driver(evidence: Evidence) -> Iterator[Finding]:
             "driver.missing",
             "error",
             "fact",
-            title="NVML answers and libcuda.so.1 is missing: no program can use CUDA",
+            title="NVML answers but libcuda.so.1 is missing: no program can use CUDA",
             evidence=[*_log_lines(evidence), *log.lines_of("cuda.missing-library")],
             action=HALF_ACTION,
         )
@@ -175,7 +202,7 @@ def half_a_driver(evidence: Evidence) -> Iterator[Finding]:
             "driver.missing",
             "error",
             "likely",
-            title="NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow from 2.21 on then has no GPU and says nothing",
+            title="NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow since 2.21 then has no GPU, without a message",
             evidence=log.lines_of("cuda.missing-library"),
             action=HALF_ACTION,
         )
@@ -191,30 +218,61 @@ def _only_nvml_missing(names: list[str]) -> bool:
     )
 
 
+@rule("driver.missing")
+def other_kernel_module(evidence: Evidence) -> Iterator[Finding]:
+    """Another kernel module has claimed the GPU, so NVIDIA's cannot use it."""
+    log = evidence.log
+    if log is None or evidence.driver_answers or evidence.gpu_usable or log.kernel_driver is not None:
+        return
+    lines = log.lines_of("driver.other-module")
+    if not lines or "driver.not-running" in log.topics:
+        return
+    module = "vfio-pci" if all("vfio" in line.lower() for line in lines) else "nouveau"
+    remedy = (
+        "If this machine should use the GPU itself, return it to the nvidia module (driverctl unset-override, or the"
+        " virtual machine's settings)."
+        if module == "vfio-pci"
+        else "Install NVIDIA's driver if it is missing; else disable nouveau (blacklist nouveau in /etc/modprobe.d,"
+        " renew the initramfs, reboot)."
+    )
+    yield finding(
+        "driver.missing",
+        "error",
+        "likely",
+        title=f"The kernel module {module} has claimed the GPU, so NVIDIA's driver cannot use it",
+        evidence=lines,
+        action=remedy,
+    )
+
+
 @rule("driver.mismatch")
 def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
-    """User library and kernel module differ: an upgrade without a reboot, or a cuda-compat library."""
+    """Library and kernel module have different versions: an upgrade without a reboot, or a cuda-compat library."""
     if not says_mismatch(evidence):
         return
     code = evidence.log.cuinit_error.code if evidence.log is not None and evidence.log.cuinit_error else None
+    if code is None and evidence.log is not None:
+        code = next(filter(None, map(cuda_errors.number, evidence.log.lines_of("driver.mismatch"))), None)
     if code == 804:
         action = (
-            "Take the cuda-compat libcuda.so.1 out of LD_LIBRARY_PATH: forward compatibility is for data-centre GPUs."
+            "Remove the cuda-compat libcuda.so.1 from LD_LIBRARY_PATH: forward compatibility is for data-center GPUs."
         )
     else:
-        action = "Reboot, or unload and load the nvidia kernel modules, so that both are of one version."
+        action = "Reboot, or reload the nvidia kernel modules, so that both have the same version."
         hints = [problem.hint for problem in _problems(evidence) if problem.reason == "driver.mismatch"]
         if evidence.snapshot is not None and evidence.snapshot.simulated and any(hints):
             action = next(filter(None, hints))
             action = action[0].upper() + action[1:]
-    yield finding(
-        "driver.mismatch", "error", "fact", evidence=[*_problem_lines(evidence), *_log_lines(evidence)], action=action
-    )
+    lines = [*_problem_lines(evidence), *_log_lines(evidence)]
+    stated = evidence.log.lines_of("driver.mismatch") if evidence.log is not None else ()
+    known = bool(_problem_lines(evidence)) or code in _MISMATCH_CODES
+    certain = known or any(outright(line, "driver.mismatch") or cuda_errors.number(line) for line in stated)
+    yield finding("driver.mismatch", "error", "fact" if certain else "likely", evidence=lines, action=action)
 
 
 @rule("driver.bad-state", "container.lost-devices")
 def driver_bad_state(evidence: Evidence) -> Iterator[Finding]:
-    """cuInit failed with something that means neither "no driver" nor "two versions"."""
+    """cuInit failed with an error that means neither a missing nor a mismatched driver."""
     log = evidence.log
     if log is None or log.cuinit_error is None or evidence.gpu_usable:
         return
@@ -242,9 +300,9 @@ def driver_bad_state(evidence: Evidence) -> Iterator[Finding]:
         "driver.bad-state",
         "error",
         "fact",
-        title=f"The driver is there but does not start: {name}" + (f" ({error.code})" if error.code else ""),
+        title=f"The driver is installed but does not start: {name}" + (f" ({error.code})" if error.code else ""),
         evidence=_log_lines(evidence),
-        action=_OTHER_ADVICE.get(
-            error.code or 0, "Look in the kernel's log (dmesg) for NVRM and Xid lines, and reboot."
+        action=STATE_ADVICE.get(
+            error.code or 0, "Look for NVRM and Xid lines in the kernel's log (dmesg), and reboot."
         ),
     )

@@ -1,4 +1,4 @@
-"""GPU memory that is held and not used."""
+"""GPU memory that is allocated but not used."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
-from gpuwatch.diagnosis.rules.words import HELD_LEAST, HELD_SHARE, IDLE, command, seen_as, setting_of, who
-from gpuwatch.formatting.units import size
+from gpuwatch.diagnosis.rules.phrasing import HELD_LEAST, HELD_SHARE, IDLE, command, seen_as, setting_of, who
+from gpuwatch.formatting.units import memory, size
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Device, Process
@@ -15,14 +15,17 @@ from gpuwatch.model.snapshot import Device, Process
 _MAPPED_SHARE = 0.8
 _USED_SHARE = 0.1
 _UNTOUCHED = 64 << 10
-"""Bytes that an allocator takes for itself before anybody uses its device."""
+"""Bytes that an allocator uses itself before its device is used."""
 
-GROWTH = "Set memory growth (tf.config.experimental.set_memory_growth or TF_FORCE_GPU_ALLOW_GROWTH=true), or a limit."
+GROWTH = (
+    "Set memory growth (TF_FORCE_GPU_ALLOW_GROWTH=true or tf.config.experimental.set_memory_growth); on a shared GPU"
+    " the variable with a memory_limit, which is then grown to."
+)
 
 
 @rule("idle.memory-held")
 def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
-    """TensorFlow took nearly the whole device and used little of it."""
+    """TensorFlow allocated nearly the whole device and used little of it."""
     run = evidence.run
     if run is None:
         return
@@ -30,13 +33,13 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
     limit = run.memory.allocator_limit_bytes or max((m.granted_bytes or 0 for m in run.device_map), default=0)
     if peak is None or held is None or not total or not limit:
         return
-    # With growth the limit is the same and NVML shows little: only what is really held counts.
+    # With memory growth the limit is the same but NVML shows little: only allocated memory counts.
     if held >= _MAPPED_SHARE * total and peak <= _USED_SHARE * limit:
         yield finding(
             "idle.memory-held",
             "info",
             "fact",
-            title=f"TensorFlow took {size(held)} of {size(total)} and used {size(peak)} at most",
+            title=f"TensorFlow allocated {size(held)} of {size(total)} and used at most {size(peak)}",
             evidence=(
                 f"allocator's limit {size(limit)}, its peak in use {size(peak)}",
                 f"NVML: this process held {size(held)} of {size(total)}",
@@ -47,7 +50,7 @@ def mapped_by_default(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("idle.memory-held")
 def takes_and_does_not_use(evidence: Evidence) -> Iterator[Finding]:
-    """A program of one process worked on some of the GPUs that it took: the others are taken from everybody."""
+    """A program with one process used only some of its GPUs: the others are blocked for everybody else."""
     run = evidence.run
     if run is None or run.group != "run" or run.workers or len(run.processes) > 1 or run.ooms:
         return
@@ -72,14 +75,14 @@ def takes_and_does_not_use(evidence: Evidence) -> Iterator[Finding]:
         "idle.memory-held",
         "info",
         "likely",
-        title=f"The program used {len(used)} of the {len(taken)} GPUs that it took: not {names}",
+        title=f"The program used {len(used)} of the {len(taken)} GPUs that it allocated: not {names}",
         evidence=[
             f"{device_name(entry.framework_device)} (GPU {entry.physical_index}):"
             f" its allocator's peak {size(peaks[device_name(entry.framework_device)])},"
             f" by NVML the process held {size(held[entry.uuid or ''])}"
             for entry in idle[:8]
         ],
-        action=f"Hide what it does not use{hide}, or let it use all: a distribution strategy"
+        action=f"Hide unused GPUs{hide}, or let it use all of them: a distribution strategy"
         " (tf.distribute.MirroredStrategy; in PyTorch DistributedDataParallel).",
         device_uuid=idle[0].uuid,
     )
@@ -87,7 +90,7 @@ def takes_and_does_not_use(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("idle.memory-held", single_look=True)
 def process_holds_idle_device(evidence: Evidence) -> Iterator[Finding]:
-    """A process holds much memory while its device does nothing, in the one sample that there is."""
+    """A process holds much memory while its device is idle, in a single sample."""
     snapshot = evidence.snapshot
     if snapshot is None or evidence.run is not None:
         return
@@ -109,10 +112,10 @@ def _held(device: Device, process: Process, busy: float, held: float, total: flo
         "idle.memory-held",
         "info",
         "likely",
-        title=f"{who(process)} holds {size(held)} on idle {seen_as(device)}",
+        title=f"{who(process)} holds {memory(held)} on idle {seen_as(device)}",
         evidence=(
-            f"process {process.pid} holds {size(held)} of {size(total)}",
-            f"{seen_as(device)} utilization {busy:.0f} % in this one sample",
+            f"process {process.pid} holds {memory(held)} of {size(total)}",
+            f"{seen_as(device)} utilization {busy:.0f} % in this single sample",
             command(process),
         ),
         action=setting_of(process),

@@ -1,4 +1,4 @@
-"""Faults that the driver reports of a running kernel: nearly always the program's own, seldom the card's.
+"""Faults that the driver reports about a running kernel: nearly always bugs of the program, rarely of the card.
 
 Sources: CUDA driver API (CUresult, 700 to 719); of Xids :mod:`gpuwatch.model.xids`.
 """
@@ -11,58 +11,75 @@ from collections.abc import Iterator
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.rules.placement import error_lines
+from gpuwatch.logs import cuda_errors
+from gpuwatch.logs.topics import outright
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.xids import Xid
 
-_OUT_OF_BOUNDS = re.compile(r"illegal memory access|ILLEGAL_ADDRESS|misaligned address|MISALIGNED_ADDRESS")
-_TOO_LONG = re.compile(r"launch timed out|LAUNCH_TIMEOUT")
-_CRASHED = re.compile(
-    r"unspecified launch failure|LAUNCH_FAILED|illegal instruction|ILLEGAL_INSTRUCTION|GPU sync failed"
-    r"|runtime error \((?:77|700)\)"
-)
+_OUT_OF_BOUNDS = frozenset({700, 716})
 _XID = re.compile(r"Xid \([^)]*\): (\d{1,4})\b")
 
 _FIND_THE_OP = (
-    "Run it again with CUDA_LAUNCH_BLOCKING=1, which shows the op, or that step on the CPU, which names a wrong index;"
-    " compute-sanitizer names the kernel. Only if other programs fail on this GPU too, or dmesg has Xid 48, 74 or 79,"
-    " is it the card."
+    "Run it again with CUDA_LAUNCH_BLOCKING=1, which shows the op, or the step on the CPU, which names a wrong index;"
+    " compute-sanitizer names the kernel. Suspect the card only if other programs fail on it too, or if dmesg has"
+    " Xid 48, 74 or 79."
 )
-_KINDS = (
-    (
-        _OUT_OF_BOUNDS,
-        "A kernel used memory that is not its own: mostly an index out of range or a bug in the kernel",
-        _FIND_THE_OP,
-    ),
-    (
-        _TOO_LONG,
-        "A kernel ran longer than the driver allows on a GPU that also drives a display",
-        "Give each launch less to do (a smaller batch), or compute on a GPU without a display.",
-    ),
-    (_CRASHED, "A kernel crashed: mostly a bug in it, or an index out of range", _FIND_THE_OP),
-    (_XID, "The driver reports {xid}", _FIND_THE_OP),
-)
+_RESET = "Look for Xid lines in dmesg; drain and reset the GPU (nvidia-smi -r), and try another one."
+_CRASHED = "A kernel crashed: usually a bug in it, or an index out of range"
 
 
 @rule("hardware.fault")
-def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
-    """Told as the card's own only where the line says so: ECC, a lost GPU, an Xid that is the card's."""
+def fault_of_the_card(evidence: Evidence) -> Iterator[Finding]:
+    """Reported by the driver or the kernel: ECC errors, a lost GPU, an Xid (many Xids are bugs of programs)."""
     lines, expected = error_lines(evidence, "hardware.fault")
     if not lines:
         return
     severity: Severity = "info" if expected else "error"
     xids = [Xid(at=0.0, code=int(match[1])) for line in lines if (match := _XID.search(line))]
     xid = next((entry for entry in xids if entry.hardware), xids[0] if xids else None)
-    title = _KINDS[-1][1].format(xid=xid.text) if xid is not None else ""
-    kinds = {next((kind for kind in _KINDS if kind[0].search(line)), None): None for line in lines}
-    if None not in kinds and (xid is None or not xid.hardware):
-        _, said, action = next(kind for kind in _KINDS if kind in kinds)
-        yield finding("hardware.fault", severity, "likely", title=title or said, evidence=lines, action=action)
-        return
+    only_xids = len(xids) == len(lines)
+    programs = xid is not None and not xid.hardware and only_xids
     yield finding(
         "hardware.fault",
         severity,
-        "likely",
-        title=title,
+        "fact" if not only_xids and any(outright(line, "hardware.fault") for line in lines) else "likely",
+        title=f"The driver reported {xid.text}" if xid is not None else "",
         evidence=lines,
-        action="Look for Xid lines in dmesg; drain and reset the GPU (nvidia-smi -r), and run the same on another one.",
+        action=_FIND_THE_OP if programs else _RESET,
+    )
+
+
+@rule("hardware.fault", "unknown")
+def fault_in_a_kernel(evidence: Evidence) -> Iterator[Finding]:
+    """A kernel crashed: a bug of the program or a fault of the card, which the error does not distinguish.
+
+    An error of this kind stays with its process, so that two kinds in one log are two crashes: one wrong index would
+    fail the same way each time.
+    """
+    lines, expected = error_lines(evidence, "ended.kernel")
+    stated, _ = error_lines(evidence, "hardware.fault")
+    if not lines or stated:
+        return
+    codes = dict.fromkeys(filter(None, map(cuda_errors.number, lines)))
+    severity: Severity = "info" if expected else "error"
+    if len(codes) > 1 and evidence.run is None:
+        yield finding(
+            "hardware.fault",
+            severity,
+            "likely",
+            title=f"Kernels crashed in {len(codes)} different ways (CUDA errors {', '.join(map(str, codes))})",
+            evidence=lines,
+            action=f"Run the same on another GPU, and compute-sanitizer on this one. {_RESET}",
+        )
+        return
+    code = next(iter(codes), None)
+    yield finding(
+        "unknown",
+        severity,
+        "fact",
+        title="A kernel made an illegal memory access: usually an index out of range or a bug in the kernel"
+        if code in _OUT_OF_BOUNDS
+        else _CRASHED,
+        evidence=lines,
+        action=_FIND_THE_OP,
     )

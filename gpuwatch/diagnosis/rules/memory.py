@@ -1,18 +1,21 @@
-"""Out of memory: whose fault, by the numbers."""
+"""Out of memory: who is responsible, by the numbers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
 
-from gpuwatch.diagnosis.arithmetic import Judgement, Surroundings, judge
+from gpuwatch.diagnosis.arithmetic import REFUSED, WHAT_WOULD_TELL, Judgement, Surroundings, is_round, is_small, judge
 from gpuwatch.diagnosis.cards import memory_in_log
 from gpuwatch.diagnosis.evidence import Evidence, device_behind
+from gpuwatch.diagnosis.frameworks import framework_of, memory_action
 from gpuwatch.diagnosis.growth import growth, kept
 from gpuwatch.diagnosis.holders import ANYWHERE, described, headline, holders, make_room
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.sharing import beside, entry_of, share, trifling
 from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import size
@@ -22,21 +25,21 @@ from gpuwatch.model.run import Oom
 from gpuwatch.model.snapshot import Device
 
 _LIMITING = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
-_TRIFLE = 1 << 30
-_TRIFLING_SHARE = 0.05
-"""Memory in use that no failure is blamed on: below this share of the device, and below a GiB."""
 
 ACTIONS = {
     "memory.model-too-large": "Make the batch or the model smaller, or use mixed precision.",
     "memory.request-too-large": "Split this tensor: a smaller batch, or the dataset kept on the CPU.",
     "memory.fragmented": "Set TF_GPU_ALLOCATOR=cuda_malloc_async, and keep the shapes of batches constant.",
     "memory.other-process": ANYWHERE,
-    "memory.context-failed": "Free the device: not even a CUDA context (some hundred MB) fits beside what is on it.",
+    "memory.context-failed": "Free the device: not even a CUDA context (some hundred MB) fits into what is left.",
     "memory.limit-too-small": "Raise the memory limit or fraction: the device has room for more.",
     "memory.masked": "Leave room for cuDNN and cuBLAS: set memory growth or a smaller limit, or free the device.",
 }
 
-_GROWS = "GPU memory in use rose step by step until none was left: the program probably keeps tensors"
+_CRASHES = frozenset({"hardware.fault", "ended.kernel", "ended.assert", "ended.watchdog"})
+_ENOUGH_TO_START = 2 << 30
+"""With more than this free, cuDNN and cuBLAS start: their handles and workspaces take some hundred MB."""
+_GROWS = "GPU memory in use grew step by step until none was left: the program probably keeps tensors"
 _STOP_KEEPING = (
     "Stop keeping tensors from step to step: keep numbers (float(x), x.numpy()) and empty lists of results."
     " If nothing is kept on purpose, make the batch or the model smaller."
@@ -46,46 +49,56 @@ _IF_GROWING = (
     " If it does not, make the batch or the model smaller, or use mixed precision."
 )
 _COPY = "Dst tensor is not initialized"
-"""TensorFlow's words for a copy from the host to the GPU that found no room there."""
+"""TensorFlow's message for a copy from the host that does not fit on the GPU."""
 _COPIED_OP = re.compile(r"in order to run (\w{1,80})")
 _KEEP_ON_CPU = (
     "Keep the data on the CPU and hand over batches: make the dataset within tf.device('/CPU:0'), or read it by a"
     " generator (tf.data.Dataset.from_generator)."
 )
+_SHARE = (
+    "Give each process its share: a memory_limit that grows as needed (TF_FORCE_GPU_ALLOW_GROWTH=true beside it), or in"
+    " a TF1 session per_process_gpu_memory_fraction with allow_growth; or let each have a GPU of its own."
+)
+_ON_PURPOSE = "To share it on purpose: a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
+_NOTICED = 0.1
+"""Share of a device that others must hold to be worth a warning."""
 _UNUSED = 1 << 20
-"""A device with less than a MiB in use was initialised, no more."""
+"""A device with less than this in use was only initialised."""
 
 
 def surroundings(evidence: Evidence, oom: Oom) -> Surroundings:
     """What the snapshot, the settings and the log add to an OOM's own numbers."""
     if on_host(oom):
         return Surroundings()
-    device = _device(evidence, oom)
-    total = device.number("memory.total_bytes") if device is not None else None
-    others = device.number("memory.used_bytes") if device is not None else None
-    run = evidence.run
-    if run is not None:
-        total = total if total is not None else run.memory.device_total_bytes
-        others = others if others is not None else run.memory.nvml_before_bytes
-    told = True
+    device, run = _device(evidence, oom), evidence.run
+    held = share(device, entry_of(run, device), run)
+    total, measured = held.total, True
     if total is None and evidence.log is not None:
-        total, told = memory_in_log(evidence.log, oom.device)
+        total, measured = memory_in_log(evidence.log, oom.device)
+    helpers = sum(amount for _, amount, _ in beside(evidence, oom))
+    others = held.start if held.start is not None else held.before
+    others = None if others is None and not helpers else (others or 0) + helpers
+    most = None if held.most is None else held.most + helpers
+    known = [amount for amount in (others, most) if amount is not None]
+    overhead = held.overhead
+    if not overhead and run is not None:
+        overhead = (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0)
     return Surroundings(
         total_bytes=int(total) if total is not None else None,
-        others_bytes=int(others) if others is not None else None,
-        held_by_others=_held_by_others(evidence, device, total, others),
+        others_bytes=others,
+        most_bytes=most,
+        least_free_bytes=held.least_free,
+        held_by_others=not trifling(max(known), total) if known else None,
         limits_bytes=_limits(evidence, oom),
-        overhead_bytes=(
-            (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0) if run is not None else 0
-        ),
+        overhead_bytes=overhead,
         limited=run is not None and any(_LIMITING.search(name) for name in run.settings),
         refusals=evidence.log.refusals.count if evidence.log is not None else 0,
-        from_name=not told,
+        from_name=not measured,
     )
 
 
 def _device(evidence: Evidence, oom: Oom) -> Device | None:
-    """The GPU that was full; without a map, the only one that there is."""
+    """The GPU that was full; without a device map, the only GPU."""
     device = evidence.device_of(oom.device)
     if device is None and evidence.snapshot is not None and oom.device in ("GPU:0", None):
         devices = evidence.snapshot.devices
@@ -93,27 +106,8 @@ def _device(evidence: Evidence, oom: Oom) -> Device | None:
     return device
 
 
-def _held_by_others(
-    evidence: Evidence, device: Device | None, total: float | None, before: float | None
-) -> bool | None:
-    """Whether somebody else held more than a trifle on the device; None where nothing of it is known."""
-    known = [before]
-    if evidence.run is not None:
-        for entry in evidence.run.memory.devices:
-            if device is None or entry.uuid == device.uuid:
-                known += [entry.others_before_bytes, entry.others_peak_bytes]
-        if _beside(evidence):
-            return True
-    if evidence.snapshot is not None and device is not None:
-        known += [p.number("gpu_memory_bytes") for p in evidence.snapshot.processes if p.device_uuid == device.uuid]
-    amounts = [amount for amount in known if amount is not None]
-    if not amounts:
-        return None
-    return max(amounts) > (min(_TRIFLE, _TRIFLING_SHARE * total) if total else _TRIFLE)
-
-
 def _limits(evidence: Evidence, oom: Oom) -> int | None:
-    """What the framework's devices on the GPU of this failure may take together."""
+    """How much the framework's devices on this GPU may allocate together."""
     mappings = evidence.device_map
     wanted = device_name(oom.device) if oom.device else None
     own = next((entry for entry in mappings if device_name(entry.framework_device) == wanted), None)
@@ -143,7 +137,7 @@ def _limited(evidence: Evidence, oom: Oom) -> Oom:
 
 
 def on_host(oom: Oom) -> bool:
-    """Whether the memory that ran out was the host's."""
+    """Whether host memory ran out."""
     return (oom.allocator or "") in ("cpu", "mklcpu")
 
 
@@ -163,9 +157,11 @@ def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
     "memory.other-process",
     "memory.context-failed",
     "memory.limit-too-small",
+    "driver.bad-state",
+    "unknown",
 )
 def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per cause; the arithmetic of every failure is in its evidence."""
+    """One finding per cause, with the arithmetic of each failure as evidence."""
     by_cause: dict[str, list[tuple[Oom, Judgement]]] = {}
     for oom in ooms_of(evidence):
         judgement = judge(oom, surroundings(evidence, oom))
@@ -183,7 +179,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         if cause in ("memory.other-process", "memory.context-failed"):
             named, remedy = _named(evidence, device, failures[0][0])
             title, action = title or named * (cause == "memory.other-process"), action or remedy
-        action = action or ACTIONS[cause]
+        action = action or memory_action(cause, framework_of(evidence)) or ACTIONS[cause]
         if not expected:
             grown = _grown(evidence, failures) if cause == "memory.model-too-large" else []
             alike = next(filter(None, (kept(oom) for oom, _ in failures)), None)
@@ -199,7 +195,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
                 title, action = copied, _KEEP_ON_CPU
             lines = [*grown, *_own_line(evidence), *lines, *_alike(failures), *_unused(evidence, failures)]
         if evidence.log is not None:
-            lines += _said(evidence.log.lines_of("memory.oom"), numbers=failures[0][0].limit_bytes is not None)
+            lines += _in_log(evidence.log.lines_of("memory.oom"), numbers=failures[0][0].limit_bytes is not None)
         if any(on_host(oom) for oom, _ in failures):
             title = "Out of host memory (a CPU allocator), not of GPU memory"
             action = "Make the batch or the data kept in host memory smaller, or give the work more RAM."
@@ -216,19 +212,19 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
 
 def _copied(evidence: Evidence) -> str:
     """What was copied from the host when memory ended, where TensorFlow tells that it was that; else empty."""
-    told = [error.message for error in evidence.run.errors] if evidence.run is not None else []
-    told += evidence.log.lines_of("memory.oom") if evidence.log is not None else ()
-    line = next((line for line in told if _COPY in line), None)
+    measured = [error.message for error in evidence.run.errors] if evidence.run is not None else []
+    measured += evidence.log.lines_of("memory.oom") if evidence.log is not None else ()
+    line = next((line for line in measured if _COPY in line), None)
     if line is None:
         return ""
     op = match[1] if (match := _COPIED_OP.search(line)) else ""
     if op in ("", "_EagerConst"):
-        return "Data copied from the host as one tensor found no room on the GPU"
-    return f"An input of {op}, copied from the host, found no room on the GPU"
+        return "Data copied from the host as one tensor did not fit on the GPU"
+    return f"An input of {op}, copied from the host, did not fit on the GPU"
 
 
 def _grown(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[str]:
-    """The rise of memory in use over the run, where it is that which filled the device."""
+    """The growth of memory in use over the run, if that filled the device."""
     run = evidence.run
     found = growth(run.memory.timeline) if run is not None else None
     if found is None:
@@ -241,16 +237,16 @@ def _grown(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[st
 
 
 def _own_line(evidence: Evidence) -> list[str]:
-    """The user's own line that asked for the memory; a probe's is nobody's."""
+    """The user's source line that requested the memory; none for probes."""
     frame = evidence.log.frame if evidence.log is not None else None
     if frame is None or (evidence.run is not None and evidence.run.group != "run"):
         return []
     code = f": {shorten(mask_text(printable(frame.code)), 120)}" if frame.code else ""
-    return [f"asked for at {printable(frame.file)}, line {frame.line}{code}"]
+    return [f"requested at {printable(frame.file)}, line {frame.line}{code}"]
 
 
 def _alike(failures: list[tuple[Oom, Judgement]]) -> list[str]:
-    """Tensors of one size that fill the device: what a loop that keeps its results leaves."""
+    """Tensors of one size that fill the device, as of a loop that keeps its results."""
     for oom, _ in failures:
         if (found := kept(oom)) is not None:
             total, used = found.count * found.each_bytes, oom.in_use_bytes or 0
@@ -278,16 +274,16 @@ def _unused(evidence: Evidence, failures: list[tuple[Oom, Judgement]]) -> list[s
     return [f"not used by the program: {', '.join(idle)}"] if full and idle else []
 
 
-def _said(lines: tuple[str, ...], *, numbers: bool) -> list[str]:
-    """What the framework said; where its numbers are told already, the line that has the tensor's shape."""
+def _in_log(lines: tuple[str, ...], *, numbers: bool) -> list[str]:
+    """The framework's lines; if the numbers are shown already, only the line with the tensor's shape."""
     if not numbers:
         return list(lines[:2])
     return [next((line for line in lines if "shape" in line), lines[0])] if lines else []
 
 
 def _holders(evidence: Evidence, oom: Oom) -> list[str]:
-    """Who held memory on the device, largest first: others of the same run, and those before the start."""
-    lines = _beside(evidence)
+    """Who held memory on the device, largest first: other processes of the run, and those from before its start."""
+    lines = _beside(evidence, oom)
     if evidence.snapshot is None:
         return lines + _in_table(evidence)
     held = holders(evidence.snapshot, _device(evidence, oom))
@@ -295,9 +291,14 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
 
 
 def _named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, str]:
-    """Who it was and what helps, where the machine at the start was seen; a run's own processes are told apart."""
-    snapshot = evidence.snapshot
-    if snapshot is None or device is None or _beside(evidence):
+    """Who held it and what helps, if the machine was seen at the start; a run's own processes are distinguished."""
+    snapshot, mates = evidence.snapshot, beside(evidence, oom)
+    if mates:
+        worker, held, _ = max(mates, key=lambda mate: mate[1])
+        total = device.number("memory.total_bytes") if device is not None else None
+        of = f" of GPU {device.index}'s {size(int(total))}" if device is not None and total else " of the GPU"
+        return f"The {printable(worker.name)} process of this run held {size(held)}{of}", _SHARE
+    if snapshot is None or device is None:
         return "", ""
     need = (oom.requested_bytes or 0) + (oom.in_use_bytes or 0)
     action = make_room(snapshot, device, need)
@@ -314,87 +315,188 @@ def _in_table(evidence: Evidence) -> list[str]:
     ]
 
 
-def _beside(evidence: Evidence) -> list[str]:
+def _beside(evidence: Evidence, oom: Oom | None = None) -> list[str]:
     """Processes of this very run that lived on while another of their round ran out of memory."""
-    workers = evidence.run.workers if evidence.run is not None else ()
-    failed = {worker.setting for worker in workers if worker.verdict == "oom"}
     lines = []
-    for worker in workers:
-        held = worker.nvml_bytes if worker.nvml_bytes is not None else worker.granted_bytes
-        if worker.verdict == "ok" and held and (not failed or worker.setting in failed):
-            source = "NVML" if worker.nvml_bytes is not None else "its allocator's limit"
-            pid = f" (pid {worker.pid})" if worker.pid is not None else ""
-            lines.append(f"process {printable(worker.name)}{pid} of this run held {size(held)} ({source})")
+    for worker, held, source in beside(evidence, oom):
+        pid = f" (pid {worker.pid})" if worker.pid is not None else ""
+        lines.append(f"process {printable(worker.name)}{pid} of this run held {size(held)} ({source})")
     return lines
 
 
-@rule("memory.masked")
+@rule("memory.masked", "unknown")
 def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
     """cuDNN or cuBLAS that fails to start is usually out of memory, unless its version is wrong."""
     log = evidence.log
-    if log is None or "cuda.version-mismatch" in log.topics:
+    if log is None or {"cuda.version-mismatch", "simulation.limit"} & set(log.topics):
         return
     # What failed after its start may as well be the victim of a kernel that crashed.
-    failed = "memory.library-failed" in log.topics and "hardware.fault" not in log.topics
+    failed = "memory.library-failed" in log.topics and not _CRASHES.intersection(log.topics)
     if not failed and "memory.masked" not in log.topics:
+        return
+    lines = log.lines_of("memory.masked", "memory.library-failed", "memory.library-usage", "memory.refused")
+    free = log.library_free_bytes
+    if free is not None and free >= _ENOUGH_TO_START:
+        yield finding(
+            "unknown",
+            "error",
+            "fact",
+            title=f"cuDNN or cuBLAS failed to start although {size(free)} of GPU memory was free",
+            evidence=lines,
+            action="Look for a second cuDNN or CUDA (pip list, conda list, LD_LIBRARY_PATH): an incompatible version"
+            " fails the same way.",
+        )
         return
     yield finding(
         "memory.masked",
         "error",
         "likely",
-        evidence=log.lines_of("memory.masked", "memory.library-failed", "memory.refused"),
-        action=ACTIONS["memory.masked"],
+        evidence=lines,
+        action=memory_action("memory.masked", framework_of(evidence)) or ACTIONS["memory.masked"],
     )
 
 
-@rule("memory.other-process", "config.inconsistent")
+@rule("memory.other-process", "config.inconsistent", "unknown")
 def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
-    """The driver had less than TensorFlow wanted: somebody else holds memory.
+    """The driver had less than TensorFlow wanted: by what was asked, the device's size and what others held.
 
     A series that shrinks by a tenth each time is the allocator's back-off, which may yet succeed; one size
-    refused again and again means that nothing is left. Under a limit above the device's size it must be refused.
+    refused again and again means that nothing is left. Limits that the device cannot hold must be refused.
     """
     log = evidence.log
     if log is None or not log.refusals.count or any(oom.requested_bytes for oom in ooms_of(evidence)):
         return
     refusals = log.refusals
-    hopeless = refusals.constant_bytes is not None
-    what = f"{refusals.count} allocations refused, from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}"
-    above = _above_the_device(evidence)
-    if above is not None:
-        granted, device = above
+    severity: Severity = "error" if refusals.constant_bytes is not None else "warning"
+    times = "1 allocation" if refusals.count == 1 else f"{refusals.count} allocations"
+    span = f", from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}" if refusals.count > 1 else ""
+    what = f"the driver refused {times}{span or f' of {size(refusals.first_bytes)}'}"
+    lines = log.lines_of("memory.refused")
+    wants = list(_wanted(evidence))
+    for want in wants:
+        if want.alone_bytes > want.total:
+            yield finding(
+                "config.inconsistent",
+                severity,
+                "fact",
+                title=_too_much(want),
+                evidence=(what, want.arithmetic, *lines),
+                action="Set limits below what is free on the GPU, with room for a CUDA context, or none: TensorFlow"
+                " takes nearly all by itself.",
+                device_uuid=want.device.uuid,
+            )
+            return
+    crowded = next((want for want in wants if want.others and want.alone_bytes + want.others > want.total), None)
+    if crowded is not None and evidence.snapshot is not None:
+        named = headline(evidence.snapshot, crowded.device)
+        held = holders(evidence.snapshot, crowded.device)
         yield finding(
-            "config.inconsistent",
-            "error" if hopeless else "warning",
+            "memory.other-process",
+            severity,
+            "likely",
+            title=f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free",
+            evidence=(what, crowded.arithmetic, *(described(amount, process) for amount, process in held[:3]), *lines),
+            action=make_room(evidence.snapshot, crowded.device, crowded.granted),
+            device_uuid=crowded.device.uuid,
+        )
+        return
+    if evidence.run is not None and wants and all(want.others is not None for want in wants):
+        yield finding(
+            "unknown",
+            severity,
             "fact",
-            title=f"The limit of {size(granted)} is larger than the GPU, which has {size(_total(device))} in all",
-            evidence=(what, f"GPU {device.index}, {device.name}", *log.lines_of("memory.refused")),
-            action="Set a limit below what is free on the GPU, or none: TensorFlow takes nearly all by itself.",
-            device_uuid=device.uuid,
+            title=REFUSED,
+            evidence=(what, *(want.arithmetic for want in wants), *lines),
+            action=WHAT_WOULD_TELL,
         )
         return
     yield finding(
         "memory.other-process",
-        "error" if hopeless else "warning",
+        severity,
         "likely",
-        title="The driver has less memory to give than TensorFlow asks for",
-        evidence=(what, *log.lines_of("memory.refused")),
+        title="The driver has less free memory than TensorFlow requests",
+        evidence=(what, *lines),
         action=ACTIONS["memory.other-process"],
     )
 
 
-def _above_the_device(evidence: Evidence) -> tuple[int, Device] | None:
-    """What the framework's devices on one GPU may take together, where that is more than the GPU has."""
-    granted: dict[str, int] = {}
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the framework's devices on one GPU may take together, against what that GPU has, in bytes."""
+
+    device: Device
+    parts: int
+    granted: int
+    total: int
+    overhead: int
+    others: int | None
+
+    @property
+    def alone_bytes(self) -> int:
+        return self.granted + self.overhead
+
+    @property
+    def arithmetic(self) -> str:
+        beside = f" + {size(self.overhead)} for the driver and the CUDA context" if self.overhead else ""
+        others = f" + {size(self.others)} held by others" if self.others is not None else ""
+        sign = ">" if self.alone_bytes + (self.others or 0) > self.total else "≤"
+        return (
+            f"GPU {self.device.index}, {self.device.name}: {size(self.granted)} of limits{beside}{others}"
+            f" {sign} {size(self.total)}"
+        )
+
+
+def _too_much(want: _Wanted) -> str:
+    if want.parts == 1 and want.granted > want.total:
+        return f"The limit of {size(want.granted)} is larger than the GPU, which has {size(want.total)} in all"
+    limits = "The limits" if want.parts > 1 else "The limit"
+    beside = f" and {size(want.overhead)} for the driver and the CUDA context" if want.overhead else ""
+    of = f" of {size(want.granted)}" + (" together" if want.parts > 1 else "")
+    return f"{limits}{of}{beside} are more than GPU {want.device.index} has, {size(want.total)}"
+
+
+def _wanted(evidence: Evidence) -> Iterator[_Wanted]:
+    granted: dict[str, list[int]] = {}
+    devices: dict[str, Device] = {}
     for mapping in evidence.device_map:
         device = device_behind(mapping, evidence.snapshot) if evidence.snapshot is not None else None
-        if device is None or mapping.granted_bytes is None:
+        if device is not None and mapping.granted_bytes is not None:
+            granted.setdefault(device.uuid, []).append(mapping.granted_bytes)
+            devices[device.uuid] = device
+    for uuid, amounts in granted.items():
+        held = share(devices[uuid], entry_of(evidence.run, devices[uuid]), evidence.run)
+        if held.total:
+            yield _Wanted(devices[uuid], len(amounts), sum(amounts), held.total, held.overhead, held.most)
+
+
+@rule("memory.other-process")
+def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
+    """TensorFlow's default limit is the free memory at its start: memory held by others then is missing."""
+    run, snapshot = evidence.run, evidence.snapshot
+    if run is None or snapshot is None or run.ooms or run.workers or run.verdict in ("skipped", "timeout", "error"):
+        return
+    if any(_LIMITING.search(name) for name in run.settings) or (
+        evidence.log is not None and evidence.log.refusals.count
+    ):
+        return
+    for want in _wanted(evidence):
+        others = share(want.device, entry_of(run, want.device), run).start
+        if others is None or others < _NOTICED * want.total:
             continue
-        granted[device.uuid] = granted.get(device.uuid, 0) + mapping.granted_bytes
-        if 0 < _total(device) < granted[device.uuid]:
-            return granted[device.uuid], device
-    return None
-
-
-def _total(device: Device) -> int:
-    return int(device.number("memory.total_bytes") or 0)
+        if is_round(want.granted) and is_small(want.granted, want.total - others):
+            continue  # a limit of the program's own, which others did not touch
+        held = holders(snapshot, want.device)
+        named = headline(snapshot, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
+        yield finding(
+            "memory.other-process",
+            "warning",
+            "fact",
+            title=f"{named}: TensorFlow was granted {size(want.granted)}",
+            evidence=(
+                f"GPU {want.device.index} has {size(want.total)}; others held {size(others)} of it when TensorFlow"
+                f" started, which granted itself {size(want.granted)} of the rest",
+                *(described(amount, process) for amount, process in held[:3]),
+            ),
+            action=f"{make_room(snapshot, want.device)} {_ON_PURPOSE}",
+            device_uuid=want.device.uuid,
+        )

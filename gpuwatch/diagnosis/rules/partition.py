@@ -6,16 +6,20 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
-from gpuwatch.diagnosis.visible import INSTANCE, divided
+from gpuwatch.diagnosis.visible_devices import INSTANCE, divided
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding, Severity
+from gpuwatch.model.snapshot import Device, Snapshot
+from gpuwatch.sources import missing_process
 
-_ELSEWHERE = ("not in this PID namespace", "another PID namespace")
+_HIDDEN = "hidden from this user"
+_ELSEWHERE = (missing_process.ELSEWHERE, "not in this PID namespace", "another PID namespace")
+"""Notes of processes in another PID namespace; the last two are those of older documents."""
 
 
 @rule("mig.misuse")
 def instances(evidence: Evidence) -> Iterator[Finding]:
-    """CUDA gives a process one MIG instance, named by its UUID; numbers name whole GPUs."""
+    """A process can use one MIG instance, chosen by UUID; numbers choose whole GPUs."""
     value = evidence.visible_devices
     if value is None and evidence.log is not None:
         value = evidence.log.hidden_by_environment
@@ -33,9 +37,9 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
             "mig.misuse",
             severity,
             "fact",
-            title=f"{len(named)} MIG instances are listed, and CUDA gives a process the first one only",
+            title=f"{len(named)} MIG instances are listed, but CUDA gives a process only the first",
             evidence=[shown, f"never used: {', '.join(named[1:])}"],
-            action="Start one process per MIG instance, each with the UUID of its own in CUDA_VISIBLE_DEVICES.",
+            action="Start one process per MIG instance, each with its UUID in CUDA_VISIBLE_DEVICES.",
         )
     elif named and len(entries) > 1:
         yield finding(
@@ -44,25 +48,25 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
             "fact",
             title="MIG instances and whole GPUs are listed together, which CUDA does not support",
             evidence=[shown],
-            action="List one MIG instance, or whole GPUs that are not divided.",
+            action="List one MIG instance, or whole GPUs without MIG.",
         )
     elif named and devices and not any(divided(device) for device in devices):
         yield finding(
             "mig.misuse",
             severity,
             "likely",
-            title="A MIG instance is asked for, and no GPU of this machine is divided",
+            title="A MIG instance is requested, but no GPU of this machine has MIG on",
             evidence=[shown],
-            action="Name a GPU by its UUID (nvidia-smi -L), or switch MIG on and create the instance.",
+            action="Name a GPU by its UUID (nvidia-smi -L), or enable MIG and create the instance.",
         )
     elif named and not devices and not evidence.gpu_usable and _no_device(evidence):
         yield finding(
             "mig.misuse",
             severity,
             "likely",
-            title="A MIG instance is asked for, and CUDA finds no device: no GPU has such an instance",
+            title="A MIG instance is requested, but CUDA finds no device: no GPU has such an instance",
             evidence=[shown, *(evidence.log.lines_of("driver.cuinit") if evidence.log is not None else ())],
-            action="List the instances that exist (nvidia-smi -L), or name a GPU that is not divided by its UUID.",
+            action="Use an existing instance (nvidia-smi -L), or the UUID of a GPU without MIG.",
         )
     for entry in entries:
         if entry in parted:
@@ -71,22 +75,22 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
                 "mig.misuse",
                 severity if severity == "error" else "info",
                 "likely",
-                title=f"GPU {device.index} is divided by MIG: a number addresses none of its instances",
+                title=f"GPU {device.index} has MIG on: a number does not select any of its instances",
                 evidence=[shown, f"{device.name} {device.uuid}: MIG mode enabled"],
-                action="Put the UUID of one instance into CUDA_VISIBLE_DEVICES (MIG-…, from nvidia-smi -L).",
+                action="Set CUDA_VISIBLE_DEVICES to the UUID of one instance (MIG-…, from nvidia-smi -L).",
                 device_uuid=device.uuid,
             )
 
 
 def _no_device(evidence: Evidence) -> bool:
-    """Whether the driver's module is loaded and CUDA all the same finds no device, as a log tells it."""
+    """Whether, by the log, the driver's module is loaded and CUDA still finds no device."""
     log = evidence.log
     return log is not None and log.kernel_driver is not None and "driver.cuinit" in log.topics
 
 
-@rule("container.pid-namespace")
+@rule("container.pid-namespace", "memory.other-process")
 def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
-    """NVML lists processes of the whole machine; those of other containers have no entry in our /proc."""
+    """Processes of other containers: NVML lists the whole machine, /proc only this PID namespace."""
     snapshot = evidence.snapshot
     if snapshot is None or evidence.run is not None:
         return
@@ -96,6 +100,7 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
             for process in snapshot.processes
             if process.device_uuid == device.uuid and process.note.startswith(_ELSEWHERE)
         }
+        yield from _hidden(snapshot, device)
         amounts = [amount for amount in held.values() if amount]
         if not held:
             continue
@@ -105,11 +110,33 @@ def processes_elsewhere(evidence: Evidence) -> Iterator[Finding]:
             "container.pid-namespace",
             "info",
             "likely",
-            title=f"GPU {device.index}: {who} that cannot be seen from here, probably of another container",
+            title=f"GPU {device.index}: {who} not visible here, probably in another container",
             evidence=(
                 f"pid {pids} of the host",
-                *([f"together {size(sum(amounts))} of GPU memory, as NVML says"] if amounts else []),
+                *([f"together {size(sum(amounts))} of GPU memory, by NVML"] if amounts else []),
             ),
             action="Look on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host.",
             device_uuid=device.uuid,
         )
+
+
+def _hidden(snapshot: Snapshot, device: Device) -> Iterator[Finding]:
+    """Processes of this PID namespace that /proc hides from this user."""
+    rows = [one for one in snapshot.processes if one.device_uuid == device.uuid and one.note.startswith(_HIDDEN)]
+    if not rows:
+        return
+    amounts = [amount for row in rows if (amount := row.number("gpu_memory_bytes"))]
+    who = "1 process" if len(rows) == 1 else f"{len(rows)} processes"
+    option = rows[0].note.rpartition(" ")[2]
+    yield finding(
+        "memory.other-process",
+        "info",
+        "fact",
+        title=f"GPU {device.index}: {who} of other users, hidden by /proc ({option})",
+        evidence=(
+            f"pid {', '.join(str(row.pid) for row in rows[:8])}: they exist (kill -0), but /proc hides them",
+            *([f"together {size(sum(amounts))} of GPU memory, by NVML"] if amounts else []),
+        ),
+        action="Run gpuwatch as root to see them, or join the group of /proc's mount option gid=.",
+        device_uuid=device.uuid,
+    )

@@ -1,4 +1,4 @@
-"""Ops that did not run where they were asked to."""
+"""Ops that did not run on the requested device."""
 
 from __future__ import annotations
 
@@ -8,22 +8,32 @@ from collections.abc import Iterator
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.formatting.text import printable
-from gpuwatch.logs.clean import device
-from gpuwatch.logs.tensorflow import parse
+from gpuwatch.logs.clean import NOT_SIMULATED, device
+from gpuwatch.logs.log_parser import parse
 from gpuwatch.logs.topics import topics_of
 from gpuwatch.model.findings import Finding, Severity
+from gpuwatch.model.run import Fallback
 
-_DEVICE_ACTION = "Ask for a device that exists (tf.config.list_logical_devices() shows them), or leave the choice open."
-_KERNEL_ACTION = "Leave this op to the CPU, or use a type that has a GPU kernel (float32 instead of int32, say)."
+_DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or none."
+_LIMIT = "simulation.limit"
+_LIMIT_ACTION = (
+    "Nothing to change for a real GPU: simulated GPUs that compute have few kernels. To check the devices of ops,"
+    " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
+)
+_KERNEL_ACTION = "Leave this op to the CPU, or use a type with a GPU kernel (float32 instead of int32, for example)."
 
 
 REPLICAS = "replicas"
-"""The result under which the watcher tells the devices of a MirroredStrategy."""
+"""Name of the watcher's result with the devices of a MirroredStrategy."""
+_KERNEL = re.compile(r"device='([^']*)'(?:; (\w+) in \[([^\]]*)\])?")
+_ATTRIBUTES = re.compile(r"^Op: (\w+)\s*\nNode attrs: ([^\n]*)", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"(\w+)=(DT_\w+)")
+_EAGER_OP = re.compile(r"\[Op:(\w+)\]")
 _GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
 
 
 def telling_line(message: str, cause: str) -> str:
-    """The line of a message of many lines that means ``cause``; its first one is often a mere heading."""
+    """The line of a multi-line message that means ``cause``; its first line is often only a heading."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return next((line for line in lines if cause in topics_of(line)), lines[0] if lines else "")
 
@@ -55,14 +65,14 @@ def _error_of(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]:
 
 @rule("placement.device-missing")
 def device_missing(evidence: Evidence) -> Iterator[Finding]:
-    """A device was asked for by name that the framework does not have."""
+    """A device was requested by name that the framework does not have."""
     yield from _error_of(evidence, "placement.device-missing", _DEVICE_ACTION)
     yield from _fell_back(evidence, "placement.device-missing", _DEVICE_ACTION)
 
 
 @rule("placement.no-kernel")
 def no_kernel(evidence: Evidence) -> Iterator[Finding]:
-    """An op has no kernel for the device or type that was asked for."""
+    """An op has no kernel for the requested device or type."""
     cause = "placement.no-kernel"
     lines, expected = error_lines(evidence, cause)
     log = evidence.log
@@ -71,12 +81,14 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
             if report.requested and report.supported:
                 names = ", ".join(f"{member.op} {member.node}" for member in report.members[:4])
                 lines.append(
-                    f"asked {report.requested}, kernels for {', '.join(report.supported)} only: {names or 'the group'}"
+                    f"requested {report.requested}, kernels for {', '.join(report.supported)}: {names or 'the group'}"
                 )
         moved = bool(log.colocations) and not any(report.failed for report in log.colocations)
     else:
         moved = False
     asks_gpu_without_any = log is not None and not evidence.gpu_usable and moved
+    if lines and _simulated_only(evidence, moved=moved) is not None:
+        return
     if lines and not asks_gpu_without_any:
         by_design = evidence.run is not None and moved
         severity: Severity = "info" if expected or by_design else "error" if not moved else "warning"
@@ -86,8 +98,76 @@ def no_kernel(evidence: Evidence) -> Iterator[Finding]:
         yield from _fell_back(evidence, cause, _KERNEL_ACTION)
 
 
+@rule("simulation.limit")
+def simulated_limit(evidence: Evidence) -> Iterator[Finding]:
+    """Ops without a kernel on GPUs simulated as a plugin, which says nothing about real GPUs."""
+    run = evidence.run
+    if run is None:
+        return
+    limits = [entry for entry in run.fallbacks if entry.reason == _LIMIT]
+    if limits:
+        first = limits[0]
+        kind = f"{first.op} {first.dtype}" if first.dtype else first.op
+        more = f" and {len(limits) - 1} more" if len(limits) > 1 else ""
+        yield finding(
+            _LIMIT,
+            "info",
+            "fact",
+            title=printable(f"Only on this simulated GPU: it has no kernel for {kind}{more}, so the CPU computed them"),
+            evidence=[
+                f"{entry.op} {entry.dtype or ''} ran on {entry.actual}: {entry.detail}".replace("  ", " ")
+                for entry in limits
+            ],
+            action=_LIMIT_ACTION,
+        )
+    lines, _ = error_lines(evidence, "placement.no-kernel")
+    detail = _simulated_only(evidence, moved=False) if lines else None
+    if detail:
+        yield finding(
+            _LIMIT,
+            "error",
+            "fact" if detail.startswith("TensorFlow has") else "likely",
+            title=printable(f"Only on this simulated GPU: {detail}"),
+            evidence=lines,
+            action=_LIMIT_ACTION,
+        )
+
+
+def _simulated_only(evidence: Evidence, *, moved: bool) -> str | None:
+    """What the simulated GPU lacks, as text; None if real GPUs have no kernel either, or nothing failed."""
+    run = evidence.run
+    if run is None or run.group != "run" or run.simulation != "plugin":
+        return None
+    if moved:
+        return "" if not any(entry.reason == "placement.no-kernel" for entry in run.fallbacks) else None
+    message = next((error.message for error in run.errors if "placement.no-kernel" in topics_of(error.message)), None)
+    if message is None:
+        return None
+    cuda_build = run.framework is not None and run.framework.gpu_build
+    head = _ATTRIBUTES.search(message)
+    if head is not None:
+        types = dict(_ATTRIBUTE.findall(head[2]))
+        kernels = [found for found in _KERNEL.findall(message) if found[0] in (NOT_SIMULATED, "DEFAULT")]
+        for _, attribute, allowed in kernels if cuda_build else ():
+            if not attribute or types.get(attribute) in allowed.split(", "):
+                kind = " ".join([head[1], *types.values()][:2]).replace("DT_", "")
+                return f"TensorFlow has a CUDA kernel for {kind}"
+        return None if cuda_build else f"{_no_kernel_here(head[1])} is not known"
+    result = run.results.get("kernels")
+    op = _EAGER_OP.search(message)
+    if op is None or not isinstance(result, dict) or result.get("op") != op[1] or result.get("cuda") is None:
+        return f"{_no_kernel_here(op[1] if op is not None else 'the op')} is not known"
+    if not result["cuda"]:
+        return None
+    return f"it has no kernel for {op[1]}; TensorFlow has CUDA kernels for it in {', '.join(map(str, result['cuda']))}"
+
+
+def _no_kernel_here(op: str) -> str:
+    return f"it has no kernel for {op}; whether TensorFlow has one for CUDA"
+
+
 def _refused_op(evidence: Evidence, cause: str) -> str:
-    """``MatMul asked for /GPU:0, its type int32 has only a CPU kernel``; empty where nothing tells it."""
+    """``MatMul requested /GPU:0, its type int32 has only a CPU kernel``; empty if not known."""
     run = evidence.run
     message = next((error.message for error in run.errors if cause in topics_of(error.message)), "") if run else ""
     reports = parse(message).colocations if "Colocation" in message else []
@@ -112,33 +192,48 @@ def _refused_op(evidence: Evidence, cause: str) -> str:
         return ""
     kind = f"its type {dtype}" if dtype else "it"
     has = f"has only a {' and '.join(supported)} kernel" if supported else "has no kernel for it"
-    return printable(f"{op} asked for /{device(asked).upper()}, {kind} {has}{together}")
+    if supported and not dtype and report is None:
+        has += " for the types of its inputs"
+    return printable(f"{op} requested /{device(asked).upper()}, {kind} {has}{together}")
 
 
 def _fell_back(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]:
-    """Fallbacks of a probe. What a probe asked by name is its subject, so the finding is no alarm."""
+    """Fallbacks of a probe. What a probe requests by name is its subject, so the finding is no alarm."""
     if evidence.run is None:
         return
+    entries = [entry for entry in evidence.run.fallbacks if entry.reason == cause]
     lines = [
-        f"{entry.op} asked for {entry.requested}, ran on {entry.actual}" + (f": {entry.detail}" if entry.detail else "")
-        for entry in evidence.run.fallbacks
-        if entry.reason == cause
+        f"{_kind_of(entry)} requested {entry.requested}, ran on {entry.actual}"
+        + (f": {entry.detail}" if entry.detail else "")
+        for entry in entries
     ]
     if lines:
-        named = all(entry.requested != "auto" for entry in evidence.run.fallbacks if entry.reason == cause)
-        yield finding(cause, "info" if named else "warning", "fact", evidence=lines, action=action)
+        named = all(entry.requested != "auto" for entry in entries)
+        title = ""
+        if evidence.run.group == "run" and cause == "placement.no-kernel":
+            more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+            where = "asked for" if entries[0].requested != "auto" else "left to TensorFlow:"
+            title = printable(
+                f"{_kind_of(entries[0])}{more} {where} {entries[0].requested}, ran on {entries[0].actual}:"
+                f" {entries[0].detail}"
+            )
+        yield finding(cause, "info" if named else "warning", "fact", title=title, evidence=lines, action=action)
 
 
-_REPLICAS = "Pass only devices of tf.config.list_logical_devices('GPU') to the strategy."
+def _kind_of(entry: Fallback) -> str:
+    return f"{entry.op} {entry.dtype}" if entry.dtype else entry.op
+
+
+_REPLICAS = "Pass the strategy only devices of tf.config.list_logical_devices('GPU')."
 
 
 @rule("distribution.devices-missing")
 def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
-    """MirroredStrategy on devices that do not exist: it returns replicas all the same, and since 2.15 says nothing."""
+    """MirroredStrategy on devices that do not exist: it creates replicas anyway, since 2.15 without a message."""
     run = evidence.run
-    told = run.results.get(REPLICAS) if run is not None else None
-    missing = told.get("missing") if isinstance(told, dict) else None
-    if run is None or not isinstance(told, dict) or not missing:
+    result = run.results.get(REPLICAS) if run is not None else None
+    missing = result.get("missing") if isinstance(result, dict) else None
+    if run is None or not isinstance(result, dict) or not missing:
         yield from _error_of(evidence, "distribution.devices-missing", _REPLICAS)
         return
     listed = ", ".join(printable(str(name)).removeprefix("/device:") for name in missing)
@@ -146,9 +241,9 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
         "distribution.devices-missing",
         "error" if evidence.gpu_usable else "warning",  # without any GPU, why there is none comes first
         "fact",
-        title=f"The strategy has replicas on {listed}, which the program does not have: they run on other devices",
+        title=f"The strategy has replicas on {listed}, which do not exist: they run on other devices",
         evidence=(
-            f"the strategy's devices: {', '.join(map(str, told.get('devices', ())))}",
+            f"the strategy's devices: {', '.join(map(str, result.get('devices', ())))}",
             f"logical devices: {', '.join(run.devices.logical)}",
         ),
         action=_REPLICAS,

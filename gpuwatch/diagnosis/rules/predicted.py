@@ -1,15 +1,17 @@
-"""The map that was observed against the one that was to be expected."""
+"""The observed device map compared with the expected one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.sharing import share
 from gpuwatch.formatting.units import size
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.run import DeviceMapping, PredictedMapping, Run
+from gpuwatch.model.run import DeviceMapping, DeviceMemory, Holding, PredictedMapping, Run
+from gpuwatch.model.snapshot import Snapshot
 
 _MIB = 1 << 20
 
@@ -26,9 +28,9 @@ def against_prediction(evidence: Evidence) -> Iterator[Finding]:
                 "unknown",
                 "warning",
                 "fact",
-                title="TensorFlow mapped no GPU, where one was to be expected",
+                title="TensorFlow mapped no GPU, although one was expected",
                 evidence=[f"expected {_expected(entry)}" for entry in run.predicted],
-                action="Read the log from its first line: it should say why the GPUs were dropped.",
+                action="Read the log from its first line: it should say why the GPUs were ignored.",
             )
         return
     observed = {device_name(mapping.framework_device): mapping for mapping in run.device_map}
@@ -41,38 +43,40 @@ def against_prediction(evidence: Evidence) -> Iterator[Finding]:
             "unknown",
             "warning",
             "fact",
-            title="The device map is not the one that was to be expected",
+            title="The device map is not the expected one",
             evidence=[line for line in other_map if line],
-            action="Compare the settings and the environment of the run with the map; then trust the map.",
+            action="Compare the run's settings and environment with the map; the map is what really happened.",
         )
         return
     for name, entry in expected.items():
-        yield from _amount(run, entry, observed[name])
+        yield from _amount(run, evidence.snapshot, entry, observed[name])
 
 
 def _explained(evidence: Evidence, run: Run) -> bool:
-    """Whether something else says why there is no GPU (or whether nobody looked)."""
+    """Whether something else explains why there is no GPU (or nobody looked)."""
     log = evidence.log
-    said = log is not None and bool(
+    complained = log is not None and bool(
         log.cuinit_error or log.libraries_skipped or log.cudart_missing or log.ignored_gpus or log.hidden_by_environment
     )
-    return said or bool(run.errors or run.ooms) or run.verdict in ("error", "oom") or not run.devices.logical
+    return complained or bool(run.errors or run.ooms) or run.verdict in ("error", "oom") or not run.devices.logical
 
 
 def _differs(name: str, expected: PredictedMapping | None, observed: DeviceMapping | None) -> str:
     if expected is None and observed is not None:
-        return f"{name} is physical GPU {observed.physical_index}, not expected at all"
+        return f"{name} is physical GPU {observed.physical_index}, which was not expected"
     if observed is None and expected is not None:
-        return f"{name} was expected on physical GPU {expected.physical_index}, and is not there"
+        return f"{name} was expected on physical GPU {expected.physical_index}, but does not exist"
     if expected is None or observed is None or observed.uuid is None or observed.uuid == expected.uuid:
         return ""
     return (
         f"{name} is physical GPU {observed.physical_index} ({observed.uuid}),"
-        f" expected was {expected.physical_index} ({expected.uuid})"
+        f" expected {expected.physical_index} ({expected.uuid})"
     )
 
 
-def _amount(run: Run, expected: PredictedMapping, observed: DeviceMapping) -> Iterator[Finding]:
+def _amount(
+    run: Run, snapshot: Snapshot | None, expected: PredictedMapping, observed: DeviceMapping
+) -> Iterator[Finding]:
     if expected.granted_bytes is None or observed.granted_bytes is None:
         return
     missing = expected.granted_bytes - observed.granted_bytes
@@ -80,16 +84,35 @@ def _amount(run: Run, expected: PredictedMapping, observed: DeviceMapping) -> It
         return
     name = device_name(expected.framework_device)
     lines = [f"expected {_expected(expected)}", f"granted {_mib(observed.granted_bytes)}"]
-    taken = _taken_meanwhile(run, expected.uuid)
+    entry = next((entry for entry in run.memory.devices if entry.uuid == expected.uuid), None)
+    taken = _taken_meanwhile(entry)
     if missing > 0 and taken is not None and taken >= missing / 2:
-        lines.append(f"NVML: other processes took {size(taken)} between the look and the end of the run")
+        lines.append(f"NVML: other processes allocated {size(taken)} between the prediction and the end of the run")
         yield finding(
             "memory.other-process",
             "warning",
             "likely",
-            title=f"{name} was granted {size(missing)} less than was free: another process took memory meanwhile",
+            title=f"{name} was granted {size(missing)} less than was free: another process allocated memory meanwhile",
             evidence=lines,
             action="Compare runs only while nobody else starts on this GPU; run this one again.",
+            device_uuid=expected.uuid,
+        )
+        return
+    held = share(device_behind(observed, snapshot) if snapshot is not None else None, entry, run)
+    left = held.before - held.start if held.before is not None and held.start is not None else 0
+    if missing < 0 and left >= -missing / 2:
+        gone = [f"process {holding.pid} held {size(holding.before_bytes)} and exited" for holding in _gone(entry)]
+        yield finding(
+            "memory.other-process",
+            "info",
+            "likely",
+            title=f"{name} was granted {size(-missing)} more than was free at first: another process exited meanwhile",
+            evidence=[
+                *lines,
+                f"NVML: others held {size(held.before)} at the prediction, {size(held.start)} at the start",
+                *gone,
+            ],
+            action="Nothing to do: the measurement was made without that process.",
             device_uuid=expected.uuid,
         )
         return
@@ -98,18 +121,23 @@ def _amount(run: Run, expected: PredictedMapping, observed: DeviceMapping) -> It
         "unknown",
         "warning",
         "fact",
-        title=f"{name} was granted {size(abs(missing))} {more_or_less} than was to be expected",
+        title=f"{name} was granted {size(abs(missing))} {more_or_less} than expected",
         evidence=lines,
-        action="See whether something else used this GPU at the start, or whether a variable changes the reserve.",
+        action="Check whether another program used this GPU at the start, or a variable changes the reserve.",
         device_uuid=expected.uuid,
     )
 
 
-def _taken_meanwhile(run: Run, uuid: str) -> int | None:
-    for entry in run.memory.devices:
-        if entry.uuid == uuid and entry.others_peak_bytes is not None and entry.others_before_bytes is not None:
-            return entry.others_peak_bytes - entry.others_before_bytes
-    return None
+def _taken_meanwhile(entry: DeviceMemory | None) -> int | None:
+    if entry is None or entry.others_peak_bytes is None or entry.others_before_bytes is None:
+        return None
+    return entry.others_peak_bytes - entry.others_before_bytes
+
+
+def _gone(entry: DeviceMemory | None) -> list[Holding]:
+    """Processes that were seen only before the start."""
+    held = entry.holders if entry is not None else ()
+    return [holding for holding in held if not holding.own and holding.last_seconds is None and holding.before_bytes]
 
 
 def _expected(entry: PredictedMapping) -> str:

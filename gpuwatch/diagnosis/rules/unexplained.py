@@ -1,18 +1,24 @@
-"""Failures that no cause of gpuwatch explains: said, so that they are not taken for health."""
+"""Failures that no known cause explains: reported, so that the run does not look healthy."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.frameworks import framework_of, gpu_build
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rules.build import NO_NCCL
+from gpuwatch.diagnosis.rules.simulated_driver import unreached
+from gpuwatch.diagnosis.rules.simulation import lacks_compiler
+from gpuwatch.formatting.units import size
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.topics import topics_of
-from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.model.findings import CAUSES, Certainty, Finding
 from gpuwatch.model.run import Run, RunError
 
 _TAIL = 8
-"""Lines that may follow the exception with which a program ended: the rest of its message, notes of a shell."""
+"""Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
 _ENOUGH = frozenset(
     {
         "build.gpu-jit",
@@ -21,11 +27,16 @@ _ENOUGH = frozenset(
         "driver.not-running",
         "visibility.none-available",
         "cuda.missing-library",
+        NO_NCCL,
         "memory.library-failed",
+        "ended.kernel",
+        "driver.other-module",
+        "memory.dnn-missing",
     }
 )
-"""Topics that are no cause by themselves, from which rules conclude one."""
+"""Topics that are not causes themselves, but from which rules infer one."""
 _ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+NOT_KNOWN = "which gpuwatch does not know"
 _CUT = "The log ends within a Python traceback, before the error itself"
 
 HOST_MEMORY = "ended.host-memory"
@@ -36,12 +47,12 @@ ENDINGS = {
         " same step on the CPU, shows the line.",
     ),
     "ended.nccl-timeout": (
-        "Ranks of a job waited for one that never came, until NCCL gave up",
-        "Look for the rank that stopped first: its own log tells why (an exception, out of memory, fewer batches).",
+        "Ranks of a job waited for one that never arrived, until NCCL timed out",
+        "Look for the rank that stopped first: its own log shows why (an exception, out of memory, fewer batches).",
     ),
     "ended.nccl": (
         "NCCL failed while GPUs exchanged data",
-        "Set NCCL_DEBUG=WARN and read its first line; in a container give it --ipc=host or a larger --shm-size.",
+        "Set NCCL_DEBUG=WARN and read its first line; start a container with --ipc=host or a larger --shm-size.",
     ),
     "ended.shared-memory": (
         "Workers of the DataLoader ran out of shared memory",
@@ -53,38 +64,214 @@ ENDINGS = {
         " of a container).",
     ),
     "ended.killed": (
-        "SIGKILL ended the program: mostly the kernel's, because the host's memory (RAM) was used up",
+        "The program was killed by SIGKILL, usually by the kernel because the host's memory (RAM) was used up",
         "Look in dmesg for 'Out of memory: Killed process'. Then keep less data in memory, use fewer workers, or give"
         " the job more memory.",
     ),
+    "ended.not-initialized": (
+        "CUDA was used where it was not initialised (error 3): in a forked process, while the program ended, or before"
+        " the framework had started it",
+        "If the program starts processes (workers of a loader), use the start method 'spawn'; otherwise find out which"
+        " call came before the framework's own start. nvidia-smi shows whether the driver works.",
+    ),
+    "ended.watchdog": (
+        "A kernel ran longer than the driver allows on a GPU that also drives a display",
+        "Make each launch smaller (a smaller batch), or compute on a GPU without a display.",
+    ),
+    "ended.launch": (
+        "A kernel requested more registers, threads or shared memory than this GPU has",
+        "Reduce the kernel's block size or tiles (Triton: num_stages, BLOCK sizes), or use a larger GPU.",
+    ),
+    "ended.two-devices": (
+        "Tensors of one operation are on different devices",
+        "Move them to one device (.to(device)) before the operation: inputs, model, and tensors that the code creates.",
+    ),
+    "ended.paging-file": (
+        "Windows' paging file is too small for the libraries that were loaded: the host's memory, not the GPU's",
+        "Enlarge the paging file, or start fewer processes (num_workers=0): each loads the CUDA libraries again.",
+    ),
+    "ended.dll": (
+        "A library failed to initialize (WinError 1114)",
+        "Reinstall Microsoft's Visual C++ runtime, and install the framework into a new environment.",
+    ),
+    "ended.loader": (
+        "A library of the framework, not of CUDA, cannot be loaded",
+        "Install Microsoft's Visual C++ runtime (2015-2022), reinstall the framework; for fbgemm.dll also libomp140.",
+    ),
+    "ended.extension": (
+        "A compiled extension does not match the installed framework: a symbol is missing",
+        "Install the extension built for this version of framework and Python, or recompile it.",
+    ),
+    "ended.cudnn": (
+        "cuDNN rejected the operation",
+        "Compare with torch.backends.cudnn.enabled=False or other shapes; look for a second cuDNN in LD_LIBRARY_PATH.",
+    ),
+    "ended.cublas": (
+        "cuBLAS failed in an operation: wrong shapes or indices, a kernel that crashed before it, or another version",
+        "Run the step on the CPU, which names wrong shapes and indices, and with CUDA_LAUNCH_BLOCKING=1.",
+    ),
+    "ended.shell-variable": (
+        "The shell treated CUDA_VISIBLE_DEVICES=… as a command: nothing was started",
+        "Windows: set CUDA_VISIBLE_DEVICES=0 in a line before the command (PowerShell: $env:CUDA_VISIBLE_DEVICES=0)."
+        " Elsewhere: no spaces around the sign =.",
+    ),
+    "ended.jax-backend": (
+        "JAX could not start its CUDA backend",
+        "Read the reason in that line; TF_CPP_MIN_LOG_LEVEL=0 shows more. jax, jaxlib and its plugin must have the same"
+        ' version: pip install -U "jax[cuda12]".',
+    ),
+    "ended.container": (
+        "nvidia-container-cli could not set the container up",
+        "Read its line, which names the file or cgroup that is the problem; update the NVIDIA Container Toolkit.",
+    ),
+    "ended.permission": (
+        "NVML has no permission for the request",
+        "Run it as root on the host; within a container MIG's capabilities must be granted"
+        " (NVIDIA_MIG_CONFIG_DEVICES, NVIDIA_MIG_MONITOR_DEVICES).",
+    ),
     "ended.fork": (
-        "A forked process used CUDA, which only the process that started it can",
-        "Start processes that use the GPU with the method 'spawn', or let none of them touch the GPU before the fork.",
+        "A forked process used CUDA, which only the process that initialized it can",
+        "Start processes that use the GPU with the method 'spawn', or do not use the GPU before the fork.",
     ),
     "ended.xla-flags": (
-        "XLA_FLAGS (or TF_XLA_FLAGS) has a flag that this build does not know, which ends the program at its start",
-        "Take the flag out of the variable, or unset it: the flags of XLA change from version to version.",
+        "XLA_FLAGS (or TF_XLA_FLAGS) has a flag unknown to this build, which ends the program at its start",
+        "Remove the flag from the variable, or unset it: XLA's flags change from version to version.",
     ),
     "ended.fatal": (
         "A check inside the framework failed and ended the program",
-        "Read that line; if it is the framework's own fault, report it there.",
+        "Read that line; if it is a bug of the framework, report it there.",
     ),
     "ended.crash": (
-        "The program crashed: a signal ended it",
-        "Read the lines before it. An illegal instruction at the import means that this build wants a newer CPU.",
+        "The program crashed with a signal",
+        "Read the lines before it. An illegal instruction at the import means that this build needs a newer CPU.",
     ),
     "ended.worker": (
-        "A worker of the DataLoader died: mostly for want of the host's memory",
-        "Use fewer workers or less data in memory, and look in dmesg for the kernel's out-of-memory killer.",
+        "A worker of the DataLoader was killed, usually for lack of host memory",
+        "Use fewer workers or less data in memory, and check dmesg for the kernel's OOM killer.",
     ),
 }
-"""Topic to title and action, for failures that are told by a line of their own."""
+"""Topic to title and action, for failures with a log line of their own."""
+
+
+_FAULTS = "Run it with python -X faulthandler, which prints the line of Python at the crash."
+SIGNALS = {
+    signal.SIGKILL: ENDINGS["ended.killed"],
+    signal.SIGSEGV: (
+        "It crashed with SIGSEGV: native code made an illegal memory access",
+        f"{_FAULTS} The most frequent reason is incompatible library versions: compare them with pip"
+        " check, and try a fresh environment.",
+    ),
+    signal.SIGBUS: (
+        "It crashed with SIGBUS: a mapped file has no memory behind it; usually /dev/shm or the disk is full",
+        "Check df /dev/shm; start a container with --ipc=host or a larger --shm-size, or use fewer workers.",
+    ),
+    signal.SIGABRT: (
+        "It aborted with SIGABRT: a check in native code failed",
+        f"Read its last lines, which name the check. {_FAULTS}",
+    ),
+    signal.SIGILL: (
+        "It crashed with SIGILL: an instruction that this CPU does not support",
+        "Install a build for this CPU: a build of the framework without AVX, or an older version.",
+    ),
+    signal.SIGFPE: ("It crashed with SIGFPE: an arithmetic error in native code, such as a division by 0", _FAULTS),
+    signal.SIGTERM: (
+        "It was ended by SIGTERM: by a user, a scheduler or a time limit",
+        "Ask the scheduler (sacct -j JOB, journalctl) why it ended the job.",
+    ),
+    signal.SIGXCPU: ("It was ended by SIGXCPU: its CPU time limit", "Raise the limit (ulimit -t)."),
+}
+"""Signals that end programs, with title and action."""
+
+
+def ended_by(run: Run) -> signal.Signals | None:
+    """The signal that ended a program, unless the user wanted that; a shell returns 128 plus its number."""
+    number = run.outcome.signal or (run.outcome.exit_code or 0) - 128
+    if run.verdict != "error" or run.ooms:
+        return None
+    return next((known for known in SIGNALS if known == number), None)
+
+
+def _of_signal(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
+    """What a signal means, given what is known about host memory."""
+    title, action = SIGNALS[number]
+    host = run.host_memory
+    if number != signal.SIGKILL:
+        return title, action, "fact" if run.outcome.signal else "likely"
+    if run.host_memory_out:
+        return *ENDINGS[HOST_MEMORY], "fact"
+    if host is not None and host.oom_kills == 0:
+        # The kernel counts whom it kills for want of memory.
+        return (
+            "It was killed by SIGKILL, not by the kernel's OOM killer: its counter did not change",
+            "Find who sent it: the scheduler (sacct -j JOB), a supervisor, systemd-oomd (journalctl -u systemd-oomd),"
+            " or a user's kill -9.",
+            "likely",
+        )
+    return title, action, "likely"
+
+
+def _host_evidence(run: Run) -> Iterator[str]:
+    host = run.host_memory
+    if host is None:
+        return
+    if host.kernel_line:
+        yield host.kernel_line
+    if host.peak_bytes is not None:
+        most = f"its largest process had at most {size(host.peak_bytes)} of host memory"
+        if host.limit_bytes is not None:
+            most += f", its control group's limit is {size(host.limit_bytes)}"
+        elif host.total_bytes is not None:
+            most += f", the host has {size(host.total_bytes)}"
+        yield most
+    if host.oom_kills is not None:
+        yield f"the kernel's OOM killer ended {host.oom_kills} processes meanwhile"
+    else:
+        yield "the counter of the kernel's OOM killer cannot be read here"
+
+
+_NO_GPU = "gpu.none"
+_CPU_WHEEL = "build.cpu-wheel"
+_CPU_XLA = "xla.interpreter"
+"""XLA's log of the platforms that it started, without CUDA, not even as a failure."""
+
+
+@rule("unknown", "build.cpu-only")
+def no_gpu_without_why(evidence: Evidence) -> Iterator[Finding]:
+    """The framework reports no GPU, and nothing in the log says why."""
+    log = evidence.log
+    if log is None or evidence.gpu_usable or evidence.run is not None:
+        return
+    lines = log.lines_of(_NO_GPU)
+    if "device.used" not in log.topics and "devices.xla-gpu" not in log.topics:
+        lines += tuple(line for line in log.lines_of("devices.cpu") if "gpu" not in line.lower())
+    if not lines or log.ooms or any(topic in CAUSES or topic in _ENOUGH for topic in log.topics):
+        return
+    if wheel := log.lines_of(_CPU_WHEEL, _CPU_XLA):
+        yield finding(
+            "build.cpu-only",
+            "warning",
+            "likely",
+            evidence=(*lines, *wheel),
+            action=gpu_build(framework_of(evidence, lines)),
+        )
+        return
+    yield finding(
+        "unknown",
+        "warning",
+        "fact",
+        title="The program has no GPU, and the log does not say why",
+        evidence=lines,
+        action="Run gpuwatch doctor on that machine, or nvidia-smi and the framework's own build information: they"
+        " distinguish a missing driver, a hidden GPU and a build without CUDA.",
+    )
 
 
 @rule("unknown")
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
-    """The work ended in an error that no topic explains: said, so that it is not taken for health."""
+    """The program ended with an error that no topic explains: reported, so that it does not look healthy."""
     log = evidence.log
+    if evidence.run is not None and unreached(evidence.run):
+        return  # told as the limit of the simulation that it is
     lines = _run_ended(evidence.run, log) if evidence.run is not None else _log_ended(log)
     if not lines and evidence.run is not None and evidence.run.verdict == "timeout":
         yield _deadline(evidence.run)
@@ -92,42 +279,53 @@ def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     if not lines:
         return
     name = lines[0].partition(":")[0]
-    title = f"It ended in {name}, which is none of the causes that gpuwatch knows" if name.isidentifier() else ""
-    action = "Read the end of the log; if it is the framework's or the driver's own fault, report it there."
+    title = f"It ended in {name}, {NOT_KNOWN}" if name.isidentifier() else ""
+    action = "Read the end of the log; if it is a bug of the framework or the driver, report it there."
+    certainty: Certainty = "fact"
+    number = ended_by(evidence.run) if evidence.run is not None else None
     known = next((topic for topic in ENDINGS if log is not None and topic in log.topics), None)
     if evidence.run is not None and evidence.run.host_memory_out:
         known = HOST_MEMORY  # by the kernel's own count
-    if known is not None:
+    if evidence.run is not None and number is not None and known in (None, HOST_MEMORY, "ended.killed", "ended.crash"):
+        title, action, certainty = _of_signal(evidence.run, number)
+        lines = [*lines, *_host_evidence(evidence.run)]
+    elif known is not None:
         title, action = ENDINGS[known]
         lines = list(dict.fromkeys((*(log.lines_of(known) if log is not None else ()), *lines)))
     elif lines == [_CUT]:
-        title, action = _CUT, "Look at the whole log: the last line of a traceback tells the error."
+        title, action = _CUT, "Look at the whole log: the last line of a traceback names the error."
         lines = []
         if log is not None:
             begun = max(log.last_frame_line or 0, log.open_traceback_line or 0)
-            lines = [f"of {log.lines} lines, line {begun} is the last that tells where the error was"]
-    yield finding("unknown", "error", "fact", title=title, evidence=lines, action=action)
+            lines = [f"of {log.lines} lines, line {begun} is the last that shows where the error was"]
+    yield finding("unknown", "error", certainty, title=title, evidence=lines, action=action)
 
 
 def _run_ended(run: Run, log: LogFacts | None) -> list[str]:
-    """What a run's end has to say, where nothing that is known explains it."""
+    """The finding about a run's end that nothing else explains."""
     if run.ooms:
         return []
     unexpected = [error for error in run.errors if not error.expected]
-    lines = [_line(error) for error in unexpected if not _known(error.message)]
+    simulated = run.simulation == "plugin"
+    lines = [
+        _line(error)
+        for error in unexpected
+        if not _known(error.message) and not (simulated and lacks_compiler(error.message))
+    ]
     if lines:
         return lines
     if run.verdict != "error" or unexpected or _explains(log):
         return []
+    number = ended_by(run)
+    named = f" ({number.name})" if number is not None else ""
     ending = f"killed by signal {run.outcome.signal}" if run.outcome.signal else f"exit code {run.outcome.exit_code}"
-    if run.host_memory_out:
-        ending += ", and the kernel counted one more process killed for want of memory"
+    ending += named
     last = log.errors[-1:] if log is not None else []
     return [*map(_line, last), ending]
 
 
 def _deadline(run: Run) -> Finding:
-    """gpuwatch itself ended it: too little time is the first thing to think of, and no fault of the machine."""
+    """gpuwatch itself ended it at its deadline: probably too little time, not a fault of the machine."""
     phases = run.phases
     reached = [
         f"{name} took {seconds:.1f} s"
@@ -143,19 +341,19 @@ def _deadline(run: Run) -> Finding:
         "unknown",
         "warning",
         "fact",
-        title="The probe did not end before its deadline, so it could not show its subject",
-        evidence=[spent or "it was killed", *(reached or ["it did not come as far as the end of the import"])],
-        action="Raise --deadline (or lower --seconds). If it ends at no deadline, look in dmesg for a GPU that hangs.",
+        title="The probe did not finish before its deadline",
+        evidence=[spent or "it was killed", *(reached or ["it did not finish the import"])],
+        action="Raise --deadline (or lower --seconds). If it never finishes, check dmesg for a GPU that hangs.",
     )
 
 
 def _log_ended(log: LogFacts | None) -> list[str]:
-    """The failure with which a log ends, where nothing that is known explains it."""
+    """The failure at the end of a log that nothing else explains."""
     if log is None or _explains(log):
         return []
-    told = [line for topic in ENDINGS for line in log.lines_of(topic)][:1]
-    if told:
-        return told
+    endings = [line for topic in ENDINGS for line in log.lines_of(topic)][:1]
+    if endings:
+        return endings
     last = log.last_error_line
     if last is not None and log.lines - last <= _TAIL:
         error = log.errors[-1]
@@ -167,12 +365,12 @@ def _log_ended(log: LogFacts | None) -> list[str]:
 
 
 def _explains(log: LogFacts | None) -> bool:
-    """Whether a log names a cause that can end the work."""
+    """Whether a log names a cause that can end the program."""
     return log is not None and (bool(log.ooms) or any(topic in CAUSES or topic in _ENOUGH for topic in log.topics))
 
 
 def _known(message: str) -> bool:
-    return any(topic in CAUSES for topic in topics_of(message))
+    return any(topic in CAUSES or topic in _ENOUGH for topic in topics_of(message))
 
 
 def _line(error: RunError) -> str:

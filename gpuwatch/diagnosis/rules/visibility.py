@@ -1,14 +1,16 @@
-"""GPUs that are there and that the work cannot see, because of its environment."""
+"""GPUs that exist but that the program cannot see, because of its environment."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
-from gpuwatch.diagnosis.rules.driver import blames_visibility
+from gpuwatch.diagnosis.rules.build import complains
+from gpuwatch.diagnosis.rules.driver import blames_script, blames_visibility
 from gpuwatch.diagnosis.rules.placement import error_lines
-from gpuwatch.diagnosis.visible import INSTANCE, Visible, read_visible
+from gpuwatch.diagnosis.visible_devices import INSTANCE, Visible, read_visible
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding, Severity
 
@@ -45,20 +47,21 @@ KNOWN_VARIABLES = (
     "PYTORCH_NVML_BASED_CUDA_CHECK",
     "LD_LIBRARY_PATH",
 )
-"""Variables that bear on GPUs; what comes close to one and is none of them is taken for a misspelling."""
+"""Variables that affect GPUs; a similar name that is none of them is taken for a typo."""
 
+_DEVICE_NAME = re.compile(r"/?(?:cuda|gpu|device:gpu|device)[:\s]?([0-9]{1,3})", re.IGNORECASE)
 _SHORTEST = 12
-"""Names shorter than this are near too many others."""
+"""Shorter names are similar to too many others."""
 _DISTANCE = 2
 
 
 @rule("visibility.hidden", "visibility.bad-ordinal")
 def environment_hides(evidence: Evidence) -> Iterator[Finding]:
-    """CUDA_VISIBLE_DEVICES leaves no GPU, or ends early."""
+    """CUDA_VISIBLE_DEVICES hides every GPU, or is cut short by an invalid entry."""
     value = evidence.visible_devices
-    said = evidence.log.hidden_by_environment if evidence.log is not None else None
-    if said is not None and value is None:
-        value = said
+    logged = evidence.log.hidden_by_environment if evidence.log is not None else None
+    if logged is not None and value is None:
+        value = logged
     if value is None:
         return
     devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
@@ -74,7 +77,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
                 "likely",
                 title=f"CUDA_VISIBLE_DEVICES={value} names no GPU of this machine",
                 evidence=evidence.log.lines_of("environment.visible-devices", "driver.cuinit", "driver.loaded"),
-                action="List GPUs that exist (nvidia-smi -L shows them), or unset the variable.",
+                action="List existing GPUs (nvidia-smi -L shows them), or unset the variable.",
             )
         return
     if seen.hides_all and evidence.gpu_usable:
@@ -91,13 +94,15 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     elif evidence.driver_answers is False:
         # Nothing is there to be hidden: the missing driver is the cause.
         severity = "info"
-    if seen.on_purpose or (said is not None and seen.hides_all and not seen.after):
+    elif evidence.log is not None and evidence.log.cuinit_error is not None and evidence.log.cuinit_error.code == 303:
+        severity = "warning"  # libcuda.so.1 cannot be loaded: no value of the variable helps before that
+    if seen.on_purpose or (logged is not None and seen.hides_all and not seen.after):
         yield finding(
             "visibility.hidden",
             severity,
             "fact",
             evidence=lines,
-            action=f"Unset CUDA_VISIBLE_DEVICES{_where_set(evidence)}, or set it to the GPUs that the work shall use"
+            action=f"Unset CUDA_VISIBLE_DEVICES{_where_set(evidence)}, or set it to the GPUs that it should use"
             " (0, or a UUID).",
         )
         return
@@ -107,30 +112,51 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     title = "" if seen.entries else "The first entry of CUDA_VISIBLE_DEVICES is not valid, which hides every GPU"
     if seen.repeated:
         title = "CUDA_VISIBLE_DEVICES names a GPU twice, which hides every GPU"
-        lines.append(f"{seen.ended_at!r} was in the list already: CUDA then shows no GPU at all")
+        lines.append(f"{seen.ended_at!r} is listed twice: CUDA then shows no GPU at all")
     else:
-        lines.append(f"CUDA stops reading at {seen.ended_at!r}: visible is {kept}")
+        lines.append(f"CUDA stops reading at {seen.ended_at!r}: visible: {kept}")
         if seen.after:
-            lines.append(f"never read: {', '.join(seen.after)}")
+            lines.append(f"ignored: {', '.join(seen.after)}")
     lines.append(seen.misread)
+    advice = no_word_of_cuda(value)
     yield finding(
         "visibility.bad-ordinal",
         severity,
-        "fact" if devices is not None or seen.repeated or (seen.ended_at or "").startswith("-") else "likely",
+        "fact" if devices is not None or seen.repeated or advice or (seen.ended_at or "").startswith("-") else "likely",
         title=title,
         evidence=lines,
-        action="List only GPUs that exist, without -1 and without repetition; UUIDs are safest.",
+        action=advice or "List only existing GPUs, without -1 and without duplicates; UUIDs are safest.",
     )
 
 
+def no_word_of_cuda(value: str) -> str:
+    """What to write instead of a value that is valid for other settings but not for CUDA; empty for all others.
+
+    ``all`` is of NVIDIA_VISIBLE_DEVICES and of docker's --gpus; ``cuda:0`` is PyTorch's name of a device, ``GPU:0``
+    TensorFlow's.
+    """
+    if value.strip().lower() == "all":
+        return (
+            "Unset CUDA_VISIBLE_DEVICES, which shows every GPU: CUDA does not know the word all, which belongs to"
+            " NVIDIA_VISIBLE_DEVICES and docker's --gpus."
+        )
+    entries = [_DEVICE_NAME.fullmatch(entry.strip()) for entry in value.split(",")]
+    if not any(entries):
+        return ""
+    meant = ",".join(
+        match[1] if match else entry.strip() for match, entry in zip(entries, value.split(","), strict=True)
+    )
+    return f"Set CUDA_VISIBLE_DEVICES={meant}: CUDA accepts numbers and UUIDs, not device names."
+
+
 def _where_set(evidence: Evidence) -> str:
-    """A watched program may have set it itself, where the shell can change nothing."""
+    """Where it was set: a watched program may have set it itself."""
     watched = evidence.run is not None and evidence.run.group == "run"
     return " where it was set (the shell, a job script, or the program itself)" if watched else ""
 
 
 def _misread(value: str, seen: Visible) -> Iterator[Finding]:
-    """Entries of which CUDA reads the digits in front and drops the rest: fewer GPUs than were meant."""
+    """Entries of which CUDA reads only the leading digits: fewer GPUs than intended."""
     if not seen.loose:
         return
     hint = ": separate with commas" if any(entry.split()[1:] for entry, _ in seen.loose) else ""
@@ -140,7 +166,7 @@ def _misread(value: str, seen: Visible) -> Iterator[Finding]:
         "likely",
         title=f"In CUDA_VISIBLE_DEVICES {seen.misread}{hint}",
         evidence=[f"CUDA_VISIBLE_DEVICES={value}", f"CUDA sees {', '.join(seen.entries)}"],
-        action=f"List plain numbers with commas between them: {seen.meant}, if that is what was meant.",
+        action=f"List plain numbers separated by commas: {seen.meant}, if that is what you meant.",
     )
 
 
@@ -155,31 +181,61 @@ def framework_says_ordinal(evidence: Evidence) -> Iterator[Finding]:
             "fact",
             title="A GPU number was used that this process does not have",
             evidence=lines,
-            action="Inside a process GPUs are counted from 0, after CUDA_VISIBLE_DEVICES; use those numbers.",
+            action="Inside a process GPUs are numbered from 0, after CUDA_VISIBLE_DEVICES; use those numbers.",
         )
 
 
 @rule("visibility.hidden")
 def no_gpu_left(evidence: Evidence) -> Iterator[Finding]:
-    """PyTorch or JAX found the driver and no GPU: hidden, unless the environment is known to hide none."""
+    """PyTorch or JAX found the driver but no GPU: hidden, unless the environment is known to hide none."""
     log = evidence.log
     if log is None or evidence.gpu_usable or evidence.driver_answers is False or evidence.visible_devices is not None:
         return
     lines = log.lines_of("visibility.none-available")
-    if lines:
+    if lines and not complains(log) and not blames_script(evidence):
         yield finding(
             "visibility.hidden",
             "error",
             "likely",
-            title="The driver answers and shows no GPU: CUDA_VISIBLE_DEVICES hides them, or a container has none",
+            title="The driver answers but shows no GPU: CUDA_VISIBLE_DEVICES hides them, or the container has none",
             evidence=lines,
             action="Unset CUDA_VISIBLE_DEVICES (it may be empty or -1); in a container, start it with --gpus all.",
         )
 
 
+@rule("visibility.hidden", "visibility.bad-ordinal")
+def script_hides(evidence: Evidence) -> Iterator[Finding]:
+    """The log shows the line that sets CUDA_VISIBLE_DEVICES, and then CUDA found no device."""
+    log = evidence.log
+    if log is None or not blames_script(evidence):
+        return
+    value = log.assigned_devices or ""
+    lines = log.lines_of("environment.assigned", "driver.cuinit", "visibility.none-available")
+    shown = f"CUDA_VISIBLE_DEVICES={value or chr(34) * 2}"
+    if read_visible(value, None).hides_all:
+        yield finding(
+            "visibility.hidden",
+            "error",
+            "likely",
+            title=f"The program sets {shown} itself, which hides every GPU",
+            evidence=lines,
+            action=f"Remove {shown} from the program's code or command line, or set it to the GPUs that it should use.",
+        )
+        return
+    yield finding(
+        "visibility.bad-ordinal",
+        "error",
+        "likely",
+        title=f"The program sets {shown} itself, but CUDA finds no GPU with that number",
+        evidence=lines,
+        action=f"Change {shown} where the program sets it to a GPU that nvidia-smi -L lists (the first one is 0), or"
+        " remove that line.",
+    )
+
+
 @rule("visibility.hidden")
 def program_hides(evidence: Evidence) -> Iterator[Finding]:
-    """TensorFlow has GPUs, and the program told it to use none of them."""
+    """TensorFlow has GPUs, but the program disabled all of them."""
     run = evidence.run
     if run is None or evidence.gpu_usable:
         return
@@ -189,18 +245,18 @@ def program_hides(evidence: Evidence) -> Iterator[Finding]:
             "visibility.hidden",
             "warning",
             "fact",
-            title="The program's own set_visible_devices leaves no GPU",
+            title="The program's own set_visible_devices hides every GPU",
             evidence=(
                 f"list_physical_devices: {', '.join(run.devices.physical)}",
                 f"get_visible_devices: {', '.join(run.devices.visible)}",
             ),
-            action="Take out tf.config.set_visible_devices([], 'GPU'), or name there the GPUs that it shall use.",
+            action="Remove tf.config.set_visible_devices([], 'GPU'), or pass it the GPUs to use.",
         )
 
 
 @rule("visibility.renumbered")
 def renumbered(evidence: Evidence) -> Iterator[Finding]:
-    """GPU:0 of the program is not GPU 0 of nvidia-smi: no fault, and the source of many."""
+    """GPU:0 of the program is not GPU 0 of nvidia-smi: not an error, but a source of many."""
     moved = [
         f"{mapping.framework_device} is physical GPU {mapping.physical_index} ({mapping.uuid})"
         for mapping in evidence.device_map
@@ -222,26 +278,25 @@ def renumbered(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("visibility.misspelt")
 def misspelt(evidence: Evidence) -> Iterator[Finding]:
-    """A variable that is nearly one that matters."""
+    """A variable whose name is nearly that of one that matters."""
     for name in sorted(evidence.variables):
-        if len(name) < _SHORTEST or name in KNOWN_VARIABLES:
+        known = meant_by(name)
+        if known is None:
             continue
-        for known in KNOWN_VARIABLES:
-            if len(known) >= _SHORTEST and distance(name, known, _DISTANCE) <= _DISTANCE:
-                told, lines = _effect(evidence) if known == "CUDA_VISIBLE_DEVICES" else ("", ())
-                yield finding(
-                    "visibility.misspelt",
-                    "warning",
-                    "likely",
-                    title=f"{name} is not a variable that anything reads; {known} was probably meant{told}",
-                    evidence=(f"{name}={evidence.variables[name]}", *lines),
-                    action=f"Write {known}={evidence.variables[name]}",
-                )
-                break
+        effect, lines = _effect(evidence) if known == "CUDA_VISIBLE_DEVICES" else ("", ())
+        case = " (names of variables are case-sensitive)" if name.upper() == known else ""
+        yield finding(
+            "visibility.misspelt",
+            "warning",
+            "likely",
+            title=f"{name} is not a variable that anything reads; {known} was probably meant{case}{effect}",
+            evidence=(f"{name}={evidence.variables[name]}", *lines),
+            action=f"Write {known}={evidence.variables[name]}",
+        )
 
 
 def _effect(evidence: Evidence) -> tuple[str, tuple[str, ...]]:
-    """Which GPUs a program got that meant to choose some, and what it held of each."""
+    """Which GPUs a program got although it meant to choose some, and how much of each it held."""
     run = evidence.run
     got = sorted({entry.physical_index for entry in evidence.device_map if entry.physical_index is not None})
     if run is None or run.group != "run" or not got:
@@ -261,7 +316,7 @@ _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 
 @rule("visibility.misspelt")
 def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
-    """TensorFlow compares the value with two words and ignores all others."""
+    """TensorFlow accepts only "true" and "false" and ignores all other values."""
     value = evidence.variable(_GROWTH)
     lines = evidence.log.lines_of("environment.growth-unread") if evidence.log is not None else ()
     if not lines and (value is None or value in ("true", "false")):
@@ -273,8 +328,17 @@ def growth_not_understood(evidence: Evidence) -> Iterator[Finding]:
         "fact",
         title=f"{shown} is neither true nor false: TensorFlow ignores it and takes nearly all memory",
         evidence=[*([shown] if value is not None else []), *lines],
-        action=f"Write {_GROWTH}=true, in lower case.",
+        action=f"Set {_GROWTH}=true, in lower case.",
     )
+
+
+def meant_by(name: str) -> str | None:
+    """The one of :data:`KNOWN_VARIABLES` that a name resembles, ignoring case; None for the names themselves."""
+    if len(name) < _SHORTEST or name in KNOWN_VARIABLES:
+        return None
+    upper = name.upper()
+    near = (known for known in KNOWN_VARIABLES if len(known) >= _SHORTEST)
+    return next((known for known in near if distance(upper, known, _DISTANCE) <= _DISTANCE), None)
 
 
 def distance(one: str, other: str, most: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from gpuwatch.model.doctor import State
-from gpuwatch.reports.charts import Bars, Chart, Marks, Row
+from gpuwatch.reports.chart_data import Bars, Chart, Marks, Row
 from gpuwatch.reports.formats.chart import memory_chart
 
 _WIDE = 1000
@@ -28,13 +28,13 @@ def draw(chart: Chart) -> Markup:
 def _bars(chart: Bars) -> Markup:
     rows = Markup("").join(_row(chart, row) for row in chart.rows)
     notes = (("Axis", chart.axis), ("┃", chart.mark), ("├─┤", chart.whisker))
-    told = " · ".join(f"{sign} {note}" for sign, note in notes if note)
+    text = " · ".join(f"{sign} {note}" for sign, note in notes if note)
     return Markup(
         '<figure class="bars"><figcaption><b>{}</b><span class="axis-note">{}</span></figcaption>'
         '<div class="rows">{}</div>{}</figure>'
     ).format(
         chart.title,
-        told,
+        text,
         rows,
         Markup('<p class="note">{}</p>').format(chart.more) if chart.more else "",
     )
@@ -123,9 +123,9 @@ def _group(name: str, marks: tuple[tuple[State, str], ...]) -> Markup:
         for number, (state, title) in enumerate(marks)
     ]
     counts = {state: sum(one == state for one, _ in marks) for state in _SIGNS}
-    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     width = max(len(marks), 1) * _CELL
     return Markup(
         '<div class="row"><span class="label">{}</span><svg class="cells" width="{}" height="{}" viewBox="0 0 {} {}"'
         ' role="img" aria-label="{}">{}</svg><span class="amount">{}</span></div>'
-    ).format(name, width, _CELL, width, _CELL, f"{name}: {told}", Markup("").join(cells), told)
+    ).format(name, width, _CELL, width, _CELL, f"{name}: {text}", Markup("").join(cells), text)

@@ -8,6 +8,8 @@ from markupsafe import Markup
 
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import MemoryPoint, Run
+from gpuwatch.reports.charts import moved
+from gpuwatch.reports.ledger import several
 
 _WIDTH, _HEIGHT = 860, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 14, 30
@@ -18,12 +20,14 @@ _SERIES: tuple[tuple[str, str, Callable[[MemoryPoint], int | None]], ...] = (
     ("process", "This process (NVML)", lambda point: point.process_bytes),
     ("allocator", "In use (allocator)", lambda point: point.allocator_bytes),
 )
+_OF_SEVERAL = "Process with most (NVML)"
+"""Of several processes the memory is never added up."""
 
 
 def memory_chart(run: Run) -> Markup | None:
-    """The chart, or None when fewer than two points were taken. Only numbers go into the SVG."""
+    """The chart, or None where it would show nothing of the run. Only numbers go into the SVG."""
     points = run.memory.timeline
-    if len(points) < 2:
+    if not moved(run):
         return None
     known = [value for point in points for _, _, pick in _SERIES if (value := pick(point)) is not None]
     top = run.memory.device_total_bytes or max(known, default=0)
@@ -46,7 +50,10 @@ def memory_chart(run: Run) -> Markup | None:
         path = _path(points, pick, x, y)
         if path:
             parts.append(f'<path class="line {name}" d="{path}"/>')
-            legend.append(f'<span class="key {name}"><i></i>{title}</span>')
+            name_shown = _OF_SEVERAL if name == "process" and several(run) else title
+            legend.append(f'<span class="key {name}"><i></i>{name_shown}</span>')
+    if not legend:
+        return None
     if run.memory.allocator_limit_bytes is not None:
         # In the legend: the lines that reach the limit would run through its name.
         limit = size(run.memory.allocator_limit_bytes)

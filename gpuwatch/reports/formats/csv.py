@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 
 from gpuwatch.formatting.text import printable
@@ -51,6 +52,8 @@ _RUN_FIELDS = (
     "verdict_reason",
 )
 
+_NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?")
+_FORMULA = frozenset("=+-@＝＋－＠|%")
 _CHECK_FIELDS = ("id", "title", "state", "detail", "action")
 _FINDING_FIELDS = ("source", "primary", "id", "severity", "certainty", "title", "action", "evidence")
 
@@ -68,7 +71,7 @@ def render(document: Document) -> str:
         return _table(("part", "name", *document.sources), ([r.part, r.name, *r.values] for r in document.rows))
     if isinstance(document, Diagnostic):
         main = document.primary
-        by_source = (_finding_rows("; ".join(told.sources), (told,), main) for told in document.findings)
+        by_source = (_finding_rows("; ".join(one.sources), (one,), main) for one in document.findings)
         return _table(_FINDING_FIELDS, itertools.chain.from_iterable(by_source))
     runs = document.runs if isinstance(document, Comparison) else (document,)
     return _table(_RUN_FIELDS, ([_run_values(run)[name] for name in _RUN_FIELDS] for run in runs))
@@ -126,7 +129,7 @@ def _run_values(run: Run) -> dict[str, object]:
 def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(heads)
+    writer.writerow([_cell(head) for head in heads])
     for row in rows:
         writer.writerow([_cell(value) for value in row])
     return out.getvalue()
@@ -138,5 +141,7 @@ def _cell(value: object) -> object:
     if value is None or isinstance(value, (int, float)):
         return value
     text = printable(str(value))
-    # A spreadsheet would run a cell that begins like this as a formula.
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    if _NUMBER.fullmatch(text):
+        return text
+    # A spreadsheet would run a cell that begins like this as a formula, in East Asian width too.
+    return f"'{text}" if text.lstrip()[:1] in _FORMULA else text

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
-from gpuwatch.reports.charts import Timeline, in_words
+from gpuwatch.reports.chart_data import Timeline
+from gpuwatch.reports.charts import in_words
 from gpuwatch.reports.commands import parts
 from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table, sentence_case
 from gpuwatch.reports.document import content_of
@@ -167,9 +168,9 @@ def _fence(lines: tuple[str, ...]) -> list[str]:
 
 
 def _timeline(chart: Timeline) -> Iterator[str]:
-    told = in_words(chart.run)
-    if told:
-        yield f"{_text(chart.title)}: {_text(told)}."
+    words = in_words(chart.run)
+    if words:
+        yield f"{_text(chart.title)}: {_text(words)}."
         yield ""
 
 

@@ -11,7 +11,8 @@ from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.reports.charts import Timeline, in_words
+from gpuwatch.reports.chart_data import Timeline
+from gpuwatch.reports.charts import in_words
 from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table
 from gpuwatch.reports.document import content_of
 from gpuwatch.reports.formats.folding import fold, paragraph, short_ids
@@ -26,7 +27,7 @@ _LABEL = 13
 _EVIDENCE = 4
 """Lines of a piece of evidence: what decides often stands at the end of a log line."""
 # What the short story at the top already tells in full.
-_TOLD = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
+_DETAILS = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
 
 
 def render(document: Document, width: int = IN_FILES, *, details: bool = True) -> str:
@@ -44,15 +45,15 @@ def render(document: Document, width: int = IN_FILES, *, details: bool = True) -
             lines += ["", *_table(table, width, shorten, elastic=details)]
         lines += ["", *_facts(content, width), *findings]
     else:
-        told: frozenset[str] = _TOLD if isinstance(document, Run) and not details else frozenset()
-        lines += list(_body(content, width, shorten, told, details=details))
+        left_out: frozenset[str] = _DETAILS if isinstance(document, Run) and not details else frozenset()
+        lines += list(_body(content, width, shorten, left_out, details=details))
     if details:
         lines += list(_rest(content, width, shorten))
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def _body(
-    content: Content, width: int, shorten: Callable[[str], str], told: frozenset[str], *, details: bool
+    content: Content, width: int, shorten: Callable[[str], str], left_out: frozenset[str], *, details: bool
 ) -> Iterator[str]:
     """What to do, the story, the findings, the tables: the cause comes before what is long."""
     yield from _action(content, width)
@@ -61,7 +62,7 @@ def _body(
         yield from _facts(content, width)
     yield from _findings(content.findings, width)
     for table in content.tables:
-        if table.title not in told:
+        if table.title not in left_out:
             yield ""
             yield from _table(table, width, shorten, elastic=details)
 
@@ -117,7 +118,9 @@ def _action(content: Content, width: int) -> Iterator[str]:
 
 
 def _raw(line: str, width: int) -> list[str]:
-    """A line as it was, folded where it is longer than the page."""
+    """A line as it was, folded where it is longer than the page; lines of a drawn table (nvidia-smi) stay whole."""
+    if line[:1] in ("|", "+") and len(line) <= WIDTH:
+        return [f"  {line}"]
     return textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False) or [""]
 
 
@@ -132,8 +135,8 @@ def _facts(content: Content, width: int) -> Iterator[str]:
 def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: bool = False) -> Iterator[str]:
     yield table.title
     for chart in table.charts:
-        if isinstance(chart, Timeline) and (told := in_words(chart.run)):
-            yield from paragraph(f"{chart.title}: {told}.", width, "  ", "  ")
+        if isinstance(chart, Timeline) and (left_out := in_words(chart.run)):
+            yield from paragraph(f"{chart.title}: {left_out}.", width, "  ", "  ")
     if table.rows:
         yield from table_lines(table, width, shorten, elastic=elastic)
     else:

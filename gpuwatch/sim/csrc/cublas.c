@@ -1,11 +1,18 @@
-/* libcublas.so.12 (and .11) of a simulated machine: the products really are computed, in host memory, and
+/* libcublas.so.12 (and .11) and .13 of a simulated machine: the products really are computed, in host memory, and
  * the time they take is the device's and the process's busy time. */
 #define _GNU_SOURCE
 #include "cuda_internal.h"
 #include "gemm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if CUDART_MAJOR == 13
+enum { VERSION_MAJOR = 13, VERSION_MINOR = 0, VERSION_PATCH = 0 };
+#else
+enum { VERSION_MAJOR = 12, VERSION_MINOR = 5, VERSION_PATCH = 3 };
+#endif
 
 typedef int cublasStatus_t;
 enum {
@@ -38,12 +45,12 @@ API cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
 API cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version) {
     (void)handle;
     if (!version) return CUBLAS_INVALID_VALUE;
-    *version = 120503;
+    *version = VERSION_MAJOR * 10000 + VERSION_MINOR * 100 + VERSION_PATCH;
     return CUBLAS_SUCCESS;
 }
 
 API cublasStatus_t cublasGetProperty(int type, int *value) {
-    static const int parts[] = {12, 5, 3};
+    static const int parts[] = {VERSION_MAJOR, VERSION_MINOR, VERSION_PATCH};
     if (!value || type < 0 || type > 2) return CUBLAS_INVALID_VALUE;
     *value = parts[type];
     return CUBLAS_SUCCESS;
@@ -280,3 +287,18 @@ API cublasStatus_t cublasSgemmEx(cublasHandle_t handle, int ta, int tb, int m, i
 
 VECTOR_FAMILY(S, float)
 VECTOR_FAMILY(D, double)
+
+/* --- the rest ---------------------------------------------------------------------------------------- */
+
+static cublasStatus_t not_modelled(const char *function, atomic_flag *told) {
+    if (gws_cuda_refuses_kernels() && !atomic_flag_test_and_set(told))
+        fprintf(stderr, "gpuwatch: the simulated driver lacks %s (cuBLAS status %d)\n", function, CUBLAS_NOT_SUPPORTED);
+    return CUBLAS_NOT_SUPPORTED;
+}
+
+#define NOT_MODELLED(function)                                                                               \
+    API cublasStatus_t function(void) {                                                                      \
+        static atomic_flag told = ATOMIC_FLAG_INIT;                                                          \
+        return not_modelled(__func__, &told);                                                                \
+    }
+#include "cublas_not_modelled.h"

@@ -739,6 +739,7 @@ typedef struct CUmod_st {
 
 typedef struct CUfunc_st {
     CUmodule module;
+    char name[96]; /* mangled; the beginning, for a message */
     struct CUfunc_st *next; /* kept until the process ends: handles are few and nobody frees them */
 } *CUfunction;
 
@@ -787,6 +788,7 @@ API CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *n
     CUfunction function = calloc(1, sizeof *function);
     if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
     function->module = module;
+    snprintf(function->name, sizeof function->name, "%s", name);
     function->next = atomic_load(&all);
     while (!atomic_compare_exchange_weak(&all, &function->next, function)) {
     }
@@ -862,7 +864,7 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
     REQUIRE(grid_x && grid_y && grid_z && block_x && block_y && block_z &&
             (unsigned long long)block_x * block_y * block_z <= 1024);
-    return CUDA_SUCCESS;
+    return gws_cuda_refuse_kernel(__builtin_return_address(0), function->name);
 }
 
 API CUresult cuLaunchKernelEx(const void *config, CUfunction function, void **arguments, void **extra) {
@@ -870,8 +872,102 @@ API CUresult cuLaunchKernelEx(const void *config, CUfunction function, void **ar
     (void)arguments;
     (void)extra;
     REQUIRE(config);
-    return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    if (!function) return CUDA_ERROR_INVALID_HANDLE;
+    return gws_cuda_refuse_kernel(__builtin_return_address(0), function->name);
 }
+
+/* --- kernels of PyTorch: refused ---------------------------------------------------------------------- */
+
+static _Atomic bool refusing;
+
+void gws_cuda_refuse_kernels(void) { atomic_store(&refusing, true); }
+bool gws_cuda_refuses_kernels(void) { return atomic_load_explicit(&refusing, memory_order_relaxed); }
+
+static void tell_refusal(const char *kernel) {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&told)) return;
+    /* Of the C++ library, which whoever has mangled names has loaded. */
+    char *(*demangle)(const char *, char *, size_t *, int *) =
+        (char *(*)(const char *, char *, size_t *, int *))dlsym(RTLD_DEFAULT, "__cxa_demangle");
+    char *readable = kernel && demangle ? demangle(kernel, NULL, NULL, NULL) : NULL;
+    const char *name = readable ? readable : kernel ? kernel : "a kernel";
+    if (readable && strncmp(name, "void ", 5) == 0) name += 5;
+    static const char anonymous[] = "(anonymous namespace)";
+    size_t length = 0; /* to the templates' or the arguments' begin */
+    while (name[length] && name[length] != '<' && (name[length] != '(' || !strncmp(name + length, anonymous, 21)))
+        length += name[length] == '(' ? 21 : 1;
+    fprintf(stderr,
+            "gpuwatch: the simulated driver lacks kernels: %.*s was refused (CUDA error %d). Device maps, memory and"
+            " copies work; what needs a kernel does not.\n",
+            (int)length, name, CUDA_ERROR_NOT_SUPPORTED);
+    free(readable);
+}
+
+/* Once in a process. gpuwatch's own probes know it. */
+static void tell_skipped(void) {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (getenv("GPUWATCH_PROBE_OPTIONS") || atomic_flag_test_and_set(&told)) return;
+    fprintf(stderr, "gpuwatch: these simulated GPUs compute matrix products alone, and this program runs other kernels, "
+                    "which do nothing: its numbers are meaningless (--sim-tier plugin computes)\n");
+}
+
+CUresult gws_cuda_refuse_kernel(const void *caller, const char *kernel) {
+    Dl_info info;
+    if (!gws_cuda_refuses_kernels() ||
+        (dladdr(caller, &info) && info.dli_fname && strstr(info.dli_fname, "tensorflow"))) {
+        tell_skipped();
+        return CUDA_SUCCESS;
+    }
+    tell_refusal(kernel);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Tables without documentation, by which NVIDIA's own libraries (cuDNN, cuFFT, cuBLASLt) start their copy of the
+ * runtime. Without them they say that they are not initialised, as they do where memory is short. */
+API CUresult cuGetExportTable(const void **table, const void *id) {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    Dl_info info = {0};
+    (void)id;
+    if (table) *table = NULL;
+    if (gws_cuda_refuses_kernels() && !atomic_flag_test_and_set(&told)) {
+        const char *path = dladdr(__builtin_return_address(0), &info) && info.dli_fname ? info.dli_fname : "a library";
+        const char *slash = strrchr(path, '/');
+        fprintf(stderr, "gpuwatch: the simulated driver lacks what %s asks of it (CUDA error %d)\n",
+                slash ? slash + 1 : path, CUDA_ERROR_NOT_SUPPORTED);
+    }
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* The simulated driver writes no log, so whoever wants to hear of it never does. */
+API CUresult cuLogsRegisterCallback(const void *callback, void *data, void **handle) {
+    static char nothing;
+    ENTER();
+    (void)data;
+    REQUIRE(callback && handle);
+    *handle = &nothing;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuLogsUnregisterCallback(void *handle) {
+    ENTER();
+    (void)handle;
+    return CUDA_SUCCESS;
+}
+
+/* Loud only beside PyTorch: TensorFlow tries some of these and goes another way by itself. */
+static CUresult not_modelled(const char *function, atomic_flag *told) {
+    if (gws_cuda_refuses_kernels() && !atomic_flag_test_and_set(told))
+        fprintf(stderr, "gpuwatch: the simulated driver lacks %s (CUDA error %d)\n", function, CUDA_ERROR_NOT_SUPPORTED);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+#define NOT_MODELLED(function)                                                                               \
+    API CUresult function(void) {                                                                            \
+        static atomic_flag told = ATOMIC_FLAG_INIT;                                                          \
+        ENTER();                                                                                             \
+        return not_modelled(__func__, &told);                                                                \
+    }
+#include "cuda_not_modelled.h"
 
 /* --- functions by name ------------------------------------------------------------------------------ */
 

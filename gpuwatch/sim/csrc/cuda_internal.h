@@ -46,6 +46,13 @@ CUcontext gws_cuda_current(void); /* of this thread, or NULL */
 /* For cuBLAS and the runtime: the device of the current context in the state, or -1. */
 int gws_cuda_current_device(void);
 
+/* Kernels are not run. For TensorFlow a launch succeeds and does nothing; from the moment that PyTorch's libraries are
+ * there, every other launch is refused, for a program would go on with numbers that nothing computed.
+ * `caller` is an address in the launching library, `kernel` a mangled name or NULL. 0 or CUDA_ERROR_NOT_SUPPORTED. */
+void gws_cuda_refuse_kernels(void);
+bool gws_cuda_refuses_kernels(void);
+CUresult gws_cuda_refuse_kernel(const void *caller, const char *kernel);
+
 /* Starts every driver function: initialised? a fault for this call on the current device? */
 #define ENTER()                                                                                              \
     gws_state *state = gws_cuda_state();                                                                     \

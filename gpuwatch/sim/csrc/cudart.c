@@ -1,99 +1,40 @@
-/* libcudart.so.12 (and .11.0) of a simulated machine: the CUDA runtime over the simulated driver. Of the
- * runtime, this is what TensorFlow's GPU code calls; kernels register and launch, and nothing is computed. */
+/* libcudart.so.12 (and .11.0) and .13 of a simulated machine: the CUDA runtime over the simulated driver. Of the
+ * runtime, this is what TensorFlow's and PyTorch's GPU code calls; kernels register, and nothing is computed. */
 #define _GNU_SOURCE
-#include "cuda_internal.h"
+#include "cudart_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RUNTIME_VERSION 12050
-
-typedef int cudaError_t; /* its numbers are CUresult's where both know the error */
-enum {
-    cudaErrorInvalidValue = 1,
-    cudaErrorMemoryAllocation = 2,
-    cudaErrorInsufficientDriver = 35,
-    cudaErrorNoDevice = 100,
-    cudaErrorInvalidDevice = 101,
-    cudaErrorDeviceUninitialized = 201,
-    cudaErrorInvalidResourceHandle = 400,
-    cudaErrorNotSupported = 801,
-    cudaErrorInvalidDeviceFunction = 98,
-};
-
-/* The driver's functions that are used here. */
-CUresult cuInit(unsigned);
-CUresult cuDriverGetVersion(int *);
-CUresult cuGetErrorName(CUresult, const char **);
-CUresult cuGetErrorString(CUresult, const char **);
-CUresult cuDeviceGetCount(int *);
-CUresult cuDeviceGetAttribute(int *, int, CUdevice);
-CUresult cuDeviceGetPCIBusId(char *, int, CUdevice);
-CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
-CUresult cuCtxSetCurrent(CUcontext);
-CUresult cuDeviceCanAccessPeer(int *, CUdevice, CUdevice);
-CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
-CUresult cuMemFree_v2(CUdeviceptr);
-CUresult cuMemHostAlloc(void **, size_t, unsigned);
-CUresult cuMemFreeHost(void *);
-CUresult cuMemHostGetFlags(unsigned *, void *);
-CUresult cuMemGetInfo_v2(size_t *, size_t *);
-CUresult cuMemcpy(CUdeviceptr, CUdeviceptr, size_t);
-CUresult cuMemcpyHtoD_v2(CUdeviceptr, const void *, size_t);
-CUresult cuMemcpyDtoH_v2(void *, CUdeviceptr, size_t);
-CUresult cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, size_t);
-CUresult cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t);
-CUresult cuPointerGetAttribute(void *, int, CUdeviceptr);
-CUresult cuStreamCreateWithPriority(void **, unsigned, int);
-CUresult cuStreamDestroy_v2(void *);
-CUresult cuEventCreate(void **, unsigned);
-CUresult cuEventDestroy_v2(void *);
-CUresult cuEventRecord(void *, void *);
-CUresult cuEventQuery(void *);
-CUresult cuEventElapsedTime(float *, void *, void *);
-CUresult cuLaunchHostFunc(void *, void (*)(void *), void *);
-
 static __thread int chosen_device; /* what cudaSetDevice asked for, until a context shows otherwise */
 static __thread cudaError_t last_error;
 
-static cudaError_t keep(cudaError_t code) {
+cudaError_t gws_cudart_keep(cudaError_t code) {
     if (code) last_error = code;
     return code;
 }
 
-static cudaError_t start(void) {
+cudaError_t gws_cudart_start(void) {
     int driver;
     if (cuDriverGetVersion(&driver) == 0 && driver / 1000 < RUNTIME_VERSION / 1000)
         return cudaErrorInsufficientDriver;
     return gws_cuda_state() ? 0 : cuInit(0);
 }
 
-static int device_now(void) {
+int gws_cudart_device(void) {
     CUcontext context = gws_cuda_current();
     return context && context->alive ? context->ordinal : chosen_device;
 }
 
 /* As the runtime does it: the first call that needs the device takes its primary context. */
-static cudaError_t need_context(void) {
-    cudaError_t code = start();
+cudaError_t gws_cudart_need_context(void) {
+    cudaError_t code = gws_cudart_start();
     CUcontext context = gws_cuda_current();
     if (code || (context && context->alive)) return code;
     code = cuDevicePrimaryCtxRetain(&context, chosen_device);
     return code ? code : cuCtxSetCurrent(context);
 }
-
-#define START()                                                                                              \
-    do {                                                                                                     \
-        cudaError_t code_ = start();                                                                         \
-        if (code_) return keep(code_);                                                                       \
-    } while (0)
-#define NEED_CONTEXT()                                                                                       \
-    do {                                                                                                     \
-        cudaError_t code_ = need_context();                                                                  \
-        if (code_) return keep(code_);                                                                       \
-    } while (0)
 
 /* --- errors and versions ---------------------------------------------------------------------------- */
 
@@ -120,6 +61,7 @@ API const char *cudaGetErrorName(cudaError_t code) {
     case 400: return "cudaErrorInvalidResourceHandle";
     case 700: return "cudaErrorIllegalAddress";
     case 719: return "cudaErrorLaunchFailure";
+    case 217: return "cudaErrorPeerAccessUnsupported";
     case 801: return "cudaErrorNotSupported";
     case 802: return "cudaErrorSystemNotReady";
     case 803: return "cudaErrorSystemDriverMismatch";
@@ -132,6 +74,8 @@ API const char *cudaGetErrorString(cudaError_t code) {
     const char *text = NULL;
     if (code == cudaErrorInvalidDeviceFunction) return "invalid device function";
     if (code == cudaErrorInsufficientDriver) return "CUDA driver version is insufficient for CUDA runtime version";
+    if (code == cudaErrorNotSupported && gws_cuda_refuses_kernels())
+        return "operation not supported: the GPU is simulated, and the simulated driver lacks it";
     return cuGetErrorString(code, &text) == 0 ? text : "unrecognized error code";
 }
 
@@ -155,7 +99,7 @@ API cudaError_t cudaGetDeviceCount(int *count) {
 API cudaError_t cudaGetDevice(int *device) {
     START();
     if (!device) return keep(cudaErrorInvalidValue);
-    *device = device_now();
+    *device = gws_cudart_device();
     return 0;
 }
 
@@ -164,7 +108,10 @@ API cudaError_t cudaSetDevice(int device) {
     if (device < 0 || device >= gws_cuda_visible_count()) return keep(cudaErrorInvalidDevice);
     chosen_device = device;
     CUcontext context = gws_cuda_current();
-    if (!context || !context->alive || context->ordinal == device) return 0; /* taken when it is needed */
+    if (context && context->alive && context->ordinal == device) return 0;
+    /* Since CUDA 12 the context is taken at once. TensorFlow takes its own right after, and where that fails its
+     * message is the better known one. */
+    if ((!context || !context->alive) && !gws_cuda_refuses_kernels()) return 0;
     cudaError_t code = cuDevicePrimaryCtxRetain(&context, device);
     return keep(code ? code : cuCtxSetCurrent(context));
 }
@@ -179,12 +126,29 @@ API cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device) {
     return keep(cuDeviceGetPCIBusId(text, length, device));
 }
 
+API cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text) {
+    START();
+    return keep(cuDeviceGetByPCIBusId(device, text));
+}
+
+API cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+    START();
+    (void)flags;
+    if (peer < 0 || peer >= gws_cuda_visible_count()) return keep(cudaErrorInvalidDevice);
+    return keep(cudaErrorPeerAccessUnsupported);
+}
+
 API cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
     START();
     return keep(cuDeviceCanAccessPeer(can, device, peer));
 }
 
-/* cudaDeviceProp of CUDA 12. CUDA 11's has the same members up to `reserved`. */
+/* cudaDeviceProp of CUDA 12. CUDA 11's has the same members up to `reserved`; CUDA 13's lacks some. */
+#if CUDART_MAJOR < 13
+#define BEFORE_13(members) members
+#else
+#define BEFORE_13(members)
+#endif
 typedef struct {
     char name[256];
     unsigned char uuid[16];
@@ -193,28 +157,44 @@ typedef struct {
     size_t total_memory, shared_per_block;
     int registers_per_block, warp_size;
     size_t pitch;
-    int threads_per_block, threads_dim[3], grid_size[3], clock_khz;
+    int threads_per_block, threads_dim[3], grid_size[3];
+    BEFORE_13(int clock_khz;)
     size_t constant_bytes;
     int major, minor;
     size_t texture_alignment, texture_pitch_alignment;
-    int overlap, multiprocessors, timeout, integrated, can_map_host, compute_mode;
-    int textures[38];
+    BEFORE_13(int overlap;)
+    int multiprocessors;
+    BEFORE_13(int timeout;)
+    int integrated, can_map_host;
+    BEFORE_13(int compute_mode; int texture_1d_linear;)
+    int textures[39];
     size_t surface_alignment;
-    int concurrent_kernels, ecc, pci_bus, pci_device, pci_domain, tcc, copy_engines, unified_addressing,
-        memory_clock_khz, memory_bus_width, l2_bytes, persisting_l2, threads_per_multiprocessor, priorities,
-        global_l1, local_l1;
+    int concurrent_kernels, ecc, pci_bus, pci_device, pci_domain, tcc, copy_engines, unified_addressing;
+    BEFORE_13(int memory_clock_khz;)
+    int memory_bus_width, l2_bytes, persisting_l2, threads_per_multiprocessor, priorities, global_l1, local_l1;
     size_t shared_per_multiprocessor;
-    int registers_per_multiprocessor, managed, multi_gpu_board, board_group, native_atomics, single_to_double,
-        pageable, concurrent_managed, preemption, host_pointer, cooperative, cooperative_multi;
+    int registers_per_multiprocessor, managed, multi_gpu_board, board_group, native_atomics;
+    BEFORE_13(int single_to_double;)
+    int pageable, concurrent_managed, preemption, host_pointer, cooperative;
+    BEFORE_13(int cooperative_multi;)
     size_t shared_optin;
     int host_page_tables, direct_managed, blocks_per_multiprocessor, access_window;
     size_t reserved_shared;
     int host_register, sparse_arrays, host_register_read_only, timeline, memory_pools, gpu_direct;
-    int rest[71];
+    int rest[70];
 } cudaDeviceProp;
-_Static_assert(offsetof(cudaDeviceProp, major) == 360, "TensorFlow reads the capability there");
-_Static_assert(offsetof(cudaDeviceProp, multiprocessors) == 388, "and the multiprocessors there");
-_Static_assert(sizeof(cudaDeviceProp) == 1032, "what the caller has room for");
+#define AT(member, before_13, since_13)                                                                      \
+    _Static_assert(offsetof(cudaDeviceProp, member) == (CUDART_MAJOR < 13 ? before_13 : since_13), #member)
+AT(major, 360, 360);
+AT(multiprocessors, 388, 384);
+AT(surface_alignment, 568, 552);
+AT(pci_bus, 584, 568);
+AT(l2_bytes, 616, 596);
+AT(threads_per_multiprocessor, 624, 604);
+AT(registers_per_multiprocessor, 648, 632);
+AT(shared_optin, 696, 672);
+AT(memory_pools, 744, 720);
+_Static_assert(sizeof(cudaDeviceProp) == (CUDART_MAJOR < 13 ? 1032 : 1008), "what the caller has room for");
 
 static cudaError_t properties(cudaDeviceProp *out, int device, size_t room) {
     START();
@@ -237,13 +217,11 @@ static cudaError_t properties(cudaDeviceProp *out, int device, size_t room) {
         .threads_per_block = 1024,
         .threads_dim = {1024, 1024, 64},
         .grid_size = {2147483647, 65535, 65535},
-        .clock_khz = (int)card->sm_clock_full_mhz * 1000,
         .constant_bytes = 65536,
         .major = gws_capability(state, card) / 10,
         .minor = gws_capability(state, card) % 10,
         .texture_alignment = 512,
         .texture_pitch_alignment = 32,
-        .overlap = 1,
         .multiprocessors = gws_multiprocessors(state, card),
         .can_map_host = 1,
         .surface_alignment = 512,
@@ -251,7 +229,6 @@ static cudaError_t properties(cudaDeviceProp *out, int device, size_t room) {
         .pci_bus = (int)card->pci_bus,
         .copy_engines = 2,
         .unified_addressing = 1,
-        .memory_clock_khz = (int)card->memory_clock_full_mhz * 1000,
         .memory_bus_width = 384,
         .l2_bytes = 6291456,
         .threads_per_multiprocessor = 1536,
@@ -261,7 +238,6 @@ static cudaError_t properties(cudaDeviceProp *out, int device, size_t room) {
         .shared_per_multiprocessor = 102400,
         .registers_per_multiprocessor = 65536,
         .managed = 1,
-        .single_to_double = 32,
         .concurrent_managed = 1,
         .preemption = 1,
         .cooperative = 1,
@@ -270,6 +246,12 @@ static cudaError_t properties(cudaDeviceProp *out, int device, size_t room) {
         .reserved_shared = 1024,
         .memory_pools = 1,
     };
+    BEFORE_13({
+        all.clock_khz = (int)card->sm_clock_full_mhz * 1000;
+        all.memory_clock_khz = (int)card->memory_clock_full_mhz * 1000;
+        all.overlap = 1;
+        all.single_to_double = 32;
+    })
     snprintf(all.name, sizeof all.name, "%s", card->name);
     memcpy(all.uuid, card->uuid_bytes, sizeof all.uuid);
     memcpy(out, &all, room);
@@ -280,8 +262,11 @@ API cudaError_t cudaGetDeviceProperties_v2(cudaDeviceProp *out, int device) {
     return properties(out, device, sizeof(cudaDeviceProp));
 }
 
-/* CUDA 11's struct ends earlier (728 bytes in 11.2, the shortest that TensorFlow was built with). */
-API cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device) { return properties(out, device, 728); }
+/* CUDA 11's struct ends earlier (728 bytes in 11.2, the shortest that TensorFlow was built with), and CUDA 13 has
+ * its own one under the old name. */
+API cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device) {
+    return properties(out, device, CUDART_MAJOR < 13 ? 728 : sizeof(cudaDeviceProp));
+}
 
 API cudaError_t cudaDeviceSynchronize(void) {
     NEED_CONTEXT();
@@ -290,7 +275,7 @@ API cudaError_t cudaDeviceSynchronize(void) {
 
 API cudaError_t cudaDeviceReset(void) {
     START();
-    return keep(cuDevicePrimaryCtxReset_v2(device_now()));
+    return keep(cuDevicePrimaryCtxReset_v2(gws_cudart_device()));
 }
 
 API cudaError_t cudaDeviceSetSharedMemConfig(int config) {
@@ -303,6 +288,9 @@ API cudaError_t cudaDeviceSetLimit(int limit, size_t value) {
     (void)value;
     return 0;
 }
+
+API cudaError_t cudaProfilerStart(void) { return 0; }
+API cudaError_t cudaProfilerStop(void) { return 0; }
 
 API cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     if (least) *least = 0;
@@ -435,6 +423,39 @@ API cudaError_t cudaStreamIsCapturing(void *stream, int *status) {
     return 0;
 }
 
+API cudaError_t cudaStreamGetPriority(void *stream, int *priority) {
+    START();
+    return keep(cuStreamGetPriority(stream, priority));
+}
+
+API cudaError_t cudaStreamGetFlags(void *stream, unsigned *flags) {
+    START();
+    return keep(cuStreamGetFlags(stream, flags));
+}
+
+/* Graphs are not modelled: no stream is ever being captured, and the mode of captures is only kept. */
+API cudaError_t cudaThreadExchangeStreamCaptureMode(int *mode) {
+    static __thread int now;
+    if (!mode) return keep(cudaErrorInvalidValue);
+    int before = now;
+    now = *mode;
+    *mode = before;
+    return 0;
+}
+
+API cudaError_t cudaStreamGetCaptureInfo(void *stream, int *status, unsigned long long *id) {
+    (void)id;
+    return cudaStreamIsCapturing(stream, status);
+}
+
+API cudaError_t cudaStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id) {
+    return cudaStreamGetCaptureInfo(stream, status, id);
+}
+
+API cudaError_t cudaStreamGetCaptureInfo_v3(void *stream, int *status, unsigned long long *id) {
+    return cudaStreamGetCaptureInfo(stream, status, id);
+}
+
 API cudaError_t cudaLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
     NEED_CONTEXT();
     return keep(cuLaunchHostFunc(stream, function, data));
@@ -455,6 +476,12 @@ API cudaError_t cudaEventCreateWithFlags(void **event, unsigned flags) {
 API cudaError_t cudaEventCreate(void **event) { return cudaEventCreateWithFlags(event, 0); }
 API cudaError_t cudaEventDestroy(void *event) { return keep(cuEventDestroy_v2(event)); }
 API cudaError_t cudaEventRecord(void *event, void *stream) { return keep(cuEventRecord(event, stream)); }
+
+API cudaError_t cudaEventRecordWithFlags(void *event, void *stream, unsigned flags) {
+    (void)flags;
+    return cudaEventRecord(event, stream);
+}
+
 API cudaError_t cudaEventQuery(void *event) { return keep(cuEventQuery(event)); }
 API cudaError_t cudaEventSynchronize(void *event) { return keep(cuEventQuery(event)); }
 API cudaError_t cudaEventElapsedTime(float *ms, void *start_event, void *end_event) {
@@ -462,10 +489,6 @@ API cudaError_t cudaEventElapsedTime(float *ms, void *start_event, void *end_eve
 }
 
 /* --- kernels ---------------------------------------------------------------------------------------- */
-
-typedef struct {
-    unsigned x, y, z;
-} dim3;
 
 typedef struct {
     size_t shared, constant, local;
@@ -510,15 +533,21 @@ API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const
     return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared, 0);
 }
 
+cudaError_t gws_cudart_launch(const void *function, const void *caller) {
+    NEED_CONTEXT();
+    if (!function) return keep(cudaErrorInvalidDeviceFunction);
+    const char *name = gws_cuda_refuses_kernels() ? gws_cudart_kernel_name(function) : NULL;
+    return keep(gws_cuda_refuse_kernel(caller, name));
+}
+
 API cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
                                  void *stream) {
-    NEED_CONTEXT();
     (void)grid;
     (void)block;
     (void)arguments;
     (void)shared;
     (void)stream;
-    return function ? 0 : keep(cudaErrorInvalidDeviceFunction);
+    return gws_cudart_launch(function, __builtin_return_address(0));
 }
 
 /* What the compiler puts around function<<<grid, block, shared, stream>>>(...). */
@@ -548,6 +577,7 @@ static void *registered[8]; /* what the handle of a binary points at; nothing is
 
 API void **__cudaRegisterFatBinary(void *binary) {
     (void)binary;
+    gws_cudart_note_library(__builtin_return_address(0));
     return registered;
 }
 
@@ -556,8 +586,9 @@ API void __cudaUnregisterFatBinary(void **handle) { (void)handle; }
 
 API void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit,
                                 void *thread, void *block, void *block_size, void *grid_size, int *warp) {
-    (void)handle, (void)host, (void)device, (void)name, (void)limit;
+    (void)handle, (void)device, (void)limit;
     (void)thread, (void)block, (void)block_size, (void)grid_size, (void)warp;
+    gws_cudart_note_kernel(host, name);
 }
 
 API void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int external, size_t bytes,

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NVML_VERSION "12.570.00-sim"
+#define NVML_VERSION "13.580.00-sim"
 
 struct device_handle nvml_handles[GWS_MAX_DEVICES];
 struct device_handle nvml_mig_handles[GWS_MAX_DEVICES][GWS_MAX_MIG];
@@ -710,6 +710,28 @@ API nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigned k
     REQUIRE(out && kind < 2 && counter < 2 && location < 8);
     if (location != 2) return NVML_ERROR_NOT_SUPPORTED; /* all of them are in the device memory */
     return ecc_count(state, index, kind == 0, out) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+typedef struct {
+    unsigned version;
+    unsigned long long total_parity, total_secded, total_corrected, parity, secded, corrected;
+    unsigned long long total_l2, total_sm, total_pcie, total_mcu, total_other;
+    unsigned threshold_exceeded;
+} nvmlEccSramErrorStatus_v1_t;
+
+/* Of the SRAM; what is set counts since the start and in its lifetime alike, all of it in the SMs. */
+API nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStatus_v1_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    if (out->version != STRUCT_VERSION(nvmlEccSramErrorStatus_v1_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    int64_t errors = 0, exceeded = 0;
+    bool known = gws_override(state, index, GWS_SET_SRAM_UNCORRECTED, &errors);
+    known |= gws_override(state, index, GWS_SET_SRAM_THRESHOLD_EXCEEDED, &exceeded);
+    if (!known) return NVML_ERROR_NOT_SUPPORTED;
+    unsigned long long count = (unsigned long long)errors;
+    *out = (nvmlEccSramErrorStatus_v1_t){.version = out->version, .total_secded = count, .secded = count,
+                                         .total_sm = count, .threshold_exceeded = exceeded != 0};
+    return NVML_SUCCESS;
 }
 
 /* --- processes -------------------------------------------------------------------------------------- */

@@ -145,14 +145,44 @@ static unsigned long long share(const gws_state *state, uint32_t index, unsigned
     return scope == ALL_LINKS ? total : total / links(state, index);
 }
 
+/* The field that tells each error, by generation of the links: the total of all of them up to NVLink 3, one
+ * link's with NVLink 4 and 5. */
+static const struct {
+    gws_override_key key;
+    unsigned total, link4, link5;
+} error_fields[] = {
+    {GWS_SET_NVLINK_CRC_ERRORS, 38, 163, 0},      {GWS_SET_NVLINK_DATA_CRC_ERRORS, 45, 0, 0},
+    {GWS_SET_NVLINK_REPLAYS, 52, 161, 0},         {GWS_SET_NVLINK_RECOVERIES, 59, 162, 215},
+    {GWS_SET_NVLINK_ECC_ERRORS, 160, 0, 0},       {GWS_SET_NVLINK_RECEIVE_ERRORS, 0, 0, 208},
+    {GWS_SET_NVLINK_EFFECTIVE_ERRORS, 0, 0, 219}, {GWS_SET_NVLINK_FAILED_RECOVERIES, 0, 0, 214},
+};
+
+/* Errors that are set for all links, spread over them: the first ones have one more. */
+static unsigned long long link_errors(const gws_state *state, uint32_t index, unsigned link, gws_override_key key) {
+    unsigned long long total = (unsigned long long)gws_overridden(state, index, key, 0);
+    return total / links(state, index) + (link < total % links(state, index));
+}
+
+static bool error_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value) {
+    int64_t version = gws_overridden(state, index, GWS_SET_NVLINK_VERSION, 3);
+    for (unsigned i = 0; i < sizeof error_fields / sizeof error_fields[0]; i++) {
+        if (version < 4 && value->field && value->field == error_fields[i].total) {
+            put_long(value, (unsigned long long)gws_overridden(state, index, error_fields[i].key, 0));
+            return true;
+        }
+        if (version < 4 || !value->field) continue;
+        if (value->field != (version == 4 ? error_fields[i].link4 : error_fields[i].link5)) continue;
+        if (value->scope >= links(state, index)) value->code = NVML_ERROR_INVALID_ARGUMENT;
+        else if (is_up(state, index, value->scope)) /* a link that is down is "not supported" */
+            put_long(value, link_errors(state, index, value->scope, error_fields[i].key));
+        return true;
+    }
+    return false;
+}
+
 bool nvml_link_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value) {
-    static const gws_override_key errors[] = {GWS_SET_NVLINK_CRC_ERRORS, GWS_SET_NVLINK_REPLAYS,
-                                              GWS_SET_NVLINK_RECOVERIES};
     if (!links(state, index)) return false;
     switch (value->field) {
-    case 38: case 52: case 59: /* errors of all links: checksums, replays, recoveries */
-        put_long(value, (unsigned long long)gws_overridden(state, index, errors[value->field == 52 ? 1 : value->field == 59 ? 2 : 0], 0));
-        return true;
     case 91: put_unsigned(value, links(state, index)); return true;
     case 138: case 139: /* KiB of data sent, received; the scope is a link or all */
         if (value->scope != ALL_LINKS && value->scope >= links(state, index)) {
@@ -164,6 +194,58 @@ bool nvml_link_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value) 
                                         value->field == 138 ? GWS_SET_NVLINK_TX_BYTES_PER_SECOND
                                                             : GWS_SET_NVLINK_RX_BYTES_PER_SECOND) >> 10));
         return true;
-    default: return false;
+    default: return error_field(state, index, value);
     }
+}
+
+/* --- the fabric of NVSwitches ----------------------------------------------------------------------- */
+
+#define FABRIC_COMPLETED 3
+
+typedef struct {
+    unsigned char cluster[16];
+    nvmlReturn_t status;
+    unsigned clique, state;
+} nvmlGpuFabricInfo_t;
+
+typedef struct {
+    unsigned version;
+    nvmlGpuFabricInfo_t info;
+    unsigned health_mask;
+} nvmlGpuFabricInfo_v2_t;
+
+typedef struct {
+    nvmlGpuFabricInfo_v2_t second;
+    unsigned char health_summary;
+} nvmlGpuFabricInfo_v3_t;
+
+/* False where no value of the fabric is set: then there is none. */
+static bool fabric(const gws_state *state, uint32_t index, nvmlGpuFabricInfo_t *out) {
+    int64_t value = 0;
+    bool known = false;
+    for (int key = GWS_SET_FABRIC_STATE; key <= GWS_SET_FABRIC_HEALTH_SUMMARY; key++)
+        known |= gws_override(state, index, (gws_override_key)key, &value);
+    memset(out, 0, sizeof *out);
+    out->status = (nvmlReturn_t)gws_overridden(state, index, GWS_SET_FABRIC_STATUS, 0);
+    out->state = (unsigned)gws_overridden(state, index, GWS_SET_FABRIC_STATE, FABRIC_COMPLETED);
+    return known;
+}
+
+API nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    return fabric(state, index, out) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v3_t *out) {
+    ENTER_DEVICE(device);
+    REQUIRE(out);
+    bool third = out->second.version == STRUCT_VERSION(nvmlGpuFabricInfo_v3_t, 3);
+    if (!third && out->second.version != STRUCT_VERSION(nvmlGpuFabricInfo_v2_t, 2))
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (!fabric(state, index, &out->second.info)) return NVML_ERROR_NOT_SUPPORTED;
+    out->second.health_mask = (unsigned)gws_overridden(state, index, GWS_SET_FABRIC_HEALTH_MASK, 0);
+    if (third)
+        out->health_summary = (unsigned char)gws_overridden(state, index, GWS_SET_FABRIC_HEALTH_SUMMARY, 0);
+    return NVML_SUCCESS;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <new>
 
 #include "plugin_abi.h"
@@ -106,7 +107,16 @@ TF_Bool get_allocator_stats(const SP_Device *device, SP_AllocatorStats *stats) {
 
 void set_ok(TF_Status *status) { TF_SetStatus(status, TF_OK, ""); }
 
+/* Once in a process: the hook that carries the settings over runs in every Python that reads PYTHONPATH. */
+void tell_of_missing_hook() {
+    static std::atomic<bool> told;
+    if (gwp_laid_out() || told.exchange(true)) return;
+    fprintf(stderr, "gpuwatch: this program's settings of GPU memory and devices are not honoured on simulated GPUs: "
+                    "its Python ignores PYTHONPATH (-I, -E, -S), or it is no Python\n");
+}
+
 void create_stream(const SP_Device *device, SP_Stream *stream, TF_Status *status) {
+    tell_of_missing_hook();
     gwp_enter(device->ordinal); /* TensorFlow sets the device up, where CUDA would create the context */
     *stream = new (std::nothrow) SP_Stream_st{device->ordinal};
     if (*stream)

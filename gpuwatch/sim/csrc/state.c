@@ -704,12 +704,10 @@ int gws_create(const char *path, uint32_t device_count, uint64_t memory_bytes, c
     if (device_count < 1 || device_count > GWS_MAX_DEVICES || strlen(shape) >= 32) return EINVAL;
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return errno;
-    int error = 0;
+    int error = fchmod(fd, 0600) == 0 ? 0 : errno; /* whatever the umask */
     gws_state *state = MAP_FAILED;
-    if (ftruncate(fd, sizeof *state) != 0)
-        error = errno;
-    else
-        state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (!error && ftruncate(fd, sizeof *state) != 0) error = errno;
+    if (!error) state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (!error && state == MAP_FAILED) error = errno;
     close(fd);
     if (error) return error;
@@ -751,13 +749,15 @@ static void keep_open(gws_state *state, int fd) {
 }
 
 static gws_state *map(const char *path) {
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return NULL;
     struct stat status;
     gws_state *state = MAP_FAILED;
     int error = 0;
     if (fstat(fd, &status) != 0)
         error = errno;
+    else if (status.st_uid != geteuid() || (status.st_mode & 022)) /* its counts and indices are trusted */
+        error = EACCES;
     else if (status.st_size != (off_t)sizeof *state) /* mapping less would end in SIGBUS */
         error = ESTALE;
     else if ((state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)

@@ -18,7 +18,7 @@
 #include "versions.h"
 
 #define GWS_MAGIC 0x31534d4957555047ull /* "GPUWIMS1" */
-#define GWS_LAYOUT_VERSION 4u           /* raise it with every change of a struct below */
+#define GWS_LAYOUT_VERSION 5u           /* raise it with every change of a struct below */
 
 enum {
     GWS_MAX_DEVICES = 16,
@@ -92,6 +92,18 @@ typedef enum {
     GWS_SET_GPM,
     GWS_SET_TENSOR_PERCENT,
     GWS_SET_XID, /* told once, as an event, each time that it is set */
+    GWS_SET_NVLINK_VERSION, /* 3 and before: errors as totals; 4, 5: by link, in other fields */
+    GWS_SET_NVLINK_DATA_CRC_ERRORS,
+    GWS_SET_NVLINK_ECC_ERRORS,
+    GWS_SET_NVLINK_RECEIVE_ERRORS,
+    GWS_SET_NVLINK_EFFECTIVE_ERRORS,
+    GWS_SET_NVLINK_FAILED_RECOVERIES,
+    GWS_SET_SRAM_UNCORRECTED,
+    GWS_SET_SRAM_THRESHOLD_EXCEEDED,
+    GWS_SET_FABRIC_STATE,
+    GWS_SET_FABRIC_STATUS,
+    GWS_SET_FABRIC_HEALTH_MASK,
+    GWS_SET_FABRIC_HEALTH_SUMMARY,
     GWS_SET_COUNT,
 } gws_override_key;
 
@@ -254,7 +266,7 @@ int gws_mig_is_on(const gws_state *state, uint32_t device);
 int gws_get_mig(const gws_state *state, uint32_t device, uint32_t index, gws_mig *out);
 uint64_t gws_mig_used_bytes(gws_state *state, uint32_t device, uint32_t index);
 gws_load gws_mig_load(gws_state *state, uint32_t device, uint32_t index); /* of all on its GPU instance */
-int gws_cuda_version(const gws_state *state); /* the highest that the driver runs: 12080 */
+int gws_cuda_version(const gws_state *state); /* the highest that the driver runs: 13000 */
 int gws_capability(const gws_state *state, const gws_device *card); /* 86 is 8.6 */
 int gws_multiprocessors(const gws_state *state, const gws_device *card);
 

@@ -18,7 +18,9 @@ const char *const gws_override_names[GWS_SET_COUNT] = {
     "retired_pending", "recovery_action", "pcie_replays", "pcie_switch", "numa_node", "bar1_used_bytes",
     "nvlink_links", "nvlink_links_down", "nvlink_switch", "nvlink_tx_bytes_per_second",
     "nvlink_rx_bytes_per_second", "nvlink_crc_errors", "nvlink_replays", "nvlink_recoveries", "gpm",
-    "tensor_percent", "xid",
+    "tensor_percent", "xid", "nvlink_version", "nvlink_data_crc_errors", "nvlink_ecc_errors",
+    "nvlink_receive_errors", "nvlink_effective_errors", "nvlink_failed_recoveries", "sram_uncorrected",
+    "sram_threshold_exceeded", "fabric_state", "fabric_status", "fabric_health_mask", "fabric_health_summary",
 };
 
 /* --- values set by hand ----------------------------------------------------------------------------- */

@@ -9,8 +9,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define ORDINAL_SHIFT 8 /* a slot's flags hold the ordinal plus one above the GWS_SLOT_ bits */
-#define ORDINAL_MASK 0xffu
+#define ORDINAL_SHIFT 8 /* a slot's flags hold one bit for each ordinal above the GWS_SLOT_ bits */
+_Static_assert(ORDINAL_SHIFT + GWS_MAX_DEVICES <= 32, "an ordinal has no bit in a slot's flags");
 
 /* One entry: an index, or a UUID of which the beginning is enough. -1: invalid. */
 static int find_visible(const gws_state *state, const char *entry, bool *is_index) {
@@ -71,8 +71,7 @@ void gws_note_ordinal(gws_state *state, uint32_t device, int ordinal) {
     for (uint32_t i = 0; i < state->process_high; i++) {
         gws_process *slot = &state->process[i];
         if (slot->pid != pid || slot->device != (int32_t)device || slot->flags & GWS_SLOT_ATTACHED) continue;
-        slot->flags &= ~(ORDINAL_MASK << ORDINAL_SHIFT);
-        slot->flags |= ((uint32_t)ordinal + 1) << ORDINAL_SHIFT;
+        slot->flags |= 1u << (ORDINAL_SHIFT + ordinal);
     }
     unlock(state);
 }
@@ -84,11 +83,12 @@ int gws_process_ordinals(gws_state *state, int32_t pid, int32_t *out) {
     lock(state);
     for (uint32_t i = 0; i < state->process_high; i++) {
         const gws_process *slot = &state->process[i];
-        int ordinal = (int)(slot->flags >> ORDINAL_SHIFT & ORDINAL_MASK) - 1;
         if (slot->pid != pid || pid == 0 || slot->flags & GWS_SLOT_ATTACHED) continue;
-        if (ordinal < 0 || ordinal >= GWS_MAX_DEVICES) continue;
-        out[ordinal] = slot->device;
-        if (ordinal >= count) count = ordinal + 1;
+        for (int ordinal = 0; ordinal < GWS_MAX_DEVICES; ordinal++) {
+            if (!(slot->flags >> (ORDINAL_SHIFT + ordinal) & 1)) continue;
+            out[ordinal] = slot->device;
+            if (ordinal >= count) count = ordinal + 1;
+        }
     }
     unlock(state);
     return count;

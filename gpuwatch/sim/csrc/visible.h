@@ -7,7 +7,7 @@
 /* The devices that a list lets through, in its order; out has room for GWS_MAX_DEVICES. NULL: all. */
 int gws_visible_devices(const gws_state *state, const char *list, uint32_t *out);
 
-/* This process, which holds the device already, calls it by this number. */
+/* This process, which holds the device already, calls it by this number, and by those that it noted before. */
 void gws_note_ordinal(gws_state *state, uint32_t device, int ordinal);
 
 /* What process pid noted: out[ordinal] is the device, -1 where it noted none. How many entries of out (which

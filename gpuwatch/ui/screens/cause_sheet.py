@@ -1,18 +1,19 @@
-"""The page about a cause, over the screen."""
+"""A cause page as a sheet."""
 
 from __future__ import annotations
 
 import re
 
 from gpuwatch.diagnosis.pages import page
-from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.screens.lines_modal import LinesModal
 
 _RULE = re.compile(r"[|\-: ]+")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
 def page_lines(text: str) -> Lines:
-    """Markdown as lines: headings, code, tables and bullets told apart; what belongs together in one line."""
+    """Markdown as lines, with styles for headings, code, tables and bullets; paragraphs are joined."""
     lines: Lines = []
     code = goes_on = False
     for raw in text.splitlines():

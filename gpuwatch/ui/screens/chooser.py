@@ -1,4 +1,4 @@
-"""The sheet in which columns are switched on and off and put in order; every change is seen at once."""
+"""The sheet to switch columns on and off and order them; every change applies at once."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from typing import ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
 
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.ui import gpu_fields, rows
-from gpuwatch.ui.cells import cut, left, width_of
+from gpuwatch.ui.drawing.cells import cut, left, width_of
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.screens.modal import Modal
+from gpuwatch.ui.tables import columns as rows
+from gpuwatch.ui.tables import gpu_fields
 from gpuwatch.ui.widgets.paint import Line, Painted
-from gpuwatch.ui.widgets.pen import Pen
 
 _KEYS = "space on/off   K J or Shift+↑↓ move   d default   Esc done"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Something that can be shown or not."""
+    """A column or field that can be shown or hidden."""
 
     id: str
     title: str
     help: str
     unit: str = ""
     hidden: str = ""
-    """Why it is not on screen although it is on."""
+    """Why it is not visible although it is on."""
 
 
 def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
-    """Every column of the processes; ``shown``: those that are on screen at this width."""
+    """Every process column; ``shown``: those visible at this width."""
     found = []
     for column in rows.COLUMNS:
         why = rows.unavailable(column, snapshot) if snapshot is not None else ""
@@ -44,18 +45,18 @@ def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence
 
 
 def fields_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
-    """Every fact of the GPUs; ``shown``: those that are on screen at this width."""
+    """Every GPU field; ``shown``: those visible at this width."""
     found = []
     for field in gpu_fields.ALL:
         why = gpu_fields.unavailable(field, snapshot.devices) if snapshot is not None else ""
         if not why and field.id in chosen and field.id not in shown:
-            why = "no room here"
+            why = "no room at this size"
         found.append(Choice(field.id, field.id, field.help, field.unit, why))
     return found
 
 
-class Chooser(ModalScreen[None]):
-    """A line for each choice: those that were on when it was opened first, in their order."""
+class Chooser(Modal[None]):
+    """A line for each choice: first those that were on when it was opened, in order."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,c,f2", "close", "close", show=False),
@@ -90,10 +91,10 @@ class Chooser(ModalScreen[None]):
         self.sheet.border_subtitle = _KEYS
         self._ids = [choice.id for choice in choices(self._chosen)]
         self._order = self._of(self._chosen)
-        """As the lines stand: what is switched off keeps its place until the sheet closes."""
+        """Order of the lines: what is switched off keeps its place until the sheet closes."""
 
     def _of(self, chosen: Sequence[str]) -> list[str]:
-        """What is on in its order, then the rest in the order of the table."""
+        """The choices that are on, in order, then the rest in the order of the table."""
         return [*chosen, *(name for name in self._ids if name not in chosen)]
 
     def compose(self) -> ComposeResult:
@@ -102,19 +103,19 @@ class Chooser(ModalScreen[None]):
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """Ids of what is on, in order."""
+        """Ids of the choices that are on, in order."""
         return tuple(self._chosen)
 
     @property
     def choices(self) -> list[Choice]:
-        """As they stand in the list."""
+        """All choices in the order of the list."""
         place = {name: number for number, name in enumerate(self._order)}
         return sorted(self._choices(self._chosen), key=lambda choice: place[choice.id])
 
     # Actions
 
     def action_close(self) -> None:
-        """What was chosen stays."""
+        """Closes; the changes are already applied."""
         self.dismiss(None)
 
     def action_move(self, rows: int) -> None:
@@ -122,12 +123,12 @@ class Chooser(ModalScreen[None]):
         self.put_cursor(self.cursor + rows)
 
     def put_cursor(self, number: int) -> None:
-        """To one of the lines."""
+        """Moves the cursor to a line."""
         self.cursor = min(max(number, 0), len(self._ids) - 1)
         self.sheet.redraw()
 
     def action_switch(self) -> None:
-        """Shows what is under the cursor, or hides it; the last one stays."""
+        """Shows or hides the choice under the cursor; the last one stays on."""
         name = self.choices[self.cursor].id
         on = set(self._chosen) ^ {name}
         if not on:
@@ -137,7 +138,7 @@ class Chooser(ModalScreen[None]):
         self._apply(name)
 
     def action_shift(self, by: int) -> None:
-        """Moves what is under the cursor among what is on."""
+        """Moves the choice under the cursor among those that are on."""
         name = self.choices[self.cursor].id
         if name not in self._chosen:
             return
@@ -150,7 +151,7 @@ class Chooser(ModalScreen[None]):
         self._apply(name)
 
     def action_default(self) -> None:
-        """Back to what it was when nobody had chosen."""
+        """Restores the default."""
         self._chosen = list(self._default)
         self._order = self._of(self._chosen)
         self._apply(self.choices[0].id)
@@ -161,7 +162,7 @@ class Chooser(ModalScreen[None]):
         self.sheet.redraw()
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a line switches it, one beside the sheet closes."""
+        """A click on a line switches it, one outside closes the sheet."""
         if not self.sheet.region.contains(event.screen_x, event.screen_y):
             self.dismiss(None)
             return
@@ -172,7 +173,7 @@ class Chooser(ModalScreen[None]):
 
 
 class ChoiceList(Painted, can_focus=True):
-    """The lines of a :class:`Chooser`, and the whole of what the one under the cursor says."""
+    """The lines of a :class:`Chooser`, and the full help of the one under the cursor."""
 
     def __init__(self, chooser: Chooser) -> None:
         super().__init__(id="sheet")
@@ -180,7 +181,7 @@ class ChoiceList(Painted, can_focus=True):
         self._top = 0
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """A line for each, and two for the reason."""
+        """A line for each choice, and two for the help."""
         return len(self._chooser.choices) + 2
 
     @property
@@ -188,16 +189,16 @@ class ChoiceList(Painted, can_focus=True):
         return max(self.size.height - 2, 1)
 
     def number_at(self, y: int) -> int | None:
-        """The choice at a height, None below them."""
+        """The choice at a row; None below the list."""
         number = self._top + y
         return number if 0 <= y < self._room and number < len(self._chooser.choices) else None
 
     def on_resize(self, event: events.Resize) -> None:
-        """What fits, the cursor in sight."""
+        """Redraws for the new size."""
         self.redraw()
 
     def redraw(self) -> None:
-        """Puts the visible part on screen."""
+        """Draws the visible part."""
         width, chooser = self.size.width, self._chooser
         if not width:
             return
@@ -210,8 +211,8 @@ class ChoiceList(Painted, can_focus=True):
         ]
         lines += [Line(())] * (self._room - len(lines))
         under = choices[chooser.cursor]
-        told = under.hidden or under.help
-        below = Pen(width).add(" " + cut(f"{under.title}: {told}", width - 2), "warning" if under.hidden else "dim")
+        text = under.hidden or under.help
+        below = Pen(width).add(" " + cut(f"{under.title}: {text}", width - 2), "warning" if under.hidden else "dim")
         lines += [Line(()), below.line()]
         self.paint(lines)
 
@@ -228,11 +229,11 @@ class ChoiceList(Painted, can_focus=True):
         return pen.to(width).line("cursor" if cursor else "")
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel."""
+        """Moves the cursor."""
         event.stop()
         self._chooser.action_move(1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel."""
+        """Moves the cursor."""
         event.stop()
         self._chooser.action_move(-1)

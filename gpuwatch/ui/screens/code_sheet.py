@@ -1,4 +1,4 @@
-"""Settings as code to paste; ``c`` copies them."""
+"""A probe's settings as code; ``c`` copies it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.screens.lines_modal import LinesModal
 
 
 class CodeModal(LinesModal[None]):
-    """Source code, comments dim."""
+    """Source code with dim comments."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "copy", "copy", show=False),
@@ -22,10 +23,10 @@ class CodeModal(LinesModal[None]):
         lines: Lines = [_coloured(line) for line in source.splitlines()]
         super().__init__(f"{title} as code", lines)
         self._source = source
-        self.sheet.ending = "c copies it  Esc closes"
+        self.sheet.ending = "c copies  Esc closes"
 
     def action_copy(self) -> None:
-        """To the terminal's clipboard."""
+        """Copies the code to the terminal's clipboard."""
         self.app.copy_to_clipboard(self._source)
         self.sheet.ending = "copied  Esc closes"
         self.sheet.redraw()

@@ -1,4 +1,4 @@
-"""The Events tab: what happened, also while nobody looked; the newest first."""
+"""The Events tab: what happened, even while nobody watched; newest first."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
-from gpuwatch.history.events import CAPACITY, Happened, ago
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import cut
-from gpuwatch.ui.gpu_facts import MARKS
+from gpuwatch.history.machine_event import MachineEvent, ago
+from gpuwatch.history.timeline import EVENTS
+from gpuwatch.session.view import View
+from gpuwatch.ui.details.gpu_sections import MARKS
+from gpuwatch.ui.drawing.cells import cut
+from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.screens.tab import TabScreen
-from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 from gpuwatch.ui.widgets.too_small import TooSmall
 
 
-class EventList(Listed):
-    """One line each; the cursor stays with its event while new ones come above it."""
+class EventList(ScrollList):
+    """One line per event; the cursor stays with its event while new ones are added above."""
 
-    BINDINGS = bindings("happened")
+    BINDINGS = bindings("events")
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("Events", cursor=True, id=id)
-        self._events: list[Happened] = []
+        self._events: list[MachineEvent] = []
         self._view: View | None = None
         self._new = 0
-        self._drawn: dict[tuple[Happened, bool], Line] = {}
+        self._drawn: dict[tuple[MachineEvent, bool], Line] = {}
         """Lines by event; an event never changes."""
         self._drawn_for: tuple[int, datetime.date] | None = None
 
     @property
-    def chosen(self) -> Happened | None:
+    def chosen(self) -> MachineEvent | None:
         """The event under the cursor."""
         return self._events[self.cursor or 0] if self._events else None
 
     def show(self, view: View, new: int) -> None:
-        """``new`` of them were not seen before this tab was looked at."""
+        """Shows the events; the latest ``new`` are highlighted as unseen."""
         before = self.chosen if self.cursor else None
         self._view, self._new = view, new
         self._events = list(reversed(view.events))
@@ -49,15 +50,15 @@ class EventList(Listed):
         self.refill()
 
     def refill(self) -> None:
-        """Texts are cut to the width."""
+        """Rebuilds the lines for the current width."""
         view = self._view
         if view is None:
             return
         self.note = f" {len(self._events)} " if self._events else ""
-        if len(self._events) >= CAPACITY:
+        if len(self._events) >= EVENTS:
             self.note = f" the last {len(self._events)} "
         form = (self.inner, datetime.datetime.fromtimestamp(view.now).date())
-        if form != self._drawn_for or len(self._drawn) > 4 * CAPACITY:
+        if form != self._drawn_for or len(self._drawn) > 4 * EVENTS:
             self._drawn_for, self._drawn = form, {}
         lines = []
         for number, one in enumerate(self._events):
@@ -68,10 +69,10 @@ class EventList(Listed):
         self.set_lines(lines or _nothing(view, self.inner), stale=view.stale)
 
     def marked(self, line: Line) -> Line:
-        """No cursor on the line that says that there is nothing."""
+        """The line under the cursor; no cursor while the list is empty."""
         return super().marked(line) if self._events else line
 
-    def _line(self, one: Happened, view: View, *, fresh: bool) -> Line:
+    def _line(self, one: MachineEvent, view: View, *, fresh: bool) -> Line:
         pen = Pen(self.inner)
         moment = datetime.datetime.fromtimestamp(one.at)
         today = moment.date() == datetime.datetime.fromtimestamp(view.now).date()
@@ -86,74 +87,73 @@ class EventList(Listed):
         return pen.line()
 
 
-_TOLD = (
-    "What is told here, also of the time in which nobody looked: processes that come and go, memory that fills "
-    "or is given back, clocks that are held down, GPUs that are lost and come back, errors that a GPU counts, "
-    "a driver or a collector that does not answer."
+_KINDS = (
+    "Recorded here, even while nobody watches: processes that start using a GPU or exit, memory that fills up or is "
+    "freed, throttling, GPUs that are lost or return, error counters, a driver or collector that does not answer."
 )
 
 
 def _nothing(view: View, width: int) -> list[Line]:
     if view.waiting:
         return [Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))]
-    lines = [Line((("  ● ", "ok"), ("Nothing has happened since gpuwatch began to watch.", "text"))), Line(())]
-    return lines + [Line((("    ", "text"), (part, "dim"))) for part in wrap(_TOLD, max(min(width - 6, 90), 20))]
+    lines = [Line((("  ● ", "ok"), ("No events since gpuwatch started.", "text"))), Line(())]
+    return lines + [Line((("    ", "text"), (part, "dim"))) for part in wrap(_KINDS, max(min(width - 6, 90), 20))]
 
 
 class EventsScreen(TabScreen):
-    """One list."""
+    """The list of events."""
 
-    AUTO_FOCUS = "#happened"
+    AUTO_FOCUS = "#event-list"
     TAB = "events"
-    PANES: ClassVar[dict[str, str]] = {"happened": "happened"}
+    PANES: ClassVar[dict[str, str]] = {"event-list": "events"}
 
     def __init__(self) -> None:
         super().__init__()
-        self.happened = EventList(id="happened")
+        self.event_list = EventList(id="event-list")
         self._new = 0
         self._count = 0
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
         yield self.top_line
-        yield self.happened
+        yield self.event_list
         yield self.keys
         yield TooSmall(id="too-small")
 
     def on_screen_resume(self) -> None:
-        """What came since the last look stands out during this one."""
-        self._new = min(self.gpuwatch.unseen, CAPACITY)
-        self._count = self.gpuwatch.watcher.count
-        self.gpuwatch.see_events()
+        """Highlights events since the last visit."""
+        self._new = min(self.gpuwatch.session.unseen_events, EVENTS)
+        self._count = self.gpuwatch.session.event_count
+        self.gpuwatch.session.see_events()
         super().on_screen_resume()
 
     def draw(self, view: View) -> None:
-        """While it is looked at, everything is seen."""
+        """Draws the list and marks all events as seen."""
         width, height = self.app.size
-        self.happened.framed = width >= 100 and height >= 30
-        count = self.gpuwatch.watcher.count if view.paused_since is None else self._count
-        self.gpuwatch.see_events()
-        self.happened.show(view, self._new + count - self._count)
+        self.event_list.framed = width >= 100 and height >= 30
+        count = self.gpuwatch.session.event_count if view.paused_since is None else self._count
+        self.gpuwatch.session.see_events()
+        self.event_list.show(view, self._new + count - self._count)
 
     def action_move(self, where: str) -> None:
-        """The cursor."""
-        self.happened.move(where)
+        """Moves the cursor."""
+        self.event_list.move(where)
 
-    async def action_look_then(self) -> None:
-        """The overview, as the machine was then."""
-        one = self.happened.chosen
+    async def action_view_event(self) -> None:
+        """Shows the overview at the time of the event."""
+        one = self.event_list.chosen
         if one is not None:
             self.gpuwatch.look_at(lambda past: past.go(one.at))
             await self.go("overview")
 
     def action_open_event(self) -> None:
-        """The whole event, where the line is cut."""
-        one = self.happened.chosen
+        """Shows the event in full."""
+        one = self.event_list.chosen
         if one is None:
             return
         glyph, ink = MARKS[one.severity]
         moment = datetime.datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M:%S")
-        since = ago(self.gpuwatch.clock() - one.at)
+        since = ago(self.gpuwatch.session.clock() - one.at)
         lines = [[(f"{glyph} ", ink), (one.text, "strong")], [(f"  {moment}, {since}", "text")]]
         lines.append([(f"  {one.kind} · {one.certainty}", "dim")])
         if one.device_uuid is not None:

@@ -1,4 +1,4 @@
-"""The Findings tab: everything that was found, and what the chosen one rests on."""
+"""The Findings tab: all findings, and the evidence of the selected one."""
 
 from __future__ import annotations
 
@@ -11,43 +11,44 @@ from textual.binding import BindingType
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.snapshot import Problem
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import cut, width_of
-from gpuwatch.ui.screens.evidence import EvidenceModal, cause_of, judged, lines_of, lines_of_problem, mark, when
-from gpuwatch.ui.screens.lines_modal import Lines, wrapped
+from gpuwatch.session.view import View
+from gpuwatch.ui.details.finding_lines import cause_of, judged, lines_of, lines_of_problem, mark, when
+from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.panes.headline import verdict
+from gpuwatch.ui.screens.evidence import EvidenceModal
 from gpuwatch.ui.screens.tab import TabScreen
-from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.headline import verdict
-from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 from gpuwatch.ui.widgets.too_small import TooSmall
 
 Entry = Finding | Problem
 _TITLE_LEAST = 30
-"""Cells that a title keeps beside what stands at the right of it."""
+"""Minimum cells of a title beside the text at its right."""
 
 
 def entries_of(view: View) -> list[Entry]:
-    """That all is well, or what is wrong; what could not be read; what is only worth knowing; what is past."""
+    """Healthy or problems first, then source problems, notes, and past findings."""
     now = [finding for finding in view.findings if finding.until is None]
     well = [finding for finding in now if finding.id == "healthy"]
     rest = [finding for finding in now if finding.severity == "info" and finding.id != "healthy"]
-    told = {finding.id for finding in view.wrong}
-    problems = [one for one in view.snapshot.problems if one.reason not in told] if view.snapshot is not None else []
+    found = {finding.id for finding in view.wrong}
+    problems = [one for one in view.snapshot.problems if one.reason not in found] if view.snapshot is not None else []
     past = [finding for finding in view.findings if finding.until is not None]
     return [*well, *view.wrong, *problems, *rest, *past]
 
 
 def action_of(entry: Entry) -> str:
-    """What to do about it."""
+    """The action of a finding, or the hint of a source problem."""
     return entry.action if isinstance(entry, Finding) else entry.hint
 
 
-class FindingList(Listed):
-    """One line each."""
+class FindingList(ScrollList):
+    """One line per entry."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("found")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("findings")
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("Findings", cursor=True, id=id)
@@ -60,7 +61,7 @@ class FindingList(Listed):
         return self.entries[self.cursor or 0] if self.entries else None
 
     def show(self, view: View) -> None:
-        """The cursor stays with its finding."""
+        """Shows the entries; the cursor stays with its finding."""
         before = self.chosen
         self._view, self.entries = view, entries_of(view)
         for number, entry in enumerate(self.entries):
@@ -70,17 +71,17 @@ class FindingList(Listed):
         self.refill()
 
     def refill(self) -> None:
-        """Titles are cut to the width."""
+        """Rebuilds the lines for the current width."""
         view = self._view
         if view is None:
             return
-        # What is well, past or only worth knowing is in the list, and is not counted.
+        # Healthy, past and informational findings are not counted.
         wrong = len(view.wrong) + sum(isinstance(entry, Problem) for entry in self.entries)
         self.note = f" {wrong} wrong " if wrong else ""
         self.set_lines([self._line(entry, view) for entry in self.entries] or [_nothing(view)], stale=view.stale)
 
     def marked(self, line: Line) -> Line:
-        """No cursor on the line that says that there is nothing."""
+        """The line under the cursor; no cursor while the list is empty."""
         return super().marked(line) if self.entries else line
 
     def _line(self, entry: Entry, view: View) -> Line:
@@ -105,7 +106,7 @@ class FindingList(Listed):
         return pen.line()
 
     def on_click(self, event: events.Click) -> None:
-        """A click also shows the evidence below."""
+        """A click also shows the evidence."""
         super().on_click(event)
         screen = self.screen
         if isinstance(screen, FindingsScreen):
@@ -114,7 +115,7 @@ class FindingList(Listed):
 
 
 def _tail(finding: Finding, title: str, room: int) -> str:
-    """What stands at the right: since when, the cause, how sure; the less the longer the title is."""
+    """The text at the right: start, cause and certainty, shortened for long titles."""
     if finding.id == "healthy":
         tails = [finding.evidence[0] if finding.evidence else "", ""]
     elif finding.until is not None:
@@ -141,63 +142,63 @@ def _nothing(view: View) -> Line:
         return Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
     words, ink = verdict(view)
     if ink not in ("ok", "dim") or not words:
-        return Line((("  ◌ ", "dim"), ("not judged yet", "dim")))
+        return Line((("  ◌ ", "dim"), ("not evaluated yet", "dim")))
     return Line((("  ● ", "ok"), ("Nothing wrong was found.", "text")))
 
 
 class FindingsScreen(TabScreen):
-    """The list above, the evidence of the chosen one below."""
+    """The list, and the evidence of the selected finding below."""
 
-    AUTO_FOCUS = "#found"
+    AUTO_FOCUS = "#finding-list"
     TAB = "findings"
-    PANES: ClassVar[dict[str, str]] = {"found": "found"}
+    PANES: ClassVar[dict[str, str]] = {"finding-list": "findings"}
 
     def __init__(self) -> None:
         super().__init__()
-        self.found = FindingList(id="found")
-        self.evidence = Listed("Evidence, and what to do", cursor=False, id="evidence")
+        self.finding_list = FindingList(id="finding-list")
+        self.evidence = ScrollList("Evidence, and what to do", cursor=False, id="evidence")
         self.evidence.can_focus = False
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
         yield self.top_line
-        yield self.found
+        yield self.finding_list
         yield self.evidence
         yield self.keys
         yield TooSmall(id="too-small")
 
     def draw(self, view: View) -> None:
-        """The list takes what it needs, at most half."""
+        """Draws the list, at most half the screen, and the evidence."""
         height = self.app.size.height
-        self.found.styles.height = min(max(len(entries_of(view)), 1) + 2, max(height // 2 - 1, 4))
-        self.found.show(view)
+        self.finding_list.styles.height = min(max(len(entries_of(view)), 1) + 2, max(height // 2 - 1, 4))
+        self.finding_list.show(view)
         self.draw_evidence()
 
     def draw_evidence(self) -> None:
-        """For the line under the cursor; where nothing is wrong, what was looked for."""
-        view, entry = self._view, self.found.chosen
+        """Draws the evidence of the entry under the cursor; without entries, what was checked."""
+        view, entry = self._view, self.finding_list.chosen
         if view is None:
             return
         if entry is None:
-            self.evidence.title = [("What was looked for", "title")]
+            self.evidence.title = [("What was checked", "title")]
             lines = _looked_for(view)
         else:
             well = isinstance(entry, Finding) and entry.id == "healthy"
-            self.evidence.title = [("What was looked at" if well else "Evidence, and what to do", "title")]
+            self.evidence.title = [("What was checked" if well else "Evidence, and what to do", "title")]
             lines = lines_of(entry, view.snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
         room = max(self.app.size.width - 4, 10)
         folded = [part for line in lines for part in wrapped(line, room)]
         self.evidence.set_lines([Line(((" ", "text"), *line)) for line in folded], stale=view.stale)
 
     def action_move(self, where: str) -> None:
-        """The cursor, and the evidence with it."""
-        self.found.move(where)
+        """Moves the cursor and shows its evidence."""
+        self.finding_list.move(where)
         self.draw_evidence()
         self.show_keys()
 
     def titles(self) -> dict[str, str]:
-        """What can be done with the chosen entry, and no more."""
-        entry = self.found.chosen
+        """Hides actions that the selected entry does not have."""
+        entry = self.finding_list.chosen
         absent = {} if entry is not None and action_of(entry) else {"copy_action": ""}
         if not isinstance(entry, Finding) or not cause_of(entry):
             absent["open_page"] = ""
@@ -205,29 +206,29 @@ class FindingsScreen(TabScreen):
             absent["open_finding"] = ""
         return super().titles() | absent
 
-    @on(Listed.Chosen)
+    @on(ScrollList.Chosen)
     def _double_clicked(self) -> None:
         self.action_open_finding()
 
     def action_open_finding(self) -> None:
-        """The evidence as a sheet, whole."""
-        entry, view = self.found.chosen, self._view
+        """Shows the full evidence as a sheet."""
+        entry, view = self.finding_list.chosen, self._view
         if entry is not None and view is not None:
             lines = lines_of(entry, view.snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
             cause = cause_of(entry) if isinstance(entry, Finding) else ""
             self.app.push_screen(EvidenceModal("Finding", lines, action=action_of(entry), cause=cause))
 
     def action_open_page(self) -> None:
-        """All that gpuwatch knows about the cause of the chosen finding."""
-        entry = self.found.chosen
+        """Opens the cause page of the selected finding."""
+        entry = self.finding_list.chosen
         if isinstance(entry, Finding) and cause_of(entry):
             from gpuwatch.ui.screens.cause_sheet import CauseSheet
 
             self.app.push_screen(CauseSheet(entry.id))
 
     def action_copy_action(self) -> None:
-        """To the terminal's clipboard."""
-        entry = self.found.chosen
+        """Copies the action to the terminal's clipboard."""
+        entry = self.finding_list.chosen
         if entry is not None and action_of(entry):
             self.app.copy_to_clipboard(action_of(entry))
             self.evidence.title = [("Evidence, and what to do", "title"), (" copied", "ok")]
@@ -238,5 +239,5 @@ def _looked_for(view: View) -> Lines:
     if view.waiting:
         return []
     causes = [text for cause, text in CAUSES.items() if cause not in ("healthy", "unknown")]
-    lines: Lines = [[(f"None of these {len(causes)} causes shows in what can be read here:", "text")], []]
+    lines: Lines = [[(f"None of these {len(causes)} causes was found in what could be read:", "text")], []]
     return lines + [[("· ", "dim"), (text, "dim")] for text in causes]

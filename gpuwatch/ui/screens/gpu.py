@@ -1,4 +1,4 @@
-"""The GPU tab: everything of one device."""
+"""The GPU tab: everything about one device."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from textual.containers import Horizontal
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.snapshot import Device
-from gpuwatch.ui import gpu_facts
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import cut, width_of
-from gpuwatch.ui.facts import state_note, throttle
-from gpuwatch.ui.messages import LabChanged
-from gpuwatch.ui.screens.lines_modal import Lines
+from gpuwatch.session.view import View
+from gpuwatch.ui.details import gpu_sections as gpu_facts
+from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.panes.no_gpu import no_gpu_lines
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
-from gpuwatch.ui.tabs import number_of
-from gpuwatch.ui.view import View
+from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.settings.tabs import number_of
+from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, state_note
 from gpuwatch.ui.widgets.graphs import Graphs
-from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
+from gpuwatch.ui.widgets.messages import ProbeRunsChanged
 from gpuwatch.ui.widgets.paint import Painted
-from gpuwatch.ui.widgets.pen import Pen
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.readings import Readings, granted_lines
 from gpuwatch.ui.widgets.sections import Sections
@@ -30,21 +30,21 @@ from gpuwatch.ui.widgets.too_small import TooSmall
 
 if TYPE_CHECKING:
     from gpuwatch.model.run import Run
-    from gpuwatch.ui.lab import Lab
+    from gpuwatch.session.probe_runs import ProbeRuns
 
 
 _TWO = 120
-"""Cells from which on there are two panes below."""
+"""A screen at least this wide has two panes side by side at the bottom."""
 _RUNS_AFTER = 0.5
-"""Seconds after the first look at the tab until runs of probes are looked for."""
+"""Seconds after the tab is first opened until probe runs are read."""
 _RUNS = 4
 _EVENTS = 5
-"""Of a device that probes have run on; the Events tab has all of them."""
+"""Events shown if the device has probe runs; the Events tab has all."""
 _PROBES = f"{number_of('probes')} Probes"
 
 
 class Identity(Painted):
-    """Which device this is, and which others there are."""
+    """The device's identity, and the other devices."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -52,16 +52,16 @@ class Identity(Painted):
         self._places: list[tuple[int, int, str]] = []
 
     def show(self, device: Device, view: View) -> None:
-        """Two lines: the choice, then who it is."""
+        """Two lines: the list of devices, then UUID and PCI address."""
         self._shown = (device, view)
         self._redraw()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Folds with the width."""
+        """Redraws for the new width."""
         self._redraw()
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a number goes to that device."""
+        """A click on a number selects that device."""
         screen = self.screen
         if event.y == 0 and isinstance(screen, GpuScreen):
             for start, end, uuid in self._places:
@@ -86,18 +86,16 @@ class Identity(Painted):
         if device.simulated and "simulated" not in device.name.lower():
             pen.add(" simulated", "warning")
         words, ink = state_note(device)
-        slowed, warning = throttle(device)
+        worst = next((found for found in view.wrong if found.device_uuid == device.uuid), None)
+        wrong, wrong_ink = finding_mark(device, worst)
+        clocks = clock_note(device, worst)
         if words:
             pen.add("  ").add(cut(words, max(pen.left - 2, 0)), ink)
-        elif slowed:
-            pen.add(f"  {'▲ slowed: ' if warning else 'clocks: '}{slowed}", "warning" if warning else "dim")
-        mark = (
-            f"▲ finding, see {number_of('findings')} "
-            if any(found.device_uuid == device.uuid for found in view.wrong)
-            else ""
-        )
+        elif clocks:
+            pen.add(f"  clocks: {clocks}", "dim")
+        mark = f"{cut(wrong, max(pen.left - 12, 0))}, see {number_of('findings')} " if wrong else ""
         if mark and pen.left > width_of(mark) + 1:
-            pen.to(width - width_of(mark)).add(mark, "warning")
+            pen.to(width - width_of(mark)).add(mark, wrong_ink)
         who = Pen(width)
         who.add("    ").add(device.uuid, "dim").add("  PCI ", "faint").add(device.pci_bus_id, "dim")
         if device.compute_capability:
@@ -106,20 +104,20 @@ class Identity(Painted):
 
 
 class About(Sections):
-    """The words of the tab; the keys of the readings work here too."""
+    """Text sections of the tab, with the keys of the readings."""
 
     BINDINGS = bindings("readings")
 
 
 class GpuScreen(ProcessRowsScreen):
-    """One device, chosen with the arrows."""
+    """One device, selected with the arrow keys."""
 
     AUTO_FOCUS = "#readings"
     TAB = "gpu"
     PANES: ClassVar[dict[str, str]] = {
         "readings": "readings",
         "about": "readings",
-        "happened-here": "readings",
+        "device-events": "readings",
         "processes": "processes",
     }
 
@@ -129,48 +127,50 @@ class GpuScreen(ProcessRowsScreen):
         self.readings = Readings(id="readings")
         self.graphs = Graphs(id="graphs")
         self.processes = ProcessTable(id="processes")
-        self.about = About("About it", id="about")
-        self.happened = About("What happened", id="happened-here")
-        """Beside the other where there is room for two."""
+        self.about = About("About", id="about")
+        self.device_events = About("Events and probe runs", id="device-events")
+        """Beside :attr:`about` if there is room."""
         self.nothing = Painted(id="nothing")
-        self._lab: Lab | None = None
+        # Kept as attributes: a draw may come before they are mounted or while they are removed.
+        self.middle = Horizontal(self.readings, self.graphs, id="middle")
+        self.below = Horizontal(self.about, self.device_events, id="below")
+        self._probe_runs: ProbeRuns | None = None
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
         yield self.top_line
         yield self.identity
         yield self.nothing
-        yield Horizontal(self.readings, self.graphs, id="middle")
+        yield self.middle
         yield self.processes
-        yield Horizontal(self.about, self.happened, id="below")
+        yield self.below
         yield self.keys
         yield TooSmall(id="too-small")
 
     def on_mount(self) -> None:
-        """The runs of probes come when they have been read; what reads them is imported after the first look."""
-        if self.gpuwatch.has_lab:
+        """Reads probe runs after the first draw, because that imports further modules."""
+        if self.gpuwatch.has_probe_runs:
             self._look_for_runs()
         else:
             self.set_timer(_RUNS_AFTER, self._look_for_runs)
 
     def _look_for_runs(self) -> None:
-        self._lab = self.gpuwatch.lab
-        self.gpuwatch.watch_lab()
+        self._probe_runs = self.gpuwatch.probe_runs
+        self.gpuwatch.watch_probe_runs()
         if self._view is not None:
             self.show(self._view)
 
     @property
     def device(self) -> Device | None:
-        """The chosen device, the first one before anybody chose."""
+        """The selected device, by default the first."""
         devices = self._view.devices if self._view is not None else ()
         wanted = self.gpuwatch.chosen_gpu
         return next((device for device in devices if device.uuid == wanted), devices[0] if devices else None)
 
     def draw(self, view: View) -> None:
-        """Everything of the chosen device."""
+        """Draws everything about the selected device."""
         device = self.device
-        middle, below = self.query_one("#middle"), self.query_one("#below")
-        for pane in (self.identity, middle, self.processes, below):
+        for pane in (self.identity, self.middle, self.processes, self.below):
             pane.display = device is not None
         self.nothing.display = device is None
         if device is None:
@@ -179,11 +179,11 @@ class GpuScreen(ProcessRowsScreen):
             return
         width, height = self.app.size
         framed = width >= 100 and height >= 30
-        self.readings.framed = self.graphs.framed = self.about.framed = self.happened.framed = framed
-        runs = self._lab.known if self._lab is not None else []
+        self.readings.framed = self.graphs.framed = self.about.framed = self.device_events.framed = framed
+        runs = self._probe_runs.known if self._probe_runs is not None else []
         self.about.headed = not framed
-        below.styles.height = max(height // 4, 5)
-        self.happened.display = width >= _TWO
+        self.below.styles.height = max(height // 4, 5)
+        self.device_events.display = width >= _TWO
         self.processes.styles.height = min(max(height // 6, 4), 12)
         self.readings.styles.width = max(width * 2 // 5, 38)
         self.identity.show(device, view)
@@ -191,9 +191,9 @@ class GpuScreen(ProcessRowsScreen):
         self.graphs.show(device, view)
         self.processes.only_device = device.uuid
         self.processes.show(view, framed=framed)
-        about, happened = self._about(device, view), self._happened(device, runs, view)
-        self.about.tell(about if width >= _TWO else about + happened, stale=view.stale)
-        self.happened.tell(happened, stale=view.stale)
+        about, happened = self._about(device, view), self._events_and_runs(device, runs, view)
+        self.about.show_sections(about if width >= _TWO else about + happened, stale=view.stale)
+        self.device_events.show_sections(happened, stale=view.stale)
 
     def _about(self, device: Device, view: View) -> list[tuple[str, Lines]]:
         snapshot = view.snapshot
@@ -203,37 +203,37 @@ class GpuScreen(ProcessRowsScreen):
         parts = gpu_facts.part_lines(device, snapshot.processes, self.about.inner)
         if parts:
             sections.append(("MIG instances", parts))
-        episodes = self.gpuwatch.watcher.throttling.of(device.uuid, at)
-        sections.append(("What holds its clocks down", gpu_facts.slowed_lines(device, episodes, at)))
+        episodes = self.gpuwatch.session.throttling(device.uuid, at)
+        sections.append(("Throttling", gpu_facts.throttling_lines(device, episodes, at)))
         sections.append(("Limits", gpu_facts.limit_lines(device)))
-        neighbours = gpu_facts.neighbour_lines(device, snapshot)
-        if neighbours:
-            sections.append(("Neighbours", neighbours))
+        topology = gpu_facts.topology_lines(device, snapshot)
+        if topology:
+            sections.append(("Topology", topology))
         return sections
 
-    def _happened(self, device: Device, runs: list[Run], view: View) -> list[tuple[str, Lines]]:
-        pane = self.happened if self.app.size.width >= _TWO else self.about
+    def _events_and_runs(self, device: Device, runs: list[Run], view: View) -> list[tuple[str, Lines]]:
+        pane = self.device_events if self.app.size.width >= _TWO else self.about
         granted = granted_lines(device, runs, view.now, max(pane.inner - 2, 40))[:_RUNS]
         maps: Lines = [list(line.spans) for line in granted]
-        none: Lines = [[("no probe has run on this GPU yet: ", "dim"), (_PROBES, "key")]]
-        if self._lab is None:
-            none = [[("◌ looking for the runs of probes", "dim")]]
+        none: Lines = [[("no probe runs on this GPU yet: ", "dim"), (_PROBES, "key")]]
+        if self._probe_runs is None:
+            none = [[("◌ reading probe runs", "dim")]]
         happened = gpu_facts.event_lines(device, view.events, view.now, most=_EVENTS if granted else 40)
-        return [("Events", happened), ("Device map of the latest probe runs", maps or none)]
+        return [("Events", happened), ("Latest probe runs", maps or none)]
 
     def choose(self, uuid: str) -> None:
-        """Another device."""
+        """Selects a device."""
         self.gpuwatch.chosen_gpu = uuid
         if self._view is not None:
             self.show(self._view)
 
-    def lab_changed(self, message: LabChanged) -> None:
-        """A run has finished, or earlier ones were read."""
+    def probe_runs_changed(self, message: ProbeRunsChanged) -> None:
+        """Redraws: a run has finished, or earlier ones were read."""
         if self._view is not None:
             self.show(self._view)
 
     def action_move(self, where: str) -> None:
-        """Left and right choose the device, the rest moves in the focused pane."""
+        """Left and right select the device, other keys move in the focused pane."""
         view, device = self._view, self.device
         if where in ("left", "right") and view is not None and device is not None:
             numbers = [other.uuid for other in view.devices]
@@ -242,11 +242,11 @@ class GpuScreen(ProcessRowsScreen):
         elif self.focused_pane in ("processes", "timeline"):
             self.processes.move(where)
         else:
-            next((one for one in (self.about, self.happened) if one.has_focus), self.readings).move(where)
+            next((one for one in (self.about, self.device_events) if one.has_focus), self.readings).move(where)
 
     def action_missing_device(self) -> None:
-        """Why readings are missing."""
-        from gpuwatch.ui.screens.missing import missing_of_device
+        """Shows why readings are missing."""
+        from gpuwatch.ui.details.missing_readings import missing_of_device
 
         device = self.device
         if device is not None and self._view is not None:

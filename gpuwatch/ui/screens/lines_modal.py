@@ -1,58 +1,24 @@
-"""A sheet of lines over the screen: help, evidence, missing readings, and menus."""
+"""A sheet of lines over the screen: help, evidence, missing readings, menus."""
 
 from __future__ import annotations
 
-import textwrap
 from typing import ClassVar, Generic, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.screen import ModalScreen
 
-from gpuwatch.ui.cells import cut, width_of
-from gpuwatch.ui.tabs import TABS
-from gpuwatch.ui.widgets.paint import Line, Painted, Span
+from gpuwatch.ui.drawing.wrapping import Lines, fitted, pointed, wrapped
+from gpuwatch.ui.screens.modal import Modal
+from gpuwatch.ui.settings.tabs import TABS
+from gpuwatch.ui.widgets.paint import Line, Painted
 
-Lines = list[list[Span]]
 Result = TypeVar("Result")
 
 
-def wrapped(line: list[Span], width: int) -> Lines:
-    """``line`` in as many lines as it takes, the text of its last span going on below its start.
-
-    Where that start is far to the right, it goes on near the left: a column of half words is no text.
-    """
-    if width <= 0 or sum(width_of(text) for text, _ in line) <= width:
-        return [line]
-    *before, (text, ink) = line
-    indent = sum(width_of(part) for part, _ in before)
-    if indent <= width // 2:
-        parts = textwrap.wrap(text, max(width - indent, 8)) or [""]
-        return [[*before, (parts[0], ink)], *([(" " * indent, "text"), (part, ink)] for part in parts[1:])]
-    near = 4
-    first, rest = "", text.split()
-    while rest and width_of(first) + width_of(rest[0]) < width - indent:
-        first = f"{first} {rest.pop(0)}".lstrip()
-    parts = textwrap.wrap(" ".join(rest), max(width - near, 8))
-    return [[*before, (first, ink)], *([(" " * near, "text"), (part, ink)] for part in parts)]
-
-
-def fitted(line: list[Span], width: int) -> list[Span]:
-    """``line`` in one line, the text of its last span cut."""
-    *before, (text, ink) = line
-    return [*before, (cut(text, max(width - sum(width_of(part) for part, _ in before), 0)), ink)]
-
-
-def pointed(line: list[Span]) -> list[Span]:
-    """The line under the cursor, whose first cell is blank: colour alone would not say which it is."""
-    (text, ink), *rest = line
-    return [("▶", "focus"), (text[1:], ink), *rest]
-
-
 class Sheet(Painted, can_focus=True):
-    """Lines that scroll; with a cursor when it is a menu, of which each line begins with a blank cell."""
+    """Scrolling lines; a menu also has a cursor, and its lines begin with a blank cell."""
 
     def __init__(self, lines: Lines, *, cursor: int | None = None) -> None:
         super().__init__(id="sheet")
@@ -60,29 +26,29 @@ class Sheet(Painted, can_focus=True):
         self._all = lines
         self._top = 0
         self.ending = "Esc closes"
-        """What the border says when nothing is left below."""
+        """Text in the border when nothing is left below."""
         self.insists = False
-        """Whether it says so even then."""
+        """Whether to show :attr:`ending` even if more lines follow."""
         self.cursor = cursor
         self._is_menu = cursor is not None
 
     def _folded(self, width: int) -> Lines:
-        """The lines in this width. A choice of a menu is one line, however much there is to say of it."""
+        """The lines wrapped to a width; lines of a menu are cut instead."""
         if self._is_menu:
             return [fitted(line, width) for line in self.content]
         return [part for line in self.content for part in wrapped(line, width)]
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """As high as its lines, and no higher."""
+        """The number of wrapped lines."""
         return len(self._folded(width))
 
     def on_resize(self, event: events.Resize) -> None:
-        """Folds the lines to the width, shows what fits."""
+        """Wraps the lines to the new width."""
         self._all = self._folded(self.size.width)
         self.redraw()
 
     def redraw(self) -> None:
-        """Puts the visible part on screen."""
+        """Draws the visible part."""
         room = max(self.size.height, 1)
         if self.cursor is not None:
             self._top = min(max(self._top, self.cursor - room + 1), self.cursor)
@@ -94,7 +60,7 @@ class Sheet(Painted, can_focus=True):
             lines.append(Line(tuple(spans), "cursor" if chosen else ""))
         self.paint(lines)
         below = 0 if self.insists else len(self._all) - self._top - room
-        # Names of programs may stand in it, which are no markup.
+        # Content, not markup: it may contain program names.
         self.border_subtitle = Content(f"{below} more below" if below > 0 else self.ending)
 
     def move(self, rows: int) -> None:
@@ -106,22 +72,22 @@ class Sheet(Painted, can_focus=True):
         self.redraw()
 
     def row_at(self, y: int) -> int:
-        """Number of the line at a height on screen."""
+        """Number of the line at a screen row."""
         return self._top + y
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel."""
+        """Moves the cursor, or scrolls."""
         event.stop()
         self.move(3 if self.cursor is None else 1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel."""
+        """Moves the cursor, or scrolls."""
         event.stop()
         self.move(-3 if self.cursor is None else -1)
 
 
-class LinesModal(ModalScreen[Result], Generic[Result]):
-    """Closed by Esc, q, the key that opened it, or a click beside it."""
+class LinesModal(Modal[Result], Generic[Result]):
+    """Closed by Esc, q, the key that opened it, or a click outside."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,f1,f", "close", "close", show=False),
@@ -143,11 +109,11 @@ class LinesModal(ModalScreen[Result], Generic[Result]):
         yield self.sheet
 
     def action_close(self) -> None:
-        """Without a result."""
+        """Closes without a result."""
         self.dismiss(None)
 
     async def on_key(self, event: events.Key) -> None:
-        """The number of a tab leaves a sheet that is only read, for that tab."""
+        """A tab's number key closes a read-only sheet and opens that tab."""
         if self.sheet.cursor is None and event.character is not None and event.character.isdecimal():
             number = int(event.character)
             if 1 <= number <= len(TABS):
@@ -156,10 +122,10 @@ class LinesModal(ModalScreen[Result], Generic[Result]):
                 self.app.call_later(self.app.run_action, f"screen.show_tab('{TABS[number - 1].id}')")
 
     def action_move(self, rows: int) -> None:
-        """Arrows and pages."""
+        """Moves the cursor, or scrolls."""
         self.sheet.move(rows)
 
     def on_click(self, event: events.Click) -> None:
-        """A click beside the sheet closes it."""
+        """A click outside the sheet closes it."""
         if not self.sheet.region.contains(event.screen_x, event.screen_y):
             self.dismiss(None)

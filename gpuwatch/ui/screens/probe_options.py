@@ -1,4 +1,4 @@
-"""The sheet of parameters: what the user types is checked before it is taken."""
+"""The form with parameters of the next probe runs; input is checked before it is applied."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.snapshot import Device
-from gpuwatch.ui.lab import WORKLOADS, Parameters
+from gpuwatch.session.probe_batch import WORKLOADS
+from gpuwatch.session.probe_runs import Parameters
+from gpuwatch.ui.screens.modal import Modal
 from gpuwatch.ui.widgets.paint import Line, Painted
 
 _FIELDS = (
@@ -26,25 +27,25 @@ _FIELDS = (
     ("visible", "Visible list", "CUDA_VISIBLE_DEVICES, where a configuration sets it"),
     ("virtual", "Virtual GPUs", "1 to 16, for the configuration that has them; 2"),
     ("gpu", "GPU", "index or UUID; all"),
-    ("python", "Interpreter", "a Python that has TensorFlow; found by itself"),
+    ("python", "Interpreter", "a Python with TensorFlow; detected by default"),
 )
 
 
 class Wrong(ValueError):
-    """What was typed cannot be meant; the message says why."""
+    """Invalid input; the message says why."""
 
 
 def parsed(typed: dict[str, str], devices: Sequence[Device]) -> Parameters:
-    """The parameters that were typed; :class:`Wrong` for the first that cannot be."""
+    """The parameters typed; raises :class:`Wrong` for the first invalid one."""
     text = {name: value.strip() for name, value in typed.items()}
     if text["workload"] not in ("", *WORKLOADS):
-        raise Wrong(f"workload is one of {', '.join(WORKLOADS)}")
+        raise Wrong(f"workload must be one of {', '.join(WORKLOADS)}")
     seconds = _number(text["seconds"] or "1", "seconds", 0.01, 3600)
     limit = text["memory_limit"]
     fraction = text["fraction"]
     virtual = text["virtual"]
     if virtual and not virtual.isdecimal():
-        raise Wrong(f"virtual GPUs: {printable(virtual)!r} is no whole number")
+        raise Wrong(f"virtual GPUs: {printable(virtual)!r} is not a whole number")
     return replace(
         Parameters(),
         workload=text["workload"],
@@ -62,9 +63,9 @@ def _number(text: str, name: str, low: float, high: float) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise Wrong(f"{name}: {printable(text)!r} is no number") from None
+        raise Wrong(f"{name}: {printable(text)!r} is not a number") from None
     if not low <= value <= high:
-        raise Wrong(f"{name} is between {low:g} and {high:g}")
+        raise Wrong(f"{name} must be between {low:g} and {high:g}")
     return value
 
 
@@ -78,8 +79,8 @@ def _device(text: str, devices: Sequence[Device]) -> str:
     return found[0].uuid
 
 
-class ParametersModal(ModalScreen[Parameters]):
-    """Enter takes them, Esc leaves them as they were."""
+class ParametersModal(Modal[Parameters]):
+    """Enter applies the parameters, Esc cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "close", show=False),
@@ -91,21 +92,24 @@ class ParametersModal(ModalScreen[Parameters]):
         super().__init__()
         self._devices = devices
         self._before = parameters
-        self._said = Painted(id="said")
+        self._problem = Painted(id="problem")
+        self._inputs = {
+            name: Input(self._shown(name), placeholder=hint, compact=True, id=name) for name, _, hint in _FIELDS
+        }
 
     def compose(self) -> ComposeResult:
-        """A line for each parameter, and one for what is wrong."""
+        """A line for each parameter, and one for a problem."""
         with Vertical(id="parameters") as box:
             box.border_title = "Parameters of the next runs"
-            box.border_subtitle = "↵ take them  Esc leave them"
-            for name, title, hint in _FIELDS:
+            box.border_subtitle = "↵ Apply  Esc Cancel"
+            for name, title, _ in _FIELDS:
                 with Horizontal(classes="field"):
                     label = Painted()
                     label.add_class("label")
                     label.paint((Line(((f"{title:<13}", "dim"),)),))
                     yield label
-                    yield Input(self._shown(name), placeholder=hint, compact=True, id=name)
-            yield self._said
+                    yield self._inputs[name]
+            yield self._problem
 
     def _shown(self, name: str) -> str:
         value = getattr(self._before, name)
@@ -115,12 +119,12 @@ class ParametersModal(ModalScreen[Parameters]):
 
     @on(Input.Submitted)
     def _taken(self) -> None:
-        typed = {name: self.query_one(f"#{name}", Input).value for name, _, _ in _FIELDS}
+        typed = {name: field.value for name, field in self._inputs.items()}
         try:
             self.dismiss(parsed(typed, self._devices))
         except Wrong as wrong:
-            self._said.paint((Line(((f"✖ {wrong}", "error"),)),))
+            self._problem.paint((Line(((f"✖ {wrong}", "error"),)),))
 
     def action_close(self) -> None:
-        """Without a change."""
+        """Closes without a change."""
         self.dismiss(None)

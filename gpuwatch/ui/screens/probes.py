@@ -1,4 +1,4 @@
-"""The Probes tab: choose configurations, run them, and compare what each really did."""
+"""The Probes tab: select configurations, run them, and compare what each of them did."""
 
 from __future__ import annotations
 
@@ -14,47 +14,53 @@ from gpuwatch.formatting.text import printable
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.probing.locate import ProbeScript
 from gpuwatch.reports.compare import compare
-from gpuwatch.ui.cells import cut, width_of
-from gpuwatch.ui.lab import Lab, Parameters
-from gpuwatch.ui.messages import LabChanged
-from gpuwatch.ui.probe_rows import GROUP_WORDS, Config, Earlier, Group, rows_of
+from gpuwatch.reports.comparison_content import APART, SCATTERED, speed_marks
+from gpuwatch.session.probe_runs import Parameters, ProbeRuns
+from gpuwatch.session.view import View
+from gpuwatch.ui.details.probe_events import doing
+from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.screens.tab import TabScreen
-from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.tables.probe_rows import GROUP_WORDS, Config, Earlier, Group, rows_of
+from gpuwatch.ui.widgets.messages import ProbeRunsChanged
 from gpuwatch.ui.widgets.paint import Painted, Span
-from gpuwatch.ui.widgets.pen import Pen
-from gpuwatch.ui.widgets.probe_live import Below
+from gpuwatch.ui.widgets.probe_live import ProbeDetails
 from gpuwatch.ui.widgets.probe_table import ProbeTable
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 from gpuwatch.ui.widgets.too_small import TooSmall
 
 _BAR = 12
+_MARKS = {
+    SCATTERED: "its step times vary by more than 10 %: this speed is unreliable",
+    APART: "its speed is not comparable with the others: another workload, size or device",
+}
 
 
 class ProbeHead(Painted):
-    """On what the probes run, and how far they are."""
+    """The subject of the next runs, and the progress of the current ones."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._shown: tuple[Lab, View] | None = None
+        self._shown: tuple[ProbeRuns, View] | None = None
 
-    def show(self, lab: Lab, view: View) -> None:
-        """One line."""
-        self._shown = (lab, view)
+    def show(self, probe_runs: ProbeRuns, view: View) -> None:
+        """Draws the line."""
+        self._shown = (probe_runs, view)
         self._redraw()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Folds with the width."""
+        """Redraws for the new width."""
         self._redraw()
 
     def _redraw(self) -> None:
         width = self.size.width
         if self._shown is None or not width:
             return
-        lab, view = self._shown
+        probe_runs, view = self._shown
         pen = Pen(width)
-        progress = self._progress(lab)
-        reserve = sum(width_of(text) for text, _ in progress) + (_BAR + 3 if lab.live is not None else 0)
-        parts = _subject(lab, view)
+        progress = self._progress(probe_runs)
+        reserve = sum(width_of(text) for text, _ in progress) + (_BAR + 3 if probe_runs.live is not None else 0)
+        parts = _subject(probe_runs, view)
         for number, text in enumerate(parts):
             if pen.left - reserve < width_of(text) + 5:
                 break
@@ -62,25 +68,25 @@ class ProbeHead(Painted):
         pen.to(width - reserve)
         for text, ink in progress:
             pen.add(text, ink)
-        if lab.live is not None:
-            pen.bar(lab.live.done / max(len(lab.live.configs), 1), _BAR, "accent")
+        if probe_runs.live is not None:
+            pen.bar(probe_runs.live.done / max(len(probe_runs.live.configs), 1), _BAR, "accent")
         self.paint((pen.to(width).line(),))
 
     @staticmethod
-    def _progress(lab: Lab) -> list[Span]:
-        live = lab.live
+    def _progress(probe_runs: ProbeRuns) -> list[Span]:
+        live = probe_runs.live
         if live is None:
-            ready = f"{len(lab.chosen)} chosen " if lab.chosen else ""
+            ready = f"{len(probe_runs.chosen)} selected " if probe_runs.chosen else ""
             return [(ready, "accent")]
-        what = "stopping" if live.stopping else live.config or live.doing
+        what = "stopping" if live.stopping else live.config or doing(live)
         return [(f"{live.done} of {len(live.configs)} done", "strong"), (f" · {cut(what, 24)}  ", "accent")]
 
 
-def _subject(lab: Lab, view: View) -> list[str]:
-    """Framework, GPU, workload, budget: what is the same for all of the next runs."""
-    parameters = lab.parameters
-    found = lab.interpreter
-    newest = next(iter(lab.known), None)
+def _subject(probe_runs: ProbeRuns, view: View) -> list[str]:
+    """Framework, GPU, workload and time: what all of the next runs have in common."""
+    parameters = probe_runs.parameters
+    found = probe_runs.interpreter
+    newest = next(iter(probe_runs.known), None)
     if found is not None:
         parts = [f"{found.framework} {found.version or ''}".strip()]
     elif newest is not None and newest.framework is not None:
@@ -111,7 +117,7 @@ def _subject(lab: Lab, view: View) -> list[str]:
 
 
 class ProbesScreen(TabScreen):
-    """The catalogue as a table that fills with what happened."""
+    """The catalogue as a table that fills with results."""
 
     AUTO_FOCUS = "#probes"
     TAB = "probes"
@@ -121,15 +127,17 @@ class ProbesScreen(TabScreen):
         super().__init__()
         self.head = ProbeHead(id="probe-head")
         self.table = ProbeTable(id="probes")
-        self.below = Below(id="below")
+        self.below = ProbeDetails(id="below")
         self.with_earlier = False
+        self.folded: set[str] = set()
+        """Groups that show only their heading."""
         self._message: Span = ("", "text")
         self._followed = ""
 
     @property
-    def lab(self) -> Lab:
-        """Probes and runs, shared by the tabs."""
-        return self.gpuwatch.lab
+    def probe_runs(self) -> ProbeRuns:
+        """The probes and their runs, shared by the tabs."""
+        return self.gpuwatch.probe_runs
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -141,118 +149,136 @@ class ProbesScreen(TabScreen):
         yield TooSmall(id="too-small")
 
     def on_mount(self) -> None:
-        """Earlier runs come when they have been read."""
-        self.gpuwatch.watch_lab()
+        """Subscribes to runs; earlier ones appear when they have been read."""
+        self.gpuwatch.watch_probe_runs()
 
     # Showing
 
     def draw(self, view: View) -> None:
-        """Table and what is below it."""
+        """Draws the table and the pane below."""
         width, height = self.app.size
         self.table.framed = self.below.framed = width >= 100 and height >= 30
         self.below.styles.height = min(max(height // 4, 5), 16)
-        self.head.show(self.lab, view)
+        self.head.show(self.probe_runs, view)
         self._draw_table(view)
         self._draw_below()
 
     def _draw_table(self, view: View) -> None:
-        lab, live = self.lab, self.lab.live
+        probe_runs, live = self.probe_runs, self.probe_runs.live
         rows = rows_of(
-            lab.scripts,
-            lab.runs,
-            lab.earlier,
-            chosen=lab.chosen,
+            probe_runs.scripts,
+            probe_runs.runs,
+            probe_runs.earlier,
+            chosen=probe_runs.chosen,
             running=live.config if live is not None else "",
             waiting=live.waiting if live is not None else frozenset(),
             with_earlier=self.with_earlier,
+            folded=self.folded,
         )
-        if not self.with_earlier and lab.earlier:
-            self.table.note = f" {len(lab.earlier)} earlier: c "
+        if not self.with_earlier and probe_runs.earlier:
+            self.table.note = f" {len(probe_runs.earlier)} earlier: c "
         else:
-            self.table.note = f" {len(lab.scripts)} configurations "
-        doing = live.doing if live is not None else ""
-        self.table.show(rows, self.document(), doing=doing, now=view.now)
+            self.table.note = f" {len(probe_runs.scripts)} configurations "
+        self.table.show(rows, self.document(), doing=doing(live) if live is not None else "", now=view.now)
         if live is not None and live.config != self._followed:
             self._followed = live.config
             self.table.follow(live.config)
             self.table.redraw()
 
     def _draw_below(self) -> None:
-        lab = self.lab
-        if lab.live is not None:
-            self.below.show_live(lab.live)
+        probe_runs = self.probe_runs
+        if probe_runs.live is not None:
+            self.below.show_live(probe_runs.live)
             return
         lines: list[list[Span]] = []
-        if lab.problem.message:
-            lines.append([("✖ ", "error"), (printable(lab.problem.message), "text")])
-            if lab.problem.hint:
-                lines.append([("  → ", "accent"), (printable(lab.problem.hint), "text")])
+        if probe_runs.problem.message:
+            lines.append([("✖ ", "error"), (printable(probe_runs.problem.message), "text")])
+            if probe_runs.problem.hint:
+                lines.append([("  → ", "accent"), (printable(probe_runs.problem.hint), "text")])
             lines.append(
                 [
                     ("  → ", "accent"),
                     ("p", "key"),
-                    (" names the interpreter here, ", "text"),
+                    (" sets the interpreter, ", "text"),
                     ("x", "key"),
-                    (" tries again", "text"),
+                    (" retries", "text"),
                 ]
             )
-        lines += [[("▲ ", "warning"), (printable(note), "text")] for note in lab.notes]
+        lines += [[("▲ ", "warning"), (printable(note), "text")] for note in probe_runs.notes]
         if self._message[0]:
             lines.append([self._message])
         row = self.table.chosen
-        title = "What it is about"
+        title = "About"
         if isinstance(row, Group):
             title = printable(row.name)
             lines.append([("", "text"), (GROUP_WORDS.get(row.name, ""), "text")])
             names = ", ".join(script.name for script in self._of(row))
             lines.append([("", "text"), (printable(names), "dim")])
-            lines.append([("space", "key"), (" chooses them all, ", "dim"), ("x", "key"), (" runs them", "dim")])
+            fold = " unfolds, " if row.folded else " folds, "
+            lines.append(
+                [
+                    ("space", "key"),
+                    (" selects all, ", "dim"),
+                    ("↵", "key"),
+                    (fold, "dim"),
+                    ("x", "key"),
+                    (" runs them", "dim"),
+                ]
+            )
         elif row is not None:
             config = row.script.name if isinstance(row, Config) else row.run.config
             run = row.run
             title = printable(config)
-            lines += _about(self.lab.scripts.get(config), run)
-        from gpuwatch.ui.screens.lines_modal import wrapped
+            lines += _about(self.probe_runs.scripts.get(config), run)
+            lines += self._marks_of(run)
+        from gpuwatch.ui.drawing.wrapping import wrapped
 
         width = max(self.app.size.width - 4, 20)
         self.below.show_text(title, [part for line in lines for part in wrapped(line, width)])
 
-    def titles(self) -> dict[str, str]:
-        """The key that runs also stops."""
-        return super().titles() | ({"run_probes": "stop"} if self.lab.live is not None else {})
+    def _marks_of(self, run: Run | None) -> list[list[Span]]:
+        """The meaning of the marks beside the speed."""
+        document = self.document()
+        place = next((number for number, one in enumerate(document.runs) if one is run), None)
+        marks = speed_marks(document, place) if place is not None else ()
+        return [[(f"{mark} ", "warning"), (_MARKS[mark], "text")] for mark in marks]
 
-    def lab_changed(self, message: LabChanged) -> None:
-        """Something has come from the runs."""
+    def titles(self) -> dict[str, str]:
+        """The run key stops while probes run."""
+        return super().titles() | ({"run_probes": "stop"} if self.probe_runs.live is not None else {})
+
+    def probe_runs_changed(self, message: ProbeRunsChanged) -> None:
+        """Redraws after a change of the runs."""
         if self._view is not None:
             self.draw(self._view)
             self.show_keys()
 
     def say(self, text: str, ink: str = "text") -> None:
-        """One line below the table, until the cursor moves."""
+        """Shows a message below the table until the cursor moves."""
         self._message = (text, ink)
         self._draw_below()
 
     def document(self) -> Comparison:
-        """What is shown, as a comparison."""
-        runs = [run for script in self.lab.scripts if (run := self.lab.runs.get(script)) is not None]
+        """The shown runs as a comparison."""
+        runs = [run for script in self.probe_runs.scripts if (run := self.probe_runs.runs.get(script)) is not None]
         if self.with_earlier:
-            runs += self.lab.earlier
+            runs += self.probe_runs.earlier
         return compare(runs)
 
     # Actions
 
     def action_move(self, where: str) -> None:
-        """The cursor, and what is said about its row."""
+        """Moves the cursor and shows details of its row."""
         self._message = ("", "text")
         self.table.move(where)
         self._draw_below()
 
     def _of(self, group: Group) -> list[ProbeScript]:
-        return [script for script in self.lab.scripts.values() if script.group == group.name]
+        return [script for script in self.probe_runs.scripts.values() if script.group == group.name]
 
     def action_toggle_choice(self) -> None:
-        """A configuration, or a whole group; then one down."""
-        row, chosen = self.table.chosen, self.lab.chosen
+        """Toggles a configuration or a whole group, then moves one down."""
+        row, chosen = self.table.chosen, self.probe_runs.chosen
         if isinstance(row, Config):
             chosen ^= {row.script.name}
         elif isinstance(row, Group):
@@ -262,9 +288,9 @@ class ProbesScreen(TabScreen):
         self.action_move("down")
 
     def action_toggle_all(self) -> None:
-        """All, or none when all are chosen."""
-        everything = set(self.lab.scripts)
-        self.lab.chosen = set() if self.lab.chosen >= everything else everything
+        """Selects all, or none if all are selected."""
+        everything = set(self.probe_runs.scripts)
+        self.probe_runs.chosen = set() if self.probe_runs.chosen >= everything else everything
         self._changed()
 
     def _changed(self) -> None:
@@ -273,14 +299,26 @@ class ProbesScreen(TabScreen):
             self.show_keys()
 
     def action_run_probes(self) -> None:
-        """Runs what is chosen, else the row under the cursor; while something runs: stops it."""
-        if self.lab.live is not None:
+        """Asks, then runs the selection or the row under the cursor; stops probes that are running."""
+        if self.probe_runs.live is not None:
             self._stop()
             return
-        wanted = [name for name in self.lab.scripts if name in self.lab.chosen] or self._under_cursor()
+        wanted = [name for name in self.probe_runs.scripts if name in self.probe_runs.chosen] or self._under_cursor()
+        if not wanted:
+            return
+        from gpuwatch.session.preflight import preflight
+        from gpuwatch.ui.screens.preflight_sheet import PreflightSheet
+
         self._message = ("", "text")
-        if self.lab.start(wanted):
-            self._changed()
+        live = self._view.live if self._view is not None and self._view.live is not None else self._view
+        scripts = [self.probe_runs.scripts[name] for name in wanted]
+        ahead = preflight(scripts, live.snapshot if live is not None else None, self.probe_runs.parameters.gpu)
+
+        def answered(run: bool | None) -> None:
+            if run and self.probe_runs.start(wanted, ahead.visible):
+                self._changed()
+
+        self.app.push_screen(PreflightSheet(ahead, self.probe_runs.parameters.seconds, self.app.size.width), answered)
 
     def _under_cursor(self) -> list[str]:
         row = self.table.chosen
@@ -289,29 +327,30 @@ class ProbesScreen(TabScreen):
         return [row.script.name] if isinstance(row, Config) else []
 
     async def action_cancel(self) -> None:
-        """Ends the running probe, leaves out the rest; where none runs, this is the way back."""
+        """Stops the running probes; if none is running, goes back."""
         if not self._stop():
             await self.action_back()
 
     def _stop(self) -> bool:
-        stopped = self.lab.cancel()
+        stopped = self.probe_runs.cancel()
         if stopped:
             self._changed()
         return stopped
 
-    @on(Listed.Chosen)
+    @on(ScrollList.Chosen)
     def _double_clicked(self) -> None:
         self.action_open_run()
 
     def action_open_run(self) -> None:
-        """The run under the cursor; a configuration that has none is run."""
+        """Opens the run under the cursor, or the settings of a configuration without one; folds a group."""
         row = self.table.chosen
+        if isinstance(row, Group):
+            self.folded ^= {row.name}
+            self._changed()
+            return
         run = row.run if isinstance(row, (Config, Earlier)) else None
         if run is None:
-            # This row, whatever else is chosen.
-            if self.lab.live is None and self.lab.start(self._under_cursor()):
-                self._message = ("", "text")
-                self._changed()
+            self.action_code()
             return
         from gpuwatch.ui.screens.run_sheet import RunModal
 
@@ -326,29 +365,29 @@ class ProbesScreen(TabScreen):
         self.app.push_screen(RunModal(opened, max(min(self.app.size.width * 9 // 10 - 4, 150), 40)), then)
 
     def action_options(self) -> None:
-        """Parameters of the next runs."""
+        """Opens the parameters of the next runs."""
         from gpuwatch.ui.screens.probe_options import ParametersModal
 
         devices = self._view.devices if self._view is not None else ()
-        self.app.push_screen(ParametersModal(self.lab.parameters, devices), self._parameters_taken)
+        self.app.push_screen(ParametersModal(self.probe_runs.parameters, devices), self._parameters_taken)
 
     def _parameters_taken(self, parameters: Parameters | None) -> None:
         if parameters is not None:
-            self.lab.parameters = parameters
-            self.lab.interpreter = None
+            self.probe_runs.parameters = parameters
+            self.probe_runs.interpreter = None
             self._changed()
 
     def action_code(self) -> None:
-        """The settings of the row under the cursor."""
+        """Shows the settings of the row under the cursor as code."""
         names = self._under_cursor()
         row = self.table.chosen
         if isinstance(row, Earlier):
             names = [row.run.config]
         if names:
-            self._show_code(names[0], self.lab.parameters.own)
+            self._show_code(names[0], self.probe_runs.parameters.own)
 
     def _show_code(self, config: str, options: dict[str, object]) -> None:
-        script = self.lab.scripts.get(config)
+        script = self.probe_runs.scripts.get(config)
         if script is None:
             self.say(f"{printable(config)} is no longer in the catalogue", "warning")
             return
@@ -358,24 +397,24 @@ class ProbesScreen(TabScreen):
         self.app.push_screen(CodeModal(config, recipe(script, options)))
 
     def action_earlier(self) -> None:
-        """Runs of earlier sessions below the rows, or not."""
+        """Shows or hides earlier runs."""
         self.with_earlier = not self.with_earlier
-        if self.with_earlier and not self.lab.earlier:
-            self.say("there are no earlier runs yet")
+        if self.with_earlier and not self.probe_runs.earlier:
+            self.say("no earlier runs yet")
         self._changed()
 
     def action_report(self) -> None:
-        """The comparison that is shown."""
+        """Writes the shown comparison as HTML."""
         document = self.document()
         if document.runs:
             self._write(document, "probes")
         else:
-            self.say("nothing to report yet: x runs what is chosen", "warning")
+            self.say("no runs to report yet: x runs the selection", "warning")
 
     def _write(self, document: Comparison | Run, name: str) -> None:
         from gpuwatch.reports.registry import write
 
-        moment = datetime.datetime.fromtimestamp(self.gpuwatch.clock()).strftime("%Y%m%d-%H%M%S")
+        moment = datetime.datetime.fromtimestamp(self.gpuwatch.session.clock()).strftime("%Y%m%d-%H%M%S")
         safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)
         path = Path.cwd() / f"gpuwatch-{safe}-{moment}.html"
         try:
@@ -393,7 +432,7 @@ def _about(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:
     if script is None:
         return lines
     lines.append([("", "text"), (f"{printable(script.title)}. {printable(script.summary)}", "text")])
-    facts = [f"workload {script.workload}", f"usually ends {script.verdict}"]
+    facts = [f"workload {script.workload}", f"expected verdict {script.verdict}"]
     if script.gpus:
         facts.append(f"needs {script.gpus} GPU{'s' * (script.gpus > 1)}")
     facts += [f"{name} {value}" for name, value in {**script.options, **script.environment}.items()]

@@ -1,11 +1,10 @@
-"""The Process tab: one process, its devices and settings, graphs, findings, relatives, environment."""
+"""The Process tab: one process, its devices and settings, graphs, findings, process tree, environment."""
 
 from __future__ import annotations
 
 import datetime
 import threading
 import time
-from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
@@ -14,44 +13,44 @@ from textual.containers import Horizontal
 from textual.message import Message
 
 from gpuwatch.model.snapshot import Process
+from gpuwatch.monitor.host_access import DeviceNumbers
+from gpuwatch.session.process_history import Identity, entries, identity
+from gpuwatch.session.view import View
 from gpuwatch.sources.host import Details
-from gpuwatch.ui import process_facts as facts
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.exact import Told, told_by_driver
-from gpuwatch.ui.rows import BY_ID, in_order
-from gpuwatch.ui.screens.process_rows import ask_signal, say_paused
+from gpuwatch.ui.details import process_sections as facts
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.screens.process_rows import ask_signal, refuse_while_paused
 from gpuwatch.ui.screens.tab import TabScreen
-from gpuwatch.ui.tabs import number_of
-from gpuwatch.ui.trail import Identity, entries, identity
-from gpuwatch.ui.view import View
+from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.settings.tabs import number_of
+from gpuwatch.ui.tables.columns import BY_ID, in_order
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
-from gpuwatch.ui.widgets.pen import Pen
 from gpuwatch.ui.widgets.process_graphs import ProcessGraphs
 from gpuwatch.ui.widgets.sections import Sections
 from gpuwatch.ui.widgets.too_small import TooSmall
 
 _AGAIN = 10.0
-"""Seconds after which relatives are looked at again."""
+"""Seconds after which details are read again."""
 
 
 class ProcessRead(Message, bubble=False):
-    """From the thread that read the details of a process."""
+    """Result of the thread that reads the details of a process."""
 
-    def __init__(self, who: Identity, details: Details, told: Told) -> None:
+    def __init__(self, who: Identity, details: Details, numbers: DeviceNumbers) -> None:
         super().__init__()
         self.who = who
         self.details = details
-        self.told = told
+        self.numbers = numbers
 
 
 class Part(Sections):
-    """A part of the tab, with its keys."""
+    """Text sections of the tab, with its keys."""
 
     BINDINGS = bindings("process")
 
 
 class ProcessScreen(TabScreen):
-    """The process that was chosen in a table; left and right go on to others."""
+    """The process selected in a table; left and right switch to others."""
 
     AUTO_FOCUS = "#about"
     TAB = "process"
@@ -62,26 +61,26 @@ class ProcessScreen(TabScreen):
         self.who = Painted(id="who")
         self.facts = Part("Devices and settings", id="facts")
         self.graphs = ProcessGraphs(id="history")
-        self.about = Part("Findings, relatives, environment", id="about")
+        self.middle = Horizontal(self.facts, self.graphs, id="middle")
+        """Kept as an attribute: a draw may come before it is mounted or while it is removed."""
+        self.about = Part("Findings, process tree, environment", id="about")
         self.details: Details | None = None
-        self.told: Told = ()
-        """Its own device numbers, where a driver told them."""
+        self.numbers: DeviceNumbers = ()
+        """Its own device numbers, if a driver reports them."""
         self._details_of: Identity | None = None
         self._ended: Identity | None = None
-        """The process of which reading said that it is there no more."""
+        """The process that had exited when it was read."""
         self._asked: float | None = None
-        """When a thread was sent to read; None when none is on its way."""
+        """When the reading thread was started; None if none is running."""
         self._read_at = 0.0
         self._read_clock = 0.0
-        """When :attr:`details` were read: monotonic, to ask again; as the clock has it, to be told."""
+        """When :attr:`details` were read, by the clock; :attr:`_read_at` is monotonic."""
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
         yield self.top_line
         yield self.who
-        with Horizontal(id="middle"):
-            yield self.facts
-            yield self.graphs
+        yield self.middle
         yield self.about
         yield self.keys
         yield TooSmall(id="too-small")
@@ -89,7 +88,7 @@ class ProcessScreen(TabScreen):
     # Which process
 
     def people(self) -> list[Identity]:
-        """All that use a GPU, those with most memory first."""
+        """All processes that use a GPU, most memory first."""
         snapshot = self._view.snapshot if self._view is not None else None
         if snapshot is None:
             return []
@@ -99,7 +98,7 @@ class ProcessScreen(TabScreen):
 
     @property
     def chosen(self) -> Identity | None:
-        """The process that is shown: as it was chosen, or the first."""
+        """The selected process, by default the first."""
         if self.gpuwatch.chosen_process is None:
             people = self.people()
             self.gpuwatch.chosen_process = people[0] if people else None
@@ -107,17 +106,17 @@ class ProcessScreen(TabScreen):
 
     @property
     def rows(self) -> tuple[Process, ...]:
-        """Its rows now, or as it was seen last."""
+        """Its current rows, or the last known ones."""
         who = self.chosen
         if who is None or self._view is None:
             return ()
         now = entries(self._view.snapshot, who)
-        return now or self.gpuwatch.trail(who).rows
+        return now or self.gpuwatch.session.process_history(who).rows
 
     # Drawing
 
     def draw(self, view: View) -> None:
-        """Everything of the chosen process."""
+        """Draws everything about the selected process."""
         who = self.chosen
         width, height = self.app.size
         framed = width >= 100 and height >= 30
@@ -126,56 +125,57 @@ class ProcessScreen(TabScreen):
         self.about.headed = self.facts.headed = not framed
         self.about.styles.height = max(height * 2 // 5 - 1, 6)
         self.facts.styles.width = max(width // 2, 44)
-        middle = self.query_one("#middle")
-        middle.display = self.about.display = who is not None
+        self.middle.display = self.about.display = who is not None
         if who is None:
             self.who.paint(_nobody(view))
             return
-        trail = self.gpuwatch.trail(who)
+        history = self.gpuwatch.session.process_history(who)
         self._ask(who)
         details = self.details if self._details_of == who else None
         rows = self.rows
         self._draw_who(who, rows, details, view)
-        sections = [("Its devices", facts.map_lines(rows, view, self.told if self._details_of == who else ()))]
-        sections.append(("Settings at its start", facts.setting_lines(rows, details, view)))
-        self.facts.tell(sections, stale=view.stale)
-        self.graphs.show(trail, rows, view)
+        sections = [("Devices", facts.map_lines(rows, view, self.numbers if self._details_of == who else ()))]
+        sections.append(("Settings at start", facts.setting_lines(rows, details, view)))
+        self.facts.show_sections(sections, stale=view.stale)
+        self.graphs.show(history, rows, view)
         self._draw_about(who, rows, details, view)
 
     def _draw_about(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
         sections = [("Findings", facts.finding_lines(rows, view.findings, view))]
-        # What is looked back at has neither: what is read is of now, or of when the process was last there.
+        # Details are not recorded: they are from now, or from when the process was last read.
         back = view.paused_since is not None
-        relatives = facts.tree_lines(who, rows, details)
+        tree = facts.tree_lines(who, rows, details)
         if back and details is not None and not details.problem:
-            relatives = [facts.of_when(self._read_clock), *relatives]
-        sections.append(("Relatives", relatives))
+            tree = [facts.as_of(self._read_clock), *tree]
+        sections.append(("Process tree", tree))
         count = len(details.environment or ()) if details is not None else 0
         self.about.note = f" {count} variables, secrets masked " if count else ""
         environment = facts.environment_lines(details)
         if back and details is not None and details.environment:
             start = _later_start(who, view)
-            of = [("as it was given at the start of the process, so also of this moment", "dim")]
+            of = [("set when the process started, so it also applies to this moment", "dim")]
             if start:
-                of = [(f"as it was given when the process was started, at {start}: later than this moment", "warning")]
+                of = [(f"set when the process started, at {start}: after this moment", "warning")]
             environment = [of, *environment]
         sections.append(("Environment", environment))
-        self.about.tell(sections, stale=view.stale)
+        self.about.show_sections(sections, stale=view.stale)
 
     def _draw_who(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
         note: Span = ("", "text")
+        seen: float | None = view.moment
         if not entries(view.snapshot, who):
-            note = ("✖ does not use a GPU any more", "error")
+            seen = self.gpuwatch.session.process_history(who).seen
+            note = ("✖ no longer uses a GPU", "error")
             if view.past is not None:
                 start = _later_start(who, view)
-                note = (f"was started later, at {start}" if start else "did not use a GPU then", "warning")
+                note = (f"started later, at {start}" if start else "did not use a GPU then", "warning")
             elif self._ended == who:
-                note = ("✖ has ended; this is what was last seen", "error")
+                note = ("✖ exited; these are its last values", "error")
         elif self._asked is not None and time.monotonic() - self._asked > 2:
-            note = (f"reading it takes {time.monotonic() - self._asked:.0f} s already", "warning")
+            note = (f"still reading after {time.monotonic() - self._asked:.0f} s", "warning")
         width = self.who.size.width or self.app.size.width
         lines = []
-        for spans in facts.who_lines(who, rows, details, note):
+        for spans in facts.who_lines(who, rows, seen or view.now, details, note):
             pen = Pen(width)
             for text, ink in spans:
                 pen.add(text, ink)
@@ -196,35 +196,36 @@ class ProcessScreen(TabScreen):
 
     @property
     def reading(self) -> bool:
-        """Whether a thread is on its way."""
+        """Whether a thread is reading details."""
         return self._asked is not None
 
     def _ask(self, who: Identity) -> None:
-        """Sends a thread for the details: what a process has open in the driver may make reading wait."""
+        """Starts a thread to read the details: a hung driver can block reading of a process."""
         fresh = self._details_of == who and time.monotonic() - self._read_at < _AGAIN
         if fresh or self._asked is not None:
             return
         self._asked = time.monotonic()
-        read: Callable[[Identity], Details] = self.gpuwatch.read_process
+        host = self.gpuwatch.session.host
 
         def work() -> None:
-            told: Told = ()
+            numbers: DeviceNumbers = ()
             try:
-                found = facts.without_secrets(read(who))
-                told = told_by_driver(who[0]) if not found.problem else ()
+                found = facts.without_secrets(host.details(*who))
+                numbers = host.device_numbers(who[0]) if not found.problem else ()
             except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
                 found = Details(problem=f"reading broke off: {type(error).__name__}: {error}")
-            self.post_message(ProcessRead(who, found, told))
+            self.post_message(ProcessRead(who, found, numbers))
 
         threading.Thread(target=work, name="gpuwatch-process", daemon=True).start()
 
     def on_process_read(self, message: ProcessRead) -> None:
-        """It has come; perhaps another process is shown by now."""
-        self._asked, self._read_at, read_clock = None, time.monotonic(), self.gpuwatch.clock()
-        self._ended = message.who if message.details.problem and message.who[1] is not None else None
+        """Takes the details; another process may be shown by now."""
+        self._asked, self._read_at, read_clock = None, time.monotonic(), self.gpuwatch.session.clock()
+        ended = message.details.problem and message.who[1] is not None and not self.gpuwatch.session.host.unreachable
+        self._ended = message.who if ended else None
         if self._ended is None or self._details_of != message.who:
-            # What was read while it lived stays on screen with it.
-            self._details_of, self.details, self.told = message.who, message.details, message.told
+            # Details read before its exit stay on screen.
+            self._details_of, self.details, self.numbers = message.who, message.details, message.numbers
             self._read_clock = read_clock
         if self._view is not None and self.gpuwatch.tab is self:
             self.show(self._view)
@@ -232,13 +233,13 @@ class ProcessScreen(TabScreen):
     # Actions
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lines are folded to the new width, once the panes have theirs."""
+        """Wraps the lines again once the panes have their new width."""
         super().on_resize(event)
         if self._view is not None:
             self.call_after_refresh(self.show, self._view)
 
     def action_move(self, where: str) -> None:
-        """Left and right choose the process, the rest scrolls."""
+        """Left and right select the process, other keys scroll."""
         people = self.people()
         if where not in ("left", "right"):
             (self.facts if self.facts.has_focus else self.about).move(where)
@@ -252,33 +253,33 @@ class ProcessScreen(TabScreen):
                 self.show(self._view)
 
     def action_environment(self) -> None:
-        """Its environment."""
+        """Goes to the environment."""
         self.about.focus()
         self.about.go("Environment")
 
     def action_tree(self) -> None:
-        """Its parents and children."""
+        """Goes to the process tree."""
         self.about.focus()
-        self.about.go("Relatives")
+        self.about.go("Process tree")
 
     def action_missing(self) -> None:
-        """Why readings are missing."""
-        from gpuwatch.ui.screens.missing import missing_of_row
+        """Shows why readings are missing."""
+        from gpuwatch.ui.details.missing_readings import missing_of_row
 
         if self.rows and self._view is not None and self._view.snapshot is not None:
             self.open_sheet(*missing_of_row(self.rows[0], self._view))
 
     def action_no_signal(self) -> None:
-        """The key of signals, while the line of a pause has the focus."""
-        say_paused(self)
+        """The signal key while the timeline is focused."""
+        refuse_while_paused(self)
 
     def action_signal(self) -> None:
-        """To this process."""
+        """Asks which signal to send to this process."""
         ask_signal(self, list(self.rows[:1]), lambda delivered: None)
 
 
 def _later_start(who: Identity, view: View) -> str:
-    """When the process was started, where that is after the moment that is looked back at; else empty."""
+    """The start time of a process that started after the moment shown; else empty."""
     started = who[1]
     if view.past is None or started is None or started <= view.past.moment:
         return ""
@@ -290,6 +291,6 @@ def _nobody(view: View) -> tuple[Line, ...]:
         return (Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim"))),)
     probes = f"{number_of('probes')} Probes"
     return (
-        Line((("  ", "text"), ("no process uses a GPU; the first one that does is shown here by itself", "text"))),
-        Line((("  ", "text"), ("small programs that do, and tell what they were given: ", "dim"), (probes, "key"))),
+        Line((("  ", "text"), ("no process uses a GPU; the first one that does appears here", "text"))),
+        Line((("  ", "text"), ("small test programs that do: ", "dim"), (probes, "key"))),
     )

@@ -1,4 +1,4 @@
-"""One run as a sheet: what was found, asked, granted and seen, and the end of its log."""
+"""One run as a sheet: verdict, findings, requested and granted devices, and the end of its log."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from gpuwatch.model.run import Run
 from gpuwatch.reports.content import GLYPHS, Content, Table
 from gpuwatch.reports.masking import masked
 from gpuwatch.reports.run_content import run_content
-from gpuwatch.ui.cells import left, right, width_of
-from gpuwatch.ui.screens.evidence import lines_of
-from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
+from gpuwatch.ui.details.finding_lines import lines_of
+from gpuwatch.ui.drawing.cells import left, right, width_of
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.widgets.paint import Span
 
 _STATES = {"ok": "ok", "warning": "warning", "error": "error", "skipped": "dim"}
@@ -21,7 +22,7 @@ _LOG = 60
 
 
 def run_lines(run: Run, width: int) -> Lines:
-    """Everything that a report of this run would say, in ``width`` cells; secrets masked."""
+    """The content of a report on this run in ``width`` cells, with secrets masked."""
     shown = masked(run)
     assert isinstance(shown, Run)
     content = run_content(shown)
@@ -60,8 +61,8 @@ def _table(table: Table, width: int) -> Lines:
     if len(table.heads) == 2:
         return lines + [[(f"  {left(name, sizes[0])}  ", "dim"), (text, "text")] for name, text in table.rows]
     for row in table.rows:
-        said = [f"{head} {text}" for head, text in zip(table.heads, row, strict=True) if text not in ("", "–")]
-        lines.append([("  · ", "dim"), (" · ".join(said), "text")])
+        cells = [f"{head} {text}" for head, text in zip(table.heads, row, strict=True) if text not in ("", "–")]
+        lines.append([("  · ", "dim"), (" · ".join(cells), "text")])
     return lines
 
 
@@ -74,7 +75,7 @@ def _log(content: Content) -> Lines:
 
 
 class RunModal(LinesModal[str]):
-    """A run; ``e`` asks for its settings as code, ``o`` for a report."""
+    """A run; ``e`` shows its settings as code, ``o`` writes a report."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "close", "close", show=False),
@@ -88,5 +89,5 @@ class RunModal(LinesModal[str]):
         self.sheet.ending = "e as code  o report  Esc closes"
 
     def action_ask(self, what: str) -> None:
-        """Closed with what is wanted."""
+        """Closes with the requested action."""
         self.dismiss(what)

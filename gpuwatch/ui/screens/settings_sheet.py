@@ -1,42 +1,48 @@
-"""Saving what was chosen; and the sheet that says why a broken file is left alone."""
+"""Saves the preferences; a sheet explains why an invalid file is not overwritten."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from textual.app import App
 from textual.binding import Binding, BindingType
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.text import printable
-from gpuwatch.ui import preferences
-from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
-from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.settings import preferences
+
+if TYPE_CHECKING:
+    from gpuwatch.ui.screens.dashboard import Dashboard
 
 
-def save_settings(screen: TabScreen, path: Path | None = None) -> None:
-    """Saves what is on screen, to ``path`` or the settings file, and says what became of it."""
-    app = screen.gpuwatch
-    path = path or app.settings_path
+def save_settings(
+    dashboard: Dashboard, app: App[None], say: Callable[[str, str], object], path: Path | None = None
+) -> None:
+    """Saves the current preferences to ``path`` or the settings file, and reports the result."""
+    path = path or dashboard.settings_path
     try:
-        preferences.save(app.gathered(), path)
+        preferences.save(dashboard.gathered(), path)
     except preferences.Broken:
         broken = preferences.load(path)
         other = preferences.beside(path)
 
         def answered(wanted: bool | None) -> None:
             if wanted:
-                save_settings(screen, other)
+                save_settings(dashboard, app, say, other)
 
         app.push_screen(BrokenFile(broken, other), answered)
     except GpuwatchError as error:
-        screen.say(f"{error.message}" + (f": {error.hint}" if error.hint else ""), "warning")
+        say(f"{error.message}" + (f": {error.hint}" if error.hint else ""), "warning")
     else:
-        screen.say(f"saved to {printable(str(path))}", "ok")
+        say(f"saved to {printable(str(path))}", "ok")
 
 
 class BrokenFile(LinesModal[bool]):
-    """Enter saves to the other file, Esc does nothing."""
+    """Enter saves to the other file, Esc cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "elsewhere", "save to the other file", show=False),
@@ -45,17 +51,17 @@ class BrokenFile(LinesModal[bool]):
 
     def __init__(self, broken: preferences.Loaded, other: Path) -> None:
         lines: Lines = [
-            [("The settings file is not written to while something in it is wrong:", "text")],
+            [("The settings file has errors, so it is not overwritten:", "text")],
             [(printable(str(broken.path)), "dim")],
             [],
             *([("✖ ", "error"), (problem, "text")] for problem in broken.problems),
             [],
-            [("Put it right and press w again, or press Enter to save to another file:", "text")],
+            [("Fix it and press w again, or press Enter to save to another file:", "text")],
             [(printable(str(other)), "strong")],
         ]
         super().__init__("Not saved", lines)
         self.sheet.ending = "Enter saves to the other file, Esc closes"
 
     def action_elsewhere(self) -> None:
-        """To the file beside it."""
+        """Saves to the other file."""
         self.dismiss(True)

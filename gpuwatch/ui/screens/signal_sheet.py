@@ -1,4 +1,4 @@
-"""The sheet that asks which signal, and says to whom."""
+"""The sheet that asks which signal to send, and shows to which processes."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, size
+from gpuwatch.formatting.units import UNKNOWN, memory
 from gpuwatch.model.snapshot import Process
 from gpuwatch.sources.signals import refusal
-from gpuwatch.ui.cells import cut, left, right
-from gpuwatch.ui.choices import ChoosingApp
-from gpuwatch.ui.rows import command_text, short_command
-from gpuwatch.ui.screens.lines_modal import Lines, LinesModal, Sheet
+from gpuwatch.ui.drawing.cells import cut, left, right
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.screens.choice_sheet import ChoiceSheet
+from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.tables.columns import command_text, short_command
 
 if TYPE_CHECKING:
     from gpuwatch.sources.signals import Outcome
 
 CHOICES = (
-    (signal.SIGINT, "INT", "as Ctrl+C: most programs stop and clean up"),
-    (signal.SIGTERM, "TERM", "asks it to end, and lets it clean up"),
-    (signal.SIGKILL, "KILL", "the kernel ends it at once; nothing is saved"),
+    (signal.SIGINT, "INT", "like Ctrl+C: most programs clean up and exit"),
+    (signal.SIGTERM, "TERM", "asks it to exit, and lets it clean up"),
+    (signal.SIGKILL, "KILL", "the kernel kills it at once; nothing is saved"),
 )
 _PRESELECTED = 1
 _MOST = 8
-"""Processes that are listed; more are counted."""
+"""Maximum processes listed; more are counted."""
 
 
 def one_each(rows: Iterable[Process]) -> list[Process]:
-    """A process on two GPUs is one process."""
+    """One row per process: a process on two GPUs counts once."""
     return list({(row.pid, row.create_time): row for row in rows}.values())
 
 
-def told(outcomes: Sequence[tuple[Process, Outcome]], number: int) -> tuple[str, str]:
-    """What became of a signal, in one line, and its ink."""
+def outcome_message(outcomes: Sequence[tuple[Process, Outcome]], number: int) -> tuple[str, str]:
+    """The result of sending a signal, in one line, and its ink."""
     name = signal.Signals(number).name.removeprefix("SIG")
     delivered = [process for process, outcome in outcomes if outcome.state == "delivered"]
     failed = [(process, outcome) for process, outcome in outcomes if outcome.state != "delivered"]
@@ -73,7 +74,7 @@ def _who(people: Sequence[Process], room: int) -> Lines:
             ("user", printable(process.user) if process.user else UNKNOWN, "text"),
             ("command", command_text(process), "text"),
             ("started", _since(process), "text"),
-            ("holds", f"{size(process.number('gpu_memory_bytes'))} of GPU memory", "text"),
+            ("holds", f"{memory(process.number('gpu_memory_bytes'))} of GPU memory", "text"),
         )
         return [[(f" {name:<9}", "dim"), (cut(text, room - 10), ink)] for name, text, ink in facts]
     lines: Lines = []
@@ -87,80 +88,49 @@ def _who(people: Sequence[Process], room: int) -> Lines:
     return lines
 
 
-class _Choices(Sheet):
-    """Lines of which only the last ones can be chosen."""
-
-    def __init__(self, lines: Lines, count: int, whom: str) -> None:
-        super().__init__(lines, cursor=None)
-        self._count = count
-        self._whom = whom
-        self.choice = _PRESELECTED
-        self.insists = True
-
-    def redraw(self) -> None:
-        """The cursor is where the choices are, however many lines stand above."""
-        self.cursor = len(self._all) - self._count + self.choice if self._count else None
-        self.ending = "Esc closes"
-        if self._count:
-            app = self.app
-            key = app.key_name("↵") if isinstance(app, ChoosingApp) else "↵"
-            self.ending = f"{key} sends {CHOICES[self.choice][1]} to {self._whom}  Esc leaves it"
-        super().redraw()
-
-    def move(self, rows: int) -> None:
-        """Among the choices."""
-        self.choice = min(max(self.choice + rows, 0), max(self._count - 1, 0))
-        self.redraw()
-
-    def choice_at(self, y: int) -> int | None:
-        """The choice at a height on screen."""
-        number = self.row_at(y) - (len(self._all) - self._count)
-        return number if 0 <= number < self._count else None
-
-
 class SignalSheet(LinesModal[int]):
-    """Enter or a double click sends, Esc does not. Nothing is chosen for processes that cannot be identified."""
+    """Enter or a double click sends, Esc cancels. No choice is offered if no process can be identified."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "send", show=False)]
 
     def __init__(self, people: Sequence[Process], width: int, *, doubt: bool = False) -> None:
-        """``doubt``: some pids that the driver lists are not of this PID namespace."""
+        """``doubt``: some pids listed by the driver are from another PID namespace."""
         room = min(width * 9 // 10, 104) - 4
         lines = _who(people, room)
         refused = [(process, why) for process in people if (why := refusal(process.pid, process.create_time))]
         lines.append([])
         for process, why in refused[:3]:
-            lines.append([(f" ✖ {process.pid} gets none: ", "error"), (why, "text")])
+            lines.append([(f" ✖ no signal to {process.pid}: ", "error"), (why, "text")])
         if len(refused) > 3:
-            lines.append([(f" ✖ and {len(refused) - 3} more for such reasons", "error")])
+            lines.append([(f" ✖ and {len(refused) - 3} more", "error")])
         able = len(people) - len(refused)
         if able and doubt:
-            text = "some pids here are of another PID namespace: is this the process that you mean?"
+            text = "some pids here are from another PID namespace: is this the process you mean?"
             lines += [[(" ▲ ", "warning"), (text, "text")], []]
         if able:
             lines += [[(f"   {name:<6}", "strong"), (text, "dim")] for _, name, text in CHOICES]
-        count = len(CHOICES) if able else 0
         super().__init__("Signal", lines)
         whom = f"{able} processes" if able > 1 else f"{people[0].pid} {_short(people[0])}"
-        self.sheet = _Choices(lines, count, whom)
+        does = [f"sends {name} to {whom}" for _, name, _ in CHOICES] if able else []
+        self.sheet = ChoiceSheet(lines, does, _PRESELECTED)
         several = f" to {len(people)} processes" if len(people) > 1 else f" to {people[0].pid}"
         self.sheet.border_title = f"Send a signal{several}" if able else "No signal can be sent"
         self._able = bool(able)
 
     def action_choose(self) -> None:
-        """The signal under the cursor."""
-        assert isinstance(self.sheet, _Choices)
+        """Sends the signal under the cursor."""
+        assert isinstance(self.sheet, ChoiceSheet)
         self.dismiss(CHOICES[self.sheet.choice][0] if self._able else None)
 
     def on_click(self, event: events.Click) -> None:
-        """A click chooses a signal, a double click sends it."""
+        """A click selects a signal, a double click sends it."""
         sheet = self.sheet
-        assert isinstance(sheet, _Choices)
+        assert isinstance(sheet, ChoiceSheet)
         inside = sheet.content_region
         if inside.contains(event.screen_x, event.screen_y):
             number = sheet.choice_at(event.screen_y - inside.y)
             if number is not None:
-                # A slip of the hand must end nobody.
+                # A single click must not send a signal.
                 sent = sheet.choice == number and event.chain == 2
                 sheet.choice = number
                 sheet.redraw()

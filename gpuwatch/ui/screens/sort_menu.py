@@ -1,4 +1,4 @@
-"""The menu of columns to sort by."""
+"""The sort menu."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 
-from gpuwatch.ui.rows import COLUMNS
-from gpuwatch.ui.screens.lines_modal import Lines, LinesModal
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.tables.columns import COLUMNS
 
 
 class SortMenu(LinesModal[str]):
-    """Enter or a click chooses; the current column again turns the order round."""
+    """Enter or a click selects a column; the current column reverses the order."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "choose", show=False),
@@ -33,11 +34,11 @@ class SortMenu(LinesModal[str]):
         self.sheet.styles.width = 72
 
     def action_choose(self) -> None:
-        """The column under the cursor."""
+        """Sorts by the column under the cursor."""
         self.dismiss(COLUMNS[self.sheet.cursor or 0].id)
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a line chooses it."""
+        """A click on a line selects it."""
         inside = self.sheet.content_region
         if inside.contains(event.screen_x, event.screen_y):
             number = self.sheet.row_at(event.screen_y - inside.y)

@@ -4,59 +4,56 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
 from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.layout import MIN_HEIGHT, MIN_WIDTH
-from gpuwatch.ui.messages import LabChanged
-from gpuwatch.ui.view import View
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
+from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.footer import KeyLine
+from gpuwatch.ui.widgets.messages import ProbeRunsChanged
 from gpuwatch.ui.widgets.strips import TopLine
 
 if TYPE_CHECKING:
-    from gpuwatch.ui.app import GpuwatchApp
-    from gpuwatch.ui.past import Past
+    from gpuwatch.session.playhead import Playhead
+    from gpuwatch.ui.screens.dashboard import Dashboard
     from gpuwatch.ui.widgets.timeline import TimelineStrip
 
-_SAID_SECONDS = 8.0
+_MESSAGE_SECONDS = 8.0
 
 
 class TabScreen(Screen[None]):
-    """One tab. Only the visible one is given views; a tab that returns gets the newest at once."""
+    """One tab. Only the visible tab gets views; a tab that is opened gets the latest one."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere")
     TAB: ClassVar[str] = ""
     PANES: ClassVar[dict[str, str]] = {}
-    """Widget id to the name that the table of actions has for the pane."""
+    """Widget ids with their pane's name in the table of actions."""
 
     def __init__(self) -> None:
         super().__init__(id=self.TAB)
         self._view: View | None = None
-        self._said = ("", "text", 0.0)
+        self._footer_message = ("", "text", 0.0)
         self.top_line = TopLine(self.TAB, id="top")
         self.keys = KeyLine(self.TAB, id="keys")
         self.timeline: TimelineStrip | None = None
-        """The line of a pause; made when there is the first one."""
+        """The timeline of a pause; created at the first pause."""
         self._before_pause: Widget | None = None
 
     @property
-    def gpuwatch(self) -> GpuwatchApp:
-        """The app, with its type."""
-        from gpuwatch.ui.app import GpuwatchApp
-
-        assert isinstance(self.app, GpuwatchApp)
-        return self.app
+    def gpuwatch(self) -> Dashboard:
+        """The app."""
+        return cast("Dashboard", self.app)
 
     # Showing
 
     def show(self, view: View) -> None:
         """Draws all panes from ``view``."""
-        self._view = view = view.whole()
+        self._view = view
         size = self.app.size
         self.set_class(size.width < MIN_WIDTH or size.height < MIN_HEIGHT, "-too-small")
         self.top_line.show(view)
@@ -64,12 +61,12 @@ class TabScreen(Screen[None]):
         self.draw(view)
         self.show_keys()
 
-    def age(self, view: View) -> None:
-        """Draws a sample in which processes differ from the one before in their run times alone; it may be ageless."""
-        self.show(view.whole())
+    def show_sample(self, view: View) -> None:
+        """Draws a new sample; unchanged parts may be skipped."""
+        self.show(view)
 
     def show_status(self, view: View) -> None:
-        """Draws only what follows the clock."""
+        """Draws only what depends on the clock."""
         self._view = view
         self.top_line.show(view)
         self._show_timeline(view)
@@ -89,70 +86,70 @@ class TabScreen(Screen[None]):
                 self.timeline.show(view)
 
     def draw(self, view: View) -> None:
-        """The tab's own panes."""
+        """Draws the tab's own panes."""
         raise NotImplementedError
 
     def on_screen_resume(self) -> None:
-        """What happened while another tab was looked at is shown now."""
-        self.show(self.gpuwatch.current())
+        """Draws the latest view."""
+        self.show(self.gpuwatch.session.view())
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another size, another plan."""
+        """Draws for the new size."""
         if self._view is not None:
             self.show(self._view)
 
     async def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """The footer shows the keys of the focused pane."""
+        """Shows the keys of the focused pane."""
         self.show_keys()
 
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
-        """The footer, for the focused pane."""
-        self.keys.show(self.focused_pane, titles=self.titles(), note=note, said=self.said)
+        """Draws the footer for the focused pane."""
+        self.keys.show(self.focused_pane, titles=self.titles(), note=note, message=self.footer_message)
 
     @property
-    def said(self) -> tuple[str, str]:
-        """What was done, and its ink, for some seconds."""
-        text, ink, until = self._said
+    def footer_message(self) -> tuple[str, str]:
+        """The result of the last action and its ink; empty after some seconds."""
+        text, ink, until = self._footer_message
         return (text, ink) if text and time.monotonic() < until else ("", "text")
 
     def say(self, text: str, ink: str) -> None:
-        """Says in the last line what became of an action."""
-        self.tell(text, ink, _SAID_SECONDS)
+        """Shows the result of an action in the footer."""
+        self.show_message(text, ink, _MESSAGE_SECONDS)
 
-    def tell(self, text: str, ink: str, seconds: float) -> None:
-        """Says something in the last line for so long."""
-        self._said = (text, ink, time.monotonic() + seconds)
+    def show_message(self, text: str, ink: str, seconds: float) -> None:
+        """Shows a message in the footer for some seconds."""
+        self._footer_message = (text, ink, time.monotonic() + seconds)
         self.show_keys()
         self.set_timer(seconds + 0.1, self.show_keys)
 
     def titles(self) -> dict[str, str]:
-        """What actions are called now, where that is not what the table says."""
+        """Current titles of actions, by id, if they differ from the table of actions."""
         paused = self._view is not None and self._view.paused_since is not None
         return {"pause": "resume"} if paused else {}
 
     @property
     def focused_pane(self) -> str:
-        """Which pane has the focus, as the table of actions names it."""
+        """Name of the focused pane in the table of actions."""
         focused = self.focused
         if focused is not None and focused is self.timeline:
             return "timeline"
         return self.PANES.get(focused.id or "", "") if focused is not None else ""
 
-    def lab_changed(self, message: LabChanged) -> None:
-        """Something happened to the probes or their runs."""
+    def probe_runs_changed(self, message: ProbeRunsChanged) -> None:
+        """Called after a change of the probes or their runs."""
 
     # Actions of every tab
 
     async def action_show_tab(self, tab_id: str) -> None:
-        """To another tab."""
+        """Opens another tab."""
         await self.go(tab_id)
 
     async def action_back(self) -> None:
-        """To the tab from which this one was opened."""
+        """Opens the previous tab."""
         await self.gpuwatch.go_back()
 
     async def go(self, tab_id: str) -> None:
-        """Leaves for another tab."""
+        """Opens another tab; subclasses may select something there first."""
         await self.gpuwatch.show_tab(tab_id)
 
     @on(TopLine.TabChosen)
@@ -160,78 +157,78 @@ class TabScreen(Screen[None]):
         await self.go(event.tab_id)
 
     def action_move(self, where: str) -> None:
-        """Arrows, pages, ends: in the focused pane."""
+        """Moves in the focused pane."""
 
     def action_no_signal(self) -> None:
-        """A tab without processes: ``k`` is the row above."""
+        """``k`` moves up on a tab without processes."""
         self.action_move("up")
 
     def action_help(self) -> None:
-        """All keys, by pane."""
-        from gpuwatch.ui.screens.help import help_lines
+        """Shows all keys, by pane."""
+        from gpuwatch.ui.details.key_help import help_lines
 
         self.open_sheet("Keys", help_lines(self.TAB, self.gpuwatch.key_name))
 
     def action_save_settings(self) -> None:
-        """Into the settings file, or a sheet that says why not."""
+        """Saves to the settings file, or shows why that is not possible."""
         from gpuwatch.ui.screens.settings_sheet import save_settings
 
-        save_settings(self)
+        save_settings(self.gpuwatch, self.app, self.say)
 
     def open_sheet(self, title: str, lines: list[list[tuple[str, str]]]) -> None:
-        """Lines over the screen."""
+        """Shows lines in a sheet."""
         from gpuwatch.ui.screens.lines_modal import LinesModal
 
         self.app.push_screen(LinesModal(title, lines))
 
     def action_pause(self) -> None:
-        """Freezes the display, so that the past can be looked at; thaws it."""
+        """Pauses or resumes the display."""
         self.gpuwatch.toggle_pause()
         self._focus_timeline()
 
     def action_past(self, samples: int) -> None:
-        """So many samples on, or back."""
+        """Moves by samples."""
         self._look(lambda past: past.step(samples))
 
     def action_past_seconds(self, seconds: int) -> None:
-        """So many seconds on, or back."""
+        """Moves by seconds."""
         self._look(lambda past: past.jump(seconds))
 
     def action_past_end(self, newest: bool) -> None:
-        """To the newest sample that is kept, or to the oldest."""
+        """Moves to the newest or oldest sample."""
         self._look(lambda past: past.last() if newest else past.first())
 
     def on_timeline_strip_wanted(self, event: TimelineStrip.Wanted) -> None:
-        """A click on the track goes to that moment."""
+        """A click on the track moves to that moment."""
         self._look(lambda past: past.go(event.moment))
 
-    def _look(self, move: Callable[[Past], None]) -> None:
-        began = not self.gpuwatch.paused
+    def _look(self, move: Callable[[Playhead], None]) -> None:
+        began = not self.gpuwatch.session.paused
         self.gpuwatch.look_at(move)
-        if began and self.gpuwatch.paused:
+        if began and self.gpuwatch.session.paused:
             self._focus_timeline()
 
     def _focus_timeline(self) -> None:
         """Arrows move in time while paused."""
         strip = self.timeline
-        if strip is not None and self.gpuwatch.paused:
+        if strip is not None and self.gpuwatch.session.paused:
             self._before_pause = self.focused if self.focused is not strip else self._before_pause
             strip.focus()
 
     def _leave_timeline(self) -> None:
-        """The pane that had the focus has it again, before Textual gives it to whichever is next."""
+        """Restores the focus before Textual moves it to the next pane."""
         before, self._before_pause = self._before_pause, None
         if before is not None and (self.focused is self.timeline or self.focused is None):
             before.focus()
 
     def action_faster(self) -> None:
-        """A shorter interval."""
+        """Shortens the interval."""
         self.gpuwatch.change_interval(-1)
 
     def action_slower(self) -> None:
-        """A longer interval."""
+        """Lengthens the interval."""
         self.gpuwatch.change_interval(1)
 
     def action_quit(self) -> None:
-        """Leaves."""
+        """Quits."""
         self.app.exit()

@@ -1,11 +1,10 @@
-"""Cells straight to the terminal, for what every sample changes: a clock, run times, numbers.
+"""Writes changed cells directly to the terminal: clock, run times, numbers.
 
-Textual draws a widget's change by composing all widgets of the screen's lines again. That is right
-after a layout, and most of what a dashboard costs when only a few digits of a pane that nothing covers
-have changed. This writes just these digits, in colours that come out of Textual's own pipeline, and
-tells Textual's caches that the lines are new, so that whatever it draws later is the same. Wherever
-something could lie over the pane, or Textual has a layout to do, nothing is written here and the
-change goes Textual's way.
+To draw a change, Textual composes all widgets of the affected screen lines again, which is most of a
+dashboard's CPU time when only a few digits change in an uncovered pane. This module writes only those
+digits, with styles from Textual's own pipeline, and invalidates Textual's line caches, so that later
+drawing gives the same result. If anything may cover the pane, or Textual has a layout pending, nothing
+is written here and Textual draws the change.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 
-from gpuwatch.ui.ascii_filter import AsciiFilter
-from gpuwatch.ui.glyphs import to_ascii
-from gpuwatch.ui.lines import Line, Patch, patches
+from gpuwatch.ui.drawing.glyphs import to_ascii
+from gpuwatch.ui.drawing.lines import Line, patches
+from gpuwatch.ui.widgets.ascii_filter import AsciiFilter
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -35,7 +34,7 @@ _PROBE = "x"
 
 
 class Direct:
-    """Collects what the panes of one frame change, and writes it at once. Use it as a context."""
+    """Collects the changes of all panes in one frame and writes them at once. Use as a context manager."""
 
     def __init__(self, app: App[None]) -> None:
         self._app = app
@@ -45,7 +44,7 @@ class Direct:
         self._out: list[str] = []
         self._ink = ""
         self.frames = 0
-        """How often something was written; what tests and benchmarks count."""
+        """Number of writes, for tests and benchmarks."""
 
     def __enter__(self) -> Direct:
         self._open = True
@@ -76,20 +75,14 @@ class Direct:
         return not (screen._layout_required or screen._repaint_required or screen._scroll_required)
 
     def write(self, pane: Painted, changes: Iterable[tuple[int, Line, Line]]) -> bool:
-        """Writes changed lines (row, before, now) of a pane; False when it is for Textual to draw them."""
+        """Writes changed lines (row, before, now) of a pane; False if Textual has to draw them."""
         region = self._place(pane)
         if region is None:
             return False
-        cells = [(y, now.wash, patches(before, now, region.width)) for y, before, now in changes]
-        return self._written(pane, region, cells)
-
-    def write_cells(self, pane: Painted, cells: Iterable[tuple[int, str, Iterable[Patch]]]) -> bool:
-        """Writes cells (row, wash of the line, what to write where); False when it is for Textual to draw them."""
-        region = self._place(pane)
-        return region is not None and self._written(pane, region, cells)
+        return self._written(pane, region, changes)
 
     def _place(self, pane: Painted) -> Region | None:
-        """Where a pane stands; None where something else may be due there, or lie over it."""
+        """The region of a pane; None if a redraw is pending there, or something may cover it."""
         if not self._open or not self._usable or pane.screen is not self._screen or pane._layout_required:
             return None
         assert self._screen is not None
@@ -98,21 +91,21 @@ class Direct:
             return None
         return placed[0]
 
-    def _written(self, pane: Painted, region: Region, cells: Iterable[tuple[int, str, Iterable[Patch]]]) -> bool:
+    def _written(self, pane: Painted, region: Region, changes: Iterable[tuple[int, Line, Line]]) -> bool:
         filters = pane.get_line_filters()
         out: list[str] = []
         ink = self._ink
         ascii_only = any(isinstance(one, AsciiFilter) for one in filters)
         dirty = pane._styles_cache._dirty_lines
         rows = []
-        for y, wash, found in cells:
+        for y, before, now in changes:
             rows.append(y)
             if y >= region.height:
                 continue
-            for x, text, name in found:
+            for x, text, name in patches(before, now, region.width):
                 if not text:
                     return False
-                style = pane.sequence(name or "text", wash, filters)
+                style = pane.sequence(name or "text", now.wash, filters)
                 if style is None:
                     return False
                 out.append(f"\x1b[{region.y + y + 1};{region.x + x + 1}H")
@@ -127,7 +120,7 @@ class Direct:
 
 
 def sequence_of(pane: Painted, style: Style, filters: Sequence[LineFilter]) -> str | None:
-    """The escape sequence that sets a style, after Textual's filters; None where it cannot be told apart."""
+    """The escape sequence that sets a style, after Textual's filters; None if it cannot be isolated."""
     strip = Strip([Segment(_PROBE, style)])
     background = pane.background_colors[1]
     for one in filters:

@@ -1,51 +1,59 @@
-"""The line that a filter is typed into; made when it is first asked for."""
+"""The input line for the filter; created on first use."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Input
 
-from gpuwatch.ui.cells import right, width_of
-from gpuwatch.ui.choices import ChoosingApp
+from gpuwatch.ui.drawing.cells import right, width_of
 from gpuwatch.ui.widgets.paint import Line, Painted
-
-if TYPE_CHECKING:
-    from gpuwatch.ui.screens.overview import OverviewScreen
-
+from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 
 _NOTE = 44
+
+
+class Filtered(Protocol):
+    """A screen with rows to filter."""
+
+    def filter_typed(self, text: str) -> None:
+        """The text changed."""
+        ...
+
+    async def filter_done(self, *, keep: bool) -> None:
+        """The line is closed; ``keep``: whether the filter stays."""
+        ...
 
 
 class FilterBar(Widget):
     """``/ text            3 of 5``."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(id="filter-bar")
+        super().__init__()  # without an id: the one before may still be on its way out
         self._input = Input(text, placeholder="words  user:alice  gpu:1  mem>2GiB  -xorg", compact=True, id="filter")
         self._note = Painted(id="filter-note")
         self._mark = Painted(id="filter-mark")
         self._wrong = False
         self.was_entered = False
-        """Whether the focus has reached the input."""
+        """Whether the input has had the focus."""
 
     def compose(self) -> ComposeResult:
-        """Mark, text, how many match."""
+        """Mark, input, and the number of matches."""
         yield self._mark
         yield self._input
         yield self._note
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """From now on keys come by themselves."""
+        """From now on the input receives keys itself."""
         self.was_entered = True
 
     async def take(self, event: events.Key) -> bool:
-        """A key that was meant for the input and reached the screen; False when it is none of its keys."""
+        """Handles a key meant for the input that reached the screen; False if it is not one of its keys."""
         if event.key == "escape":
-            await self._overview.filter_done(keep=False)
+            await self._filtered.filter_done(keep=False)
         elif event.key == "enter":
             await self._kept()
         elif event.key == "backspace":
@@ -57,16 +65,16 @@ class FilterBar(Widget):
         return True
 
     def on_mount(self) -> None:
-        """Typing starts at once."""
+        """Focuses the input."""
         self._mark.paint((Line(((" / ", "key"),)),))
         self._input.focus()
 
     def focus_input(self) -> None:
-        """Typing goes on."""
+        """Focuses the input again."""
         self._input.focus()
 
     def say(self, counts: tuple[int, int], wrong: str = "") -> None:
-        """How many rows match, or why what was typed means nothing."""
+        """Shows how many rows match, or why the text is invalid."""
         self._wrong = bool(wrong)
         if wrong:
             room = min(max(width_of(wrong) + 4, _NOTE), max(self.app.size.width - 24, _NOTE))
@@ -75,33 +83,33 @@ class FilterBar(Widget):
             return
         text = f"{counts[0]} of {counts[1]}"
         app = self.app
-        keys = f"  {app.key_name('↵') if isinstance(app, ChoosingApp) else '↵'} keep  Esc clear "
+        keys = f"  {app.key_name('↵') if isinstance(app, PreferencesApp) else '↵'} keep  Esc clear "
         self._note.styles.width = _NOTE
         self._note.paint((Line(((text.rjust(_NOTE - len(keys)), "text"), (keys, "dim"))),))
 
     def recount(self, counts: tuple[int, int]) -> None:
-        """A sample came: an error stays until the text is changed."""
+        """Updates the counts after a sample; an error stays until the text changes."""
         if not self._wrong:
             self.say(counts)
 
     @property
-    def _overview(self) -> OverviewScreen:
-        return cast("OverviewScreen", self.screen)
+    def _filtered(self) -> Filtered:
+        return cast("Filtered", self.screen)
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        self._overview.filter_typed(event.value)
+        self._filtered.filter_typed(event.value)
 
     @on(Input.Submitted)
     async def _kept(self) -> None:
         if not self._wrong:
-            await self._overview.filter_done(keep=True)
+            await self._filtered.filter_done(keep=True)
 
     async def on_key(self, event: events.Key) -> None:
-        """Esc clears; the arrows go back to the table and keep the filter, as Enter does."""
+        """Esc clears the filter; up and down keep it and return to the table, as Enter does."""
         if event.key == "escape":
             event.stop()
-            await self._overview.filter_done(keep=False)
+            await self._filtered.filter_done(keep=False)
         elif event.key in ("down", "up"):
             event.stop()
             await self._kept()

@@ -1,4 +1,4 @@
-"""The last line: keys that work in the focused pane, from the table of actions."""
+"""The footer: keys that work in the focused pane, from the table of actions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from textual import events
 
-from gpuwatch.ui.actions import Action
-from gpuwatch.ui.choices import ChoosingApp
-from gpuwatch.ui.widgets.keys import key_line
+from gpuwatch.ui.panes.key_line import key_line
+from gpuwatch.ui.settings.actions import Action
 from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 
 
 class KeyLine(Painted):
-    """Keys and what they do; each can be clicked."""
+    """Keys with their titles; each can be clicked."""
 
     DEFAULT_CLASSES = "strip"
 
@@ -24,7 +24,7 @@ class KeyLine(Painted):
         self._places: list[tuple[int, int, Action]] = []
         self._titles: Mapping[str, str] = {}
         self._note = ("", False)
-        self._said = ("", "text")
+        self._message = ("", "text")
 
     def show(
         self,
@@ -32,23 +32,23 @@ class KeyLine(Painted):
         *,
         titles: Mapping[str, str],
         note: tuple[str, bool] = ("", False),
-        said: tuple[str, str] = ("", "text"),
+        message: tuple[str, str] = ("", "text"),
     ) -> None:
-        """Follows the focus; ``note`` stands at the right, a warning when it says that a filter hides rows.
+        """Shows the keys of a pane; ``note`` stands at the right, as a warning if a filter hides rows.
 
-        ``titles``: what actions are called now, by id, where that is not what the table says; empty: not now.
-        ``said``: what was just done, with its ink; it takes the place of keys.
+        ``titles``: titles that differ from the table of actions, by action id; empty: the action is unavailable.
+        ``message``: the result of the last action, with its ink; it replaces keys.
         """
-        self._said = said
+        self._message = message
         self._pane, self._titles, self._note = pane, titles, note
         self._redraw()
 
     def on_resize(self, event: events.Resize) -> None:
-        """What does not fit is left out, from the right, but never help and quit."""
+        """Drops what does not fit from the right, but never help and quit."""
         self._redraw()
 
     async def on_click(self, event: events.Click) -> None:
-        """A click on a key does what the key does."""
+        """A click on a key runs its action."""
         for start, end, action in self._places:
             if start <= event.x < end:
                 await self.app.run_action(action.run or f"screen.{action.id}")
@@ -62,7 +62,7 @@ class KeyLine(Painted):
             self._tab,
             titles=self._titles,
             note=self._note,
-            said=self._said,
-            name=self.app.key_name if isinstance(self.app, ChoosingApp) else str,
+            message=self._message,
+            name=self.app.key_name if isinstance(self.app, PreferencesApp) else str,
         )
         self.paint((line,))

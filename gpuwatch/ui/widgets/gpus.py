@@ -1,4 +1,4 @@
-"""The pane of GPUs: cards or lines, as the layout says. One cursor, so that a GPU can be chosen."""
+"""The GPU pane: cards or lines, following the layout, with a cursor to select a GPU."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.choices import preferences_of
-from gpuwatch.ui.gpu_fields import FIELDS, unavailable
-from gpuwatch.ui.layout import Plan
-from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets import gpu_card, gpu_line
-from gpuwatch.ui.widgets.gpu_grid import gpu_lines, owners, rows_of_lines
-from gpuwatch.ui.widgets.no_gpu import no_gpu_lines
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.layout import Plan
+from gpuwatch.ui.panes import gpu_card, gpu_line
+from gpuwatch.ui.panes.gpu_grid import gpu_lines, owners, rows_of_lines
+from gpuwatch.ui.panes.no_gpu import no_gpu_lines
+from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.tables.gpu_fields import FIELDS, unavailable
 from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.preferences_app import preferences_of
 
 _MOVE_ON = 5.0
-"""Seconds after which graphs are drawn again although nothing else is new: a column of dots is one to four wide."""
+"""Seconds after which graphs are redrawn without new values: a dot column is one to four seconds wide."""
 
 
 class GpuPane(Painted, can_focus=True):
@@ -43,9 +43,9 @@ class GpuPane(Painted, can_focus=True):
         self.cursor_uuid: str | None = None
         self._drawn_at = 0.0
         self._top = 0
-        """The first row of lines that is shown."""
-        self._told: set[str] = set()
-        """Fields that a device has once told: they stay, so that nothing jumps."""
+        """The first visible row of lines."""
+        self._available: set[str] = set()
+        """Fields that some device has had: they stay, so that nothing jumps."""
 
     def show(self, view: View, plan: Plan) -> None:
         """Draws the devices of ``view``."""
@@ -53,19 +53,20 @@ class GpuPane(Painted, can_focus=True):
         self.can_focus = bool(view.devices)
         self._redraw()
 
-    def age(self, view: View) -> None:
-        """As :meth:`show`, of a snapshot in which no device differs: only the graphs move on, now and then."""
-        if abs(view.now - self._drawn_at) >= _MOVE_ON - 0.5:
-            self.show(view, self._plan)
-        else:
+    def show_sample(self, view: View) -> None:
+        """Like :meth:`show`, with the same layout: redraws unchanged devices only now and then, for their graphs."""
+        still = self._view is not None and view.devices is self._view.devices
+        if still and abs(view.now - self._drawn_at) < _MOVE_ON - 0.5:
             self._view = view
+        else:
+            self.show(view, self._plan)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Widths follow the pane's."""
+        """Redraws for the new width."""
         self._redraw()
 
     def watch_has_focus(self, focused: bool) -> None:
-        """The cursor is seen only in the focused pane."""
+        """Shows the cursor only while focused."""
         super().watch_has_focus(focused)
         self._redraw()
 
@@ -75,7 +76,7 @@ class GpuPane(Painted, can_focus=True):
         if view is None or not view.devices:
             return
         count = len(view.devices)
-        # Cards are counted across, lines downwards.
+        # Cards are numbered by row, lines by column.
         down = rows_of_lines(count, self._plan) if self._plan.style == "line" else 1
         there = self._cursor() + columns * down + rows * (1 if self._plan.style == "line" else self._plan.columns)
         if rows and abs(rows) > 1:
@@ -88,7 +89,7 @@ class GpuPane(Painted, can_focus=True):
 
     @property
     def _room(self) -> int:
-        """Rows of lines that fit, where not all do."""
+        """Rows of lines that fit, if not all do."""
         return max(self._plan.gpu_height - 1, 1)
 
     def _scroll(self, rows: int) -> None:
@@ -97,7 +98,7 @@ class GpuPane(Painted, can_focus=True):
             self._redraw()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel scrolls where not all lines fit, and leaves the cursor alone."""
+        """Scrolls if not all lines fit, without moving the cursor."""
         if self._plan.scrolls:
             event.stop()
             self._scroll(3)
@@ -109,14 +110,14 @@ class GpuPane(Painted, can_focus=True):
             self._scroll(-3)
 
     def choose(self) -> None:
-        """Says which GPU was chosen."""
+        """Posts the selected GPU."""
         view = self._view
         if view is not None and view.devices:
             device = view.devices[self._cursor()]
             self.post_message(self.Chosen(device.uuid, device.index))
 
     def on_click(self, event: events.Click) -> None:
-        """A click moves the cursor, a second one chooses."""
+        """A click moves the cursor, a double click opens the GPU."""
         view = self._view
         number = self._at(event.x, event.y)
         if view is None or number is None or number >= len(view.devices):
@@ -167,15 +168,17 @@ class GpuPane(Painted, can_focus=True):
 
     @property
     def fields(self) -> list[str]:
-        """What is told of each device: what was chosen, without what none of them can tell."""
+        """The chosen fields, without those that no device has."""
         devices = self._view.devices if self._view is not None else ()
         chosen = [name for name in preferences_of(self).gpu_fields if name in FIELDS]
-        self._told |= {name for name in chosen if name not in self._told and not unavailable(FIELDS[name], devices)}
-        return [name for name in chosen if name in self._told]
+        self._available |= {
+            name for name in chosen if name not in self._available and not unavailable(FIELDS[name], devices)
+        }
+        return [name for name in chosen if name in self._available]
 
     @property
     def fields_on_screen(self) -> list[str]:
-        """Those of :attr:`fields` for which there is room."""
+        """The :attr:`fields` that fit on screen."""
         view, plan = self._view, self._plan
         if view is None or not view.devices:
             return []

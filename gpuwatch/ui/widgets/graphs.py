@@ -1,4 +1,4 @@
-"""Graphs of one device below each other: each on its metric's fixed axis, and each says its span."""
+"""Stacked graphs of one device, each on its metric's fixed axis and labelled with its time span."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gpuwatch.formatting import units
 from gpuwatch.model.metrics import BY_ID, MetricSpec, Unit
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device
-from gpuwatch.ui.cells import width_of
-from gpuwatch.ui.facts import HOT_CELSIUS
-from gpuwatch.ui.trend import axis_of, braille, buckets, span_for
-from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.frame import frame
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.frame import frame
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.trend import axis_of, braille, buckets, span_for
+from gpuwatch.ui.tables.device_facts import HOT_CELSIUS
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
-from gpuwatch.ui.widgets.pen import Pen
 
 GRAPHS = (
     ("utilization.gpu_percent", "GPU", "graph"),
@@ -25,11 +25,11 @@ GRAPHS = (
     ("temperature.gpu_celsius", "Temperature", "accent"),
     ("clocks.sm_mhz", "SM clock", "accent"),
 )
-"""Metric, caption and ink while nothing is wrong with it."""
+"""Metric, caption and normal ink."""
 
 
 class Graphs(Painted):
-    """All graphs of one device, as many as fit with at least one row of dots each."""
+    """Graphs of one device, as many as fit with at least one row of dots each."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -42,7 +42,7 @@ class Graphs(Painted):
         self._redraw()
 
     def on_resize(self, event: events.Resize) -> None:
-        """More room, taller graphs."""
+        """Redraws for the new size."""
         self._redraw()
 
     def _redraw(self) -> None:
@@ -71,10 +71,10 @@ def _graph(device: Device, view: View, metric: str, caption: str, ink: str, widt
     if metric == "temperature.gpu_celsius" and isinstance(value, (int, float)) and value >= HOT_CELSIUS:
         ink = "warning"
     axis = axis_of(spec, device, view.history)
-    said = (units.reading(spec, value), "dim" if isinstance(value, Missing) else "strong")
-    words = _axis_text(spec, axis) if axis is not None else "its limit is not told"
+    current = (units.reading(spec, value), "dim" if isinstance(value, Missing) else "strong")
+    words = _axis_text(spec, axis) if axis is not None else "limit unknown"
     times, series = view.history.times, view.history.series(device.uuid, metric)
-    return graph(view, times, series, caption, said, ink, axis, words, width, rows)
+    return graph(view, times, series, caption, current, ink, axis, words, width, rows)
 
 
 def graph(
@@ -82,19 +82,19 @@ def graph(
     times: Sequence[float],
     values: Sequence[float | None],
     caption: str,
-    said: Span,
+    current: Span,
     ink: str,
     axis: tuple[float, float] | None,
     words: str,
     width: int,
     rows: int,
 ) -> list[Line]:
-    """A caption with what it is now and its axis, then ``rows`` lines of dots.
+    """A caption with the current value and the axis, then ``rows`` lines of dots.
 
-    ``words`` say what the axis is, or why there is none.
+    ``words``: the axis, or why there is none.
     """
     pen = Pen(width)
-    pen.add(f"{caption} ", "dim").add(*said)
+    pen.add(f"{caption} ", "dim").add(*current)
     if axis is None:
         note = words
         series: list[float | None] = []

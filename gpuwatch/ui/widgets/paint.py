@@ -1,9 +1,8 @@
-"""The base of every live pane: lines of (text, ink) spans, of which only changed ones are redrawn.
+"""The base of every pane: lines of (text, ink) spans, of which only the changed ones are redrawn.
 
-A pane computes its lines as plain tuples and hands them to :meth:`Painted.paint`, which compares
-them with those on screen and asks Textual to redraw the cells between the first and the last
-difference of a line. Equal lines cost a comparison and nothing else; strips are built when Textual
-asks for a line and kept until that line changes.
+A pane passes its lines as plain tuples to :meth:`Painted.paint`, which compares them with those on
+screen and redraws the cells between the first and the last difference of each line. Equal lines cost
+only a comparison; strips are built when Textual requests a line and cached until it changes.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
 
-from gpuwatch.ui.cells import width_of
-from gpuwatch.ui.inks import UNWASHED
-from gpuwatch.ui.lines import BLANK, INKS, Line, Span, changed, difference
+from gpuwatch.formatting.text import is_printable, printable
+from gpuwatch.ui.drawing.inks import UNWASHED
+from gpuwatch.ui.drawing.lines import BLANK, INKS, Line, Span, difference
 from gpuwatch.ui.widgets.direct import Direct, sequence_of
 
 __all__ = ["BLANK", "INKS", "Line", "Painted", "Span", "difference"]
 
 READABLE = 3.0
-"""Contrast from which on text is read without effort, as the W3C's guidelines have it for large text."""
+"""Minimum contrast of readable text: that of WCAG 2 for large text."""
 _inks_of: WeakKeyDictionary[App[object], tuple[object, dict[str, RenderStyles]]] = WeakKeyDictionary()
-"""By app: the rules that hold, and what they make of the inks."""
+"""By app: its CSS rules, and the styles of the inks under them."""
 _UNDIMMED = frozenset({"border", "focus", "frame", "track", "cursor"})
 
 
@@ -48,12 +47,18 @@ def contrast(one: Color, other: Color) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
+def _harmless(line: Line) -> Line:
+    """The line without control characters: the last check for text that skipped :func:`printable`."""
+    if is_printable("".join(text for text, _ in line.spans)):
+        return line
+    return Line(tuple((printable(text), ink) for text, ink in line.spans), line.wash)
+
+
 class Painted(Widget):
     """A pane drawn line by line from spans.
 
-    Inks look as component classes do to a style sheet, and are none: Textual would work out the rules of each
-    of them for every pane, several times while a screen is made. Here it is done once for all panes, and only
-    for the inks that are used.
+    In the style sheet, inks look like component classes, but they are not: Textual would compute the rules of
+    every ink for every pane several times per screen. Here they are computed once, for the inks in use.
     """
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -64,21 +69,21 @@ class Painted(Widget):
         self._sequences: dict[tuple[str, str], str | None] = {}
         self._stale = False
         self.lines_painted = 0
-        """Strips built since the start; what tests and benchmarks count."""
+        """Number of strips built, for tests and benchmarks."""
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """What is on screen."""
+        """The lines on screen."""
         return self._lines
 
     @property
     def plain(self) -> str:
-        """What is on screen, as text."""
+        """The lines on screen as plain text."""
         return "\n".join("".join(text for text, _ in line.spans) for line in self._lines)
 
     def paint(self, lines: Sequence[Line], *, stale: bool = False) -> None:
-        """Puts ``lines`` on screen; redraws only the cells that differ."""
-        old, new = self._lines, tuple(lines)
+        """Shows ``lines``; redraws only the cells that differ."""
+        old, new = self._lines, tuple(map(_harmless, lines))
         if stale != self._stale:
             self._stale = stale
             self._lines = new
@@ -106,26 +111,8 @@ class Painted(Widget):
             regions.append(Region(start, y, max(min(end, width) - start, 1), 1))
         self.refresh(*regions)
 
-    def amend(self, texts: Sequence[tuple[int, int, int, str]]) -> None:
-        """Puts other texts, as wide as those before, into spans: line, number of the span, its cell, the text."""
-        if not texts:
-            return
-        lines = list(self._lines)
-        cells = []
-        for y, number, x, text in texts:
-            spans, wash = lines[y]
-            before, ink = spans[number]
-            lines[y] = Line((*spans[:number], (text, ink), *spans[number + 1 :]), wash)
-            self._strips.pop(y, None)
-            start, end = changed(before, text) if len(before) == len(text) and text.isascii() else (0, len(text))
-            cells.append((y, wash, ((x + start, text[start:end], ink),)))
-        self._lines = tuple(lines)
-        direct: Direct | None = getattr(self.app, "direct", None)
-        if direct is None or not direct.write_cells(self, cells):
-            self.refresh(*[Region(x, y, max(width_of(text), 1), 1) for y, _, ((x, text, _),) in cells])
-
     def on_mount(self) -> None:
-        """Another theme has other inks."""
+        """Follows changes of the theme."""
         self.app.theme_changed_signal.subscribe(self, self._theme_changed)
 
     def _theme_changed(self, theme: Theme) -> None:
@@ -133,10 +120,10 @@ class Painted(Widget):
         self.refresh()
 
     def get_component_styles(self, *names: str) -> RenderStyles:
-        """What the style sheet says of one ink."""
+        """The style sheet's rules for one ink."""
         (name,) = names
         if name.removeprefix("ink--") not in INKS:
-            raise KeyError(f"{name!r} is no ink")
+            raise KeyError(f"{name!r} is not an ink")
         sheet = self.app.stylesheet
         rules, known = _inks_of.get(self.app, (None, {}))
         if rules is not sheet.rules:
@@ -157,13 +144,13 @@ class Painted(Widget):
                 return self._styles_of_inks.setdefault(name, self._faded())
             used = name
             style = self.get_visual_style(f"ink--{used}").rich_style
-            if self.get_component_styles(f"ink--{used}").text_style.reverse:  # Textual's style leaves it out
+            if self.get_component_styles(f"ink--{used}").text_style.reverse:  # Textual's visual style omits it
                 style += Style(reverse=True)
             self._styles_of_inks[name] = style
         return style
 
     def _faded(self) -> Style:
-        """The ink of what is old: as faint as can still be read in this theme."""
+        """The ink of stale data: as faint as this theme allows while readable."""
         visual = self.get_visual_style("ink--text")
         over, under = visual.foreground, visual.background
         if over is None or under is None or over.ansi is not None or under.ansi is not None:
@@ -183,7 +170,7 @@ class Painted(Widget):
         return under if under.reverse else style + Style(bgcolor=under.bgcolor)
 
     def sequence(self, name: str, wash: str, filters: Sequence[LineFilter]) -> str | None:
-        """What sets an ink on the terminal; None where Textual has to do it."""
+        """The escape sequence of an ink; None if Textual has to draw it."""
         try:
             return self._sequences[name, wash]
         except KeyError:
@@ -191,13 +178,13 @@ class Painted(Widget):
             return found
 
     def forget_strips(self) -> None:
-        """After a change of theme, size or staleness every strip has to be built again."""
+        """Drops all cached strips and styles, after a change of theme, size or staleness."""
         self._strips.clear()
         self._styles_of_inks.clear()
         self._sequences.clear()
 
     def notify_style_update(self) -> None:
-        """Textual's word that colours may have changed."""
+        """Called by Textual when colours may have changed."""
         super().notify_style_update()
         self.forget_strips()
 

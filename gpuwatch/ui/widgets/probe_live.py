@@ -1,4 +1,4 @@
-"""Below the probes: what the running one says and holds, or what the chosen one is about."""
+"""Below the probe table: events and memory of the running probe, or a description of the selected one."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpuwatch.formatting.units import gib
-from gpuwatch.ui.cells import left
-from gpuwatch.ui.trend import braille, buckets
-from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.details.probe_events import event_lines
+from gpuwatch.ui.drawing.cells import left
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.trend import braille, buckets
 from gpuwatch.ui.widgets.paint import Line, Span
-from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 if TYPE_CHECKING:
-    from gpuwatch.ui.lab import Live
+    from gpuwatch.session.probe_runs import Live
 
 _SPANS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 _SAMPLE = 0.1
 
 
-class Below(Listed):
+class ProbeDetails(ScrollList):
     """Lines beside a graph."""
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -28,26 +29,26 @@ class Below(Listed):
         self.headed = True
 
     def show_text(self, title: str, lines: Sequence[Sequence[Span]]) -> None:
-        """What the chosen configuration is about."""
+        """Shows the description of a configuration."""
         self.title = [(title, "title")]
         self.note = ""
         self.set_lines([Line(((" ", "text"), *line)) for line in lines])
 
     def show_live(self, live: Live) -> None:
-        """The last events at the left, memory at the right."""
+        """Shows the latest events at the left and memory at the right."""
         self.title = [(live.config or "starting", "title"), (" live", "dim")]
         self.note = " stopping… " if live.stopping else " Esc stops "
         width = self.inner
         graph = max(min(width // 2 - 2, 70), 0) if width >= 60 else 0
         text = width - graph - 2
         room = self.room
-        said = list(live.said[-room:])
+        events = event_lines(live)[-room:]
         drawn = _graph(live, graph, room) if graph else []
         lines = []
         for row in range(room):
             pen = Pen(text)
-            if row < len(said):
-                event = said[row]
+            if row < len(events):
+                event = events[row]
                 pen.add(f" {event.at:5.1f} s  ", "faint").add(event.text, event.ink)
             elif row == 0:
                 pen.add(f" {live.doing}", "dim")
@@ -61,10 +62,10 @@ class Below(Listed):
 
 
 def _graph(live: Live, width: int, height: int) -> list[Line]:
-    """Process over device, each on an axis from nothing to the device's total."""
+    """Graphs of process and device memory, each from zero to the device's total."""
     total = live.device_total
     if total is None or not live.times or height < 2:
-        return [Line((("no GPU memory to show", "dim"),))] if live.times else []
+        return [Line((("no GPU memory data", "dim"),))] if live.times else []
     until = live.times[-1]
     span = next((one for one in _SPANS if until <= one), _SPANS[-1])
     lines: list[Line] = []

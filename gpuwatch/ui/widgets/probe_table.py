@@ -1,4 +1,4 @@
-"""The table of the Probes tab: choose in it, and read in it what each configuration really did."""
+"""The table of the Probes tab: select configurations, and read what each of them did."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from textual.binding import BindingType
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports.compare import cells
-from gpuwatch.reports.comparison_content import BEST
+from gpuwatch.reports.comparison_content import BEST, speed_marks
 from gpuwatch.reports.content import GLYPHS
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import left, right, width_of
-from gpuwatch.ui.probe_rows import MARKS, Config, Earlier, Group, Placed, Row, age, fitted, place
-from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.drawing.cells import left, right, width_of
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.tables.probe_rows import MARKS, Config, Earlier, Group, Placed, Row, age, fitted, place
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 _VERDICT_INKS = {
     "ok": "ok",
@@ -29,7 +29,7 @@ _VERDICT_INKS = {
 }
 
 
-class ProbeTable(Listed):
+class ProbeTable(ScrollList):
     """Groups, configurations, earlier runs."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("probes")
@@ -38,6 +38,8 @@ class ProbeTable(Listed):
         super().__init__("Probes", cursor=True, id=id)
         self.rows: list[Row] = []
         self._best: Mapping[str, str] = {}
+        self._marks: dict[int, tuple[str, ...]] = {}
+        """Marks beside the speed of a run, by ``id(run)``."""
         self._doing = ""
         self._now = 0.0
 
@@ -47,9 +49,10 @@ class ProbeTable(Listed):
         return self.rows[self.cursor or 0] if self.rows else None
 
     def show(self, rows: list[Row], comparison: Comparison, *, doing: str, now: float) -> None:
-        """The cursor stays with its row."""
+        """Shows rows; the cursor stays with its row."""
         before = self.chosen
         self.rows, self._best, self._doing, self._now = rows, comparison.best, doing, now
+        self._marks = {id(run): speed_marks(comparison, index) for index, run in enumerate(comparison.runs)}
         if before is not None:
             for number, row in enumerate(rows):
                 if _key(row) == _key(before):
@@ -58,13 +61,13 @@ class ProbeTable(Listed):
         self.refill()
 
     def follow(self, config: str) -> None:
-        """Brings a configuration into view without moving the cursor."""
+        """Scrolls a configuration into view without moving the cursor."""
         for number, row in enumerate(self.rows):
             if isinstance(row, Config) and row.script.name == config:
                 self.top = min(max(self.top, number - self.room + 3), max(number - 1, 0))
 
     def refill(self) -> None:
-        """Columns fold with the width."""
+        """Rebuilds the lines for the current width."""
         columns = place(self.inner)
         head = Pen(self.inner)
         head.to(MARKS, ink="header")
@@ -78,7 +81,7 @@ class ProbeTable(Listed):
         pen = Pen(self.inner)
         if isinstance(row, Group):
             mark = "■" if row.count and row.chosen == row.count else "◧" if row.chosen else " "
-            pen.add("  ").add(f"{mark} ", "accent").add(printable(row.name), "title")
+            pen.add("  ").add(f"{mark} ", "accent").add(f"{'▸' if row.folded else '▾'} {printable(row.name)}", "title")
             return pen.add(f"  {row.ran} of {row.count} ran" if row.ran else f"  {row.count}", "dim").line()
         if isinstance(row, Earlier):
             shown = cells(row.run)
@@ -94,7 +97,7 @@ class ProbeTable(Listed):
         if row.state == "running":
             return pen.add("▸ ", "accent").add(printable(self._doing), "accent").line()
         if row.state == "waiting":
-            return pen.add("· waits for its turn", "dim").line()
+            return pen.add("· queued", "dim").line()
         return pen.add(printable(row.script.title), "dim").line()
 
     def _cells(
@@ -112,13 +115,14 @@ class ProbeTable(Listed):
             if placed.id == "verdict":
                 text = f"{GLYPHS.get(run.verdict, '•')} {text}"
                 ink = _VERDICT_INKS.get(run.verdict, "text")
-                # What a configuration is there to show is no alarm.
+                # An expected error is shown as a warning.
                 ink = "warning" if ink == "error" and expected else ink
             elif text == "–" or placed.id in ("asked", "device_map"):
                 ink = "dim"
             elif placed.id == "config":
                 ink = "dim" if old else "strong"
-            text = fitted(text, placed.width)
+            marks = self._marks.get(id(run), ()) if placed.id == "steps_per_second" else ()
+            text = _marked(text, marks, placed.width)
             best = not old and self._best.get(placed.id) == run.config
             if best:
                 ink = "ok"
@@ -127,6 +131,16 @@ class ProbeTable(Listed):
                 text = f"{BEST} {text}"
             pen.add((right if placed.at_right else left)(text, placed.width), ink)
         return pen.line()
+
+
+def _marked(text: str, marks: tuple[str, ...], width: int) -> str:
+    """The text with its marks; if there is no room, the spread is dropped."""
+    if not marks:
+        return fitted(text, width)
+    for shown in (" ".join((text, *marks)), text.replace(" ", "") + "".join(marks)):
+        if width_of(shown) <= width:
+            return shown
+    return f"{text.partition(' ')[0]} {''.join(marks)}"
 
 
 def _key(row: Row) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
-"""The process table: fixed columns, a cursor that stays with its process, lines redrawn one by one.
+"""The process table: fixed columns, a cursor that follows its process, redrawn line by line.
 
 Only rows on screen are formatted. The cursor belongs to a process (device, pid, start time), not to
-a place, so re-sorting carries it along; before anybody has moved it, it stays on the first row.
+a position, so it moves along when rows are sorted; until it is first moved, it stays on the first row.
 """
 
 from __future__ import annotations
@@ -14,14 +14,26 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from gpuwatch.model.snapshot import Process
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import cut, width_of
-from gpuwatch.ui.choices import preferences_of
-from gpuwatch.ui.filtering import Filter, FilterError, parse
-from gpuwatch.ui.lines import span_at
-from gpuwatch.ui.preferences import Preferences
-from gpuwatch.ui.rows import (
+from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.session.process_history import Identity, identity
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.frame import part
+from gpuwatch.ui.drawing.lines import span_at
+from gpuwatch.ui.panes.process_lines import (
+    NOBODY,
+    STEP,
+    TableStyle,
+    command,
+    head,
+    in_frame,
+    line,
+    parts_of,
+    run_time,
+)
+from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.tables.columns import (
     BY_ID,
     Key,
     Placed,
@@ -32,31 +44,22 @@ from gpuwatch.ui.rows import (
     rows_of,
     unavailable,
 )
-from gpuwatch.ui.trail import Identity, identity
-from gpuwatch.ui.tree import Branch, branches
-from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.frame import part
+from gpuwatch.ui.tables.filter import Filter, FilterError, parse
+from gpuwatch.ui.tables.tree import Branch, branches
 from gpuwatch.ui.widgets.paint import Line, Painted
-from gpuwatch.ui.widgets.process_lines import (
-    NOBODY,
-    RUN_TIME,
-    STEP,
-    Look,
-    command,
-    head,
-    in_frame,
-    line,
-    parts_of,
-    run_time,
-)
+from gpuwatch.ui.widgets.preferences_app import preferences_of
 
 
-def _same(before: View, now: View) -> bool:
-    """Whether no cell can differ: the clock moves on also where nothing happens."""
-    old, new = before.snapshot, now.snapshot
-    if old is None or new is None:
-        return old is new
-    return old.processes == new.processes and old.devices == new.devices and old.findings == new.findings
+def _same_rows(before: Snapshot, now: Snapshot) -> bool:
+    """Whether only run times differ between two snapshots."""
+    return before.processes == now.processes and (
+        before.devices is now.devices or _beside_processes(before) == _beside_processes(now)
+    )
+
+
+def _beside_processes(snapshot: Snapshot) -> list[object]:
+    """Device data that the table shows: unexplained memory and MIG instances."""
+    return [(one.uuid, one.readings.get("memory.unexplained_bytes"), one.mig_instances) for one in snapshot.devices]
 
 
 class ProcessTable(Painted, can_focus=True):
@@ -66,17 +69,17 @@ class ProcessTable(Painted, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = bindings("processes")
 
     class SortAsked(Message):
-        """A click on a head."""
+        """A click on a column header."""
 
         def __init__(self, column: str) -> None:
             super().__init__()
             self.column = column
 
     class Scrolled(Message):
-        """Other rows are seen, and no frame says which."""
+        """Other rows are visible in a table without a frame, so the footer's note changes."""
 
     class Opened(Message):
-        """A double click on a row: all of the process is wanted."""
+        """A double click on a row: open the process."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -84,78 +87,70 @@ class ProcessTable(Painted, can_focus=True):
         self._framed = False
         self._state: tuple[object, ...] | None = None
         self._supplied: set[str] = set()
-        """Columns that a process has once had a value for: they stay, so that nothing jumps."""
+        """Columns that have had a value: they stay, so that nothing jumps."""
         self.column_ids: tuple[str, ...] = ()
-        """The chosen columns, without those for which nobody has a value."""
+        """The chosen columns, without those that have no value."""
         self._rows: list[Row] = []
         self._total = 0
         self._cursor = 0
         self._cursor_key: Key | None = None
         self._tags: set[Identity] = set()
-        """Tagged processes: a process on two GPUs is one."""
+        """Tagged processes; a process on two GPUs counts once."""
         self._shift = 0
         self._noted = ("", False)
-        self._times: list[tuple[int, int, int, Process, Placed]] | None = None
-        """Where the run times on screen stand; None: not looked for since all was drawn."""
+        self._times: list[tuple[int, int, Process, Placed]] | None = None
+        """Positions of the run times on screen; None: not determined since the last redraw."""
         self.top = 0
         self.sort_column = "memory"
         self.sort_reverse = True
         self.filter: Filter | None = None
         self.only_device: str | None = None
-        """UUID of the only device whose processes are shown."""
+        """UUID of the device whose processes are shown; None: all."""
         self._sort_chosen = False
         self.as_tree = False
-        """Whether each process stands below the one that started it."""
+        """Whether processes are shown as a tree."""
         self._branches: dict[Key, Branch] = {}
         self._asked = 0
-        """Rows that are shown because they were asked for, not to join others in the tree."""
+        """Number of requested rows, without those that only connect others in the tree."""
 
     # What it shows
 
     def show(self, view: View, *, framed: bool) -> None:
-        """Draws the processes of ``view``, cursor and scroll kept."""
+        """Draws the processes of ``view``; keeps cursor and scroll position."""
         before, self._view = self._view, view
-        self.column_ids = self._usable(view)
-        state = (framed, view.stale, self.only_device, self.column_ids)
-        if before is not None and state == self._state and _same(before, view):
-            return
-        self._framed, self._state = framed, state
-        self._collect()
+        old, new = before.snapshot if before is not None else None, view.snapshot
+        state = (framed, view.stale, self.only_device, preferences_of(self).columns)
+        if old is None or new is None or state != self._state or not _same_rows(old, new):
+            self.column_ids = self._usable(view)
+            self._framed, self._state = framed, state
+            self._collect()
+        elif old.taken_at != new.taken_at:
+            if self.filter is not None or self.as_tree:  # either may depend on run times and other processes
+                self._collect()
+            else:
+                self._redraw_run_times()
 
-    def age(self, view: View) -> None:
-        """As :meth:`show`, of a snapshot in which only run times are others: their cells alone are written.
-
-        The view may be ageless: run times follow its moment, whatever its rows have.
-        """
-        before = self._view.snapshot if self._view is not None else None
-        now = view.snapshot
-        if before is None or now is None or self.filter is not None or self.as_tree or view.stale:
-            self.show(view.whole(), framed=self._framed)
-            return
-        self._view = view
-        if now.processes is not before.processes:
-            newer = {id(old): row for old, row in zip(before.processes, now.processes, strict=True)}
-            self._rows = [newer.get(id(row), row) for row in self._rows]
-            self._times = None
+    def _redraw_run_times(self) -> None:
         if self._times is None:
             self._times = self._find_times()
-            if self._times is None:  # not where they should be: all of it again
+            if self._times is None:  # not in their expected place: redraw
                 self._redraw()
                 return
-        at = now.taken_at.timestamp()
-        moved = []
-        for y, number, x, process, placed in self._times:
-            old = self._lines[y].spans[number]
+        assert self._view is not None
+        at, lines = self._view.moment, list(self._lines)
+        for y, number, process, placed in self._times:
+            spans, wash = lines[y]
+            before, ink = spans[number]
             text = run_time(process, placed, at)
-            if text != old[0]:
-                moved.append((y, number, x, text))
-        self.amend(moved)
+            if text != before:
+                lines[y] = Line((*spans[:number], (text, ink), *spans[number + 1 :]), wash)
+        self.paint(lines, stale=self._view.stale)
 
-    def _find_times(self) -> list[tuple[int, int, int, Process, Placed]] | None:
-        """Line, span and cell of each run time on screen, with its process; None where one is not in its place."""
+    def _find_times(self) -> list[tuple[int, int, Process, Placed]] | None:
+        """Line and span of each run time on screen, with its process; None if one is not in its place."""
         found = []
         for placed in self._columns:
-            if placed.column.reading != RUN_TIME:
+            if not placed.column.follows_clock:
                 continue
             x = placed.start + self._inset
             for y, row in enumerate(self._rows[self.top : self.top + self._room], self._head_row + 1):
@@ -163,7 +158,7 @@ class ProcessTable(Painted, can_focus=True):
                     number = span_at(self._lines[y], x) if y < len(self._lines) else None
                     if number is None or width_of(self._lines[y].spans[number][0]) != placed.width:
                         return None
-                    found.append((y, number, x, row, placed))
+                    found.append((y, number, row, placed))
         return found
 
     def _usable(self, view: View) -> tuple[str, ...]:
@@ -171,13 +166,13 @@ class ProcessTable(Painted, can_focus=True):
         if snapshot is None:
             return chosen
         if not any(device.mig_instances for device in snapshot.devices):
-            self._supplied.discard("mig")  # no process can be in an instance any more
+            self._supplied.discard("mig")  # no process can be in an instance now
         unknown = [name for name in chosen if name not in self._supplied and name in BY_ID]
         self._supplied.update(name for name in unknown if not unavailable(BY_ID[name], snapshot))
         return tuple(name for name in chosen if name in self._supplied)
 
     def sort_by(self, column: str, *, reverse: bool | None = None) -> None:
-        """Sorts by a column; the same one again turns the order round."""
+        """Sorts by a column; the same column again reverses the order."""
         if reverse is None:
             reverse = not self.sort_reverse if column == self.sort_column else BY_ID[column].number
         self.sort_column, self.sort_reverse = column, reverse
@@ -185,7 +180,7 @@ class ProcessTable(Painted, can_focus=True):
         self._collect()
 
     def restore(self, chosen: Preferences) -> None:
-        """Begins with the order and the filter that were saved or asked for."""
+        """Applies the preferred sort order, filter and tree view."""
         with suppress(FilterError):
             self.filter = parse(chosen.filter)
         self.as_tree = chosen.tree
@@ -195,7 +190,7 @@ class ProcessTable(Painted, can_focus=True):
 
     @property
     def chosen_order(self) -> dict[str, Any]:
-        """Order and filter as :class:`Preferences` has them; no order where nobody chose one."""
+        """Sort order and filter as fields of :class:`Preferences`; no order if none was chosen."""
         found: dict[str, Any] = {"filter": self.filter.text if self.filter is not None else "", "tree": self.as_tree}
         if self._sort_chosen:
             usual = BY_ID[self.sort_column].number == self.sort_reverse
@@ -214,7 +209,7 @@ class ProcessTable(Painted, can_focus=True):
 
     @property
     def tagged(self) -> list[Process]:
-        """The tagged processes that are shown; a filter hides the others from every action."""
+        """The visible tagged processes; a filter hides the others from every action."""
         return [row for row in self._rows if isinstance(row, Process) and self._is_tagged(row)]
 
     def _is_tagged(self, row: Row) -> bool:
@@ -222,18 +217,18 @@ class ProcessTable(Painted, can_focus=True):
 
     @property
     def tagged_count(self) -> int:
-        """How many processes are tagged, not how many rows they have."""
+        """Number of tagged processes, not of their rows."""
         return len({identity(row) for row in self.tagged})
 
     def tag(self) -> None:
-        """Tags the row under the cursor, or takes its tag away, and goes one down."""
+        """Toggles the tag of the row under the cursor, and moves one down."""
         row = self.selected
         if isinstance(row, Process):
             self._tags ^= {identity(row)}
         self.move("down")
 
     def untag(self, rows: Iterable[Process] | None = None) -> bool:
-        """Takes the tags of these away, or all; False when there was none."""
+        """Removes the tags of ``rows``, or all; False if there were none."""
         before = len(self._tags)
         self._tags = set() if rows is None else self._tags - {identity(row) for row in rows}
         self._redraw()
@@ -241,11 +236,11 @@ class ProcessTable(Painted, can_focus=True):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Rows shown, rows there are."""
+        """Number of process rows shown, and in total."""
         return self._asked, self._total
 
     def toggle_tree(self) -> None:
-        """Each process below the one that started it, or not."""
+        """Switches between tree and list."""
         self.as_tree = not self.as_tree
         self._collect()
         self._bring_into_view()
@@ -253,7 +248,7 @@ class ProcessTable(Painted, can_focus=True):
 
     @property
     def note(self) -> tuple[str, bool]:
-        """What the frame would say, for a table without one; and whether a filter hides rows."""
+        """The footer's note for a table without a frame, and whether a filter hides rows."""
         shown, total = self.counts
         if self.filter is not None:
             return f"/{cut(self.filter.text, 16)} {shown} of {total}", True
@@ -274,7 +269,7 @@ class ProcessTable(Painted, can_focus=True):
         self._put_cursor(self._cursor + steps[where])
 
     def unpin(self) -> bool:
-        """Forgets the chosen process; False when there was none."""
+        """Forgets the selected process; False if there was none."""
         if self._cursor_key is None:
             return False
         self._cursor_key, self._cursor, self.top, self._shift = None, 0, 0, 0
@@ -299,18 +294,18 @@ class ProcessTable(Painted, can_focus=True):
     # Events
 
     def on_resize(self, event: events.Resize) -> None:
-        """Columns fold with the width; the cursor stays in sight."""
+        """Redraws for the new width; keeps the cursor visible."""
         if self._rows:
             self._bring_into_view()
         self._redraw()
 
     def watch_has_focus(self, focused: bool) -> None:
-        """The cursor is bright only in the focused pane."""
+        """Highlights the cursor only while focused."""
         super().watch_has_focus(focused)
         self._redraw()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel scrolls and leaves the cursor alone."""
+        """Scrolls without moving the cursor."""
         event.stop()
         self._scroll(3)
 
@@ -320,7 +315,7 @@ class ProcessTable(Painted, can_focus=True):
         self._scroll(-3)
 
     def on_click(self, event: events.Click) -> None:
-        """A head sorts, a row is selected, the border is a scroll bar."""
+        """A click on a header sorts, on a row selects; the border is a scroll bar."""
         y = event.y - self._head_row
         if y == 0:
             for placed in self._columns:
@@ -359,26 +354,22 @@ class ProcessTable(Painted, can_focus=True):
 
     @property
     def columns_on_screen(self) -> list[str]:
-        """Ids of the columns for which there is room."""
+        """Ids of the columns that fit on screen."""
         return [placed.column.id for placed in self._columns]
 
     def _collect(self) -> None:
-        """Filters and sorts; puts the cursor back on its process."""
-        if self._view is not None:
-            self._view = self._view.whole()  # a filter may ask for run times
+        """Filters and sorts the rows; puts the cursor back on its process."""
         view = self._view
         if view is None or view.snapshot is None:
             self._redraw()
             return
         if not self._sort_chosen:
             self.sort_column = "memory" if self._has_gpus else "cpu"
-        rows = rows_of(view.snapshot)
-        if self.only_device is not None:
-            rows = [row for row in rows if row.key[0] == self.only_device]
-        self._total = len(rows)
+        rows = rows_of(view.snapshot, self.only_device)
+        self._total = _processes(rows)
         here = {identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
-        rows = in_order(matching(rows, self.filter), BY_ID[self.sort_column], reverse=self.sort_reverse)
-        self._rows, self._asked, self._branches = rows, len(rows), {}
+        rows = in_order(matching(rows, self.filter, view.moment), BY_ID[self.sort_column], reverse=self.sort_reverse)
+        self._rows, self._asked, self._branches = rows, _processes(rows), {}
         if self.as_tree:
             made = branches(rows, view.snapshot)
             self._rows = [branch.row for branch in made]
@@ -399,14 +390,14 @@ class ProcessTable(Painted, can_focus=True):
         self._redraw()
 
     @property
-    def _look(self) -> Look:
+    def _table_style(self) -> TableStyle:
         view = self._view
-        return Look(
+        return TableStyle(
             self._columns,
             self.size.width - 2 * self._inset,
             self.sort_column,
             self.sort_reverse,
-            at=view.snapshot.taken_at.timestamp() if view is not None and view.ageless and view.snapshot else None,
+            at=view.moment if view is not None else 0.0,
             focused=self.has_focus,
             shift=self._shift,
             branches=self._branches,
@@ -421,19 +412,20 @@ class ProcessTable(Painted, can_focus=True):
         if not self._framed and self._noted != self.note:
             self._noted = self.note
             self.post_message(self.Scrolled())
-        look, rows = self._look, self._rows[self.top : self.top + self._room]
-        lines = [head(look, rows)]
+        style, rows = self._table_style, self._rows[self.top : self.top + self._room]
+        lines = [head(style, rows)]
         for number, row in enumerate(rows, self.top):
-            lines.append(line(row, look, chosen=number == self._cursor, tagged=self._is_tagged(row)))
+            lines.append(line(row, style, chosen=number == self._cursor, tagged=self._is_tagged(row)))
         if not rows and self._room > 1:
             lines.append(Line(((f"  {self._nothing()}", "dim"),)))
         if self._framed:
             lines = in_frame(
                 lines,
-                look,
+                style,
                 height,
                 top=self.top,
-                count=len(self._rows),
+                count=_processes(self._rows),
+                nobody=len(self._rows) - _processes(self._rows),
                 total=self._total,
                 filtered=self.filter.text if self.filter is not None else None,
                 asked=self._asked,
@@ -447,5 +439,10 @@ class ProcessTable(Painted, can_focus=True):
         if self._view is None or self._view.snapshot is None:
             return "waiting for the first sample"
         if self.filter is not None:
-            return f"none of {self._total} processes matches “{self.filter.text}”; Esc clears the filter"
+            return f"no match for “{self.filter.text}” in {self._total} processes; Esc clears the filter"
         return "no process uses this GPU" if self.only_device is not None else NOBODY
+
+
+def _processes(rows: Iterable[Row]) -> int:
+    """How many of the rows are processes."""
+    return sum(isinstance(row, Process) for row in rows)

@@ -1,4 +1,4 @@
-"""Every reading of one device, or why it is missing; and what probes were given on that device."""
+"""Every reading of one device, or why it is missing; and the probe runs on that device."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Device
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import cut, left, width_of
-from gpuwatch.ui.facts import titled
-from gpuwatch.ui.probe_rows import age
-from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.drawing.cells import cut, left, width_of
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.tables.device_facts import titled
+from gpuwatch.ui.tables.probe_rows import age
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 _REASONS = {
     "not_supported": "not supported",
     "permission_denied": "permission denied",
     "failed": "failed",
-    "stale": "not any more",
+    "stale": "no longer readable",
     "device_lost": "device lost",
     "no_sample": "no sample yet",
     "unknown": "unknown",
 }
 
 
-class Readings(Listed):
+class Readings(ScrollList):
     """The table of metrics, for one device."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("readings")
@@ -51,15 +51,15 @@ class Readings(Listed):
         self.set_lines(self._table(device), stale=stale)
 
     def refill(self) -> None:
-        """Names are cut to the width."""
+        """Rebuilds the table for the new width."""
         if self._device is not None:
             self.content = self._table(self._device)
         self.redraw()
 
     def _table(self, device: Device) -> list[Line]:
-        # What is not told stands below what is, in the same order.
+        # Missing readings come last, in the same order.
         shown = sorted(METRICS, key=lambda spec: isinstance(device.get(spec.id), Missing))
-        # Side by side where there is room and it saves scrolling.
+        # Several columns if there is room and it saves scrolling.
         columns = max(1, min(self.inner // 62, -(-len(METRICS) // self.room)))
         rows = -(-len(METRICS) // columns)
         one = self.inner // columns
@@ -83,7 +83,7 @@ class Readings(Listed):
 
 
 def granted_lines(device: Device, runs: Iterable[Run], now: float, width: int) -> list[Line]:
-    """``GPU:0 → physical 0 GPU-…, config growth, granted 21.9 GiB, peak 326 MiB, 3 min ago``, or shorter."""
+    """One line per run: ``GPU:0 → physical 0 GPU-…  config growth  granted 21.9 GiB  peak 326 MiB  3 min ago``."""
     lines = []
     for run in runs:
         for mapping in run.device_map:

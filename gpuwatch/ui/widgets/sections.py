@@ -1,43 +1,43 @@
-"""Named sections below each other in one list, their lines folded to its width."""
+"""A list of titled sections, with lines wrapped to its width."""
 
 from __future__ import annotations
 
-from gpuwatch.ui.screens.lines_modal import Lines, wrapped
-from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.widgets.paint import Line, Span
-from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 
-class Sections(Listed):
+class Sections(ScrollList):
     """A list without a cursor."""
 
     def __init__(self, title: str, *, id: str) -> None:
         super().__init__(title, cursor=False, id=id)
-        self._told: Lines = []
+        self._wrapped: Lines = []
         self.places: dict[str, int] = {}
-        """Line on which each section begins."""
+        """Line number where each section begins."""
 
-    def tell(self, sections: list[tuple[str, Lines]], *, stale: bool) -> None:
-        """Sections below each other, each under its name."""
-        self._told = []
+    def show_sections(self, sections: list[tuple[str, Lines]], *, stale: bool) -> None:
+        """Shows sections, each under its title."""
+        self._wrapped = []
         room = max(self.inner - 2, 10)
         self.places = {}
         for title, lines in sections:
-            if self._told:
-                self._told.append([])
-            self.places[title] = len(self._told)
-            self._told.append([(title, "title")])
-            self._told += [part for line in lines for part in wrapped(line, room)]
-        self.set_lines([self._fitted(line) for line in self._told], stale=stale)
+            if self._wrapped:
+                self._wrapped.append([])
+            self.places[title] = len(self._wrapped)
+            self._wrapped.append([(title, "title")])
+            self._wrapped += [part for line in lines for part in wrapped(line, room)]
+        self.set_lines([self._fitted(line) for line in self._wrapped], stale=stale)
 
     def _fitted(self, line: list[Span]) -> Line:
-        """Only the last part of a line is folded: what still is too long is cut."""
+        """A line cut to the width: only its last span can be wrapped."""
         pen = Pen(self.inner).add(" ")
         for text, ink in line:
             pen.add(text, ink)
         return pen.line()
 
     def go(self, title: str) -> None:
-        """To the beginning of a section."""
+        """Scrolls to the beginning of a section."""
         self.top = self.places.get(title, 0)
         self.redraw()

@@ -1,4 +1,4 @@
-"""The one-line panes: the top line, the host, the finding that matters most."""
+"""One-line panes: the top line, the host line, the most important finding."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.headline import host_line, top_line
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.panes.headline import host_line, top_line
+from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.paint import Painted
-from gpuwatch.ui.widgets.pen import Pen
 
 
 class Strip(Painted):
-    """One line that follows the view and its own width."""
+    """A one-line pane drawn from the view."""
 
     DEFAULT_CLASSES = "strip"
     WASHED = True
-    """Whether the line looks like a chosen row while it has the focus."""
+    """Whether the line is highlighted while focused."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._view: View | None = None
 
     def show(self, view: View) -> None:
-        """Draws what ``view`` says."""
+        """Draws ``view``."""
         self._view = view
         self._redraw()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Folds with the width."""
+        """Redraws for the new width."""
         self._redraw()
 
     def _redraw(self) -> None:
@@ -44,17 +44,17 @@ class Strip(Painted):
             self.paint((pen.to(pen.limit).line("cursor" if washed else ""),), stale=stale)
 
     def watch_has_focus(self, focused: bool) -> None:
-        """A line that has the focus looks like a chosen row."""
+        """Highlights the line while focused."""
         super().watch_has_focus(focused)
         self._redraw()
 
     def draw(self, pen: Pen, view: View) -> bool:
-        """Writes the line; True when its data are stale."""
+        """Draws the line; returns whether its data are stale."""
         raise NotImplementedError
 
 
 class TopLine(Strip):
-    """The tabs, who, what, whether anything is wrong, and when."""
+    """Tabs, host, driver, verdict and clock."""
 
     class TabChosen(Message):
         """A click on the name of a tab."""
@@ -69,7 +69,7 @@ class TopLine(Strip):
         self._places: list[tuple[int, int, str]] = []
 
     def on_click(self, event: events.Click) -> None:
-        """The names of the tabs can be clicked, and so can what is said of how things are: that is in Findings."""
+        """A click on a tab name opens the tab, one on the verdict opens Findings."""
         for start, end, tab_id in self._places:
             if start <= event.x < end:
                 self.post_message(self.TabChosen(tab_id))
@@ -89,17 +89,17 @@ class HostStrip(Strip):
 
 
 class FindingStrip(Strip, can_focus=True):
-    """The finding that matters most; gone when there is none."""
+    """The most important finding; hidden if there is none."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("finding")
 
     class Opened(Message):
-        """Enter or a click: the evidence is wanted."""
+        """Enter or a click: show the evidence."""
 
     def draw(self, pen: Pen, view: View) -> bool:
-        """Cause first, then what to do; the count at the right."""
+        """The finding's title, then its action; the count at the right."""
         snapshot = view.snapshot
-        if snapshot is None or not view.told:
+        if snapshot is None or not view.has_problem:
             return False
         if view.wrong:
             finding, count = view.wrong[0], len(view.wrong)
@@ -115,15 +115,15 @@ class FindingStrip(Strip, can_focus=True):
         pen.add(" ✖ " if bad else " ▲ ", ink)
         if device is not None and f"GPU {device.index}" not in title:
             pen.add(f"GPU {device.index}  ", "strong")
-        said = Pen(room - pen.x)
-        said.add(printable(title), "text")
-        if action and said.left > 12:
-            said.add("  → ", ink).add(printable(action), "dim")
-        pen.spans += said.spans
-        pen.x += said.x
+        text = Pen(room - pen.x)
+        text.add(printable(title), "text")
+        if action and text.left > 12:
+            text.add("  → ", ink).add(printable(action), "dim")
+        pen.spans += text.spans
+        pen.x += text.x
         pen.to(room).add(more, "dim").add("[f]", "key").add(" why ", "dim")
         return False
 
     def on_click(self, event: events.Click) -> None:
-        """A click anywhere on the line opens it."""
+        """A click anywhere on the line opens the evidence."""
         self.post_message(self.Opened())

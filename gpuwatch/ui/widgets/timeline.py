@@ -1,4 +1,4 @@
-"""The line that says which moment a paused display shows, with the kept history as a track."""
+"""The timeline of a paused display: the moment shown, and the kept history as a track."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from gpuwatch.history.events import ago
+from gpuwatch.history.machine_event import ago
 from gpuwatch.history.timeline import LEVELS
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import width_of
-from gpuwatch.ui.lines import Span
-from gpuwatch.ui.view import Shown, View
-from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.session.view import PlayheadPosition, View
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.strips import Strip
 
 _LEAST = 12
-"""Cells below which a track says nothing."""
+"""Minimum cells of a track."""
 _BAD = {"error": ("✖", "error"), "warning": ("▲", "warning")}
 
 
 class TimelineStrip(Strip, can_focus=True):
-    """Shown while paused. Arrows move in time while it has the focus, and a click goes there."""
+    """Shown while paused. While it is focused, arrows move in time; a click moves to that moment."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("timeline")
     WASHED = False
@@ -42,7 +42,7 @@ class TimelineStrip(Strip, can_focus=True):
         self._track = (0, 0)
 
     def draw(self, pen: Pen, view: View) -> bool:
-        """The moment, how long ago, the track, and the way back."""
+        """The moment, its age, the track, and the keys."""
         past = view.past
         if past is None:
             pen.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
@@ -71,7 +71,7 @@ class TimelineStrip(Strip, can_focus=True):
         return False
 
     def on_click(self, event: events.Click) -> None:
-        """To the moment under the pointer."""
+        """Moves to the moment under the pointer."""
         start, width = self._track
         past = self._view.past if self._view is not None else None
         if past is not None and width and start <= event.x < start + width:
@@ -89,8 +89,8 @@ def _clock(moment: float, now: float) -> str:
     return then.strftime("%H:%M:%S" if today else "%m-%d %H:%M:%S")
 
 
-def track(past: Shown, width: int) -> list[Span]:
-    """The kept history in exactly ``width`` cells: where samples are, what happened, where one is."""
+def track(past: PlayheadPosition, width: int) -> list[Span]:
+    """The kept history in exactly ``width`` cells: samples, gaps, events, and the current position."""
     first, last = past.times[0], past.times[-1]
     one = (last - first) / max(width - 1, 1)
 

@@ -1,4 +1,4 @@
-"""Totals by user, in the place of the processes."""
+"""Totals by user, shown instead of the processes."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, memory, short_size
-from gpuwatch.ui.actions import bindings
-from gpuwatch.ui.cells import cut, left, right, width_of
-from gpuwatch.ui.filtering import Filter
-from gpuwatch.ui.rows import NOTABLE_UNEXPLAINED
-from gpuwatch.ui.totals import Total, totals, unexplained
-from gpuwatch.ui.view import View
-from gpuwatch.ui.widgets.listed import Listed
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import cut, left, right, width_of
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.tables.columns import NOTABLE_UNEXPLAINED
+from gpuwatch.ui.tables.filter import Filter
+from gpuwatch.ui.tables.totals import Total, totals, unexplained
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.pen import Pen
+from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 _GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Cells of each column; ``each`` of one GPU."""
+    """Widths of the columns; ``each``: of one GPU."""
 
     user: int
     memory: int
@@ -31,17 +31,17 @@ class _Columns:
 
     @property
     def rest(self) -> int:
-        """Cells of all but the GPUs."""
+        """Cells of everything but the GPU columns."""
         return 2 + self.user + 1 + 5 + self.memory + self.cpu + self.host
 
 
 _WIDE = _Columns(16, 11, 9, 8, 9)
 _USUAL = _Columns(11, 11, 9, 8, 9)
 _TIGHT = _Columns(9, 8, 6, 7, 5)
-"""Told in GiB without a unit and, from ten on, without decimals."""
+"""GPU columns in GiB without unit; without decimals from 10 GiB."""
 
 
-class UserTable(Listed):
+class UserTable(ScrollList):
     """One line for each user; Enter shows the user's processes."""
 
     BINDINGS = bindings("users")
@@ -55,17 +55,17 @@ class UserTable(Listed):
 
     @property
     def chosen(self) -> Total | None:
-        """The user under the cursor; None on memory that is nobody's."""
+        """The user under the cursor; None on unexplained memory."""
         place = self.cursor or 0
         one = self._totals[place] if place < len(self._totals) else None
         return one if one is not None and one.user != "" else None
 
     def show(self, view: View, wanted: Filter | None, *, framed: bool) -> None:
-        """Sums up the processes of ``view`` that a filter keeps; the cursor stays with its user."""
+        """Sums up the processes of ``view`` that match a filter; the cursor stays with its user."""
         before = self.chosen.user if self.chosen is not None and self.cursor else None
         self._view, self._filter, self.framed = view, wanted, framed
         rows = view.snapshot.processes if view.snapshot is not None else ()
-        self._totals = totals(row for row in rows if wanted is None or wanted(row))
+        self._totals = totals(row for row in rows if wanted is None or wanted(row, view.moment))
         if wanted is None:
             amounts = [
                 (device.index, amount)
@@ -80,12 +80,12 @@ class UserTable(Listed):
         self.refill()
 
     def refill(self) -> None:
-        """Columns follow the width."""
+        """Rebuilds the table for the current width."""
         view = self._view
         if view is None:
             return
         users = sum(one.user not in (None, "") for one in self._totals)
-        self.note = f" {users} user{'s' * (users != 1)}, by memory of GPUs "
+        self.note = f" {users} user{'s' * (users != 1)}, by GPU memory "
         if self._filter is not None:
             self.title = [("Users", "title"), (" ─ ", "border"), ("/ ", "key")]
             self.title.append((cut(printable(self._filter.text), self.inner // 3), "strong"))
@@ -109,10 +109,10 @@ class UserTable(Listed):
             pen.add("  ON GPU", "header")
         self.head = [pen.to(self.inner, ink="header").line()]
         lines = [self._line(one, indices, at, side_by_side=bool(fits)) for one in self._totals]
-        self.set_lines(lines or [Line((("  nobody uses a GPU", "dim"),))], stale=view.stale)
+        self.set_lines(lines or [Line((("  no process uses a GPU", "dim"),))], stale=view.stale)
 
     def marked(self, line: Line) -> Line:
-        """The chosen line has the mark of the process table."""
+        """The line under the cursor, with the process table's mark."""
         if not self._totals:
             return line
         _, *rest = line.spans
@@ -129,13 +129,13 @@ class UserTable(Listed):
         each = _number if at is _TIGHT else _short
         amount = _rounded if at is _TIGHT and (one.memory.value or 0) >= 100 * _GIB else _short
         if indices:
-            pen.add(right(one.memory.told(amount), at.memory), "strong")
-        pen.add(right("" if nobody else one.cpu.told(_percent), at.cpu), "text")
-        pen.add(right("" if nobody else one.host.told(short_size), at.host), "dim")
+            pen.add(right(one.memory.shown(amount), at.memory), "strong")
+        pen.add(right("" if nobody else one.cpu.shown(_percent), at.cpu), "text")
+        pen.add(right("" if nobody else one.host.shown(short_size), at.host), "dim")
         if side_by_side:
             for index in indices:
                 held = one.by_gpu.get(index)
-                text = held.told(each) if held is not None else "·"
+                text = held.shown(each) if held is not None else "·"
                 pen.add(right(text, at.each), "memory" if held is not None else "faint")
         elif indices:
             _behind(pen.add("  "), one)
@@ -143,36 +143,37 @@ class UserTable(Listed):
 
 
 def _in_words(one: Total) -> tuple[list[tuple[str, str]], int]:
-    """The GPUs of a user with what is held on each, and the cells that all of them take."""
-    full = [(f"GPU {index}: ", one.by_gpu[index].told(_short)) for index in sorted(one.by_gpu)]
+    """A user's GPUs with the memory held on each, and the cells they need."""
+    full = [(f"GPU {index}: ", one.by_gpu[index].shown(_short)) for index in sorted(one.by_gpu)]
     return full, sum(width_of(name + text) + 2 for name, text in full) - 2
 
 
 def _behind(pen: Pen, one: Total) -> None:
-    """The GPUs of a user behind each other: all in full, or those with most, and how many more."""
+    """A user's GPUs in one line: all in full, or those with most memory and the number of others."""
     full, cells = _in_words(one)
     if cells <= pen.left:
-        told = full
+        named = full
     else:
-        told = [(f"{index}:", one.by_gpu[index].told(_rounded)) for index in sorted(one.by_gpu)]
+        named = [(f"{index}:", one.by_gpu[index].shown(_rounded)) for index in sorted(one.by_gpu)]
         most = sorted(one.by_gpu, key=lambda index: (-one.by_gpu[index].known, index))
-        room, count = pen.left, len(told)
-        while sum(width_of(name + text) + 1 for name, text in told) > room and count > 1:
+        room, count = pen.left, len(named)
+        while sum(width_of(name + text) + 1 for name, text in named) > room and count > 1:
             count -= 1
             room = pen.left - len(f"+{len(most) - count} more")
-            told = [(f"{index}:", one.by_gpu[index].told(_rounded)) for index in sorted(most[:count])]
-    for number, (name, text) in enumerate(told):
-        pen.add(" " * (number > 0) * (1 + (told is full))).add(name, "dim").add(text, "memory")
-    if len(told) < len(full):
-        pen.add(f" +{len(full) - len(told)} more", "dim")
+            named = [(f"{index}:", one.by_gpu[index].shown(_rounded)) for index in sorted(most[:count])]
+    for number, (name, text) in enumerate(named):
+        pen.add(" " * (number > 0) * (1 + (named is full))).add(name, "dim").add(text, "memory")
+    if len(named) < len(full):
+        pen.add(f" +{len(full) - len(named)} more", "dim")
 
 
 def _short(value: float | None) -> str:
-    return memory(value, short=True)
+    """A user's total: less precise than for one process, and never wider than its column."""
+    return memory(value, short=True) if value is None or value < _GIB else f"{value / _GIB:.1f}G"
 
 
 def _rounded(value: float | None) -> str:
-    """Of tens of GiB and more only whole ones, where there is little room."""
+    """Like :func:`_short`, without decimals from 10 GiB."""
     return _short(value) if value is None or value < 10 * _GIB else f"{value / _GIB:.0f}G"
 
 

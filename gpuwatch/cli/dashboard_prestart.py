@@ -1,0 +1,202 @@
+"""The early start of the dashboard: collector and first picture before Textual is imported.
+
+Importing Textual takes longer than the driver needs to answer. So the program first forks its collector; while that
+opens the driver, this process imports what a picture needs. It paints the devices as soon as they are known and then
+imports Textual in parts; between two parts it checks whether the processes are known, and paints them too.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+    from gpuwatch.monitor.fork import ForkedProcess
+    from gpuwatch.ui.settings.preferences import Preferences
+    from gpuwatch.ui.startup.first_frame import Picture
+
+_PATIENCE = 0.1
+"""Seconds to wait for the first picture without doing anything else."""
+INTERVAL = 1.0
+"""Seconds between samples of a collector that starts before the settings are known."""
+_HEAVY = (
+    "gpuwatch.ui.panes.process_lines",
+    "gpuwatch.formatting.secrets",
+    "click",
+    "asyncio",
+    "rich.console",
+    "textual.geometry",
+    "textual.css.stylesheet",
+    "textual.screen",
+    "textual.app",
+    "gpuwatch.ui.app",
+)
+"""Modules to import one by one, checking for frames from the collector in between."""
+
+
+def end_by_signals() -> None:
+    """Handle SIGTERM and SIGHUP (closed terminal) like Ctrl+C.
+
+    Child processes are ended and the terminal is restored. An ignored SIGHUP (nohup) stays ignored.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+
+
+ended: int | None = None
+"""The exit code for a received signal. Python may lose the exception that its handler raised, mostly during imports:
+
+in the callback of a weak reference it is dropped, and during the creation of a class it becomes another error.
+"""
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    global ended
+    ended = 128 + number
+    raise SystemExit(ended)
+
+
+def go_on() -> None:
+    """Exits if a signal was received whose exception was lost."""
+    if ended is not None:
+        raise SystemExit(ended)
+
+
+class Start:
+    """What was started early: the collector's process, and the picture if there is one."""
+
+    def __init__(self, collector: ForkedProcess | Popen[bytes]) -> None:
+        self.collector = collector
+        self.picture: Picture | None = None
+        self.frames: list[tuple[bytes, bytes]] = []
+        """Frames read from the collector so far: the next reader starts with these."""
+
+    def paint(self, chosen: Preferences, more: Sequence[str] = ()) -> None:
+        """Paints the devices, then the processes, as soon as they are known; imports Textual and ``more`` meanwhile."""
+        from gpuwatch.ui.startup.first_frame import Picture
+
+        picture = Picture(chosen)
+        if not picture.possible or self.frames:
+            return
+        self.picture = picture
+        until = time.monotonic() + _PATIENCE
+        for module in (*_HEAVY, *more):
+            # Until the devices are known, waiting for them briefly is better than importing.
+            if self._painted(0.0 if self.frames else max(until - time.monotonic(), 0.0)):
+                return
+            importlib.import_module(module)
+        self._painted(0.0)
+
+    def _painted(self, seconds: float) -> bool:
+        """Whether there is nothing more to wait for: everything is painted, or cannot be."""
+        stream, picture = self.collector.stdout, self.picture
+        assert stream is not None
+        assert picture is not None
+        if not stream_ready(stream, seconds):
+            return False
+        from gpuwatch.monitor.wire import HEAD_BYTES, KEY, PREVIEW, Receiver, head
+
+        start = stream.read(HEAD_BYTES)
+        length, kind = head(start) if len(start) == HEAD_BYTES else (0, b"")
+        body = stream.read(length)
+        if not kind or len(body) < length:
+            return True  # it has exited: the next reader handles that
+        self.frames.append((kind, body))
+        if kind == PREVIEW:
+            return not picture.paint(Receiver().receive(kind, body)) or not picture.lists
+        if kind == KEY and picture.painted:
+            picture.paint(Receiver().receive(kind, body), whole=True)
+        return True
+
+    def leave(self) -> None:
+        """Ends the collector and restores the terminal."""
+        if self.picture is not None:
+            import termios
+
+            with suppress(OSError, termios.error):  # the terminal may be closed
+                self.picture.leave()
+        if self.collector.stdin is not None:
+            # At the end of its input the collector exits.
+            with suppress(OSError):
+                self.collector.stdin.close()
+
+
+def stream_ready(stream: IO[bytes], seconds: float) -> bool:
+    """Whether data or the end of file can be read within this time."""
+    # Data that is already buffered does not make the descriptor ready; peek returns it without reading.
+    if select.select([stream], [], [], 0)[0]:
+        return True
+    os.set_blocking(stream.fileno(), False)
+    try:
+        if stream.peek(1):  # type: ignore[attr-defined]
+            return True
+    finally:
+        os.set_blocking(stream.fileno(), True)
+    return bool(select.select([stream], [], [], seconds)[0])
+
+
+_begun: Start | None = None
+
+
+def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
+    """Starts the collector if the command line certainly opens the dashboard on a terminal.
+
+    ``more``: modules that the caller will need, imported while the driver starts. All other command lines, and all
+    errors, are left to the command line's parser.
+    """
+    global _begun
+    if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
+        return
+    if os.environ.get("TERM") in ("dumb", "unknown"):  # see gpuwatch.formatting.terminal.cannot_draw
+        return
+    if not all(map(os.isatty, (0, 1, 2))) or any(name.endswith("_COMPLETE") for name in os.environ):
+        return
+    gc.disable()
+    _begun = _fork()
+    if _begun is None:
+        return
+    from gpuwatch.ui.settings.preferences import default_path, load
+
+    loaded = load(default_path())
+    if not loaded.notice:
+        from dataclasses import replace
+
+        chosen = loaded.preferences
+        _begun.paint(replace(chosen, read_only=chosen.read_only or "--read-only" in arguments), more)
+
+
+def _fork() -> Start | None:
+    # Import what both processes need before there are two.
+    import gpuwatch.monitor.wire  # noqa: F401
+    from gpuwatch.monitor.fork import fork
+
+    try:
+        return Start(fork(INTERVAL))
+    except OSError:
+        return None  # the collector is spawned later instead, which reports the error
+
+
+def take() -> Start | None:
+    """Hands over what :func:`begin` started: the caller has to end it. None if nothing was started."""
+    global _begun
+    begun, _begun = _begun, None
+    return begun
+
+
+def abandon() -> None:
+    """Undo the early start."""
+    begun = take()
+    if begun is not None:
+        begun.leave()

@@ -1,0 +1,48 @@
+"""Durations and times in findings: coarse, so that a line changes seldom; in events exact."""
+
+from __future__ import annotations
+
+import datetime
+
+from gpuwatch.diagnosis.conditions.hysteresis import Occurrence
+from gpuwatch.history.machine_event import span as exact_span
+
+
+def span(seconds: float) -> str:
+    """``40 s``, ``4 min``, ``2.5 h``: seconds in tens, so that not every sample changes the words."""
+    if seconds < 10:
+        return f"{max(seconds, 0):.0f} s"
+    if seconds < 115:
+        return f"{seconds // 10 * 10:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5700 else f"{seconds / 3600:.1f} h"
+
+
+def clock(at: float) -> str:
+    """The local time of day."""
+    return datetime.datetime.fromtimestamp(at).strftime("%H:%M:%S")
+
+
+def lasted(occurrence: Occurrence, at: float) -> str:
+    """``since 10:02:31, for 4 min: in 80 % of the samples, 3 min in all``, and what nobody observed of it."""
+    if occurrence.samples < 2:
+        return "seen in one sample so far"
+    whole = at - occurrence.since
+    text = f"since {clock(occurrence.since)}, for {span(whole)}"
+    if occurrence.share < 0.95 and occurrence.samples > 1:
+        text += f": in {occurrence.share * 100:.0f} % of the samples, {span(occurrence.held)} in all"
+    elif occurrence.observed < 0.8 * (whole - occurrence.unobserved):
+        text += f", {span(occurrence.observed)} of which could be judged"
+    if occurrence.unobserved:
+        text += f"; {span(occurrence.unobserved)} of it nobody observed"
+    return text
+
+
+def mean(occurrence: Occurrence, name: str, unit: str) -> str:
+    """``1410 MHz``: the mean while it held; empty where it was never read."""
+    figure = occurrence.figure(name)
+    return f"{figure.mean:.0f} {unit}" if figure is not None else ""
+
+
+def duration(occurrence: Occurrence) -> str:
+    """From the first to the last sample in which it held, for an event: ``3 min``."""
+    return exact_span(occurrence.last - occurrence.since)

@@ -1,0 +1,220 @@
+"""Error counters of memory, PCIe and NVLinks: what they had counted before, and what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+from gpuwatch.diagnosis.conditions.durations import lasted
+from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.diagnosis.conditions.registry import Condition, condition
+from gpuwatch.diagnosis.conditions.sample_context import Count, SampleContext
+from gpuwatch.diagnosis.registry import finding
+from gpuwatch.diagnosis.rules.phrasing import seen_as
+from gpuwatch.model.findings import Finding, Severity
+from gpuwatch.model.reading import number
+from gpuwatch.model.snapshot import Device
+
+_PAUSE = 60.0
+"""Seconds in which growth of one counter is one event."""
+_RETRANSMITTED = frozenset({"nvlink.crc_errors", "nvlink.receive_errors"})
+"""The link sends these again. NVIDIA says that they matter at 100 a second and more (``dcgm_gpu_hardware_limits.h`` of
+DCGM, DCGM_LIMIT_MAX_NVLINK_CRC_ERROR); a count since the reset is no rate, however large."""
+_CHECK_LINKS = (
+    "Look at nvidia-smi nvlink -e and for Xid 74 in dmesg; reset the GPUs (nvidia-smi -r), and have bridge, cable or "
+    "NVSwitch looked at if the counter grows again."
+)
+_WATCH_LINKS = "None while the count stands still: the link sent these again. From 100 a second the link is at fault."
+_RESET = "End the work on this GPU and reset it (nvidia-smi -r); look for Xid 48, 63, 64, 94 or 95 in dmesg."
+
+
+class Counters(Condition):
+    """Counters of one kind of error on a device. It holds while one of them stands above its first reading."""
+
+    causes = ("hardware.fault",)
+    appears = 0.0
+    leaves = 0.0
+    forgets = float("inf")
+    words: ClassVar[Mapping[str, str]]
+    """By metric."""
+    old_counts: ClassVar[frozenset[str]] = frozenset()
+    """Counters that are reported whatever they had counted before, too."""
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """One a device. A reset begins anew; what cannot be read has not changed."""
+        for device in context.devices.values():
+            known = [count for metric in self.words if (count := _count(context, device, metric)) is not None]
+            if not known:
+                yield Sign(cause="hardware.fault", device=device, about=self.name, holds=None)
+            elif self._bad(context, device):
+                yield Sign(cause="hardware.fault", device=device, about=self.name)
+
+    def _bad(self, context: SampleContext, device: Device) -> list[tuple[str, Count]]:
+        """Counters to report: the ones with new errors first."""
+        counters = context.memory.counters
+        bad = [
+            (metric, count)
+            for metric in self.words
+            if (count := counters.get((device.uuid, metric))) is not None
+            and (count.now > count.base or (metric in self.old_counts and count.now))
+        ]
+        return sorted(bad, key=lambda entry: entry[1].now <= entry[1].base)
+
+    def severity(self, metric: str, count: Count) -> Severity:
+        """Of one counter that is bad."""
+        raise NotImplementedError
+
+    action: ClassVar[str]
+    action_of_note: ClassVar[str] = ""
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """Its title is about the worst of them."""
+        device = occurrence.sign.device
+        assert device is not None
+        bad = self._bad(context, device)
+        if not bad:
+            return None
+        order: tuple[Severity, ...] = ("error", "warning", "info")
+        severity, metric, count = min(
+            ((self.severity(metric, count), metric, count) for metric, count in bad), key=lambda e: order.index(e[0])
+        )
+        return finding(
+            "hardware.fault",
+            severity,
+            "fact",
+            title=self._line(device, metric, count.now - count.base, count.now),
+            evidence=(
+                *(
+                    f"{one}: {each.now:.0f}" + (f", {each.now - each.base:.0f} of them new" * (each.now > each.base))
+                    for one, each in bad
+                ),
+                lasted(occurrence, context.at),
+            ),
+            action=self.action if severity != "info" else self.action_of_note,
+            device_uuid=device.uuid,
+        )
+
+    def news(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
+        """What grew since the last event about it, once a minute."""
+        device = occurrence.sign.device
+        assert device is not None
+        for metric, count in self._bad(context, device):
+            if count.now > count.in_event and context.at - count.event_at >= _PAUSE:
+                yield self._line(device, metric, count.now - count.in_event, count.now)
+                count.in_event, count.event_at = count.now, context.at
+
+    def _line(self, device: Device, metric: str, new: float, total: float) -> str:
+        if not new:
+            return f"{seen_as(device)} {self.words[metric]}: {total:.0f} since its last reset"
+        return f"{seen_as(device)} {self.words[metric]}: {new:.0f} more, {total:.0f} in all"
+
+    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        """By a reset."""
+        assert occurrence.sign.device is not None
+        return f"{seen_as(occurrence.sign.device)} error counters were reset"
+
+
+def _count(context: SampleContext, device: Device, metric: str) -> float | None:
+    """The counter now, kept with what it began with."""
+    key, memory = (device.uuid, metric), context.memory
+    now = number(device.readings.get(metric))
+    if now is None:
+        lack = device.missing.get(metric)
+        if lack is not None and lack.reason == "not_supported":
+            memory.unsupported.add(key)
+        return None
+    known = memory.counters.get(key)
+    if known is None:
+        base = 0.0 if key in memory.unsupported else now
+        memory.counters[key] = Count(base, now, base)
+    elif now < known.now:
+        memory.counters[key] = Count(now, now, now)
+    else:
+        known.now = now
+    return now
+
+
+@condition
+class MemoryErrors(Counters):
+    """What the program computed since may be wrong, or it was ended by the driver."""
+
+    name = "memory-errors"
+    looks_for = "memory errors that ECC could not correct"
+    needs = ("ecc.uncorrected",)
+    one_sample = True
+    action = _RESET
+    words: ClassVar[Mapping[str, str]] = {
+        "ecc.uncorrected": "uncorrected ECC errors",
+        "ecc.sram_uncorrected": "uncorrected SRAM errors",
+        "remapped_rows.uncorrectable": "memory rows remapped after uncorrectable errors",
+        "retired_pages.double_bit": "memory pages retired after double-bit errors",
+    }
+    old_counts = frozenset({"ecc.uncorrected", "ecc.sram_uncorrected"})
+
+    def severity(self, metric: str, count: Count) -> Severity:
+        """Old ones are a warning."""
+        return "error" if count.now > count.base else "warning"
+
+
+@condition
+class RepairedMemory(Counters):
+    """Memory that was replaced after errors which were corrected in time: more of them are to come."""
+
+    name = "repaired-memory"
+    action = "Nothing was lost. Have the card looked at if the count goes on growing."
+    words: ClassVar[Mapping[str, str]] = {
+        "remapped_rows.correctable": "memory rows remapped after correctable errors",
+        "retired_pages.single_bit": "memory pages retired after single-bit errors",
+    }
+
+    def severity(self, metric: str, count: Count) -> Severity:
+        """New ones only are looked for."""
+        return "warning"
+
+
+@condition
+class LinkErrors(Counters):
+    """NVLinks: collectives wait or fail while a link recovers; errors that it sends again only cost time."""
+
+    name = "nvlink-errors"
+    looks_for = "errors on NVLinks"
+    one_sample = True
+    action = _CHECK_LINKS
+    action_of_note = _WATCH_LINKS
+    words: ClassVar[Mapping[str, str]] = {
+        "nvlink.failed_recoveries": "NVLink recoveries that failed",
+        "nvlink.recoveries": "NVLink recoveries",
+        "nvlink.effective_errors": "NVLink errors left after error correction",
+        "nvlink.data_crc_errors": "NVLink CRC errors in data",
+        "nvlink.ecc_errors": "NVLink ECC errors",
+        "nvlink.receive_errors": "NVLink packets received with errors",
+        "nvlink.crc_errors": "NVLink CRC errors",
+    }
+    old_counts = frozenset(words)
+
+    def severity(self, metric: str, count: Count) -> Severity:
+        """Old ones that the link sent again are a note, however many."""
+        if count.now > count.base:
+            return "error" if metric == "nvlink.failed_recoveries" else "warning"
+        return "info" if metric in _RETRANSMITTED else "warning"
+
+
+@condition
+class Corrected(Counters):
+    """Errors that were corrected or sent again: events that may explain something later, and no finding."""
+
+    name = "corrected-errors"
+    action = ""
+    words: ClassVar[Mapping[str, str]] = {
+        "ecc.corrected": "corrected ECC errors",
+        "nvlink.replays": "NVLink replays",
+        "pcie.replays": "PCIe replays",
+    }
+
+    def severity(self, metric: str, count: Count) -> Severity:
+        """Everyday."""
+        return "info"
+
+    def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
+        """Not among the findings."""
+        return False

@@ -1,0 +1,125 @@
+"""A GPU that waits for the host: its input, or the program that launches its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuwatch.diagnosis.conditions.durations import lasted, mean, span
+from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.diagnosis.conditions.registry import Condition, condition
+from gpuwatch.diagnosis.conditions.sample_context import BUCKET, RESTING, Bucket, SampleContext, Series
+from gpuwatch.diagnosis.registry import finding
+from gpuwatch.diagnosis.rules.phrasing import command, who
+from gpuwatch.formatting.text import printable
+from gpuwatch.model.findings import Finding
+
+_WINDOW = 9
+"""Buckets that are looked at together: a minute and a half."""
+_LOW = 60.0
+"""Mean utilization in percent up to which the device waits for a good part of the time."""
+_CORE = 90.0
+"""Percent of one core from which the host is busy on behalf of this process."""
+_DISK = 0.3
+"""Share of the samples in which the process waited for a disk."""
+_WARM = 120.0
+"""Seconds after its first kernels for which a process compiles, tunes and fills its buffers."""
+_AT_WORK = 30.0
+"""Seconds after it was first seen within which an old process must have worked to have been at work before."""
+
+_ADVICE = {
+    "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
+    "torch": "Feed it faster: DataLoader(num_workers=8, pin_memory=True, persistent_workers=True).",
+}
+
+
+def _settled(series: Series, at: float) -> bool:
+    """Past import, compilation and warm-up: not judged before."""
+    if series.active_since is None:
+        return False
+    if series.old and series.active_since - series.began <= _AT_WORK:
+        return True
+    return at - series.active_since >= _WARM + _WINDOW * BUCKET
+
+
+def waits(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
+    """The numbers of a process whose GPU waits for the host; None where it does not, or where too little is known.
+
+    Every bucket must show the GPU at work: an evaluation on the CPU, a checkpoint, a compilation or the end of
+    a training are rests of one piece, and are no evidence.
+    """
+    if not buckets or any(bucket.count < 2 or bucket.most < RESTING for bucket in buckets):
+        return None
+    samples = sum(bucket.count for bucket in buckets)
+    mean_ = sum(bucket.utilization for bucket in buckets) / samples
+    if mean_ > _LOW:
+        return None
+    cpu_count = sum(bucket.cpu_count for bucket in buckets)
+    cpu = sum(bucket.cpu for bucket in buckets) / cpu_count if cpu_count else None
+    disk = sum(bucket.disk for bucket in buckets) / samples
+    if (cpu is None or cpu < _CORE) and disk < _DISK:
+        return None
+    return {
+        "busy": mean_,
+        "least": min(bucket.least for bucket in buckets),
+        "most": max(bucket.most for bucket in buckets),
+        "rises": float(sum(bucket.rises for bucket in buckets)),
+        "cpu": cpu,
+        "disk": disk * 100,
+    }
+
+
+@condition
+class InputBound(Condition):
+    """Utilization is low, or a sawtooth, while the process keeps a core busy or waits for a disk."""
+
+    name = "input-bound"
+    causes = ("input.bound",)
+    looks_for = "GPUs starved for input"
+    needs = ("utilization.gpu_percent",)
+    appears = 30.0
+    leaves = 60.0
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """One for a process, whichever of its devices works most."""
+        for rows in context.of.values():
+            process = rows[0]
+            series = context.series(process)
+            if series is None or process.type == "G" or not _settled(series, context.at):
+                continue
+            if series.due():
+                series.verdict = waits(series.whole(_WINDOW))
+            if series.verdict is not None:
+                yield Sign(cause="input.bound", process=process, numbers=series.verdict)
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """Inferred, so ``likely``: a program that launches very small kernels looks the same from outside."""
+        process = occurrence.sign.process
+        assert process is not None
+        low, high, rises = (occurrence.figure(name) for name in ("least", "most", "rises"))
+        cpu, disk = occurrence.figure("cpu"), occurrence.figure("disk")
+        framework = (process.framework or "").partition(" ")[0]
+        teeth = ""
+        if rises is not None and low is not None and high is not None and rises.mean >= _WINDOW / 2:
+            every = _WINDOW * BUCKET / rises.mean
+            teeth = f"a sawtooth between {low.least:.0f} and {high.most:.0f} %: from rest to work every {span(every)}"
+        rows = context.of.get((process.pid, process.create_time), [])
+        gpus = ", ".join(str(row.device_index) for row in rows if row.device_index is not None)
+        return finding(
+            "input.bound",
+            "warning",
+            "likely",
+            title=f"GPU {gpus} waits for {who(process)} to feed it",
+            evidence=(
+                f"utilization {mean(occurrence, 'busy', '%')} on average {lasted(occurrence, context.at)}",
+                teeth,
+                f"the process and its workers use {cpu.mean:.0f} % of a CPU core" if cpu is not None else "",
+                f"it waited for a disk in {disk.mean:.0f} % of the samples"
+                if disk is not None and disk.mean >= 5
+                else "",
+                f"framework: {printable(process.framework or '')}",
+                command(process),
+            ),
+            action=_ADVICE.get(framework, "Prepare the input in more parallel workers, ahead of its step."),
+            device_uuid=process.device_uuid,
+            pid=process.pid,
+        )

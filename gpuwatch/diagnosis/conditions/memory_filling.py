@@ -1,0 +1,191 @@
+"""GPU memory that grows steadily and would soon be full, and memory that is nearly full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from gpuwatch.diagnosis.conditions.durations import duration, lasted, span
+from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.diagnosis.conditions.registry import Condition, condition
+from gpuwatch.diagnosis.conditions.sample_context import MEMORY_WINDOW, SampleContext
+from gpuwatch.diagnosis.registry import finding
+from gpuwatch.diagnosis.rules.phrasing import seen_as, who
+from gpuwatch.formatting.units import memory, size
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Device, Process
+
+_SOON = 600.0
+"""Seconds to full from which growth is a warning."""
+_URGENT = 30.0
+"""Seconds to full from which growth of :data:`_SHORT` is believed; else it must go on for the whole window."""
+_SHORT = 20.0
+_LEAST_USED = 0.5
+"""Share of the device below which growth is no worry yet."""
+_LOADING = 300.0
+"""Age in seconds below which the largest holder may still be loading its model, which ends by itself."""
+_LEAST_SAMPLES = 8
+_LEAST_GROWTH = 0.005
+"""Of the whole memory, over the samples."""
+_SIGNIFICANT = 4.0
+"""Growth over the samples against how far they lie off the line: less is noise."""
+_PARTS = 4
+"""Growth must go on in each of so many parts: one step is no trend."""
+_NEARLY_FULL = 0.95
+_FREE_AGAIN = 0.90
+
+Samples = list[tuple[float, float]]
+
+
+def trend(samples: Samples, total: float) -> float | None:
+    """Bytes per second by which memory grows steadily; None where it does not, or noise is as large.
+
+    A straight line through the samples (seconds, bytes; least squares), believed when it rises well above the
+    scatter, and rises in every part, the last tenth included: a start-up that levels off is no leak. Where the last
+    third is slower, its pace counts.
+    """
+    if len(samples) < _LEAST_SAMPLES or samples[-1][1] - samples[0][1] < _LEAST_GROWTH * total / 2:
+        return None
+    begun = samples[0][0]
+    times = [at - begun for at, _ in samples]
+    values = [value for _, value in samples]
+    count, long = len(samples), times[-1]
+    mean_time, mean = sum(times) / count, sum(values) / count
+    spread = sum((time - mean_time) ** 2 for time in times)
+    slope = sum((time - mean_time) * (value - mean) for time, value in zip(times, values, strict=True)) / spread
+    growth = slope * long
+    if growth < _LEAST_GROWTH * total:
+        return None
+    off = sum((value - mean - slope * (time - mean_time)) ** 2 for time, value in zip(times, values, strict=True))
+    if growth < _SIGNIFICANT * (off / count) ** 0.5:
+        return None
+    places = [round(part * (count - 1) / _PARTS) for part in range(_PARTS + 1)]
+    if min(values[later] - values[earlier] for earlier, later in pairwise(places)) <= growth / _PARTS / 4:
+        return None
+    third, tenth = count - 1 - count // 3, count - 1 - max(count // 10, 2)
+    if values[-1] <= values[tenth]:
+        return None
+    return min(slope, (values[-1] - values[third]) / (times[-1] - times[third]))
+
+
+def to_full(samples: Samples, total: float) -> tuple[float, float] | None:
+    """Bytes per second and seconds until ``total`` is reached; None unless memory grows steadily towards it."""
+    if len(samples) < 2 or not _LEAST_USED * total <= samples[-1][1] < _NEARLY_FULL * total:
+        return None
+    long = samples[-1][0] - samples[0][0]
+    rate = trend(samples, total) if long >= _SHORT else None
+    if rate is None or rate <= 0:
+        return None
+    seconds = (total - samples[-1][1]) / rate
+    return (rate, seconds) if seconds <= (_SOON if long >= MEMORY_WINDOW else _URGENT) else None
+
+
+def _holder(context: SampleContext, uuid: str) -> Process | None:
+    return max(context.on(uuid), key=lambda row: row.number("gpu_memory_bytes") or 0, default=None)
+
+
+def _loading(context: SampleContext, uuid: str) -> bool:
+    holder = _holder(context, uuid)
+    age = holder.run_seconds(context.at) if holder is not None else None
+    return age is not None and age < _LOADING
+
+
+@condition
+class Filling(Condition):
+    """At this pace the device is full within ten minutes."""
+
+    name = "memory-filling"
+    causes = ("memory.model-too-large",)
+    looks_for = "memory that grows until it is full"
+    needs = ("memory.used_bytes", "memory.total_bytes")
+    appears = 0.0  # the samples that show the growth are many
+    leaves = 30.0
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """Per device."""
+        for uuid, device in context.devices.items():
+            total, samples = device.number("memory.total_bytes"), context.memory.used.get(uuid)
+            if not total or not samples:
+                yield Sign(cause="memory.model-too-large", device=device, about="filling", holds=None)
+                continue
+            if samples[-1][1] <= samples[0][1]:
+                continue
+            grows = to_full(list(samples), total)
+            if grows is not None and not _loading(context, uuid):
+                numbers: dict[str, float | None] = {"rate": grows[0], "seconds": grows[1], "used": samples[-1][1]}
+                yield Sign(cause="memory.model-too-large", device=device, about="filling", numbers=numbers)
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """With the largest holder, who need not be the one that grows."""
+        device = occurrence.sign.device
+        assert device is not None
+        rate, left, used = (occurrence.figures[name] for name in ("rate", "seconds", "used"))
+        first = _holder(context, device.uuid)
+        return finding(
+            "memory.model-too-large",
+            "warning",
+            "likely",
+            title=f"{seen_as(device)} memory grows and would be full in {_about(left.last)}",
+            evidence=(
+                f"{size(used.last)} of {size(device.number('memory.total_bytes'))} are used",
+                f"it grows by {size(rate.last * 60)} a minute; {lasted(occurrence, context.at)}",
+                f"{who(first)} holds most: {memory(first.number('gpu_memory_bytes'))}" if first is not None else "",
+            ),
+            action="Look for what keeps tensors alive between steps (lists of losses, growing shapes).",
+            device_uuid=device.uuid,
+            pid=first.pid if first is not None else None,
+        )
+
+    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        """``GPU 0 memory no longer grows (3 min)``."""
+        assert occurrence.sign.device is not None
+        return f"{seen_as(occurrence.sign.device)} memory no longer grows ({duration(occurrence)})"
+
+
+def _about(seconds: float) -> str:
+    return f"about {span(seconds)}"
+
+
+@condition
+class NearlyFull(Condition):
+    """An everyday event and no finding: TensorFlow maps nearly all that is free at its start."""
+
+    name = "memory-full"
+    causes = ("memory.model-too-large",)
+    appears = 0.0
+    leaves = 0.0
+    forgets = float("inf")
+
+    def signs(self, context: SampleContext) -> Iterator[Sign]:
+        """Between nearly full and free again it is what it was."""
+        for device in context.devices.values():
+            used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
+            share = used / total if used is not None and total else None
+            if share is None or share >= _FREE_AGAIN:
+                full = share is not None and share >= _NEARLY_FULL
+                yield Sign(cause=self.causes[0], device=device, about="full", holds=True if full else None)
+
+    def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
+        """For its event."""
+        device = occurrence.sign.device
+        assert device is not None
+        return finding(
+            "memory.model-too-large",
+            "info",
+            "fact",
+            title=f"{seen_as(device)} memory is nearly full: {_used(device)}",
+            device_uuid=device.uuid,
+        )
+
+    def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
+        """Not among the findings."""
+        return False
+
+    def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
+        """``GPU 0 memory is no longer full (3 min)``."""
+        assert occurrence.sign.device is not None
+        return f"{seen_as(occurrence.sign.device)} memory is no longer full ({duration(occurrence)})"
+
+
+def _used(device: Device) -> str:
+    return f"{size(device.number('memory.used_bytes'))} of {size(device.number('memory.total_bytes'))}"

@@ -1,0 +1,119 @@
+"""Advice in the terms of the framework that failed: a setting of TensorFlow is no help to a JAX program.
+
+Sources: JAX, "GPU memory allocation" (XLA_CLIENT_MEM_FRACTION replaces XLA_PYTHON_CLIENT_MEM_FRACTION); PyTorch,
+"CUDA semantics"; the installation pages of each project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuwatch.diagnosis.evidence import Evidence
+
+TENSORFLOW, TORCH, JAX = "tensorflow", "pytorch", "jax"
+_IN_LINES = (
+    ("bitsandbytes", "bitsandbytes"), ("cuda_setup", "bitsandbytes"), ("cuda setup", "bitsandbytes"),
+    ("onnxruntime", "onnxruntime"), ("cupy", "cupy"), ("numba", "numba"), ("vllm", "vllm"),
+    ("ctranslate2", "ctranslate2"), ("ggml", "llama.cpp"), ("paddle", "paddlepaddle"), ("mxnet", "mxnet"),
+    ("jax", JAX), ("external/xla/xla/", JAX), ("torch", TORCH),
+)  # fmt: skip
+_ORDER = (
+    "bitsandbytes", "onnxruntime", "cupy", "numba", "vllm", "ctranslate2", "llama.cpp", "paddlepaddle", "mxnet",
+    "caffe", "darknet", JAX, TORCH, TENSORFLOW,
+)  # fmt: skip
+"""Where a log names several, the first of these failed: XLA's lines look like TensorFlow's, others use PyTorch."""
+
+_FRACTION = "XLA_CLIENT_MEM_FRACTION (XLA_PYTHON_CLIENT_MEM_FRACTION in older versions of JAX)"
+_NEUTRAL_ROOM = "Free memory on the GPU before the library starts: end what else runs on it, or make the batch smaller."
+_MEMORY = {
+    JAX: {
+        "memory.model-too-large": "Make the batch or the model smaller, or use bfloat16. JAX takes 75 % of the GPU by"
+        f" default: {_FRACTION} raises that.",
+        "memory.fragmented": "Leave JAX's preallocation on (no XLA_PYTHON_CLIENT_PREALLOCATE=false, no platform"
+        " allocator), and keep the shapes of batches constant.",
+        "memory.other-process": "Stop the other programs on this GPU, or share it: XLA_PYTHON_CLIENT_PREALLOCATE=false,"
+        f" or a smaller {_FRACTION}.",
+        "memory.limit-too-small": f"Raise {_FRACTION}: the device has room for more.",
+        "memory.masked": f"Leave room for cuDNN and cuBLAS: a smaller {_FRACTION}, or"
+        " XLA_PYTHON_CLIENT_PREALLOCATE=false; or free the device.",
+    },
+    TORCH: {
+        "memory.fragmented": "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts, and keep"
+        " the shapes of batches constant.",
+        "memory.limit-too-small": "Raise the fraction given to torch.cuda.set_per_process_memory_fraction, or take that"
+        " call out: the device has room for more.",
+        "memory.masked": "Leave room for cuDNN and cuBLAS: a smaller batch, or end what else runs on this GPU."
+        " If its memory is free (nvidia-smi), look for a cuDNN or cuBLAS of another version in LD_LIBRARY_PATH.",
+    },
+}
+_OTHERS = {
+    "memory.fragmented": "Keep the shapes of batches constant, or make them smaller.",
+    "memory.masked": _NEUTRAL_ROOM,
+    "memory.limit-too-small": "Raise the memory limit that was set: the device has room for more.",
+}
+
+
+def framework_of(evidence: Evidence, lines: Iterable[str] = ()) -> str:
+    """The framework that said ``lines``, else the one that the run or the log knows; empty where nothing tells."""
+    run = evidence.run
+    if run is not None and run.framework is not None:
+        return TORCH if run.framework.name == "torch" else run.framework.name
+    text = " ".join(lines).lower()
+    for word, name in _IN_LINES:
+        if word in text:
+            return name
+    known = evidence.log.frameworks if evidence.log is not None else []
+    return next((name for name in _ORDER if name in known), "")
+
+
+def memory_action(cause: str, framework: str) -> str:
+    """What this framework offers against a cause of memory; empty where the cause's own advice is right."""
+    if framework in ("", TENSORFLOW):
+        return ""
+    return _MEMORY.get(framework, {}).get(cause, "") or _OTHERS.get(cause, "")
+
+
+_REINSTALL = {
+    TORCH: "Install PyTorch's build again, by the command of pytorch.org: its wheels bring the CUDA libraries that they"
+    " want. Keep other copies out of LD_LIBRARY_PATH.",
+    JAX: 'Install JAX with the CUDA that it wants: pip install -U "jax[cuda12]" (or cuda13, by the driver); keep other'
+    " copies of CUDA out of LD_LIBRARY_PATH.",
+    "onnxruntime": "Install the CUDA and cuDNN of ONNX Runtime's table for this version (1.19 and later: CUDA 12 with"
+    " cuDNN 9), or pip install onnxruntime-gpu[cuda,cudnn], and put their folder into LD_LIBRARY_PATH or PATH.",
+    "cupy": "Install the CuPy of the CUDA that is there (cupy-cuda12x, cupy-cuda13x), or that CUDA: its toolkit or"
+    " pip's nvidia packages.",
+    "numba": "Install a CUDA toolkit that Numba finds (conda install cuda-nvcc cuda-nvrtc, or CUDA_HOME), of a version"
+    " that the driver runs.",
+    "bitsandbytes": "Make the CUDA runtime known to bitsandbytes (python -m bitsandbytes tells what it looked for):"
+    " LD_LIBRARY_PATH to the folder of libcudart, or a newer bitsandbytes, which uses PyTorch's CUDA.",
+    "ctranslate2": "Install the cuBLAS and cuDNN that CTranslate2 wants (pip install nvidia-cublas-cu12"
+    " nvidia-cudnn-cu12), and put their folders into LD_LIBRARY_PATH or PATH.",
+    "vllm": "Install vLLM again into an environment of its own: its wheels bring the PyTorch and CUDA that they want.",
+}
+_NEUTRAL = (
+    "Install the CUDA libraries of the version that the program was built for, and put their folder into"
+    " LD_LIBRARY_PATH (PATH on Windows)."
+)
+
+
+def libraries_action(framework: str) -> str:
+    """How the CUDA libraries come to a framework other than TensorFlow."""
+    return _REINSTALL.get(framework, _NEUTRAL)
+
+
+_GPU_BUILD = {
+    TENSORFLOW: 'Install the build with GPU support: pip uninstall tensorflow-cpu; pip install "tensorflow[and-cuda]"'
+    " (on Windows: within WSL2, native builds have no GPU since 2.11).",
+    TORCH: "Install the build with CUDA: pip uninstall torch, then the command that pytorch.org gives for your CUDA.",
+    JAX: 'Install the build with CUDA: pip install -U "jax[cuda12]" (cuda13 for a driver of release 580 or later).',
+    "onnxruntime": "Install the build with CUDA: pip uninstall onnxruntime; pip install onnxruntime-gpu.",
+    "bitsandbytes": "Install a bitsandbytes with CUDA, and see which CUDA python -m bitsandbytes looks for.",
+    "llama.cpp": "Build llama.cpp with -DGGML_CUDA=ON (llama-cpp-python: CMAKE_ARGS=-DGGML_CUDA=on, and"
+    " --force-reinstall --no-cache-dir).",
+    "paddlepaddle": "Install paddlepaddle-gpu in place of paddlepaddle.",
+}
+
+
+def gpu_build(framework: str) -> str:
+    """How to get the build with GPU support."""
+    return _GPU_BUILD.get(framework, "Install (or compile) the program's build with CUDA support.")

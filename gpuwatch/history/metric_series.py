@@ -1,0 +1,222 @@
+"""The last minutes of every numeric device metric, in memory.
+
+A sample that is missing is kept as None: a gap in a graph, never a zero.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from math import nan
+from typing import overload
+
+from gpuwatch.model.reading import number
+from gpuwatch.model.snapshot import Device, Process, Snapshot
+
+_GAP = nan
+_SPARE = 64
+"""Samples above the capacity that a series may hold before they are dropped."""
+
+
+class Series(Sequence[float | None]):
+    """The last samples of one metric, oldest first, in eight bytes each; None is a gap."""
+
+    __slots__ = ("_capacity", "_kept", "last", "seen")
+
+    def __init__(self, capacity: int, seen: int = 0, kept: array[float] | None = None) -> None:
+        self._capacity = capacity
+        self._kept = array("d") if kept is None else kept
+        self.last = _GAP
+        """The newest sample, NaN for a gap."""
+        self.seen = seen
+        """Samples that there were when it was brought up to date."""
+
+    def upto(self, count: int) -> None:
+        """Brings it up to date: of ``count`` samples there were, those that it lacks are like the last."""
+        more = count - self.seen
+        if more <= 0:
+            return
+        self.seen = count
+        if more == 1:
+            self._kept.append(self.last)
+        else:
+            self._kept.extend(array("d", (self.last,)) * min(more, self._capacity))
+        if len(self._kept) > self._capacity + _SPARE:
+            del self._kept[: -self._capacity]
+
+    def __len__(self) -> int:
+        return min(len(self._kept), self._capacity)
+
+    @overload
+    def __getitem__(self, place: int) -> float | None: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[float | None]: ...
+
+    def __getitem__(self, place: int | slice) -> float | list[float | None] | None:
+        ours = range(len(self._kept))[-self._capacity :]
+        if isinstance(place, int):
+            value = self._kept[ours[place]]
+            return None if value != value else value
+        wanted = ours[place]
+        values = self._kept[wanted.start : wanted.stop] if wanted.step == 1 else [self._kept[n] for n in wanted]
+        return [None if value != value else value for value in values]
+
+    def __iter__(self) -> Iterator[float | None]:
+        return iter(self[:])
+
+    def first(self, count: int) -> Series:
+        """A copy of the oldest ``count`` samples."""
+        begin = len(self._kept) - len(self)
+        return Series(self._capacity, self.seen, self._kept[begin : begin + count])
+
+
+def _alike(before: Sequence[Device], now: Sequence[Device]) -> bool:
+    """Whether the same devices tell the same readings, with whatever values."""
+    return len(before) == len(now) and all(
+        a is b or (a.uuid == b.uuid and a.readings.keys() == b.readings.keys())
+        for a, b in zip(before, now, strict=True)
+    )
+
+
+class History:
+    """Ring buffers per (device UUID, metric id). One thread writes and reads it."""
+
+    def __init__(self, capacity: int = 600) -> None:
+        """``capacity`` is in samples."""
+        self.capacity = capacity
+        self.snapshots = 0
+        self._series: dict[tuple[str, str], Series] = {}
+        self._times: deque[float] = deque(maxlen=capacity)
+        self._known: dict[tuple[str, str], float] = {}
+        """The last number of what is a gap now."""
+        self._devices: tuple[Device, ...] | None = None
+        """Those of the last sample: where nothing changes they are the same objects, and only the count grows."""
+        self._processes: tuple[Process, ...] = ()
+        self._holders: dict[str, tuple[Process, ...]] = {}
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Appends every numeric reading; devices that are away get a gap."""
+        before, self._processes = self._processes, snapshot.processes
+        if snapshot.devices is self._devices:
+            self._count(snapshot.taken_at.timestamp())
+            return
+        if self._devices is not None and _alike(self._devices, snapshot.devices):
+            self._put_changes(self._devices, snapshot.devices)
+            self._devices = snapshot.devices
+            self._count(snapshot.taken_at.timestamp())
+            return
+        self._keep_holders(before, snapshot)
+        values: dict[tuple[str, str], float] = {}
+        for device in snapshot.devices:
+            for metric_id, value in device.readings.items():
+                as_number = number(value)
+                if as_number is not None:
+                    values[device.uuid, metric_id] = as_number
+        self.put(snapshot.taken_at.timestamp(), values)
+        self._devices = snapshot.devices
+
+    def _keep_holders(self, before: Sequence[Process], now: Snapshot) -> None:
+        """Of a device that cannot be asked any more, who was on it when it last could."""
+        known = {device.uuid: device for device in self._devices or ()}
+        for device in now.devices:
+            if "memory.used_bytes" in device.readings:
+                self._holders.pop(device.uuid, None)
+            elif device.uuid in known and "memory.used_bytes" in known[device.uuid].readings:
+                self._holders[device.uuid] = tuple(row for row in before if row.device_uuid == device.uuid)
+
+    def holders(self, uuid: str) -> tuple[Process, ...]:
+        """The processes of a device that cannot be asked, as they were when it was read last."""
+        return self._holders.get(uuid, ())
+
+    def _put_changes(self, before: Sequence[Device], now: Sequence[Device]) -> None:
+        """Of most samples hardly anything is new: only what is another reading than the one before."""
+        count = self.snapshots
+        for device, old in zip(now, before, strict=True):
+            if device is old:
+                continue
+            were = old.readings
+            for metric_id, value in device.readings.items():
+                was = were[metric_id]
+                if value is was or value == was:
+                    continue
+                as_number, key = number(value), (device.uuid, metric_id)
+                series = self._series.get(key)
+                if series is None:
+                    if as_number is None:
+                        continue
+                    series = self._series[key] = Series(self.capacity, count)
+                series.upto(count)
+                series.last = _GAP if as_number is None else as_number
+
+    def put(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
+        """One sample by device UUID and metric id; what is not in it gets a gap."""
+        before = self.snapshots
+        for key in values:
+            if key not in self._series:
+                self._series[key] = Series(self.capacity, before)
+        self._devices = None
+        for key, series in self._series.items():
+            series.upto(before)
+            value = values.get(key, _GAP)
+            if value != value and series.last == series.last:
+                self._known[key] = series.last
+            series.last = value
+        self._count(at)
+
+    def _count(self, at: float) -> None:
+        """One sample more. The series take it up when somebody wants them, or when another one comes."""
+        self.snapshots += 1
+        self._times.append(at)
+
+    def series(self, uuid: str, metric_id: str) -> Sequence[float | None]:
+        """Oldest first; empty when nothing was ever read. The live buffer: do not change it.
+
+        It may be shorter than :attr:`times`: both end with the newest sample.
+        """
+        series = self._series.get((uuid, metric_id))
+        if series is None:
+            return ()
+        series.upto(self.snapshots)
+        return series
+
+    def known(self, uuid: str, metric_id: str) -> float | None:
+        """The last number that was read, however long ago; None where there was none."""
+        series = self._series.get((uuid, metric_id))
+        if series is not None and series.last == series.last:
+            return series.last
+        return self._known.get((uuid, metric_id))
+
+    def remember(self, other: History) -> None:
+        """From now on :meth:`known` is what ``other`` knows, where nothing was read here."""
+        self._known = {key: series.last for key, series in other._series.items() if series.last == series.last}
+        self._known |= {key: value for key, value in other._known.items() if key not in self._known}
+
+    @property
+    def times(self) -> Sequence[float]:
+        """Seconds since the epoch of the samples, oldest first."""
+        return self._times
+
+    def until(self, moment: float, metrics: frozenset[str] | None = None) -> History:
+        """A copy that ends with the last sample not later than ``moment``, as it was then.
+
+        ``metrics``: of these alone; None: of all.
+        """
+        times = list(self._times)
+        keep = bisect_right(times, moment)
+        then = History(self.capacity)
+        then.snapshots = self.snapshots - (len(times) - keep)
+        then._times.extend(times[:keep])
+        then.remember(self)
+        then._holders = self._holders
+        for key, series in self._series.items():
+            if metrics is not None and key[1] not in metrics:
+                continue
+            series.upto(self.snapshots)
+            left = keep - (len(times) - len(series))
+            if left > 0:
+                then._series[key] = series.first(left)
+                then._series[key].seen = then.snapshots
+        return then

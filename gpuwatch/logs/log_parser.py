@@ -1,0 +1,536 @@
+"""One pass over a TensorFlow log: lines in, :class:`LogFacts` out.
+
+Speed comes from not looking: a line without a C++ source position and without one of a few substrings is
+dropped after some C-level searches, a message that was seen before (timestamps apart) costs a lookup, and
+so does one that differs only in its digits from one that had no meaning.
+Lines are searched, never anchored, because people quote, indent and fold them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.logs import cuda_errors, devices, out_of_memory, pytorch, smi, topics
+from gpuwatch.logs.clean import in_words, json_text, source_message, undecorated, unwrapped
+from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.frames import FrameFinder
+from gpuwatch.logs.multiline_units import MAX_LIST, OpenUnits
+from gpuwatch.logs.placement import PlacementCounter
+from gpuwatch.logs.placer_runs import PlacerRuns
+from gpuwatch.model.run import DeviceMapping, Oom, Placement, RunError
+
+MAX_ERRORS = 20
+_MAX_LINE = 20_000
+_MEMO_SIZE = 4096
+_MEMO_CHARS = 600
+_DIGITS = b"0123456789"
+_NOTHING, _REFUSAL, _TORCH = 1, 2, 3
+_hinted = topics.hinted
+
+_CHUNK_IN_USE = ("InUse at ", "Chunk at ")
+"""Most lines of an allocator's dump, which tell nothing that its sums do not."""
+# Python leaves the colon out where there is no message.
+_ERROR_LINE = re.compile(
+    r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$"
+    r"|^((?:\w+\.)+\w*Error|[A-Z]\w+(?:Error|Exception|Interrupt))$"
+)
+# A shell's word for SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
+_KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)")
+# The severity that ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
+_FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
+_IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
+_ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
+_WORDS = (
+    (":tensorflow:", "tensorflow"),
+    ("torch", "pytorch"),
+    ("jax", "jax"),
+    ("external/xla/xla/", "jax"),
+    ("onnxruntime", "onnxruntime"),
+    ("cupy", "cupy"),
+    ("numba", "numba"),
+    ("bitsandbytes", "bitsandbytes"),
+    ("cuda_setup", "bitsandbytes"),
+    ("cuda setup", "bitsandbytes"),
+    ("vllm", "vllm"),
+    ("ggml", "llama.cpp"),
+    ("llama", "llama.cpp"),
+    ("ctranslate2", "ctranslate2"),
+    ("paddle", "paddlepaddle"),
+    ("mxnet", "mxnet"),
+    ("caffe", "caffe"),
+    ("darknet", "darknet"),
+)
+"""What names a framework in a line that means something."""
+_GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
+# Bare file names of 2.21, which prints no paths.
+_TENSORFLOW_SOURCES = frozenset({*_GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"})
+_QUIET = re.compile(
+    r"NUMA|PCIe gen|cuDNN version|NVML library|interconnect StreamExecutor|^\d+:|strength|Adding visible"
+    r"|remaining|edge matrix|^ *(?:\d+ )+\d*$|Your kernel"
+)
+
+
+class LogParser:
+    """Feed it lines; read ``facts`` at any time. Memory is bounded whatever comes."""
+
+    def __init__(self) -> None:
+        self._facts = LogFacts()
+        self._placements = PlacementCounter()
+        self._ooms = out_of_memory.OomCollector()
+        self._memo: dict[str, tuple[str, str] | int | None] = {}
+        self._shapes: dict[bytes, int] = {}
+        """Messages without their digits, and what all of that shape come to."""
+        self._units = OpenUnits(self._facts)
+        self._frames = FrameFinder()
+        self._placement_failed = False
+
+    def keep_placer_runs(self) -> None:
+        """From now on, keep the lines of the placer by run; see :meth:`placer_runs`."""
+        self._placements.runs = PlacerRuns()
+
+    @property
+    def placer_runs(self) -> PlacerRuns | None:
+        """The runs of the placer, where they are kept."""
+        return self._placements.runs
+
+    def eager_placements(self) -> list[Placement]:
+        """Of ``facts.placements``, those that were executed eagerly."""
+        return self._placements.eager()
+
+    @property
+    def facts(self) -> LogFacts:
+        """What is known so far."""
+        self._facts.placements = self._placements.result()
+        self._facts.copies = self._placements.copies()
+        self._facts.ooms = self._ooms.result()
+        self._facts.frame = self._frames.frame
+        for name in sorted(self._frames.packages):
+            self._framework(name)
+        constant = self._facts.refusals.constant_bytes
+        if constant is not None and not self._facts.ooms:
+            self._facts.ooms.append(Oom(requested_bytes=constant, verdict="memory.other-process"))
+        return self._facts
+
+    def feed(self, line: str) -> None:
+        """One line, with or without its end."""
+        facts = self._facts
+        facts.lines += 1
+        if line.startswith('{"') and self._enveloped(line):
+            return
+        if self._frames.open:
+            self._frames.code(unwrapped(undecorated(line[:_MAX_LINE])))
+        if ", line " in line and self._frames.line(unwrapped(undecorated(line[:_MAX_LINE]))):
+            facts.last_frame_line = facts.lines
+        at = line.find(".cc:")
+        if at > 0:
+            end = line.find("]", at, at + 12)
+            if end > 0:
+                message = line[end + 2 :]
+                known = self._memo.get(message, 0)
+                if known is None:
+                    return
+                if known.__class__ is tuple:
+                    self._placements.again(known)
+                    return
+                if known:
+                    facts.refusals.add(known)  # type: ignore[arg-type]
+                    return
+                if self._ooms.in_dump():
+                    if message.startswith(_CHUNK_IN_USE):
+                        return
+                elif not self._units.open:
+                    if line.startswith("placer", at - 6) and self._placements.node(message, _thread(line)):
+                        self._framework("tensorflow")
+                        return
+                    if self._again(message):
+                        return
+                self._source_line(line, message)
+                return
+        if self._units.open and self._row(line):
+            return
+        if not self._units.open and not self._ooms.in_dump():
+            if "): /" in line and self._placements.node(line):
+                return
+            shape = line.encode("utf-8", "replace").translate(None, _DIGITS)
+            kind = self._shapes.get(shape)
+            if kind is not None:
+                if kind == _TORCH:
+                    facts.topics["memory.oom"] += 1
+                    facts.last_error_line = facts.lines
+                return
+            if not _hinted(shape):
+                if len(line) <= _MEMO_CHARS:
+                    self._remember(shape, _NOTHING)
+                return
+            if len(line) > _MEMO_CHARS:
+                self._plain_line(line)
+            elif not self._plain_line(line):
+                self._remember(shape, _NOTHING)
+            elif self._ooms.full() and pytorch.is_out_of_memory(line) and "\r" not in line:
+                # No further failure is kept, so that one of the same wording has nothing to add.
+                self._remember(shape, _TORCH)
+            return
+        self._plain_line(line)
+
+    def _again(self, message: str) -> bool:
+        """Whether this C++ message is of a kind whose meaning, or lack of it, is known; then it is dealt with."""
+        if message.startswith("Executing op ") and "\r" not in message.rstrip("\r\n"):
+            self._framework("tensorflow")
+            self._learn(message, self._placements.executing(message))
+            return True
+        if message.startswith("before computing ") and self._placements.copied(message):
+            return True
+        kind = self._shapes.get(message.encode("utf-8", "replace").translate(None, _DIGITS))
+        if kind == _REFUSAL and (refused := out_of_memory.refused_bytes(message)) is not None:
+            self._facts.refusals.add(refused)
+            return True
+        return kind == _NOTHING
+
+    def _remember(self, shape: bytes, kind: int) -> None:
+        if len(self._shapes) >= _MEMO_SIZE:
+            self._shapes.clear()
+        self._shapes[shape] = kind
+
+    def _learn(self, tail: str, action: tuple[str, str] | int | None) -> None:
+        if len(tail) <= _MEMO_CHARS:
+            if len(self._memo) >= _MEMO_SIZE:
+                self._memo.clear()
+            self._memo[tail] = action
+
+    def close(self) -> None:
+        """The log is over: what was open is closed."""
+        self._units.end()
+
+    # C++ lines
+
+    def _source_line(self, line: str, tail: str) -> None:
+        if "\r" in line.rstrip("\r\n"):
+            self._pieces(line)
+            return
+        line = undecorated(line[:_MAX_LINE])
+        found = source_message(line)
+        if found is None:
+            self._plain_line(line)
+            return
+        source, message = found
+        if "tensorflow" in line or "local_xla" in line or source in _TENSORFLOW_SOURCES:
+            self._framework("tensorflow")
+        self._units.end()
+        action: tuple[str, str] | int | None = None
+        if source == "bfc_allocator":
+            self._allocator(line, message)
+            return
+        if source == "execute" and message.startswith("Executing op"):
+            action = self._placements.executing(message)
+        elif source in ("placer", "simple_placer") and self._placements.node(message, _thread(line)):
+            pass
+        elif (refused := out_of_memory.refused_bytes(message)) is not None:
+            self._refused(line, refused)
+            action = refused
+            self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
+        else:
+            known = self._meaning(source, line, message)
+            if _FATAL.search(line, 0, line.find(".cc:")):
+                self._facts.note("ended.fatal", line)
+            if self._units.open:
+                return
+            if not known and len(tail) <= _MEMO_CHARS:
+                self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _NOTHING)
+        self._learn(tail, action)
+
+    def _allocator(self, line: str, message: str) -> None:
+        if "an out of memory trying" in message:
+            if self._ooms.head(message, _writer(line)):
+                self._facts.note("memory.oom", line)
+            elif "is not a failure" in message:
+                self._facts.note("memory.not-a-failure", line)
+            return
+        if out_of_memory.begins_dump(message) and self._ooms.orphan(_writer(line)):
+            self._facts.note("memory.oom", line)
+        self._ooms.dump_line(message, _writer(line))
+
+    def _refused(self, line: str, amount: int) -> None:
+        refusals = self._facts.refusals
+        refusals.add(amount)
+        self._facts.note("memory.refused", line)
+
+    # Everything else
+
+    def _plain_line(self, raw: str) -> bool:
+        """A line that no C++ source wrote; False where it means nothing, nor would with other numbers."""
+        if "\r" in raw.rstrip("\r\n"):
+            self._pieces(raw)
+            return True
+        line = unwrapped(undecorated(raw[:_MAX_LINE]))
+        if self._units.open and self._within(line):
+            return True
+        if self._ooms.in_dump():
+            self._ooms.dump_line(line)
+        if not line:
+            return False
+        if "Executing op " in line:
+            self._placements.executing(line)
+            return True
+        if "pu:" in line.lower() and not _ERROR_LINE.match(line) and self._placements.node(line):
+            return True
+        if "NVIDIA-SMI" in line and (version := smi.begins(line)) is not None:
+            self._units.begin_table()
+            # It asked the driver, and the driver answered.
+            self._facts.kernel_driver = self._facts.kernel_driver or version
+            self._facts.note("driver.loaded", line)
+            return True
+        known = self._meaning("", line, line)
+        return self._python_error(line) or known
+
+    def _enveloped(self, line: str) -> bool:
+        """A line of a container's log in JSON: what the program wrote is a string in it. False where it is not."""
+        within = self._units.open or self._ooms.in_dump() or self._frames.open or ", line " in line
+        if not within and "\\" not in line and ".cc:" not in line and not _hinted(line.encode("utf-8", "replace")):
+            return False
+        text = json_text(line)
+        if text is None:
+            return False
+        counted = self._facts.lines
+        for piece in text.removesuffix("\n").split("\n"):
+            self.feed(piece)
+        self._facts.lines = counted
+        return True
+
+    def _pieces(self, raw: str) -> None:
+        """A progress bar overwrote itself: each stretch is a line of its own."""
+        counted = self._facts.lines
+        for piece in raw.split("\r")[-50:]:
+            if piece.strip():
+                self.feed(piece)
+        self._facts.lines = counted
+
+    def _meaning(self, source: str, line: str, message: str) -> bool:
+        """All that a message may say, whichever file printed it; False where it says nothing."""
+        facts = self._facts
+        known = False
+        message = topics.plain(message)
+        for topic in topics.topics_of(message):
+            facts.note(topic, line)
+            known = True
+            if topic == "placement.no-kernel":
+                self._placement_failed = "Failed to place the graph" not in message
+            elif topic in ("driver.not-running", "driver.no-device-node", "driver.mismatch"):
+                self._keep(facts.driver_messages, message)
+            elif topic == "cuda.libraries-skipped":
+                facts.libraries_skipped = True
+            elif topic == "cuda.cudart-missing":
+                facts.cudart_missing = True
+            elif topic == "cuda.libdevice-unfound":
+                self._keep(facts.missing_libraries, devices.LIBDEVICE)
+        if known:
+            self._named(line)
+        if "CUDA_VISIBLE_DEVICES" in message and (assigned := devices.assigned(message)) is not None:
+            facts.assigned_devices = assigned
+            facts.note("environment.assigned", line)
+            known = True
+        if "Memory usage: " in message and (left := devices.library_memory(message)) is not None:
+            facts.library_free_bytes = left
+            facts.note("memory.library-usage", line)
+            known = True
+        if "XLA_GPU:" in message and not devices.lists_gpu(message):
+            facts.note("devices.xla-gpu", line)
+            known = True
+        if "Killed" in message and _KILLED.search(message):
+            facts.note("ended.killed", line)
+            known = True
+        elif message == "MemoryError":
+            facts.note("ended.host-memory", line)
+            known = True
+        if "evice" in message:
+            known |= self._devices(line, message)
+        if "OOM when allocating" in message:
+            if self._ooms.tensor(message):
+                facts.note("memory.oom", line)
+            known = True
+        elif pytorch.is_out_of_memory(message):
+            if not self._ooms.full():
+                self._ooms.reported(pytorch.out_of_memory(message))
+            self._framework("pytorch")
+            facts.note("memory.oom", line)
+            known = True
+        elif "ut of memory" in message or "OUT_OF_MEMORY" in message or out_of_memory.elsewhere(message):
+            self._memory(source, line, message)
+            known = True
+        elif "cuMemAllocAsync failed" in message and self._ooms.other(message):
+            facts.note("memory.oom", line)
+            known = True
+        if "cuInit" in message and (error := devices.cuinit(message)) is not None:
+            facts.cuinit_error = facts.cuinit_error or error
+            facts.note("driver.cuinit", line)
+            known = True
+        if (
+            "ould" in message
+            or "libdevice" in message
+            or ".so" in message
+            or "DSO" in message
+            or ".dll" in message
+            or "NCCL lib" in message
+        ):
+            for name in devices.missing_library(message):
+                self._keep(facts.missing_libraries, name)
+                facts.note("cuda.missing-library", line)
+                known = True
+        if "hides all GPUs" in message and (value := devices.hidden(message)) is not None:
+            facts.hidden_by_environment = value
+            facts.note("visibility.hidden", line)
+            known = True
+        elif source == "cuda_diagnostics":
+            known |= self._diagnostics(line, message)
+        if source in _GPU_SOURCES and not known and not _QUIET.search(message):
+            self._keep(facts.unrecognised, line[:400])
+        return known
+
+    def _memory(self, source: str, line: str, message: str) -> None:
+        failed = (
+            "trying to allocate" in message
+            and "is not a failure" not in message
+            and self._ooms.head(message, _writer(line))
+        )
+        if failed or self._ooms.other(message) or (_ERROR_LINE.match(line) and self._ooms.unnamed(message)):
+            self._facts.note("memory.oom", line)
+        elif not source and cuda_errors.out_of_memory(topics.folded(message)) and not self._ooms.full():
+            self._ooms.reported(Oom())
+            self._facts.note("memory.oom", line)
+
+    def _devices(self, line: str, message: str) -> bool:
+        facts = self._facts
+        if (found := devices.mapping(message)) is not None:
+            self._mapped(found)
+            facts.note("device.mapped", line)
+            return True
+        if devices.begins_mapping(message):
+            self._units.begin_folded(message)
+            return True
+        if (gpu := devices.ignored(message)) is not None:
+            if gpu not in facts.ignored_gpus and len(facts.ignored_gpus) < MAX_LIST:
+                facts.ignored_gpus.append(gpu)
+            facts.note("device.ignored", line)
+            return True
+        if "Found device" in message and "with properties" in message:
+            facts.found_device_lines += 1
+            facts.note("device.found", line)
+            self._units.begin_card(message)
+            return True
+        if (pci := devices.numa_pci(message)) is not None:
+            self._keep(facts.seen_pci, pci)
+            return True
+        if "Colocation Debug Info" in message:
+            self._units.begin_colocation(failed=self._placement_failed)
+            return True
+        return False
+
+    def _diagnostics(self, line: str, message: str) -> bool:
+        facts = self._facts
+        if (value := devices.environment(message)) is not None:
+            facts.visible_devices = value
+            facts.note("environment.visible-devices", line)
+            return True
+        if (version := devices.kernel_driver(message)) is not None:
+            facts.kernel_driver = version
+            facts.note("driver.loaded", line)
+            return True
+        return False
+
+    def _mapped(self, found: DeviceMapping) -> None:
+        known = self._facts.device_map
+        self._framework("tensorflow")
+        for index, earlier in enumerate(known):
+            if (earlier.framework_device, earlier.pci_bus_id) == (found.framework_device, found.pci_bus_id):
+                if earlier.granted_bytes is None and found.granted_bytes is not None:
+                    known[index] = found
+                return
+            if earlier.framework_device == found.framework_device and earlier.name is None:
+                known[index] = found  # that line was cut off
+                return
+        if len(known) < MAX_LIST:
+            known.append(found)
+
+    def _framework(self, name: str) -> None:
+        if name not in self._facts.frameworks:
+            self._facts.frameworks.append(name)
+
+    def _named(self, line: str) -> None:
+        """The framework that a telling line names."""
+        lower = line.lower()
+        for word, name in _WORDS:
+            if word in lower:
+                self._framework(name)
+
+    def _python_error(self, line: str) -> bool:
+        match = _ERROR_LINE.match(line)
+        if match is None:
+            if "Colocation Debug Info" in line:
+                self._units.begin_colocation(failed=self._placement_failed)
+                return True
+            if "Error " in line and _IPYTHON_HEAD.match(line):
+                self._facts.open_traceback_line = self._facts.lines
+            return False
+        name = (match[1] or match[3]).rsplit(".", 1)[-1]
+        self._named(line)
+        if "tensorflow." in line:
+            self._framework("tensorflow")
+        elif line.startswith("torch."):
+            self._framework("pytorch")
+        error = RunError(type=name, message=in_words((match[2] or "")[:2000]))
+        errors = self._facts.errors
+        if error in errors:
+            errors.remove(error)
+        errors.append(error)
+        self._facts.last_error_line = self._facts.lines
+        del errors[:-MAX_ERRORS]
+        return True
+
+    # Units of several lines
+
+    def _within(self, line: str) -> bool:
+        """A line that belongs to what is open, and to nothing else."""
+        if self._units.member(line):
+            return True
+        whole = self._units.rest_of_mapping(line)
+        if whole is not None:
+            found, joined = whole
+            self._mapped(found)
+            self._facts.note("device.mapped", joined)
+            return True
+        self._units.property_of_card(line)
+        return False
+
+    def _row(self, raw: str) -> bool:
+        """A line of nvidia-smi's tables, which may tell the compute mode as well."""
+        if not self._units.row(raw[:_MAX_LINE].rstrip()):
+            return False
+        if "E. Process" in raw or "Prohibited" in raw or "ERR!" in raw:
+            self._meaning("", raw.strip(), raw)
+        return True
+
+    @staticmethod
+    def _keep(where: list[str], text: str) -> None:
+        text = in_words(text)
+        if text not in where and len(where) < MAX_LIST:
+            where.append(text)
+
+
+def _writer(line: str) -> str:
+    """The thread that absl's prefix names: ``I0000 00:00:1755594043.834784      19 gpu_device.cc:2022]``."""
+    match = _ABSL.search(line)
+    return match[1] if match else ""
+
+
+def _thread(line: str) -> int:
+    """The same as a number; 0 where the prefix names none (before 2.19)."""
+    return int(_writer(line) or 0)
+
+
+def parse(text: str) -> LogFacts:
+    """The facts of a whole log that is already in memory."""
+    parser = LogParser()
+    # Not splitlines(): it also breaks at the carriage returns of progress bars.
+    for line in text.removesuffix("\n").split("\n"):
+        parser.feed(line)
+    parser.close()
+    return parser.facts

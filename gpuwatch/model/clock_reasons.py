@@ -1,0 +1,37 @@
+"""Why the driver holds a GPU's clocks down: NVML's reasons, and the words for them on every screen.
+
+Source: NVML API, nvmlClocksEventReasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuwatch.model.snapshot import Device
+
+THERMAL = frozenset({"sw-thermal", "hw-thermal"})
+BRAKE = frozenset({"hw-power-brake", "hw-slowdown"})
+"""The board asks for less, by its power brake or for a reason that the driver does not name."""
+POWER_CAP = "sw-power-cap"
+NAMES = {
+    "hw-slowdown": "hardware slowdown",
+    "sw-thermal": "thermal",
+    "hw-thermal": "thermal (hardware)",
+    "hw-power-brake": "power brake",
+    POWER_CAP: "power cap",
+    "applications-clocks": "application clocks",
+    "sync-boost": "sync boost",
+    "display-clocks": "display clocks",
+}
+_NO_REASON = frozenset({"", "none", "idle"})
+
+
+def clock_reasons(device: Device) -> frozenset[str] | None:
+    """What holds its clocks down, idling left out; None where the driver does not say."""
+    reasons = device.readings.get("clocks.event_reasons")
+    return frozenset(reasons.split("+")) - _NO_REASON if isinstance(reasons, str) else None
+
+
+def in_words(reasons: Iterable[str]) -> str:
+    """``thermal, power cap``."""
+    return ", ".join(NAMES.get(reason, reason) for reason in reasons)

@@ -1,0 +1,174 @@
+"""What one process says of itself, event by event: a probe, or a Python that ``gpuwatch run`` watches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpuwatch.logs.clean import device, in_words
+from gpuwatch.model.events import BrokenEvent, Event, decode_event
+from gpuwatch.model.run import DeviceMapping, Devices, Framework, Placement, RunError, Setting, Throughput, Worker
+from gpuwatch.probing.placement_join import Kind, Traced, TracedGraph
+
+_MOST = 100
+_MOST_OPS = 4000
+"""Entries of a list that a process which says too much may fill."""
+_MOST_NODES = 60_000
+
+_KIND = tuple[str, str | None, str, bool | None, bool | None]
+
+
+class EventState:
+    """The latest of everything; memory is bounded whatever comes."""
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+        self.command = ""
+        self.ended = False
+        self.skipped: str | None = None
+        self.options: dict[str, Any] = {}
+        self.environment: dict[str, str] | None = None
+        """Its variables that bear on GPUs, at the time when it started its devices, or imported the framework."""
+        self.framework: Framework | None = None
+        self.devices = Devices()
+        self.settings: dict[str, Setting] = {}
+        self.placements: list[Placement] = []
+        self.traced = Traced()
+        """The eager ops and the graphs of the program, with what it asked for them."""
+        self._nodes = 0
+        self.errors: list[RunError] = []
+        self.phases: dict[str, float] = {}
+        self.throughput: Throughput | None = None
+        self.workers: list[Worker] = []
+        self.results: dict[str, Any] = {}
+        self.mappings: dict[str, DeviceMapping] = {}
+        self.problems: list[str] = []
+        self.limits: list[str] = []
+        """What simulated GPUs cannot do of what it asked for."""
+        self.allocator_now: int | None = None
+        self.allocators: dict[str, int] = {}
+        """Logical device to its allocator's peak in use."""
+        self.ooms = 0
+        """Refusals that the framework's own allocator counted."""
+        self._holds: dict[str, int] = {}
+
+    def line(self, raw: bytes) -> Event | None:
+        """One line of the event descriptor; None when it was no event."""
+        event = decode_event(raw)
+        if isinstance(event, BrokenEvent):
+            self.problem(f"the probe wrote a broken event ({event.problem}): {event.line[:120]}")
+            return None
+        try:
+            self._take(event)
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
+            self.problem(f"event {event.kind!r} lacks or mistypes a field: {error}")
+        return event
+
+    def problem(self, text: str) -> None:
+        """What could not be observed."""
+        if len(self.problems) < _MOST and text not in self.problems:
+            self.problems.append(text)
+
+    def _take(self, event: Event) -> None:
+        data = event.data
+        match event.kind:
+            case "start":
+                self.pid = int(data["pid"])
+                self.options = dict(data["options"])
+                self.command = str(data.get("command", ""))
+            case "environment":
+                self.environment = msgspec.convert(data["variables"], dict[str, str])
+            case "framework":
+                self.framework = msgspec.convert(data, Framework)
+            case "phase":
+                self.phases[str(data["name"])] = float(data["seconds"])
+            case "setting":
+                self.settings[str(data["name"])] = Setting(
+                    asked=data["asked"],
+                    effective=data.get("effective"),
+                    note=data.get("note", ""),
+                    source=str(data.get("source", "")),
+                )
+            case "devices":
+                self.devices = msgspec.convert(data, Devices)
+            case "mapping":
+                found = msgspec.convert(data, DeviceMapping)
+                self.mappings[found.framework_device] = found
+            case "placement":
+                self.placements.append(msgspec.convert(data, Placement))
+            case "placed":
+                self._placed(data)
+            case "graph":
+                self._graph(data)
+            case "memory":
+                self._memory(data)
+            case "throughput":
+                self.throughput = msgspec.convert(data, Throughput)
+            case "error":
+                if len(self.errors) < _MOST:
+                    error = msgspec.convert(data, RunError)
+                    self.errors.append(msgspec.structs.replace(error, message=in_words(error.message)))
+            case "worker":
+                self.workers.append(msgspec.convert(data, Worker))
+            case "result":
+                name, value = str(data["name"]), data["value"]
+                self.results[name] = value
+                if name.startswith("cuda:") and isinstance(value, dict):
+                    self.mappings[name] = _torch_device(name, value)
+            case "limit":
+                if len(self.limits) < _MOST:
+                    self.limits.append(str(data["text"]))
+            case "note":
+                self.problem(str(data.get("text", "")))
+            case "skip":
+                self.skipped = str(data["reason"])
+            case "end":
+                self.ended = True
+            case _:
+                pass  # progress, and kinds of a newer probe
+
+    def _placed(self, data: dict[str, Any]) -> None:
+        """More of the same eager op, asked for the same device: counts are added up."""
+        kernels = (data.get("gpu_kernel"), data.get("cuda_kernel"))
+        kind = Kind(str(data["op"]), data["dtype"], str(data["requested"] or ""), *kernels)
+        key = (kind, device(str(data["actual"])))
+        if key in self.traced.eager or len(self.traced.eager) < _MOST_OPS:
+            self.traced.eager[key] = self.traced.eager.get(key, 0) + int(data["count"])
+
+    def _graph(self, data: dict[str, Any]) -> None:
+        """Nodes of a graph, or which graph a function has."""
+        number = int(data["graph"])
+        if "function" in data:
+            self.traced.functions[str(data["function"])] = number
+            return
+        kinds = [Kind(*msgspec.convert(kind, _KIND)) for kind in data["kinds"]]
+        nodes = {str(name): kinds[kind] for name, kind in data["nodes"].items()}
+        self._nodes += len(nodes)
+        if self._nodes > _MOST_NODES:
+            return
+        graph = self.traced.graphs.setdefault(number, TracedGraph())
+        graph.nodes.update(nodes)
+        graph.calls.update(msgspec.convert(data["calls"], dict[str, list[str]]))
+
+    def _memory(self, data: dict[str, Any]) -> None:
+        if "problem" in data:
+            self.problem(f"allocator of {data['device']}: {data['problem']}")
+            return
+        name = str(data["device"])
+        self._holds[name] = int(data["current"])
+        self.allocator_now = max(self._holds.values())
+        self.allocators[name] = max(self.allocators.get(name, 0), int(data["peak"]))
+        self.ooms = max(self.ooms, int(data.get("ooms", 0)))
+
+
+def _torch_device(name: str, value: dict[str, Any]) -> DeviceMapping:
+    """PyTorch logs no map; it is read from ``torch.cuda.get_device_properties``."""
+    return DeviceMapping(
+        framework_device=name,
+        cuda_ordinal=int(name.partition(":")[2]),
+        uuid=value.get("uuid"),
+        pci_bus_id=value.get("pci_bus_id"),
+        name=value.get("name"),
+        granted_bytes=value.get("granted_bytes"),
+    )

@@ -1,0 +1,156 @@
+"""Who holds the memory of each device while a run goes on, when, and how much: from NVML's samples.
+
+Every number is one owner's: what the run's own process holds, what processes that are not of this run hold,
+what the driver keeps. None is derived by adding what different sources say; what NVML's own numbers leave
+open is "unexplained".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from gpuwatch.model.run import DeviceMemory, Holding
+from gpuwatch.model.snapshot import Device, Snapshot
+from gpuwatch.sim.machine import context_bytes
+
+_MOST_HOLDINGS = 64
+"""Processes that are kept by name for each device, those with most memory."""
+
+
+class MemoryLedger:
+    """Takes snapshots as they come; keeps the fullest one of each device that the run uses, and who was there."""
+
+    def __init__(self, before: Snapshot | None) -> None:
+        """``before``: the machine before the launch."""
+        self._before = before
+        self._devices: dict[str, DeviceMemory] = {}
+        self._holdings: dict[tuple[str, int], Holding] = {}
+        for process in before.processes if before is not None else ():
+            self._hold(process.device_uuid, process.pid, process.number("gpu_memory_bytes"), None, own=False)
+
+    def take(self, snapshot: Snapshot, own: Collection[int], run: Collection[int], t: float | None = None) -> None:
+        """One sample at ``t`` seconds after the launch.
+
+        ``run`` are all processes of the run, ``own`` those whose memory counts as "this process": helpers of a
+        probe (a second worker, one that fills the device) are the run's, and not its own.
+        """
+        mine: dict[str, float | None] = {}
+        used: set[str] = set()
+        for process in snapshot.processes:
+            if not process.device_uuid:
+                continue
+            held = process.number("gpu_memory_bytes")
+            self._hold(process.device_uuid, process.pid, held, t, own=process.pid in run)
+            if process.pid in run:
+                used.add(process.device_uuid)
+            if process.pid in own:
+                before = mine.get(process.device_uuid, 0.0)
+                mine[process.device_uuid] = None if held is None or before is None else before + held
+        for device in snapshot.devices:
+            known = self._devices.get(device.uuid)
+            if known is None and device.uuid not in used:
+                continue
+            others = _others(snapshot, device, run)
+            held = mine.get(device.uuid)
+            entry = self._entry(device, None if held is None else int(held), others)
+            if known is not None:
+                fuller = device.uuid in used and _fuller(entry, known)
+                entry = msgspec.structs.replace(
+                    entry if fuller else known,
+                    others_start_bytes=known.others_start_bytes,
+                    others_peak_bytes=_larger(known.others_peak_bytes, others),
+                    least_free_bytes=_smaller(known.least_free_bytes, _free(device)),
+                )
+            self._devices[device.uuid] = entry
+
+    def _hold(self, uuid: str | None, pid: int, held: float | None, t: float | None, *, own: bool) -> None:
+        if uuid is None:
+            return
+        amount = None if held is None else int(held)
+        known = self._holdings.get((uuid, pid))
+        if known is None:
+            before = amount if t is None else None
+            self._holdings[uuid, pid] = Holding(
+                pid=pid, own=own, before_bytes=before, peak_bytes=amount, first_seconds=t, last_seconds=t
+            )
+            return
+        self._holdings[uuid, pid] = msgspec.structs.replace(
+            known,
+            own=known.own or own,
+            peak_bytes=_larger(known.peak_bytes, amount),
+            first_seconds=known.first_seconds if known.first_seconds is not None else t,
+            last_seconds=t if t is not None else known.last_seconds,
+        )
+
+    def _entry(self, device: Device, held: int | None, others: int | None) -> DeviceMemory:
+        before = self._before.device(device.uuid) if self._before is not None else None
+        return DeviceMemory(
+            uuid=device.uuid,
+            index=device.index,
+            total_bytes=_bytes(device, "memory.total_bytes"),
+            before_bytes=None if before is None else _bytes(before, "memory.used_bytes"),
+            used_bytes=_bytes(device, "memory.used_bytes"),
+            process_bytes=held,
+            others_bytes=others,
+            unexplained_bytes=_bytes(device, "memory.unexplained_bytes"),
+            driver_reserved_bytes=_bytes(device, "memory.reserved_bytes"),
+            others_before_bytes=None if self._before is None else _others(self._before, device, ()),
+            others_start_bytes=others,
+            others_peak_bytes=others,
+            least_free_bytes=_free(device),
+        )
+
+    def result(self, *, context: bool) -> tuple[DeviceMemory, ...]:
+        """All devices that the run used. ``context``: they are simulated ones with CUDA contexts."""
+        entries = []
+        for entry in sorted(self._devices.values(), key=lambda entry: entry.index):
+            entry = msgspec.structs.replace(entry, holders=self._holders(entry.uuid))
+            if context and entry.total_bytes is not None:
+                entry = msgspec.structs.replace(entry, context_bytes=context_bytes(entry.total_bytes))
+            entries.append(entry)
+        return tuple(entries)
+
+    def _holders(self, uuid: str) -> tuple[Holding, ...]:
+        found = [held for (where, _), held in self._holdings.items() if where == uuid]
+        found.sort(key=lambda held: (-(held.peak_bytes or 0), held.pid))
+        return tuple(found[:_MOST_HOLDINGS])
+
+
+def _others(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | None:
+    """The sum of what NVML says of processes that are not of this run; None when it keeps one of them to itself."""
+    held = [
+        process.number("gpu_memory_bytes")
+        for process in snapshot.processes
+        if process.device_uuid == device.uuid and process.pid not in run
+    ]
+    known = [amount for amount in held if amount is not None]
+    return int(sum(known)) if len(known) == len(held) else None
+
+
+def _fuller(one: DeviceMemory, other: DeviceMemory) -> bool:
+    return (one.process_bytes or 0, one.used_bytes or 0) >= (other.process_bytes or 0, other.used_bytes or 0)
+
+
+def _bytes(device: Device, metric: str) -> int | None:
+    value = device.number(metric)
+    return None if value is None else int(value)
+
+
+def _free(device: Device) -> int | None:
+    free = _bytes(device, "memory.free_bytes")
+    if free is not None:
+        return free
+    total, used = _bytes(device, "memory.total_bytes"), _bytes(device, "memory.used_bytes")
+    if total is None or used is None:
+        return None
+    return total - used - (_bytes(device, "memory.reserved_bytes") or 0)
+
+
+def _larger(before: int | None, now: int | None) -> int | None:
+    return now if before is None else before if now is None else max(before, now)
+
+
+def _smaller(before: int | None, now: int | None) -> int | None:
+    return now if before is None else before if now is None else min(before, now)

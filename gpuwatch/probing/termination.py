@@ -1,0 +1,158 @@
+"""How a watched program ended, in words: the verdict of its Run, and why one could not be started."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.model.run import HostMemory, Outcome, Run, Verdict
+from gpuwatch.sources.oom_kills import OomKills, kernel_kill, oom_kills
+
+
+class NotStarted(GpuwatchError):
+    """The program could not be executed; the exit code is the one that a shell gives (127 or 126)."""
+
+
+class Termination(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a program's end beside its log."""
+
+    outcome: Outcome
+    asked: Sequence[int] = ()
+    """Signals that gpuwatch was sent, and passed on."""
+    kills: OomKills
+    """The kernel's counters before the start."""
+    peak_bytes: int | None = None
+    """Largest resident set of one of the program's processes."""
+    total_bytes: int | None = None
+    """The host's memory."""
+    pids: Collection[int] = ()
+    """The processes that are known of it."""
+    left: int = 0
+    """Processes that the program left behind."""
+    problems: Sequence[str] = ()
+
+
+def judged(run: Run, end: Termination) -> Run:
+    """The program's own end decides, whatever its log says."""
+    outcome = end.outcome
+    took = _duration(run.phases.total_seconds)
+    kills = oom_kills()
+    somebody = _oom_killed(end.kills, kills)
+    killed = signal.SIGKILL in (outcome.signal, (outcome.exit_code or 0) - 128) and not end.asked
+    host = _host_memory(end, kills) if killed else None
+    starved = killed and (somebody or bool(host and host.kernel_line))
+    verdict, reason = _verdict(run, end, took, starved)
+    problems = list(run.problems)
+    if end.left:
+        word = "was ended too" if outcome.signal is not None else "still runs"
+        problems.append(f"processes that the program left behind: {end.left}; what was left {word}")
+    if somebody and not starved:
+        where = "on this machine" if end.kills.cgroup is None else "in its control group"
+        problems.append(
+            f"the kernel killed a process {where} because host memory was used up meanwhile: perhaps a worker of this"
+        )
+    problems += end.problems
+    return msgspec.structs.replace(
+        run,
+        verdict=verdict,
+        verdict_reason=reason,
+        problems=tuple(problems),
+        outcome=msgspec.structs.replace(outcome, ended=outcome.exit_code is not None),
+        host_memory_out=starved,
+        host_memory=host,
+        left_behind=end.left,
+    )
+
+
+def _verdict(run: Run, end: Termination, took: str, starved: bool) -> tuple[Verdict, str]:
+    outcome = end.outcome
+    numbers = (outcome.signal, (outcome.exit_code or 0) - 128)
+    asked = [number for number in end.asked if number in numbers]
+    ended = bool(outcome.exit_code) or outcome.signal is not None
+    if outcome.exit_code is None and outcome.signal is None:
+        return "interrupted", f"It was still running when this was written, after {took}."
+    if signal.SIGINT in numbers or (ended and any(error.type == "KeyboardInterrupt" for error in run.errors)):
+        return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {took}."
+    if asked:
+        return "interrupted", f"It was ended by {signal_name(asked[-1])} after {took}, as gpuwatch was asked."
+    if ended and run.ooms:
+        return "oom", "it ran out of memory"
+    if starved:
+        limit = end.kills.limit_bytes
+        whose = "of the host" if limit is None else f"that its control group may use ({limit >> 20} MiB)"
+        return "error", f"The kernel killed it (SIGKILL) because the memory {whose} was used up."
+    if outcome.signal is not None:
+        return "error", f"It was killed by {signal_name(outcome.signal)} after {took}."
+    if outcome.exit_code:
+        return "error", f"It ended with exit code {outcome.exit_code}{_exception(run)}."
+    return "ok", ""
+
+
+def not_started(name: str, code: int) -> NotStarted:
+    """What execve's error number ``code`` means for this name, and what to do."""
+    path = name if "/" in name else shutil.which(name, mode=os.F_OK)
+    if path is not None and Path(path).is_dir():
+        return NotStarted(f"{name} is a folder, not a program", exit_code=126)
+    if code == errno.ENOENT and path is not None and Path(path).exists():
+        why = "the interpreter that its first line names does not exist"
+        return NotStarted(f"{name} cannot be started: {why}", exit_code=127)
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        hint = f"not in PATH; the one in this folder is ./{name}" if "/" not in name and Path(name).exists() else ""
+        return NotStarted(f"{name}: there is no such program", hint=hint, exit_code=127)
+    if code == errno.EACCES and path is not None and Path(path).is_file() and not Path(path).stat().st_mode & 0o111:
+        hint = f"python {name}" if name.endswith(".py") else f"chmod +x {name}"
+        return NotStarted(f"{name} is not executable", hint=hint, exit_code=126)
+    return NotStarted(f"{name} cannot be started: {os.strerror(code)}", exit_code=126)
+
+
+def _host_memory(end: Termination, after: OomKills) -> HostMemory:
+    """Evidence of who sent SIGKILL: most of all the kernel, for want of the host's memory."""
+    before = end.kills
+    pairs = ((before.cgroup, after.cgroup), (before.machine, after.machine))
+    return HostMemory(
+        peak_bytes=end.peak_bytes,
+        limit_bytes=before.limit_bytes,
+        total_bytes=end.total_bytes,
+        oom_kills=next((now - then for then, now in pairs if then is not None and now is not None), None),
+        kernel_line=kernel_kill(end.pids),
+    )
+
+
+def _oom_killed(before: OomKills, after: OomKills) -> bool:
+    """Somebody near was killed meanwhile: our control group's counter is the better witness."""
+    if before.cgroup is not None and after.cgroup is not None:
+        return after.cgroup > before.cgroup
+    return before.machine is not None and after.machine is not None and after.machine > before.machine
+
+
+def _exception(run: Run) -> str:
+    error = next((error for error in reversed(run.errors) if not error.expected), None)
+    if error is None:
+        return ""
+    lines = error.message.strip().splitlines()
+    return f", in {error.type}" + (f": {lines[0][:200].rstrip('.')}" if lines else "")
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL``, or ``signal 40`` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time signal
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "an unknown time"
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

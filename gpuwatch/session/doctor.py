@@ -1,0 +1,76 @@
+"""Everything that ``gpuwatch doctor`` looks at, one thing after another, each with its deadline."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Callable
+
+from gpuwatch.diagnosis.doctor.facts import Facts, relevant
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.model.doctor import Doctor, FrameworkLook
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.probing import environment as looking
+from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
+from gpuwatch.session.single_snapshot import samples
+from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sources import driver_files
+
+
+def examined(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:
+    """The doctor's document; ``progress`` is called with what is being done, at the end with the empty string."""
+    from gpuwatch.diagnosis.doctor.examine import examine
+    from gpuwatch.diagnosis.finish_run import complete
+
+    taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
+    kept = relevant(os.environ)
+    interpreter, missing = _interpreter(python, framework)
+    progress("looking at the machine")
+    snapshot = _snapshot()
+    files = driver_files.within(looking.DEADLINE, lambda: driver_files.look(os.environ))
+    child = looking.child_environment(os.environ, interpreter)
+    driver = looking.ask_driver(looking.child_environment(os.environ, None))
+    run = log = None
+    look = FrameworkLook(name=framework or "tensorflow", missing=missing)
+    if interpreter is not None:
+        progress("looking at the framework's libraries")
+        look = looking.look_into(interpreter, child)
+        progress(f"importing {interpreter.framework}, one op on each device")
+        draft, tried = looking.try_framework(interpreter, child, kept, snapshot)
+        look = looking.joined(look, tried)
+        run, log = complete(draft.run, draft.log, draft.before), draft.log
+    progress("")
+    facts = Facts(
+        system=files,
+        driver=driver,
+        snapshot=snapshot,
+        environment=kept,
+        look=look,
+        run=run,
+        log=log,
+        simulated=SimMachine.from_environment(os.environ) is not None,
+        asked=python is not None or framework is not None,
+        deadline=looking.DEADLINE,
+    )
+    return examine(facts, taken_at, time.monotonic() - started)
+
+
+def _interpreter(python: str | None, framework: str | None) -> tuple[Interpreter | None, str]:
+    """The interpreter, or why there is none. What cannot be run at all is a usage error."""
+    message = ""
+    for name in (framework,) if framework is not None else ("tensorflow", "torch"):
+        try:
+            return choose_interpreter(name, python), ""
+        except FrameworkMissing as error:
+            message = message or error.message
+    return None, message
+
+
+def _snapshot() -> Snapshot | None:
+    """The machine before anything is started; None where the driver does not answer in time."""
+    taken, failure = samples(1, looking.DEADLINE + looking.START)
+    if not taken and failure:
+        what, _, rest = failure.partition("; ")
+        raise GpuwatchError(what, hint=rest)
+    return taken[-1] if taken else None

@@ -1,0 +1,132 @@
+"""Looking back: which moment of the kept history is on screen while the display is paused."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import replace
+from operator import sub
+
+from gpuwatch.history.metric_series import History
+from gpuwatch.history.sample_store import SampleStore
+from gpuwatch.history.timeline import LEVELS
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.session.view import PlayheadPosition, View, ranked
+
+GRAPHED = frozenset(
+    {
+        "utilization.gpu_percent",
+        "utilization.memory_percent",
+        "memory.used_bytes",
+        "power.draw_watts",
+        "temperature.gpu_celsius",
+        "clocks.sm_mhz",
+    }
+)
+"""Device metrics of which graphs are drawn."""
+GRAPHED_SECONDS = 600.0
+"""Seconds of the past that graphs may reach back."""
+_SPARSEST = LEVELS[-1][1]
+"""Seconds between the oldest samples that are kept."""
+
+
+class Playhead:
+    """One pause: the moment that is shown, and the way to others."""
+
+    def __init__(self, live: View, timeline: SampleStore, ring: History, *, recorded: bool = False) -> None:
+        """Begins with what ``live`` shows; nothing is decoded before somebody goes elsewhere.
+
+        ``recorded``: the timeline was kept elsewhere and knows more than ``live``, of the newest moment too.
+        """
+        self._timeline = timeline
+        self._recorded = recorded
+        self._ring = ring
+        taken = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
+        history = ring.until(taken, GRAPHED) if taken is not None else ring
+        self._view = replace(live, history=history, events=tuple(timeline.events()), paused_since=live.now)
+        self._newest = self._view
+        if recorded:
+            self.last()
+
+    @property
+    def moment(self) -> float | None:
+        """When the sample on screen was taken; None where there is none."""
+        return self._view.until
+
+    def view(self, *, status: FeedStatus, now: float, unseen: int, asked: float, live: View | None = None) -> View:
+        """What is shown, with what goes on meanwhile (``live``); ``asked`` is the interval at which samples come."""
+        times = self._timeline.times
+        moment = self.moment
+        position = None
+        if moment is not None:
+            position = PlayheadPosition(
+                moment, times, tuple((one.at, one.severity) for one in self._timeline.events()), asked
+            )
+        return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
+
+    def step(self, samples: int) -> None:
+        """So many kept samples later; negative: earlier."""
+        times, moment = self._timeline.times, self.moment
+        if not times or moment is None:
+            return
+        here = max(bisect_right(times, moment) - 1, 0)
+        if samples < 0 and times[here] < moment:
+            here += 1  # the moment itself was thinned away: what was before it is one step
+        self.go(times[min(max(here + samples, 0), len(times) - 1)])
+
+    def jump(self, seconds: float) -> None:
+        """So many seconds later; negative: earlier. At least one sample."""
+        times, moment = self._timeline.times, self.moment
+        if not times or moment is None:
+            return
+        wanted = bisect_left(times, moment + seconds)
+        if seconds < 0:
+            wanted = min(wanted, bisect_left(times, moment) - 1)
+        self.go(times[min(max(wanted, 0), len(times) - 1)])
+
+    def first(self) -> None:
+        """To the oldest sample."""
+        times = self._timeline.times
+        if times:
+            self.go(times[0])
+
+    def last(self) -> None:
+        """To the newest sample, which is later than the one at which the pause began."""
+        times = self._timeline.times
+        if times:
+            self.go(times[-1])
+
+    def go(self, moment: float) -> None:
+        """To the last sample not later than ``moment``."""
+        if moment == self._newest.until and not self._recorded:
+            self._view = self._newest
+            return
+        kept = self._timeline.at(moment)
+        if kept is None:
+            return
+        self._view = replace(
+            self._newest,
+            snapshot=kept.snapshot,
+            history=self._history(kept.at),
+            interval=self._interval(kept.at),
+            findings=kept.findings,
+            wrong=ranked(kept.findings),
+            until=kept.at,
+            events=tuple(one for one in self._timeline.events() if one.at <= kept.at + 0.5),
+        )
+
+    def _interval(self, moment: float) -> float:
+        """Seconds between the samples around a moment; a hole in which nothing came is no interval."""
+        times = self._timeline.times
+        here = bisect_right(times, moment) - 1
+        near = times[max(here - 3, 0) : here + 4]
+        steps = sorted(map(sub, near[1:], near))
+        apart = steps[len(steps) // 2] if steps else 0.0
+        return max(self._newest.interval, apart if apart <= _SPARSEST else 0.0)
+
+    def _history(self, moment: float) -> History:
+        times = self._ring.times
+        if times and (times[0] <= moment - GRAPHED_SECONDS or len(self._timeline.times) <= len(times)):
+            return self._ring.until(moment, GRAPHED)
+        history = self._timeline.history(moment, GRAPHED_SECONDS, GRAPHED)
+        history.remember(self._ring)  # the ends of the axes
+        return history

@@ -1,0 +1,70 @@
+"""What a batch of probes will use, on which GPUs, beside which programs: shown before it starts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuwatch.model.snapshot import Device, Process, Snapshot
+from gpuwatch.probing.locate import ProbeScript
+
+_IN_CODE = frozenset({"visible-late"})
+"""Configurations that set CUDA_VISIBLE_DEVICES to a GPU in their own code."""
+_BUSY = 10.0
+"""A GPU with at least this utilization, in percent, is busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """A batch of probes before its start."""
+
+    configs: tuple[str, ...]
+    devices: tuple[Device, ...]
+    """GPUs the probes can use; empty if there are none."""
+    spared: tuple[Device, ...]
+    """Busy GPUs that are left alone because others are idle."""
+    tenants: tuple[Process, ...]
+    """Compute processes on these GPUs, largest first."""
+    visible: tuple[str, ...]
+    """UUIDs to make visible to the probes; empty: all."""
+    by_number: tuple[str, ...]
+    """Configurations that set CUDA_VISIBLE_DEVICES themselves and ignore ``visible``."""
+
+    @property
+    def held_bytes(self) -> float | None:
+        """GPU memory of the tenants, in bytes; None if it is unknown for one of them."""
+        amounts = [process.number("gpu_memory_bytes") for process in self.tenants]
+        known = [amount for amount in amounts if amount is not None]
+        return sum(known) if len(known) == len(amounts) else None
+
+
+def preflight(scripts: Sequence[ProbeScript], snapshot: Snapshot | None, gpu: str) -> Preflight:
+    """``gpu``: UUID of the only GPU to use; empty prefers idle ones."""
+    devices = tuple(one for one in snapshot.devices if one.state == "ok") if snapshot is not None else ()
+    tenants = [one for one in snapshot.processes if one.type != "G" and one.device_uuid] if snapshot is not None else []
+    spared: tuple[Device, ...] = ()
+    visible: tuple[str, ...] = (gpu,) if gpu else ()
+    by_number = tuple(script.name for script in scripts if _selects_gpus(script))
+    if gpu and not by_number:
+        devices = tuple(device for device in devices if device.uuid == gpu)
+    elif not by_number:
+        held = {process.device_uuid for process in tenants}
+        idle = tuple(device for device in devices if device.uuid not in held and not _busy(device))
+        needed = max((script.gpus for script in scripts), default=0)
+        if idle and len(idle) >= min(needed, len(devices)):
+            spared = tuple(device for device in devices if device not in idle)
+            devices = idle
+            visible = tuple(device.uuid for device in idle) if spared else ()
+    here = {device.uuid for device in devices}
+    tenants = [process for process in tenants if process.device_uuid in here]
+    tenants.sort(key=lambda process: -(process.number("gpu_memory_bytes") or 0.0))
+    return Preflight(tuple(script.name for script in scripts), devices, spared, tuple(tenants), visible, by_number)
+
+
+def _selects_gpus(script: ProbeScript) -> bool:
+    value = script.environment.get("CUDA_VISIBLE_DEVICES", "-1")
+    return not value.startswith("-") or script.name in _IN_CODE
+
+
+def _busy(device: Device) -> bool:
+    return (device.number("utilization.gpu_percent") or 0.0) >= _BUSY

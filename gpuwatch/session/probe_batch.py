@@ -1,0 +1,141 @@
+"""The run loop of ``gpuwatch probe`` and of the Probes tab: one probe after another, beside a feed of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+import msgspec
+
+from gpuwatch.model.events import Event
+from gpuwatch.model.run import Run
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
+from gpuwatch.probing.locate import ProbeScript
+
+if TYPE_CHECKING:
+    from gpuwatch.probing.run_builder import RunDraft
+    from gpuwatch.probing.runner import ProbeOptions, SnapshotSource
+
+SAMPLE_SECONDS = 0.1
+_PATIENCE = 5.0
+"""Seconds that the driver has for a sample before a probe runs without one."""
+WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
+
+
+class ProbeRunner(Protocol):
+    """What a batch needs of :class:`gpuwatch.probing.runner.Runner`."""
+
+    notes: list[str]
+
+    def run(
+        self, script: ProbeScript, *, before: Snapshot | None = None, on_event: Callable[[Event], None] | None = None
+    ) -> RunDraft:
+        """Executes one probe."""
+        ...
+
+
+MakeRunner = Callable[["ProbeOptions", "SnapshotSource"], AbstractContextManager[ProbeRunner]]
+Choose = Callable[[str, str | None], Interpreter]
+
+
+def make_runner(options: ProbeOptions, source: SnapshotSource) -> AbstractContextManager[ProbeRunner]:
+    """The runner that starts processes; imported here, because it brings the parsers of logs."""
+    from gpuwatch.probing.runner import Runner
+
+    return Runner(options, source)
+
+
+def make_feed() -> LiveFeed:
+    """A feed that samples often enough to see a peak."""
+    return LiveFeed(SAMPLE_SECONDS)
+
+
+def interpreters_for(
+    scripts: Iterable[ProbeScript], asked: str | None, choose: Choose = choose_interpreter
+) -> dict[str, Interpreter]:
+    """An interpreter for each framework; where TensorFlow is there and PyTorch is not, its probes say so."""
+    frameworks = dict.fromkeys(script.framework for script in scripts)
+    found: dict[str, Interpreter] = {}
+    for framework in frameworks:
+        try:
+            found[framework] = choose(framework, asked)
+        except FrameworkMissing:
+            if framework == "tensorflow" or len(frameworks) == 1:
+                raise
+            found[framework] = Interpreter(asked or sys.executable, framework, installed=False)
+    return found
+
+
+class ProbeBatch:
+    """Runs probes and completes their runs. A context manager, which ends everything that it started.
+
+    ``watch`` is given the samples that came, ten times a second while a probe runs, also when there are none. What
+    it raises ends the probe and leaves :meth:`run`.
+    """
+
+    def __init__(
+        self,
+        watch: Callable[[list[Snapshot]], None] = lambda taken: None,
+        *,
+        make_feed: Callable[[], LiveFeed] = make_feed,
+        make_runner: MakeRunner = make_runner,
+    ) -> None:
+        self._watch = watch
+        self._feed = make_feed()
+        self._make_runner = make_runner
+        self._runner: ProbeRunner | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Starts the feed."""
+        self._stack.callback(self._feed.stop)
+        self._feed.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def machine(self) -> Snapshot | None:
+        """The machine before any probe; None where the driver does not answer in time."""
+        taken = self._feed.wait(1, _PATIENCE)
+        return taken[-1] if taken else None
+
+    def open(self, options: ProbeOptions, *, machine: Snapshot | None, size: int | None = None) -> None:
+        """Sets what the probes are run with; ``size`` None: matrices that fit ``machine``, the same for all runs."""
+        options = msgspec.structs.replace(options, size=size or _size_for(machine))
+        self._runner = self._stack.enter_context(self._make_runner(options, self))
+
+    def drain(self) -> list[Snapshot]:
+        """The samples since the last call, for the runner."""
+        taken = self._feed.drain()
+        self._watch(taken)
+        return taken
+
+    def run(self, script: ProbeScript, on_event: Callable[[Event], None] | None = None) -> Run:
+        """Runs one probe to its end; the run with its findings."""
+        from gpuwatch.diagnosis.finish_run import complete  # brings every rule
+
+        assert self._runner is not None
+        before = self._feed.fresh(_PATIENCE)
+        self._watch([])
+        draft = self._runner.run(script, before=before, on_event=on_event)
+        return complete(draft.run, draft.log, draft.before)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why runs took longer than they had to, one sentence each."""
+        return tuple(dict.fromkeys(self._runner.notes)) if self._runner is not None else ()
+
+
+def _size_for(machine: Snapshot | None) -> int:
+    """Edge of the matrices: large enough to measure the device, small enough for the time."""
+    if machine is None or not machine.devices:
+        return 1024
+    return 512 if machine.simulated else 4096

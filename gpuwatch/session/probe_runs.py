@@ -1,0 +1,323 @@
+"""Probes in a thread of their own, and every run that there is.
+
+A front end reads :attr:`ProbeRuns.live`, :attr:`ProbeRuns.runs` and :attr:`ProbeRuns.earlier` on its own thread
+and is woken through :meth:`ProbeRuns.watch`. Everything that a probe started dies when it is cancelled: the
+runner asks for samples ten times a second, and is then answered by an exception.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.history.runs import RunStore
+from gpuwatch.model.events import Event
+from gpuwatch.model.run import Run
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.probing.interpreter import Interpreter, choose_interpreter
+from gpuwatch.probing.locate import ProbeScript, find_probes
+from gpuwatch.session.probe_batch import Choose, MakeRunner, ProbeBatch, interpreters_for, make_feed, make_runner
+
+_EVENTS = 200
+_POINTS = 1200
+_CLEARLY = 1.25
+"""How much more a probe has to hold on another GPU before that one is drawn in place of the first."""
+_REDRAW = 0.25
+_EARLIER = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What the user chose for the runs; empty means the configuration's own."""
+
+    workload: str = ""
+    seconds: float = 1.0
+    memory_limit: int | None = None
+    fraction: float | None = None
+    visible: str = ""
+    """CUDA_VISIBLE_DEVICES, for configurations that set it."""
+    virtual: int | None = None
+    """Virtual GPUs, for the configuration that has them."""
+    gpu: str = ""
+    """UUID of the only GPU that probes may see."""
+    python: str = ""
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """Options of single configurations, as the runner takes them."""
+        asked = {
+            "workload": self.workload or None,
+            "memory_limit": self.memory_limit,
+            "fraction": self.fraction,
+            "visible": self.visible or None,
+            "virtual": self.virtual,
+        }
+        return {name: value for name, value in asked.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The batch that runs now."""
+
+    configs: tuple[str, ...]
+    done: int = 0
+    config: str = ""
+    doing: str = ""
+    """What is done before the probe sends events."""
+    events: tuple[tuple[float, Event], ...] = ()
+    """What the probe sent, each with the seconds since its start; of reports of progress in a row, the last."""
+    times: tuple[float, ...] = ()
+    """Seconds since the probe's start, one per sample of memory."""
+    process: tuple[float | None, ...] = ()
+    device: tuple[float | None, ...] = ()
+    device_total: float | None = None
+    device_name: str = ""
+    stopping: bool = False
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """Configurations whose turn has not come."""
+        return frozenset(self.configs[self.done + 1 :] if self.config else self.configs)
+
+
+class Cancelled(Exception):
+    """The user does not want the rest."""
+
+
+@dataclass(slots=True)
+class _Problem:
+    message: str = ""
+    hint: str = ""
+
+
+@dataclass(slots=True)
+class ProbeRuns:
+    """What the user chose, the batch that runs, and the runs of this and earlier sessions.
+
+    ``make_runner``, ``choose``, ``make_feed`` and ``store`` are for tests.
+    """
+
+    make_runner: MakeRunner = make_runner
+    choose: Choose = choose_interpreter
+    make_feed: Callable[[], LiveFeed] = make_feed
+    store: RunStore = field(default_factory=RunStore)
+    parameters: Parameters = Parameters()
+    chosen: set[str] = field(default_factory=set)
+    runs: dict[str, Run] = field(default_factory=dict)
+    """The latest run of this session, by configuration."""
+    earlier: tuple[Run, ...] = ()
+    """Runs of earlier sessions, newest first."""
+    problem: _Problem = field(default_factory=_Problem)
+    """Why the last batch could not run, and what to do; empty when it could."""
+    notes: tuple[str, ...] = ()
+    interpreter: Interpreter | None = None
+    live: Live | None = None
+    _scripts: dict[str, ProbeScript] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _thread: threading.Thread | None = None
+    _cancel: threading.Event = field(default_factory=threading.Event)
+    _wake: Callable[[], object] | None = None
+    _loading: bool = False
+    _woken: float = 0.0
+
+    # On the thread of the front end
+
+    @property
+    def scripts(self) -> dict[str, ProbeScript]:
+        """Every configuration, in the order of the catalogue."""
+        if self._scripts is None:
+            self._scripts = find_probes()
+        return self._scripts
+
+    def watch(self, wake: Callable[[], object]) -> None:
+        """``wake`` is called, from another thread, when something changed; loads the earlier runs once."""
+        self._wake = wake
+        if not self._loading:
+            self._loading = True
+            threading.Thread(target=self._load, name="gpuwatch-runs", daemon=True).start()
+
+    def choose_gpu(self, uuid: str) -> None:
+        """Probes are to see this GPU only."""
+        self.parameters = replace(self.parameters, gpu=uuid)
+
+    def start(self, configs: Sequence[str], visible: Sequence[str] = ()) -> bool:
+        """Runs configurations one after another; False when a batch runs already or nothing was named.
+
+        ``visible``: UUIDs of the GPUs that they may see; empty leaves the environment as it is.
+        """
+        if self.live is not None or not configs:
+            return False
+        self.problem, self.notes = _Problem(), ()
+        self._cancel.clear()
+        self.live = Live(tuple(configs), doing="looking for the framework")
+        scripts = [self.scripts[config] for config in configs]
+        self._thread = threading.Thread(
+            target=self._work, args=(scripts, self.parameters, tuple(visible)), name="gpuwatch-probes", daemon=True
+        )
+        self._thread.start()
+        return True
+
+    def cancel(self) -> bool:
+        """Ends the running probe and leaves out the rest; False when nothing runs."""
+        if self.live is None:
+            return False
+        self._cancel.set()
+        self._change(stopping=True)
+        return True
+
+    def stop(self) -> None:
+        """Ends whatever runs, and waits for its end."""
+        self._wake = None
+        self._cancel.set()
+        if self._thread is not None:
+            self._thread.join(timeout=2.0)
+
+    @property
+    def known(self) -> list[Run]:
+        """Every run, newest first."""
+        own = sorted(self.runs.values(), key=lambda run: run.started_at, reverse=True)
+        return [*own, *self.earlier]
+
+    # On threads of its own
+
+    def _load(self) -> None:
+        runs = self.store.latest(_EARLIER)
+        with self._lock:
+            times = {run.started_at for run in self.runs.values()}
+            self.earlier = tuple(run for run in runs if run.started_at not in times)
+            if self.store.distrust:
+                self._note(f"earlier runs are not read: {self.store.distrust}")
+        self._notify()
+
+    def _notify(self, *, soon: bool = True) -> None:
+        now = time.monotonic()
+        if self._wake is not None and (soon or now - self._woken >= _REDRAW):
+            self._woken = now
+            self._wake()
+
+    def _change(self, *, soon: bool = True, **changes: Any) -> None:
+        with self._lock:
+            if self.live is not None:
+                self.live = replace(self.live, **changes)
+        self._notify(soon=soon)
+
+    def _work(self, scripts: list[ProbeScript], parameters: Parameters, visible: tuple[str, ...]) -> None:
+        try:
+            self._batch(scripts, parameters, visible)
+        except Cancelled:
+            self._note("stopped: what ran was ended, the rest was left out")
+        except GpuwatchError as error:
+            self.problem = _Problem(error.message, error.hint)
+        except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
+            self.problem = _Problem(f"the run broke off: {type(error).__name__}: {error}")
+        finally:
+            with self._lock:
+                self.live = None
+            self._notify()
+
+    def _batch(self, scripts: list[ProbeScript], parameters: Parameters, visible: tuple[str, ...]) -> None:
+        from gpuwatch.probing.runner import ProbeOptions  # with the parsers of logs: the tab is drawn without them
+
+        progress = _Progress(self, visible[0] if visible else "")
+        with ProbeBatch(progress.watch, make_feed=self.make_feed, make_runner=self.make_runner) as batch:
+            interpreters = interpreters_for(scripts, parameters.python or None, self.choose)
+            self.interpreter = next(iter(interpreters.values()))
+            options = ProbeOptions(
+                interpreters=interpreters,
+                seconds=parameters.seconds,
+                visible=visible,
+                own=parameters.own,
+                fresh=len(scripts) == 1,
+            )
+            batch.open(options, machine=batch.machine())
+            for number, script in enumerate(scripts):
+                progress.begin(number, script.name)
+                self._keep(batch.run(script, progress.take))
+                self._note(*batch.notes)
+
+    def _keep(self, run: Run) -> None:
+        with self._lock:
+            before = self.runs.get(run.config)
+            if before is not None:
+                self.earlier = (before, *self.earlier)
+            # A new dictionary: the front end's thread may be going through the old one.
+            self.runs = {**self.runs, run.config: run}
+        try:
+            self.store.save(run)
+        except OSError as error:
+            self._note(f"runs are not kept: {self.store.folder}: {error.strerror or error}")
+        self._notify()
+
+    def _note(self, *notes: str) -> None:
+        self.notes = tuple(dict.fromkeys((*self.notes, *notes)))
+
+
+class _Progress:
+    """Puts what happens into :attr:`ProbeRuns.live`, and raises when the user wants no more."""
+
+    def __init__(self, runs: ProbeRuns, gpu: str) -> None:
+        self._runs = runs
+        self._gpu = gpu
+        self._pid: int | None = None
+        self._uuid = gpu
+        """The device that is drawn."""
+        self._began = time.monotonic()
+
+    def begin(self, number: int, config: str) -> None:
+        """The next probe starts."""
+        self._pid, self._uuid, self._began = None, self._gpu, time.monotonic()
+        self._runs._change(
+            done=number, config=config, doing="starting the interpreter", events=(), times=(), process=(), device=()
+        )
+
+    def watch(self, taken: list[Snapshot]) -> None:
+        """The samples that came; :class:`Cancelled` when the user has stopped the batch."""
+        if self._runs._cancel.is_set():
+            raise Cancelled
+        if taken:
+            self._show(taken[-1])
+
+    def take(self, event: Event) -> None:
+        """An event of the running probe."""
+        if event.kind == "start":
+            pid = event.data.get("pid")
+            self._pid = pid if isinstance(pid, int) else None
+        live = self._runs.live
+        if live is not None:
+            again = event.kind == "progress" and bool(live.events) and live.events[-1][1].kind == "progress"
+            kept = live.events[:-1] if again else live.events
+            events = (*kept, (time.monotonic() - self._began, event))[-_EVENTS:]
+            self._runs._change(events=events, soon=event.kind != "progress")
+
+    def _show(self, snapshot: Snapshot) -> None:
+        live = self._runs.live
+        if live is None:
+            return
+        mine = {
+            process.device_uuid: process.number("gpu_memory_bytes")
+            for process in snapshot.processes
+            if process.pid == self._pid and process.device_uuid
+        }
+        busiest = max(mine, key=lambda uuid: mine[uuid] or 0.0) if mine else self._uuid
+        if (mine.get(busiest) or 0.0) <= _CLEARLY * (mine.get(self._uuid) or 0.0):
+            busiest = self._uuid  # of two that hold as much, the one that is drawn already
+        device = snapshot.device(busiest) or next(iter(snapshot.devices), None)
+        if device is None:
+            return
+        if device.uuid != self._uuid:
+            # What was drawn is of another device: its values would be taken for those of this one.
+            self._uuid = device.uuid
+            live = replace(live, times=(), process=(), device=())
+        self._runs._change(
+            soon=False,
+            times=(*live.times, time.monotonic() - self._began)[-_POINTS:],
+            process=(*live.process, mine.get(device.uuid))[-_POINTS:],
+            device=(*live.device, device.number("memory.used_bytes"))[-_POINTS:],
+            device_total=device.number("memory.total_bytes"),
+            device_name=f"GPU {device.index}",
+        )

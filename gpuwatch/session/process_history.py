@@ -1,0 +1,116 @@
+"""The last minutes of the few processes that somebody looks at; of no other process anything is kept."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from gpuwatch.history.sample_store import Identity as Identity
+from gpuwatch.history.sample_store import SampleStore
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import PROCESS_READINGS, Ancestor, Process, Snapshot
+
+READINGS = ("gpu_memory_bytes", "sm_percent", "cpu_percent", "host_memory_bytes")
+_OF_DEVICES = frozenset({"gpu_memory_bytes", "sm_percent"})
+_CAPACITY = 600
+_BACK = 600.0
+"""Seconds that a history goes back when it begins."""
+_FOLLOWED = 4
+
+_ON_NO_GPU = Missing("not_supported", detail="the process uses no GPU: it only started processes that do")
+_NOT_READ = Missing("no_sample", detail="asked of processes on GPUs only")
+
+
+def identity(process: Process) -> Identity:
+    """The same on every device that it uses."""
+    return (process.pid, process.create_time)
+
+
+def ancestor_row(one: Ancestor) -> Process:
+    """An ancestor of a process on a GPU as a row of its own."""
+    missing = dict.fromkeys(PROCESS_READINGS, _NOT_READ) | dict.fromkeys(
+        ("gpu_memory_bytes", "sm_percent", "memory_percent", "encoder_percent", "decoder_percent"), _ON_NO_GPU
+    )
+    return Process(
+        pid=one.pid,
+        create_time=one.create_time,
+        user=one.user,
+        command=one.command,
+        name=one.name,
+        type="H",
+        device_uuid=None,
+        note="on no GPU",
+        readings={},
+        missing=missing,
+    )
+
+
+def entries(snapshot: Snapshot | None, who: Identity) -> tuple[Process, ...]:
+    """The rows of a process, one per device; of one that is on none, but started some that are, a row of the host."""
+    if snapshot is None:
+        return ()
+    found = tuple(one for one in snapshot.processes if identity(one) == who)
+    return found or tuple(ancestor_row(one) for one in snapshot.ancestors if (one.pid, one.create_time) == who)
+
+
+def total(rows: tuple[Process, ...], reading: str) -> float | None:
+    """A reading of the process: summed over its devices where each device has its own."""
+    values = [value for row in rows if (value := row.number(reading)) is not None]
+    if not values:
+        return None
+    return sum(values) if reading in _OF_DEVICES else values[0]
+
+
+class ProcessHistory:
+    """One process: samples oldest first, None where it was not there or could not be read."""
+
+    def __init__(self) -> None:
+        self.times: deque[float] = deque(maxlen=_CAPACITY)
+        self.series: dict[str, deque[float | None]] = {name: deque(maxlen=_CAPACITY) for name in READINGS}
+        self.rows: tuple[Process, ...] = ()
+        """As they were when it was last seen."""
+        self.seen: float | None = None
+
+    def put(self, at: float, rows: tuple[Process, ...]) -> None:
+        """One more sample: the rows of the process, none where it was not there."""
+        if rows:
+            self.rows, self.seen = rows, at
+        self.times.append(at)
+        for name, series in self.series.items():
+            series.append(total(rows, name))
+
+
+class ProcessHistories:
+    """Histories of the processes that were looked at last."""
+
+    def __init__(self) -> None:
+        self._followed: dict[Identity, ProcessHistory] = {}
+        self._ended: tuple[Identity, float, ProcessHistory] | None = None
+
+    def follow(self, who: Identity, timeline: SampleStore) -> ProcessHistory:
+        """The history of a process up to now, begun with what is kept of it; that longest unlooked at goes."""
+        history = self._followed.pop(who, None)
+        if history is None:
+            times = timeline.times
+            history = _kept(timeline, who, times[-1]) if times else ProcessHistory()
+        self._followed[who] = history
+        while len(self._followed) > _FOLLOWED:
+            del self._followed[next(iter(self._followed))]
+        return history
+
+    def until(self, who: Identity, moment: float, timeline: SampleStore) -> ProcessHistory:
+        """The history as it was at a moment."""
+        if self._ended is None or self._ended[:2] != (who, moment):
+            self._ended = (who, moment, _kept(timeline, who, moment))
+        return self._ended[2]
+
+    def add(self, snapshot: Snapshot) -> None:
+        """A sample has come."""
+        for who, history in self._followed.items():
+            history.put(snapshot.taken_at.timestamp(), entries(snapshot, who))
+
+
+def _kept(timeline: SampleStore, who: Identity, end: float) -> ProcessHistory:
+    history = ProcessHistory()
+    for at, rows in timeline.process(who, end - _BACK, end):
+        history.put(at, rows)
+    return history

@@ -1,0 +1,248 @@
+"""One machine being watched: a feed in; history, events, findings and views out. Nothing is drawn here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from operator import is_
+from typing import TYPE_CHECKING
+
+from gpuwatch.history.machine_event import MachineEvent
+from gpuwatch.history.metric_series import History
+from gpuwatch.history.sample_store import SampleStore
+from gpuwatch.history.timeline import Timeline
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.feed import Feed
+from gpuwatch.monitor.host_access import HostAccess
+from gpuwatch.session.process_history import Identity, ProcessHistories, ProcessHistory
+from gpuwatch.session.view import View, ranked
+
+if TYPE_CHECKING:
+    from gpuwatch.diagnosis.condition_engine import Conditions
+    from gpuwatch.diagnosis.conditions.throttling import Episode
+    from gpuwatch.session.playhead import Playhead
+
+INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Seconds between samples that :meth:`Session.change_interval` steps through."""
+
+
+class Session:
+    """A feed, with what is known of its machine over time. One thread calls all of it.
+
+    ``timeline``: what is kept of the machine already, as a recording has it; without one the samples of the last hour
+    are kept here. ``conditions``: what judges them; it is made when it is first needed.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        clock: Callable[[], float] = time.time,
+        conditions: Conditions | None = None,
+        timeline: SampleStore | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self.feed = feed
+        self.clock = clock
+        """Seconds since the epoch."""
+        self.read_only = read_only
+        """Whether nothing may be signalled."""
+        self.history = History()
+        self._kept: Timeline | None = None
+        """The timeline that is written here."""
+        if timeline is None:
+            timeline = self._kept = Timeline()
+        self.timeline: SampleStore = timeline
+        self.snapshot: Snapshot | None = None
+        """The newest."""
+        self.playhead: Playhead | None = None
+        """The moment that is looked back at; None while the newest is shown."""
+        self._conditions = conditions
+        self._unjudged: list[Snapshot] = []
+        """Samples that came before the rules were imported."""
+        self._process_histories = ProcessHistories()
+        self._seen_events = 0
+        self._found: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
+        self._wrong: tuple[tuple[Finding, ...], tuple[Finding, ...]] | None = None
+        self._troubled = float("-inf")
+        self._running = False
+
+    # The feed
+
+    @property
+    def host(self) -> HostAccess:
+        """What can be asked of the machine beside its snapshots."""
+        return self.feed.host
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Starts the feed, which calls ``wake`` from another thread when there is something to :meth:`take`."""
+        self._running = True
+        self.feed.start(wake)
+
+    def stop(self) -> None:
+        """Ends the feed, once."""
+        if self._running:
+            self._running = False
+            self.feed.stop()
+
+    def resumed(self) -> None:
+        """Called after SIGCONT: a feed that was not read meanwhile is not one that did not answer."""
+        self.feed.resumed()
+
+    def change_interval(self, step: int) -> None:
+        """To the next longer or shorter interval."""
+        nearest = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.feed.interval))
+        self.feed.interval = INTERVALS[min(max(nearest + step, 0), len(INTERVALS) - 1)]
+
+    # What comes
+
+    def take(self) -> list[Snapshot]:
+        """Keeps all that came since the last call, and gives it back, oldest first.
+
+        The first samples are not judged: the rules take long to import, and a front end calls :meth:`diagnose` once it
+        has drawn.
+        """
+        arrived = self.feed.drain()
+        if not arrived:
+            return arrived
+        if self.snapshot is not None:
+            self.diagnose()
+        for snapshot in arrived:
+            self.history.add(snapshot)
+            self._process_histories.add(snapshot)
+            self.snapshot = snapshot
+            if self._conditions is None:
+                self._unjudged.append(snapshot)
+            else:
+                self._record(self._conditions.look(snapshot))
+            if self._kept is not None:
+                self._kept.add(snapshot, self.findings)
+        self.look_at_feed()
+        return arrived
+
+    def diagnose(self) -> None:
+        """From now on samples are judged; those that came before it first."""
+        if self._conditions is None:
+            from gpuwatch.diagnosis.condition_engine import Conditions
+
+            self._conditions = Conditions()
+        for snapshot in self._unjudged:
+            self._record(self._conditions.look(snapshot))
+        self._unjudged.clear()
+
+    def look_at_feed(self) -> None:
+        """What became of the collector and the driver; to be called now and then while nothing comes."""
+        status = self.feed.status()
+        if self._conditions is None and (status.replaced or status.state == "not-answering"):
+            self.diagnose()
+        if self._conditions is not None:
+            self._record(self._conditions.feed(status, self.clock()))
+
+    def _record(self, events: list[MachineEvent]) -> None:
+        if self._kept is not None:
+            self._kept.add_events(events)
+
+    # What there is
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong now and what is worth a note, then what is past, the newest first."""
+        given = self.snapshot.findings if self.snapshot is not None else ()
+        if self._conditions is None:
+            return given
+        found, past = self._conditions.findings, self._conditions.past
+        parts = (given, found, len(past), past[-1] if past else None)
+        if self._found is None or not all(map(is_, parts, self._found[0])):
+            if any(one.severity != "info" for one in given):
+                found = tuple(one for one in found if one.id != "healthy")
+            self._found = (parts, (*given, *found, *reversed(past)))
+        return self._found[1]
+
+    @property
+    def wrong(self) -> tuple[Finding, ...]:
+        """Errors and warnings, the most important first."""
+        found = self.findings
+        if self._wrong is None or self._wrong[0] is not found:
+            self._wrong = (found, ranked(found))
+        return self._wrong[1]
+
+    @property
+    def event_count(self) -> int:
+        """All events that ever came; :meth:`SampleStore.events` forgets the oldest."""
+        return self._conditions.count if self._conditions is not None else 0
+
+    @property
+    def unseen_events(self) -> int:
+        """Events since :meth:`see_events`."""
+        return self.event_count - self._seen_events
+
+    def see_events(self) -> None:
+        """The user looks at the events."""
+        self._seen_events = self.event_count
+
+    def throttling(self, uuid: str, until: float) -> list[Episode]:
+        """What held the clocks of a device down, as it was known at a moment; the latest onset first."""
+        return self._conditions.throttling(uuid, until) if self._conditions is not None else []
+
+    def process_history(self, who: Identity) -> ProcessHistory:
+        """The last minutes of a process; of those before the moment that is looked back at, while one is."""
+        end = self.playhead.moment if self.playhead is not None else None
+        if end is not None:
+            return self._process_histories.until(who, end, self.timeline)
+        return self._process_histories.follow(who, self.timeline)
+
+    # What is shown
+
+    def view(self) -> View:
+        """What a front end shows: the newest, or the moment that is looked back at."""
+        if self.playhead is None:
+            return self.live_view()
+        return self.playhead.view(
+            status=self.feed.status(),
+            now=self.clock(),
+            unseen=self.unseen_events,
+            asked=self.feed.interval,
+            live=self.live_view(),
+        )
+
+    def live_view(self) -> View:
+        """The newest, also while something else is shown."""
+        snapshot = self.snapshot
+        status = self.feed.status()
+        if self.wrong or status.state == "not-answering":
+            self._troubled = self.clock()
+        return View(
+            snapshot=snapshot or status.machine,
+            history=self.history,
+            status=status,
+            now=self.clock(),
+            interval=self.feed.interval,
+            findings=self.findings,
+            read_only=self.read_only,
+            simulation_asked=self.host.simulated,
+            until=snapshot.taken_at.timestamp() if snapshot is not None else None,
+            wrong=self.wrong,
+            silence=self._conditions.silence if self._conditions is not None else None,
+            troubled=self._troubled,
+            events=self.timeline.events(),
+            unseen=self.unseen_events,
+        )
+
+    @property
+    def paused(self) -> bool:
+        """Whether the view stands still, or is of the past."""
+        return self.playhead is not None
+
+    def pause(self) -> Playhead:
+        """The view stands still from now on, and can be moved in time; samples go on coming."""
+        if self.playhead is None:
+            from gpuwatch.session.playhead import Playhead
+
+            recorded = self._kept is None
+            self.playhead = Playhead(self.live_view(), self.timeline, self.history, recorded=recorded)
+        return self.playhead
+
+    def resume(self) -> None:
+        """The view is of now again."""
+        self.playhead = None

@@ -1,0 +1,75 @@
+"""One look at the machine: a snapshot with rates in it, also where the driver does not answer."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import FAILED_ITSELF, Host, Problem, Snapshot
+from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sources.host import HostReader
+
+_BETWEEN = 0.25
+"""Seconds between two samples: CPU and rates need two."""
+
+
+def samples(count: int, deadline: float, *, on_demand: bool = False, gpm: bool = False) -> tuple[list[Snapshot], str]:
+    """Up to ``count`` snapshots within ``deadline`` seconds, and the error of gpuwatch itself that kept them away."""
+    feed = LiveFeed(_BETWEEN, on_demand=on_demand, gpm=gpm)
+    feed.start()
+    try:
+        return feed.wait(count, deadline), feed.failure
+    finally:
+        feed.stop()
+
+
+def take(deadline: float, *, gpm: bool = False) -> tuple[Snapshot, bool]:
+    """A snapshot with rates in it, and whether the driver answered within ``deadline`` seconds."""
+    taken, failure = samples(2, deadline, on_demand=True, gpm=gpm)
+    if taken:
+        return taken[-1], True
+    simulated = bool(os.environ.get(ENV_STATE))  # the library that would know does not answer
+    cure = (
+        "gpuwatch sim fault clear ends a fault of the simulated GPUs" if simulated else "see dmesg for a GPU that hangs"
+    )
+    problem = Problem(
+        source="collector",
+        reason="driver.bad-state",
+        detail=f"the driver did not answer within {deadline:g} s",
+        hint=f"{cure}; --deadline gives it more time",
+    )
+    if failure:
+        what, _, rest = failure.partition("; ")
+        problem = Problem(source="collector", reason=FAILED_ITSELF, detail=what, hint=rest)
+    host, problems = _host()
+    silent = Snapshot(
+        taken_at=datetime.datetime.now(datetime.UTC),
+        took_seconds=deadline,
+        simulated=simulated,
+        driver=None,
+        devices=(),
+        processes=(),
+        host=host,
+        problems=(problem, *problems),
+    )
+    return silent, False
+
+
+def _host() -> tuple[Host, list[Problem]]:
+    """The machine around the GPUs, which answers although their driver does not."""
+    reader = HostReader()
+    reader.read()
+    time.sleep(_BETWEEN)
+    return reader.read()
+
+
+def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
+    """What is wrong with the machine as this one snapshot shows it."""
+    from gpuwatch.diagnosis.engine import diagnose
+    from gpuwatch.diagnosis.evidence import Evidence
+
+    found = diagnose(Evidence(snapshot=snapshot))
+    return tuple(finding for finding in found if finding.id != "healthy")

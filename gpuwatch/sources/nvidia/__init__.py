@@ -1,0 +1,1 @@
+"""NVIDIA GPUs through NVML: the one folder that calls ``pynvml``."""

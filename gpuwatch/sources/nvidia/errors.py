@@ -1,0 +1,105 @@
+"""What NVML's return codes mean for a reading, a device, a session and the user.
+
+The numbers are those of nvml.h (``nvmlReturn_t``), part of NVML's binary interface; the texts are the library's.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gpuwatch.model.no_driver import SIMULATE, missing_driver_action
+from gpuwatch.model.reading import Missing, Reason
+from gpuwatch.model.snapshot import Problem
+from gpuwatch.sources import driver_files
+
+UNINITIALIZED = 1
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+DRIVER_NOT_LOADED = 9
+LIBRARY_NOT_FOUND = 12
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+LIB_RM_VERSION_MISMATCH = 18
+NO_DATA = 21
+DEPRECATED = 26
+UNKNOWN = 999
+
+LOST = {GPU_IS_LOST: "lost", RESET_REQUIRED: "reset-required"}
+"""Codes about the whole device, and the state that they put it into."""
+ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
+"""In the middle of a session: the driver was unloaded or replaced."""
+PERMANENT = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED})
+"""The driver lacks the function: it is called once."""
+_REASONS: dict[int, Reason] = {
+    NOT_SUPPORTED: "not_supported",
+    FUNCTION_NOT_FOUND: "not_supported",
+    DEPRECATED: "not_supported",
+    NO_PERMISSION: "permission_denied",
+    GPU_IS_LOST: "device_lost",
+    RESET_REQUIRED: "device_lost",
+    NO_DATA: "no_sample",
+}
+
+_HINTS = {
+    LIBRARY_NOT_FOUND: (
+        "driver.missing",
+        "no NVIDIA driver was found: libnvidia-ml.so.1 cannot be loaded",
+        "",
+    ),
+    DRIVER_NOT_LOADED: (
+        "driver.missing",
+        "NVIDIA's kernel module is not loaded",
+        "",
+    ),
+    LIB_RM_VERSION_MISMATCH: (
+        "driver.mismatch",
+        "NVIDIA's library and kernel module have different versions",
+        "the driver was upgraded while it was in use: reboot, or reload the nvidia modules",
+    ),
+    NO_PERMISSION: (
+        "driver.bad-state",
+        "this user may not talk to the NVIDIA driver",
+        "check the permissions of /dev/nvidiactl and /dev/nvidia*",
+    ),
+    UNKNOWN: (
+        "container.lost-devices",
+        "NVML does not start: Unknown Error",
+        "in a container this means that it lost its devices (after systemctl daemon-reload): recreate it; "
+        "elsewhere see dmesg",
+    ),
+}
+
+
+def text(lib: Any, code: int) -> str:
+    """The library's own text for a code (``nvmlErrorString``)."""
+    return str(lib.NVMLError(code))
+
+
+def missing(lib: Any, code: int, call: str, *, mig_on: bool = False) -> Missing:
+    """Why a reading of ``call`` is missing; names MIG where that is the reason."""
+    if mig_on and code == NOT_SUPPORTED and "Utilization" in call:
+        return Missing("not_supported", code=code, detail=f"{call}: not supported while MIG is on")
+    return Missing(_REASONS.get(code, "failed"), code=code, detail=f"{call}: {text(lib, code)}")
+
+
+def field_missing(lib: Any, code: int, call: str, field: str) -> Missing:
+    """The same for a field value. A field that the driver does not know is an invalid argument, permanently."""
+    reason = "not_supported" if code == INVALID_ARGUMENT else _REASONS.get(code, "failed")
+    return Missing(reason, code=code, detail=f"{call} {field}: {text(lib, code)}")
+
+
+_FAULT = "a fault was injected into the simulated GPUs; to clear it: gpuwatch sim fault clear"
+
+
+def problem(lib: Any, code: int, *, simulated: bool = False) -> Problem:
+    """Why ``nvmlInit`` failed, and what helps."""
+    reason, detail, hint = _HINTS.get(
+        code, ("driver.bad-state", f"NVML does not start: {text(lib, code)} (code {code})", "see dmesg for why")
+    )
+    if reason == "driver.missing" and not simulated:
+        hint = missing_driver_action(driver_files.look(os.environ), library=code == DRIVER_NOT_LOADED) + SIMULATE
+    return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT if simulated else hint)

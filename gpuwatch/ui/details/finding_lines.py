@@ -1,0 +1,95 @@
+"""Findings with evidence and action, and source problems, as lines. Pure."""
+
+from __future__ import annotations
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Problem, Snapshot
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.wrapping import Lines
+
+MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("•", "dim")}
+"""Glyph and ink of a severity."""
+HEALTHY = ("●", "ok")
+PAST = ("○", "dim")
+
+
+def mark(finding: Finding) -> tuple[str, str]:
+    """Glyph and ink of a finding; past and healthy ones have their own."""
+    if finding.until is not None:
+        return PAST
+    return HEALTHY if finding.id == "healthy" else MARKS[finding.severity]
+
+
+def when(finding: Finding) -> str:
+    """``since 10:02:31``, or its start and end; empty if the start is unknown."""
+    if finding.since is None:
+        return ""
+    begun = finding.since.astimezone().strftime("%H:%M:%S")
+    if finding.until is None:
+        return f"since {begun}"
+    return f"past: {begun} to {finding.until.astimezone():%H:%M:%S}"
+
+
+def cause_of(finding: Finding) -> str:
+    """The id of its cause page; empty if there is none."""
+    return "" if finding.id in ("healthy", "unknown") else finding.id
+
+
+def judged(finding: Finding) -> str:
+    """Its cause id and certainty; only the certainty if the cause is unknown."""
+    return finding.certainty if finding.id == "unknown" else f"{finding.id} · {finding.certainty}"
+
+
+def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
+    """One finding with its evidence and action."""
+    glyph, ink = mark(finding)
+    lines: Lines = [[(f"{glyph} ", ink), (printable(finding.title), "strong")]]
+    device = snapshot.device(finding.device_uuid) if snapshot is not None else None
+    where = f"GPU {device.index} · " if device is not None else ""
+    process = f"process {finding.pid} · " if finding.pid is not None else ""
+    in_evidence = finding.until is None and any("since " in line for line in finding.evidence)
+    moment = f" · {when(finding)}" if finding.since is not None and not in_evidence else ""
+    lines.append([(f"  {where}{process}{judged(finding)}{moment}", "dim")])
+    for line in finding.evidence:
+        lines.append([("  · ", "dim"), (printable(line), "text")])
+    if finding.action:
+        lines.append([("  → ", "accent"), (printable(finding.action), "text")])
+    return lines
+
+
+def lines_of_problem(problem: Problem) -> Lines:
+    """A source that could not be read, and what to do."""
+    lines: Lines = [[("▲ ", "warning"), (printable(problem.detail), "strong")]]
+    lines.append([(f"  {problem.source} · {problem.reason}", "dim")])
+    if problem.hint:
+        lines.append([("  → ", "accent"), (printable(problem.hint), "text")])
+    return lines
+
+
+def evidence(view: View) -> tuple[str, Lines]:
+    """Title and lines: all problems, most important first."""
+    lines: Lines = []
+    snapshot = view.snapshot
+    for finding in view.wrong:
+        lines += [*lines_of(finding, snapshot), []]
+    found = {finding.id for finding in view.wrong}
+    for problem in snapshot.problems if snapshot is not None else ():
+        if problem.reason in found:
+            continue
+        lines += [*lines_of_problem(problem), []]
+    if not lines:
+        healthy = next((one for one in view.findings if one.id == "healthy" and one.until is None), None)
+        lines = [[("● ", "ok"), ("No problems found.", "text")]]
+        lines += [[("  · ", "dim"), (line, "text")] for line in (healthy.evidence if healthy is not None else ())]
+    return "Findings", lines
+
+
+def first_cause(view: View) -> str:
+    """Cause id of the most important finding; empty if there is none."""
+    return cause_of(view.wrong[0]) if view.wrong else ""
+
+
+def first_action(view: View) -> str:
+    """Action of the most important finding; empty if there is none."""
+    return view.wrong[0].action if view.wrong else ""

@@ -1,0 +1,232 @@
+"""Text sections of the GPU tab: throttling, limits, MIG instances, topology, events. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN
+from gpuwatch.history.machine_event import MachineEvent, ago, span
+from gpuwatch.model.clock_reasons import BRAKE, NAMES, THERMAL
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import Connection, Device, Process, Snapshot
+from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.panes.mig_line import part_spans, who
+from gpuwatch.ui.settings.tabs import number_of
+
+if TYPE_CHECKING:
+    from gpuwatch.diagnosis.conditions.throttling import Episode
+
+_HOUR = 3600.0
+_COUNTERS = (
+    ("events.power_seconds", "power cap"),
+    ("events.thermal_seconds", "thermal"),
+    ("events.reliability_seconds", "voltage"),
+    ("events.board_limit_seconds", "board limit"),
+    ("events.sync_boost_seconds", "sync boost"),
+)
+LEVELS = {
+    "INT": "on one board",
+    "PIX": "behind one PCIe bridge",
+    "PXB": "across several PCIe bridges",
+    "PHB": "across the PCIe host bridge",
+    "NODE": "across host bridges of one NUMA node",
+    "SYS": "across NUMA nodes, over the CPU interconnect",
+}
+MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·", "dim"), "good": ("●", "ok")}
+"""Glyph and ink of an event's severity."""
+
+
+def throttling_lines(device: Device, episodes: Sequence[Episode], now: float) -> Lines:
+    """Each throttle reason of the last hour: when, how long, how often."""
+    lines: Lines = []
+    reasons = device.get("clocks.event_reasons")
+    if isinstance(reasons, Missing):
+        why = reasons.detail or reasons.reason
+        return [[(f"{UNKNOWN} throttle reasons unknown: ", "dim"), (printable(why), "dim")]]
+    by_reason: dict[str, list[Episode]] = {}
+    for episode in episodes:  # latest onset first
+        if now - episode.last <= _HOUR:
+            by_reason.setdefault(episode.reason, []).append(episode)
+    for reason, known in sorted(by_reason.items(), key=lambda item: item[0] not in BRAKE | THERMAL):
+        lines.append(_throttling_line(reason, known, now))
+    if not lines:
+        lines.append([("● ", "ok"), ("not throttled since gpuwatch started", "text")])
+    counted = [
+        f"{words} {span(seconds)}"
+        for metric, words in _COUNTERS
+        if (seconds := device.number(metric)) is not None and seconds >= 0.5
+    ]
+    if counted:
+        lines.append([("  driver counters since it was loaded: ", "dim"), (", ".join(counted), "text")])
+    return lines
+
+
+def _throttling_line(reason: str, known: Sequence[Episode], now: float) -> list[Span]:
+    last, bad = known[0], reason in BRAKE | THERMAL
+    glyph: Span = ("▲ ", "warning") if bad and last.ended is None else ("· ", "dim")
+    words = NAMES.get(reason, reason)
+    at_least = "at least " if last.at_start else ""
+    lasted = span(max(last.last - last.began, 0.0))
+    line: list[Span] = [glyph, (printable(words), "strong" if last.ended is None else "text")]
+    if last.ended is None:
+        line.append((f": now, for {at_least}{lasted}", "text"))
+    else:
+        line.append((f": for {at_least}{lasted}, ended {ago(now - last.last)}", "text"))
+    if len(known) > 1:
+        together = span(sum(one.last - one.began for one in known))
+        line.append((f"  ({len(known)} times in the last hour, {together} in total)", "dim"))
+    line.append((f"  {reason}", "faint"))
+    return line
+
+
+def limit_lines(device: Device) -> Lines:
+    """Temperature, power, clock and PCIe link with their limits."""
+    number = device.number
+    lines: Lines = []
+    celsius = number("temperature.gpu_celsius")
+    ends = [
+        (metric, text)
+        for metric, text in (
+            ("temperature.operating_max", "max operating"),
+            ("temperature.slowdown", "throttles at"),
+            ("temperature.shutdown", "shuts down at"),
+        )
+        if number(f"{metric}_celsius") is not None or number(f"{metric}_margin_celsius") is not None
+    ]
+    if celsius is not None or ends:
+        limits = []
+        for metric, text in ends:
+            at = number(f"{metric}_celsius")
+            margin = number(f"{metric}_margin_celsius")
+            limits.append(f"{text} {at:.0f} °C" if at is not None else f"{text} {margin:.0f} °C above now")
+        margin = number("temperature.margin_celsius")
+        if margin is not None:
+            limits.append(f"{margin:.0f} °C below throttling")
+        lines.append(_limit("Temperature", _value(celsius, "°C"), limits))
+    memory, most = number("temperature.memory_celsius"), number("temperature.memory_max_celsius")
+    if memory is not None or most is not None:
+        lines.append(_limit("Memory", _value(memory, "°C"), [f"max {most:.0f} °C"] if most is not None else []))
+    draw, limit = number("power.draw_watts"), number("power.limit_watts")
+    if draw is not None or limit is not None:
+        limits = [f"limit {limit:.0f} W"] if limit is not None else []
+        usual, asked = number("power.default_limit_watts"), number("power.requested_limit_watts")
+        if usual is not None and limit is not None and round(usual) != round(limit):
+            limits.append(f"default {usual:.0f} W")
+        if asked is not None and limit is not None and round(asked) != round(limit):
+            limits.append(f"requested {asked:.0f} W")
+        least, most = number("power.min_limit_watts"), number("power.max_limit_watts")
+        if least is not None and most is not None:
+            limits.append(f"settable from {least:.0f} to {most:.0f} W")
+        lines.append(_limit("Power", _value(draw, "W"), limits))
+    clock, most = number("clocks.sm_mhz"), number("clocks.sm_max_mhz")
+    if clock is not None or most is not None:
+        lines.append(_limit("SM clock", _value(clock, "MHz"), [f"max {most:.0f} MHz"] if most is not None else []))
+    generation, most = number("pcie.generation"), number("pcie.max_generation")
+    if generation is not None:
+        wide, widest = number("pcie.width"), number("pcie.max_width")
+        now = f"gen {generation:.0f}" + (f" ×{wide:.0f}" if wide is not None else "")
+        limits = []
+        if most is not None:
+            limits.append(f"max gen {most:.0f}" + (f" ×{widest:.0f}" if widest is not None else ""))
+            if generation < most:
+                limits.append("an idle GPU lowers it")
+        lines.append(_limit("PCIe", now, limits))
+    return lines or [[(f"{UNKNOWN} this device reports none", "dim")]]
+
+
+def _value(value: float | None, unit: str) -> str:
+    return UNKNOWN if value is None else f"{value:.0f} {unit}"
+
+
+def _limit(name: str, now: str, limits: list[str]) -> list[Span]:
+    return [(f"{name:<12}", "dim"), (f"{now:<9}", "strong"), (" ", "text"), (" · ".join(limits), "text")]
+
+
+def part_lines(device: Device, processes: Iterable[Process], width: int) -> Lines:
+    """Its MIG instances: profile, memory, and the processes on each."""
+    on: dict[str | None, list[Process]] = {}
+    for row in processes:
+        if row.device_uuid == device.uuid:
+            on.setdefault(row.mig_instance, []).append(row)
+    lines: Lines = []
+    for one in device.mig_instances:
+        lines.append(part_spans(one, on.pop(one.id, []), 10 if width >= 66 else 4))
+        uuid = printable(one.uuid) if one.uuid else f"{UNKNOWN} UUID not reported"
+        if one.gpu_instance is not None and one.compute_instance is not None:
+            uuid += f"  GPU instance {one.gpu_instance}, compute instance {one.compute_instance}"
+        lines.append([("    ", "text"), (uuid, "faint")])
+    for name, rows in on.items():
+        if rows and device.mig_instances:
+            text = f"instance {printable(name)}" if name else "instance not reported"
+            lines.append([("  ", "text"), (f"{text}: ", "dim"), (who(rows), "text")])
+    if not lines:
+        return []
+    lines.append([("  NVML reports no utilization per instance while MIG is enabled", "faint")])
+    return lines
+
+
+def topology_lines(device: Device, snapshot: Snapshot) -> Lines:
+    """Its links to the other GPUs, and its local CPUs and NUMA nodes."""
+    topology = snapshot.topology
+    if topology is None:
+        return []
+    lines: Lines = []
+    for other in snapshot.devices:
+        if other.uuid == device.uuid:
+            continue
+        found = topology.between(device.uuid, other.uuid)
+        if found is None:
+            continue
+        name = f"GPU {other.index}"
+        if found.level is None and not found.nvlinks:
+            why = found.missing.detail or found.missing.reason if found.missing is not None else "not reported"
+            lines.append([(f"{name:<8}", "strong"), (f"{UNKNOWN} ", "dim"), (printable(why), "dim")])
+            continue
+        lines.append([(f"{name:<8}", "strong"), (f"{found.name or UNKNOWN:<6}", "accent"), (_path(found), "text")])
+    switched = topology.switch_nvlinks.get(device.uuid)
+    if switched:
+        text = f"{switched} NVLinks to an NVSwitch, which connects all GPUs with such links"
+        lines.append([(f"{'switch':<8}", "strong"), (text, "text")])
+    place = next((one for one in topology.places if one.uuid == device.uuid), None)
+    if place is not None:
+        for name, value, lack in (
+            ("CPUs", place.cpus, place.missing.get("cpus")),
+            ("NUMA", place.numa_nodes, place.missing.get("numa_nodes")),
+        ):
+            if value is not None:
+                lines.append([(f"{name:<8}", "strong"), (f"{printable(value)} ", "text"), ("local", "dim")])
+            elif lack is not None:
+                why = printable(lack.detail or lack.reason)
+                lines.append([(f"{name:<8}", "strong"), (f"{UNKNOWN} {why}", "dim")])
+    return lines or [[("no other GPU; NUMA affinity not reported", "dim")]]
+
+
+def _path(found: Connection) -> str:
+    level = LEVELS.get(found.level or "", found.level or "")
+    if not found.nvlinks:
+        return level
+    links = f"{found.nvlinks} NVLink{'s' * (found.nvlinks > 1)}"
+    return f"{links}; PCIe {level}" if level else links
+
+
+def event_lines(device: Device, happened: Sequence[MachineEvent], now: float, most: int = 40) -> Lines:
+    """Events of the device, newest first."""
+    lines: Lines = []
+    today = datetime.datetime.fromtimestamp(now).date()
+    for one in reversed(happened):
+        if one.device_uuid != device.uuid:
+            continue
+        glyph, ink = MARKS[one.severity]
+        moment = datetime.datetime.fromtimestamp(one.at)
+        when = moment.strftime("%H:%M:%S" if moment.date() == today else "%m-%d %H:%M:%S")
+        text = one.text.removeprefix(f"GPU {device.index} ").removeprefix(f"GPU {device.index}: ")
+        likely = " (likely)" if one.certainty == "likely" else ""
+        if len(lines) >= most:
+            lines.append([("older events: ", "dim"), (f"{number_of('events')} Events", "key")])
+            break
+        lines.append([(f"{when}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
+    return lines or [[("● ", "ok"), ("no events since gpuwatch started", "text")]]

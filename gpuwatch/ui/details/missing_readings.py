@@ -1,0 +1,153 @@
+"""Why a cell is empty: the reading, the reason, the driver's answer, and when."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import memory, reading
+from gpuwatch.history.machine_event import ago
+from gpuwatch.model.metrics import BY_ID, METRICS, Lane
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import PROCESS_READINGS, RUN_SECONDS, Device
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.tables.columns import COLUMNS, Row, Unexplained, command_text
+
+_WORDS = {
+    "not_supported": "not supported by this device or driver",
+    "permission_denied": "permission denied",
+    "failed": "the call failed",
+    "stale": "no longer readable",
+    "device_lost": "the device does not respond",
+    "no_sample": "no sample yet",
+    "unknown": "unknown",
+}
+
+
+_OFTEN = {
+    Lane.FAST: "queried with every sample",
+    Lane.SLOW: "queried every few seconds",
+    Lane.ONCE: "queried until it is known",
+    Lane.GPM: "queried with every sample",
+}
+_AGAIN = "retried once a minute"
+_TITLES = {column.reading: (column.title, column.help) for column in COLUMNS if column.reading}
+
+
+def _named(name: str) -> list[Span]:
+    """The header and help of its column, else its title."""
+    spec = BY_ID.get(name)
+    title, help_ = _TITLES.get(name, (spec.title if spec is not None else name.replace("_", " "), ""))
+    return [(f"  {title}", "strong"), (f"  {help_}" if help_ else "", "dim")]
+
+
+def _entries(missing: Mapping[str, Missing], order: tuple[str, ...], last: Callable[[str], str] | None = None) -> Lines:
+    """Each with its reason, the call and how often it is made, and its ``last`` known value."""
+    lines: Lines = []
+    ranks = {name: rank for rank, name in enumerate(order)}
+    for name in sorted(missing, key=lambda n: ranks.get(n, len(ranks))):
+        why = missing[name]
+        spec = BY_ID.get(name)
+        lines.append(_named(name))
+        detail = printable(why.detail)
+        if why.reason == "not_supported" and why.code is None and spec is None and detail:
+            # The driver has no such call.
+            lines.append([("    ", "text"), (detail, "text")])
+            continue
+        code = f", NVML code {why.code}" if why.code is not None else ""
+        lines.append([("    ", "text"), (_WORDS[why.reason] + code, "warning" if why.reason == "failed" else "text")])
+        call = spec.call if spec is not None else ""
+        notes = [detail or (f"queried with {call}" if call else "")]
+        if spec is not None and spec.lane in _OFTEN and (why.code is not None or why.reason != "not_supported"):
+            notes.append(_AGAIN if why.reason == "not_supported" else _OFTEN[spec.lane])
+        notes.append(last(name) if last is not None else "")
+        lines += [[("    ", "text"), (note, "dim")] for note in notes if note]
+    return lines
+
+
+def _as_of(view: View) -> list[Span]:
+    """When the readings on screen were taken."""
+    if view.snapshot is None:
+        return []
+    moment = view.snapshot.taken_at.timestamp()
+    return [("as read at ", "dim"), (_clock(moment), "text"), (f", {ago(max(view.now - moment, 0.0))}", "dim")]
+
+
+def _clock(moment: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(moment):%H:%M:%S}"
+
+
+def _last_read(uuid: str, view: View) -> Callable[[str], str]:
+    """The last known value of a metric, and when it was read; empty if there is none."""
+
+    def last(metric: str) -> str:
+        spec, times = BY_ID.get(metric), view.history.times
+        series = view.history.series(uuid, metric)
+        places = range(len(series) - 1, -1, -1) if spec is not None else range(0)
+        place = next((place for place in places if series[place] is not None), None)
+        value = series[place] if place is not None else None
+        if spec is None or value is None or place is None:
+            return ""
+        moment = times[len(times) - len(series) + place]
+        return f"last read at {_clock(moment)}, {ago(max(view.now - moment, 0.0))}: {reading(spec, value)}"
+
+    return last
+
+
+def missing_of_device(device: Device, view: View) -> tuple[str, Lines]:
+    """Title and lines for one device."""
+    return "Missing readings", [_as_of(view), *_of_device(device, view)]
+
+
+def _of_device(device: Device, view: View) -> Lines:
+    lines: Lines = [
+        [
+            ("GPU ", "dim"),
+            (str(device.index), "strong"),
+            (f"  {printable(device.name)}  ", "text"),
+            (device.uuid, "dim"),
+        ]
+    ]
+    if device.state != "ok":
+        detail = f": {printable(device.state_detail)}" if device.state_detail else ""
+        lines.append([(f"state {device.state}{detail}", "error")])
+    lines.append([])
+    if device.missing:
+        lines += _entries(device.missing, tuple(spec.id for spec in METRICS), _last_read(device.uuid, view))
+    else:
+        lines.append([("  no reading of this device is missing", "ok")])
+    return lines
+
+
+def missing_of_row(row: Row, view: View) -> tuple[str, Lines]:
+    """Title and lines for one row of the process table, and its device."""
+    if isinstance(row, Unexplained):
+        lines: Lines = [
+            [(f"{memory(row.amount)} owned by no listed process", "strong")],
+            [(row.reason, "text")],
+            _as_of(view),
+        ]
+        for part, _ in row.parts:
+            lines += [[], *_of_device(part, view)]
+        return "Unexplained memory", lines
+    lines = [[("process ", "dim"), (str(row.pid), "strong"), ("  " + command_text(row), "text")]]
+    if row.note:
+        lines.append([(f"note: {printable(row.note)}", "warning")])
+    lines += [_as_of(view), []]
+    for name, value, why in (
+        ("USER", row.user, row.note or "the owner could not be read"),
+        ("FRAMEWORK", row.framework, row.note or "none recognised in its memory maps"),
+        ("SEES", row.device_map or None, row.note or "its device map is unknown"),
+    ):
+        if value is None:
+            lines.append([(f"  {name}", "strong"), (f"  {printable(why)}", "text")])
+    lines += _entries(row.missing, (*PROCESS_READINGS, RUN_SECONDS))
+    if not row.missing:
+        lines.append([("  no reading of this process is missing", "ok")])
+    device = view.snapshot.device(row.device_uuid) if view.snapshot is not None else None
+    if device is not None:
+        lines += [[], *_of_device(device, view)]
+    return "Missing readings", lines

@@ -1,0 +1,198 @@
+"""Text sections of the Process tab: identity, device map, settings, process tree, environment. Pure."""
+
+from __future__ import annotations
+
+import datetime
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN, duration, memory
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Process
+from gpuwatch.monitor.host_access import DeviceNumbers
+from gpuwatch.reports.masking import MASK, mask_text, mask_value
+from gpuwatch.session.process_history import Identity
+from gpuwatch.session.view import View
+from gpuwatch.sources.host import Details, Relative
+from gpuwatch.ui.details.exact_device_map import known_map
+from gpuwatch.ui.details.finding_lines import lines_of
+from gpuwatch.ui.details.process_settings import number_name, settings_of
+from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.tables.columns import command_text
+
+
+def without_secrets(details: Details) -> Details:
+    """The details with secrets masked; called before they are stored."""
+    environment = details.environment
+    if environment is not None:
+        environment = {name: mask_value(name, value) for name, value in environment.items()}
+
+    def hidden(relatives: tuple[Relative, ...]) -> tuple[Relative, ...]:
+        return tuple(Relative(one.pid, one.depth, mask_text(one.command)) for one in relatives)
+
+    return Details(
+        problem=details.problem,
+        environment=environment,
+        interpreter=details.interpreter,
+        inner_pid=details.inner_pid,
+        parents=hidden(details.parents),
+        children=hidden(details.children),
+        why=details.why,
+    )
+
+
+def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Details | None, note: Span) -> Lines:
+    """Two lines: the command; then start time, framework and container. ``at``: the moment shown, in epoch seconds."""
+    if not rows:
+        state = ("not seen since it was selected", "dim") if not note[0] else note
+        return [[(" ", "text"), (str(who[0]), "strong"), ("  ", "text"), state], []]
+    first = rows[0]
+    one: list[Span] = [(" ", "text"), (str(first.pid), "strong"), ("  ", "text")]
+    one += [(printable(first.user), "text") if first.user else (UNKNOWN, "dim"), ("  ", "text")]
+    if note[0]:
+        one += [note, ("  ", "text")]
+    one.append((mask_text(command_text(first)), "strong"))
+    two: list[Span] = [(" ", "text")]
+    if first.create_time is not None:
+        begun = datetime.datetime.fromtimestamp(first.create_time).strftime("%Y-%m-%d %H:%M:%S")
+        two += [("since ", "dim"), (begun, "text"), (f" ({duration(first.run_seconds(at))})", "dim")]
+    else:
+        two.append(("since –", "dim"))
+    two.append(("  ", "text"))
+    if first.framework:
+        two.append((printable(first.framework), "accent"))
+    else:
+        two.append(("no framework recognised in its memory maps", "dim"))
+    if first.container:
+        two += [("  in ", "dim"), (printable(first.container), "text")]
+    if details is not None and details.inner_pid is not None:
+        two += [("  another PID namespace, there ", "dim"), (f"pid {details.inner_pid}", "text")]
+    if first.note:
+        two += [("  ", "text"), (printable(first.note), "warning")]
+    if details is not None and details.interpreter:
+        two += [("  ", "text"), (printable(details.interpreter), "dim")]
+    return [one, two]
+
+
+def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()) -> Lines:
+    """Each of its device numbers, the physical GPU behind it, and the source of the map."""
+    first = rows[0] if rows else None
+    if first is None:
+        return []
+    prefix = number_name(first.framework)
+    held = {row.device_uuid: row for row in rows}
+    known = known_map(rows, numbers, view.snapshot)
+    lines: Lines = []
+    for one in known.map:
+        row = held.pop(one.uuid, None)
+        ink = "ok" if one.certainty == "fact" else "dim"
+        lines.append(
+            [
+                (f"{prefix or 'device '}{one.ordinal}", "strong"),
+                (f" → physical {one.index}", "strong"),
+                (f"  {one.certainty}", ink),
+                (f"  {_held(row)}" if row is not None else "  no memory", "dim"),
+            ]
+        )
+        lines.append([("  ", "text"), (printable(one.uuid), "dim")])
+    for row in held.values():
+        if row.device_index is not None:
+            mig = f" MIG {printable(row.mig_instance)}" if row.mig_instance else ""
+            text = f" → physical {row.device_index}{mig}"
+            what = f"  {_held(row)}; its device number is unknown"
+            lines.append([(UNKNOWN, "dim"), (text, "strong"), (what, "dim")])
+    if not lines:
+        lines.append([("uses no GPU", "dim")])
+    elif known.how:
+        word, _, rest = known.how.partition(" ")
+        lines.append([(f"{word} ", "dim"), (rest, "dim")])
+    if not known.map and first.note:
+        lines.append([("no map: ", "dim"), (printable(first.note), "warning")])
+    return lines
+
+
+def _held(row: Process) -> str:
+    return memory(row.number("gpu_memory_bytes"))
+
+
+def setting_lines(rows: tuple[Process, ...], details: Details | None, view: View) -> Lines:
+    """Environment variables that affect GPUs, with their effect."""
+    if not rows:
+        return []
+    first = rows[0]
+    environment = details.environment if details is not None else None
+    note: Lines = []
+    if environment is None:
+        if first.cuda_visible_devices is not None:
+            environment = {"CUDA_VISIBLE_DEVICES": first.cuda_visible_devices}
+        if details is None:
+            note = [[("◌ reading its environment", "dim")]]
+        else:
+            why = details.problem or details.why.get("environment", "unknown")
+            note = [[("– its environment cannot be read: ", "dim"), (why, "warning")]]
+        if environment is None:
+            return note
+    lines: Lines = []
+    framework = first.framework if not note else None
+    for setting in settings_of(environment, framework, view.devices):
+        name = printable(setting.name)
+        if setting.value is None:
+            if not note:
+                lines.append([(f"{name} not set", "dim")])
+                lines.append([("  → ", "dim"), (setting.effect, "dim")])
+            continue
+        lines.append([(f"{name}=", "text"), (printable(setting.value), "strong")])
+        lines.append([("  ▲ " if setting.wrong else "  → ", "warning" if setting.wrong else "accent")])
+        lines[-1].append((printable(setting.effect), "text"))
+    return lines + note
+
+
+def finding_lines(rows: tuple[Process, ...], findings: tuple[Finding, ...], view: View) -> Lines:
+    """Findings about the process."""
+    pids = {row.pid for row in rows}
+    lines: Lines = []
+    for finding in findings:
+        if finding.pid in pids:
+            lines += [[(mask_text(text), ink) for text, ink in line] for line in lines_of(finding, view.snapshot)]
+    return lines or [[("● ", "ok"), ("no findings about this process", "text")]]
+
+
+def tree_lines(who: Identity, rows: tuple[Process, ...], details: Details | None) -> Lines:
+    """Its ancestors, itself, its descendants."""
+    if details is None:
+        return [[("◌ reading", "dim")]]
+    if details.problem:
+        return [[("– cannot be read: ", "dim"), (details.problem, "warning")]]
+    lines: Lines = []
+    deep = len(details.parents)
+    for number, one in enumerate(reversed(details.parents)):
+        lines.append(_branch(number, one.pid, one.command, "dim"))
+    lines.append(_branch(deep, who[0], mask_text(command_text(rows[0])) if rows else "", "strong"))
+    lines += [_branch(deep + one.depth, one.pid, one.command, "text") for one in details.children]
+    return lines
+
+
+def as_of(clock: float) -> list[Span]:
+    """A note over details read at ``clock`` (seconds since the epoch) while another moment is shown."""
+    at = datetime.datetime.fromtimestamp(clock)
+    return [(f"as of {at:%H:%M:%S}; not recorded for the moment shown", "warning")]
+
+
+def _branch(depth: int, pid: int, command: str, ink: str) -> list[Span]:
+    lead = "  " * (depth - 1) + "└─" if depth else ""
+    return [(lead, "faint"), (f"{pid} ", ink), (printable(command), ink)]
+
+
+def environment_lines(details: Details | None) -> Lines:
+    """The whole environment, sorted by name."""
+    if details is None:
+        return [[("◌ reading", "dim")]]
+    if details.environment is None:
+        why = details.problem or details.why.get("environment", "unknown")
+        return [[("– cannot be read: ", "dim"), (why, "warning")]]
+    if not details.environment:
+        return [[("empty", "dim")]]
+    return [
+        [(f"{printable(name)}=", "dim"), (printable(value), "warning" if value == MASK else "text")]
+        for name, value in sorted(details.environment.items())
+    ]

@@ -1,0 +1,133 @@
+"""The effect of a process's environment variables on its GPUs, in words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from gpuwatch.model.snapshot import Device
+from gpuwatch.model.visibility import visible_devices
+
+_ALMOST_VISIBLE = re.compile(r"CUDA_?VISIBLE_?(DEVICE|GPU)S?$|GPU_VISIBLE_DEVICES$", re.IGNORECASE)
+
+
+class Setting(NamedTuple):
+    """A variable, its value (None: not set) and its effect."""
+
+    name: str
+    value: str | None
+    effect: str
+    wrong: bool = False
+
+
+def number_name(framework: str | None) -> str:
+    """The framework's name for a device: ``GPU:``, ``cuda:``, or empty."""
+    return {"tensorflow": "GPU:", "torch": "cuda:"}.get((framework or "").partition(" ")[0], "")
+
+
+def settings_of(environment: Mapping[str, str], framework: str | None, devices: Sequence[Device]) -> list[Setting]:
+    """Variables that affect GPUs, with their effect; important ones that are not set come last."""
+    found: list[Setting] = []
+    if "CUDA_VISIBLE_DEVICES" in environment:
+        found.append(_visible(environment, framework, devices))
+    found += [
+        Setting(name, value, "not a name that CUDA reads; it reads CUDA_VISIBLE_DEVICES", wrong=True)
+        for name, value in environment.items()
+        if name not in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES") and _ALMOST_VISIBLE.match(name)
+    ]
+    for name, say in _EFFECTS.items():
+        value = environment.get(name)
+        if value is not None:
+            effect = say(value)
+            found.append(Setting(name, value, effect.lstrip("!"), wrong=effect.startswith("!")))
+    name = (framework or "").partition(" ")[0]
+    if name == "tensorflow" and not {"TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR"} & environment.keys():
+        effect = "TensorFlow takes nearly all free memory, unless the program changes that"
+        found.append(Setting("TF_FORCE_GPU_ALLOW_GROWTH", None, effect))
+    if "CUDA_VISIBLE_DEVICES" not in environment:
+        found.append(Setting("CUDA_VISIBLE_DEVICES", None, "it may see every GPU that its container has"))
+    return found
+
+
+def _visible(environment: Mapping[str, str], framework: str | None, devices: Sequence[Device]) -> Setting:
+    value = environment["CUDA_VISIBLE_DEVICES"]
+    seen = visible_devices(value, environment.get("CUDA_DEVICE_ORDER"), devices)
+    prefix = number_name(framework)
+    if seen.unsure:
+        return Setting("CUDA_VISIBLE_DEVICES", value, f"effect unknown: {seen.unsure}")
+    if not devices:
+        return Setting("CUDA_VISIBLE_DEVICES", value, "no GPU is known here to compare with")
+    parts = [f"{prefix or 'device '}{one.ordinal} is physical {one.index}" for one in seen.map]
+    if seen.invalid is not None and not seen.hidden:
+        end = f"the list ends at “{seen.invalid}”, which is not a GPU here or is listed twice"
+        end += "" if parts else ": it sees no GPU"
+        return Setting("CUDA_VISIBLE_DEVICES", value, "; ".join([*parts, end]), wrong=True)
+    return Setting("CUDA_VISIBLE_DEVICES", value, ", ".join(parts) or "hides every GPU from it", wrong=not parts)
+
+
+def _growth(value: str) -> str:
+    match value:
+        case "true":
+            return "memory grows as needed and is not given back"
+        case "false":
+            return "nearly all free memory is taken at the start, whatever the program sets"
+    return "!TensorFlow accepts only true and false here, and ignores this"
+
+
+def _tf_allocator(value: str) -> str:
+    if value == "cuda_malloc_async":
+        return "CUDA's own pool: memory is taken as needed and can be given back"
+    return f"allocator {value}"
+
+
+def _tf_log(value: str) -> str:
+    hidden = {"0": "nothing", "1": "INFO", "2": "INFO and WARNING", "3": "INFO, WARNING and ERROR"}
+    return f"its log hides {hidden.get(value, 'levels up to ' + value)}"
+
+
+def _torch(value: str) -> str:
+    words: dict[str, Callable[[str], str]] = {
+        "expandable_segments": lambda v: "segments grow in place" if v == "True" else "segments do not grow",
+        "max_split_size_mb": lambda v: f"blocks above {v} MB are never split",
+        "garbage_collection_threshold": lambda v: f"unused blocks are freed above {v} of the memory",
+        "backend": lambda v: "CUDA's own pool" if v == "cudaMallocAsync" else f"allocator {v}",
+        "roundup_power2_divisions": lambda v: "requests are rounded up",
+    }
+    effects = []
+    for part in re.findall(r"([\w]+)\s*:\s*(\[[^\]]*\]|[^,]*)", value):
+        name, given = part[0], part[1].strip()
+        effects.append(words[name](given) if name in words else f"{name} is {given}")
+    return ", ".join(effects) or "!PyTorch expects name:value pairs here"
+
+
+def _container(value: str) -> str:
+    return {
+        "all": "the container was given every GPU",
+        "none": "the container was given the driver but no GPU",
+        "void": "the container was given no GPU",
+        "": "the container was given no GPU",
+    }.get(value, f"the container was given: {value}")
+
+
+_EFFECTS: dict[str, Callable[[str], str]] = {
+    "CUDA_DEVICE_ORDER": lambda v: (
+        "numbered as in nvidia-smi" if v == "PCI_BUS_ID" else "numbered from the fastest GPU"
+    ),
+    "TF_FORCE_GPU_ALLOW_GROWTH": _growth,
+    "TF_GPU_ALLOCATOR": _tf_allocator,
+    "TF_CPP_MIN_LOG_LEVEL": _tf_log,
+    "PYTORCH_CUDA_ALLOC_CONF": _torch,
+    "PYTORCH_ALLOC_CONF": _torch,
+    "XLA_PYTHON_CLIENT_PREALLOCATE": lambda v: (
+        "JAX takes memory as needed" if v.lower() in ("false", "0") else "JAX takes most of the memory at the start"
+    ),
+    "XLA_PYTHON_CLIENT_MEM_FRACTION": lambda v: f"JAX takes {v} of the memory at the start",
+    "NVIDIA_VISIBLE_DEVICES": _container,
+    "CUDA_LAUNCH_BLOCKING": lambda v: (
+        "the program waits for every kernel: slow, for debugging" if v == "1" else "kernels run asynchronously"
+    ),
+    "NVIDIA_TF32_OVERRIDE": lambda v: "TF32 is off" if v == "0" else f"TF32 override {v}",
+    "CUDA_MPS_PIPE_DIRECTORY": lambda v: "it shares GPUs through an MPS server",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": lambda v: f"it may use {v} % of the SMs",
+}

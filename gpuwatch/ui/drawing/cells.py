@@ -1,0 +1,31 @@
+"""Text measured in terminal cells: cutting and padding, aware of wide characters."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len, set_cell_size
+
+
+def width_of(text: str) -> int:
+    """Cells that ``text`` occupies on screen."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """At most ``width`` cells, with an ellipsis where text was cut."""
+    if width <= 0:
+        return ""
+    if width_of(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…" if width > 1 else "…"
+
+
+def left(text: str, width: int) -> str:
+    """Exactly ``width`` cells, left-aligned."""
+    text = cut(text, width)
+    return text + " " * (width - width_of(text))
+
+
+def right(text: str, width: int) -> str:
+    """Exactly ``width`` cells, right-aligned, as numbers are."""
+    text = cut(text, width)
+    return " " * (width - width_of(text)) + text

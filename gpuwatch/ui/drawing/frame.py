@@ -1,0 +1,60 @@
+"""A border around lines: title at the left, note at the right, scroll bar in the right edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.pen import Pen
+
+
+def thumb(top: int, room: int, count: int) -> range:
+    """Rows of the scroll bar's thumb; empty when the whole list is visible."""
+    if count <= room:
+        return range(0)
+    size = max(room * room // count, 1)
+    start = round(top * (room - size) / max(count - room, 1))
+    return range(start, start + size)
+
+
+def frame(
+    lines: Sequence[Line],
+    width: int,
+    height: int,
+    *,
+    title: Sequence[Span],
+    note: str = "",
+    focused: bool = False,
+    bar: range = range(0),
+    bar_from: int = 0,
+    below: str = "",
+) -> list[Line]:
+    """Exactly ``height`` lines; the rows of ``bar`` count from line ``bar_from`` inside the frame."""
+    edge = "frame" if focused else "border"
+    pen = Pen(width)
+    pen.add("╭─ ", edge)
+    for text, ink in title:
+        pen.add(text, edge if ink == "border" else ink)
+    pen.add(" ", edge)
+    if pen.left < width_of(note) + 3:
+        note = ""
+    pen.to(width - 2 - width_of(note), "─", edge).add(note, "dim").to(width - 1, "─", edge).add("╮", edge)
+    framed = [pen.line()]
+    for y in range(height - 2):
+        spans = lines[y].spans if y < len(lines) else ()
+        used = sum(width_of(text) for text, _ in spans)
+        rest = " " * max(width - 2 - used, 0)
+        end = ("┃", "thumb") if y - bar_from in bar else ("│", edge)
+        framed.append(Line((("│", edge), *spans, (rest, "text"), end), lines[y].wash if y < len(lines) else ""))
+    bottom = Pen(width)
+    bottom.add("╰", edge)
+    if below and width_of(below) + 6 <= width:
+        bottom.add("─ ", edge).add(below, "dim").add(" ", edge)
+    framed.append(bottom.to(width - 1, "─", edge).add("╯", edge).line())
+    return framed
+
+
+def part(top: int, room: int, count: int) -> str:
+    """The visible rows, ``1–10 of 200``; empty when all are visible."""
+    return f"{top + 1}–{min(top + room, count)} of {count}" if count > room else ""

@@ -1,0 +1,148 @@
+"""The glyphs on screen and their ASCII replacements. Pure, no Textual.
+
+Glyphs are replaced cell for cell when a screen is written, so nothing moves: code that draws uses
+the glyphs of :data:`SIGNS` and need not know about ASCII mode. The user's own text (a command
+with an é, a file name) has no replacement: each of its cells becomes ``?``, as in ``ls``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.ui.drawing.cells import width_of
+
+SIGNS: dict[str, str] = {
+    # Frames, scroll bars, trees.
+    **dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼┏┓┗┛┣┫", "+"),
+    **dict.fromkeys("─━═╌┄╴╶▔▁", "-"),
+    **dict.fromkeys("│┃║╎┆▏▕", "|"),
+    # Bars: whole and partial cells.
+    "█": "#",
+    "▉": "=",
+    "▊": "=",
+    "▋": "=",
+    "▌": "=",
+    "▍": "-",
+    "▎": "-",
+    "▐": "#",
+    "▇": "#",
+    "▆": "#",
+    "▅": "=",
+    "▄": "=",
+    "▃": "-",
+    "▂": "-",
+    "▀": '"',
+    "░": ".",
+    "▒": ":",
+    "▓": "#",
+    # State.
+    "●": "*",
+    "○": "o",
+    "◌": "o",
+    "•": "*",
+    "✖": "x",
+    "✗": "x",
+    "✓": "+",
+    "✔": "+",
+    "▲": "!",
+    "△": "!",
+    "▼": "v",
+    "▽": "v",
+    "■": "#",
+    "□": "o",
+    "◧": "+",
+    "◼": "#",
+    "☾": "z",
+    "‖": "|",
+    # Cursors and arrows.
+    "▶": ">",
+    "▸": ">",
+    "▷": ">",
+    "►": ">",
+    "◀": "<",
+    "◂": "<",
+    "◄": "<",
+    "▴": "^",
+    "▾": "v",
+    "→": ">",
+    "←": "<",
+    "↑": "^",
+    "↓": "v",
+    "↔": "-",
+    "↵": "~",
+    "⇧": "^",
+    "›": ">",
+    "‹": "<",
+    # Text.
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "‐": "-",
+    "‑": "-",
+    "·": "-",
+    "…": "~",
+    "×": "x",
+    "±": "~",
+    "≈": "~",
+    "≤": "<",
+    "≥": ">",
+    "≠": "!",
+    "∞": "o",
+    "°": "o",
+    "µ": "u",
+    "μ": "u",
+    "²": "^",
+    "³": "^",
+    "½": "/",
+    "“": '"',
+    "”": '"',
+    "„": '"',
+    "‘": "'",
+    "’": "'",
+    "′": "'",
+    "″": '"',
+    "\u00a0": " ",
+    "\u2009": " ",
+    "\u202f": " ",
+    # Textual's own glyphs: the palette's search field, switches.
+    "🔎": "> ",
+    "⭘": "o",
+}
+"""Each glyph that gpuwatch draws, with ASCII of the same width."""
+
+_DOTS = " .:+#"
+"""ASCII for a graph cell by fill height, from empty to full in quarters."""
+_BRAILLE = 0x2800
+
+
+def _height(dots: int) -> int:
+    """Height of the taller dot column of a braille cell, 0-4."""
+    left = (0x40, 0x04, 0x02, 0x01)
+    right = (0x80, 0x20, 0x10, 0x08)
+    return max(max((level for level, bit in enumerate(column, 1) if dots & bit), default=0) for column in (left, right))
+
+
+_TABLE = str.maketrans(
+    {sign: plain for sign, plain in SIGNS.items() if len(sign) == 1}
+    | {chr(_BRAILLE + dots): _DOTS[_height(dots)] for dots in range(256)}
+)
+_OTHER = re.compile(r"[^\x00-\x7f]+")
+
+
+def to_ascii(text: str) -> str:
+    """``text`` in ASCII, cell for cell: glyphs by their replacements, everything else as ``?``."""
+    if text.isascii():
+        return text
+    return _OTHER.sub(lambda match: "?" * width_of(match.group()), text.translate(_TABLE))
+
+
+_KEYS = (("⇧Tab", "S-Tab"), ("↵", "Enter"), ("←", "Left"), ("→", "Right"), ("↑", "Up"), ("↓", "Down"))
+
+
+def spelled(key: str) -> str:
+    """A key's name for a terminal that cannot show arrows: ``Enter``, ``S-Tab``, ``Up k``."""
+    if key.isascii():
+        return key
+    for sign, name in _KEYS:
+        key = key.replace(sign, name)
+    return key

@@ -1,0 +1,122 @@
+"""The inks of a theme as escape sequences, for the first frame, which is drawn before Textual is loaded.
+
+The same rules as in app.tcss, as data. A test compares both for every ink and theme, so the first frame
+has exactly the colours that Textual gives the same cells a moment later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuwatch.ui.drawing.theme import PALETTES, Palette
+
+Color = tuple[int, int, int]
+
+_FOREGROUND: dict[str, tuple[str, float]] = {
+    "text": ("foreground", 1.0),
+    "dim": ("foreground", 0.62),
+    "faint": ("foreground", 0.45),
+    "strong": ("foreground", 1.0),
+    "title": ("accent", 1.0),
+    "accent": ("accent", 1.0),
+    "ok": ("success", 1.0),
+    "warning": ("warning", 1.0),
+    "error": ("error", 1.0),
+    "gpu": ("success", 1.0),
+    "memory": ("secondary", 1.0),
+    "power": ("primary", 1.0),
+    "graph": ("success", 0.75),
+    "track": ("foreground", 0.28),
+    "border": ("foreground", 0.25),
+    "focus": ("accent", 1.0),
+    "frame": ("accent", 1.0),
+    "thumb": ("foreground", 0.62),
+    "header": ("foreground", 0.62),
+    "sorted": ("accent", 1.0),
+    "key": ("accent", 1.0),
+    "badge": ("background", 1.0),
+    "badge-warning": ("background", 1.0),
+    "badge-error": ("background", 1.0),
+}
+_BACKGROUND = {
+    "header": "panel",
+    "sorted": "panel",
+    "badge": "accent",
+    "badge-warning": "warning",
+    "badge-error": "error",
+}
+WASH, _WASH_SHARE = "accent", 0.2
+"""The color blended over the row under the cursor."""
+UNWASHED = frozenset({"border", "frame", "thumb"})
+"""Inks of the frame, which keeps its own background beside a washed row."""
+_BOLD = frozenset({"strong", "title", "error", "sorted", "key", "badge", "badge-warning", "badge-error"})
+
+
+_CHANGES_COLORS = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
+"""Variables that make Textual use other colors or another output."""
+
+
+def palette_of(theme: str) -> Palette | None:
+    """One of gpuwatch's own themes; None for Textual's themes, whose colors are not known here."""
+    return next((one for one in PALETTES if one.name == theme), None)
+
+
+def depth_of(environment: Mapping[str, str]) -> int:
+    """Color depth of this terminal in bits: 24 or 8; 0 for less, or when colors are disabled."""
+    if any(environment.get(name) for name in _CHANGES_COLORS):
+        return 0
+    if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return 24
+    return 8 if environment.get("TERM", "").strip().lower().endswith(("-256color", "-kitty")) else 0
+
+
+def _rgb(color: str) -> Color:
+    return (int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16))
+
+
+def _mixed(over: Color, under: Color, alpha: float) -> Color:
+    red, green, blue = (int(low + (high - low) * alpha) for high, low in zip(over, under, strict=True))
+    return (red, green, blue)
+
+
+def colors(palette: Palette, ink: str, ground: str) -> tuple[Color, Color, bool]:
+    """Foreground, background, and whether it is bold; ``ground`` is the pane's background color (``background``)."""
+    name, alpha = _FOREGROUND[ink]
+    under = _rgb(getattr(palette, _BACKGROUND.get(ink, ground)))
+    over = _rgb(getattr(palette, name))
+    return (over if alpha == 1.0 else _mixed(over, under, alpha)), under, ink in _BOLD
+
+
+def _of_256(color: Color) -> int:
+    """The nearest of the 256 colors: from the color cube, or from the greys for low saturation."""
+    high, low = max(color) / 255, min(color) / 255
+    light = (high + low) / 2
+    if high == low:
+        saturation = 0.0
+    else:
+        saturation = (high - low) / ((high + low) if light <= 0.5 else (2 - high - low))
+    if saturation < 0.15:
+        grey = round(light * 25)
+        return 16 if grey == 0 else 231 if grey == 25 else 231 + grey
+    red, green, blue = (round(part / 95 if part < 95 else 1 + (part - 95) / 40) for part in color)
+    return 16 + 36 * red + 6 * green + blue
+
+
+def washed(palette: Palette, ground: str) -> Color:
+    """Background of the row under the cursor."""
+    return _mixed(_rgb(getattr(palette, WASH)), _rgb(getattr(palette, ground)), _WASH_SHARE)
+
+
+def sequences(palette: Palette, ground: str, depth: int, *, wash: bool = False) -> dict[str, str]:
+    """The escape sequence of each ink at this color depth; ``wash``: in the row under the cursor."""
+    found = {}
+    for ink in _FOREGROUND:
+        over, under, bold = colors(palette, ink, ground)
+        if wash and ink not in UNWASHED:
+            under = washed(palette, ground)
+        if depth == 24:
+            set_colors = "38;2;{};{};{};48;2;{};{};{}".format(*over, *under)
+        else:
+            set_colors = f"38;5;{_of_256(over)};48;5;{_of_256(under)}"
+        found[ink] = f"\x1b[0;{'1;' * bold}{set_colors}m"
+    return found

@@ -1,0 +1,52 @@
+"""Builds one line of spans and tracks its current cell."""
+
+from __future__ import annotations
+
+from gpuwatch.ui.drawing.bars import bar
+from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.lines import Line, Span
+
+
+class Pen:
+    """Writes from left to right up to the cell ``limit``."""
+
+    __slots__ = ("limit", "spans", "x")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.x = 0
+        self.spans: list[Span] = []
+
+    @property
+    def left(self) -> int:
+        """Free cells left."""
+        return self.limit - self.x
+
+    def add(self, text: str, ink: str = "text") -> Pen:
+        """Writes ``text``, cut at the limit."""
+        room = self.limit - self.x
+        if text and room > 0:
+            size = width_of(text)
+            if size > room:
+                text = cut(text, room)
+                size = width_of(text)
+            self.spans.append((text, ink))
+            self.x += size
+        return self
+
+    def to(self, x: int, fill: str = " ", ink: str = "text") -> Pen:
+        """Fills up to column ``x``."""
+        gap = min(x, self.limit) - self.x
+        return self.add(fill * gap, ink) if gap > 0 else self
+
+    def bar(self, fraction: float | None, width: int, ink: str) -> Pen:
+        """A bar of ``width`` cells, and a frame cell on each side."""
+        filled, empty = bar(fraction, width)
+        self.add("▕", "track")
+        self.add(filled, ink)
+        self.add(empty, "text")
+        return self.add("▏", "track")
+
+    def line(self, wash: str = "") -> Line:
+        """The line written so far."""
+        return Line(tuple(self.spans), wash)

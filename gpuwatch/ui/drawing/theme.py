@@ -1,0 +1,120 @@
+"""gpuwatch's own themes: the only place with colour values. State never depends on colour alone.
+
+Plain data: only :func:`textual_themes` imports Textual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from textual.theme import Theme
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """The colours of one theme."""
+
+    name: str
+    primary: str
+    secondary: str
+    accent: str
+    success: str
+    warning: str
+    error: str
+    foreground: str
+    background: str
+    surface: str
+    panel: str
+    dark: bool
+
+
+PALETTES = (
+    Palette(
+        name="gpuwatch",
+        primary="#7fb4ca",
+        secondary="#9d8cd6",
+        accent="#7fb4ca",
+        success="#8cc265",
+        warning="#e0af5b",
+        error="#ef6b73",
+        foreground="#d5dae2",
+        background="#11151a",
+        surface="#181d24",
+        panel="#232a33",
+        dark=True,
+    ),
+    Palette(
+        name="gpuwatch-light",
+        primary="#1b6a8c",
+        secondary="#6a4fb3",
+        accent="#1b6a8c",
+        success="#2f7d1e",
+        warning="#9a6100",
+        error="#b8222f",
+        foreground="#1d242c",
+        background="#fafbfc",
+        surface="#f0f2f5",
+        panel="#dfe4ea",
+        dark=False,
+    ),
+    Palette(
+        name="gpuwatch-contrast",
+        primary="#00d7ff",
+        secondary="#ff87ff",
+        accent="#00d7ff",
+        success="#00ff5f",
+        warning="#ffd700",
+        error="#ff5f5f",
+        foreground="#ffffff",
+        background="#000000",
+        surface="#000000",
+        panel="#303030",
+        dark=True,
+    ),
+    # Blue, yellow and vermilion stay distinct in the common kinds of colour blindness.
+    Palette(
+        name="gpuwatch-colour-blind",
+        primary="#56b4e9",
+        secondary="#cc79a7",
+        accent="#56b4e9",
+        success="#56b4e9",
+        warning="#f0e442",
+        error="#e8743b",
+        foreground="#d8dde4",
+        background="#11151a",
+        surface="#181d24",
+        panel="#232a33",
+        dark=True,
+    ),
+)
+DEFAULT = PALETTES[0].name
+SIXTEEN = "gpuwatch-16"
+"""A theme made of the terminal's own sixteen colours, on its own background."""
+
+
+def textual_themes() -> tuple[Theme, ...]:
+    """All themes as Textual's objects."""
+    from textual.theme import BUILTIN_THEMES, Theme
+
+    sixteen = replace(
+        BUILTIN_THEMES["ansi-dark"],
+        name=SIXTEEN,
+        primary="ansi_cyan",
+        secondary="ansi_magenta",
+        accent="ansi_cyan",
+    )
+    return (*(Theme(**asdict(palette)) for palette in PALETTES), sixteen)
+
+
+def known_themes() -> tuple[str, ...]:
+    """Names of all available themes: ours, then Textual's. Imports Textual."""
+    from textual.theme import BUILTIN_THEMES
+
+    return (*(palette.name for palette in PALETTES), SIXTEEN, *BUILTIN_THEMES)
+
+
+def is_known(name: str) -> bool:
+    """Whether the theme exists; imports Textual only for a name that is not ours."""
+    return name == SIXTEEN or any(palette.name == name for palette in PALETTES) or name in known_themes()

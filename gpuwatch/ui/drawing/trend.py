@@ -1,0 +1,181 @@
+"""History as braille: two dot columns per cell, four dots high, on a fixed axis.
+
+Columns are buckets of absolute time, so a graph moves left without shimmering; a bucket without
+a sample is a gap. A value at the bottom of the axis still shows its lowest dot: zero is a value.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+from operator import sub
+
+from gpuwatch.history.metric_series import History
+from gpuwatch.model.metrics import MetricSpec
+from gpuwatch.model.snapshot import Device
+
+SPANS = (60, 120, 300, 600)
+"""Time spans of a graph, in seconds."""
+_LATE = 1.9
+"""A sample is missing when it is this many intervals late."""
+
+# Bits of the left and right dot column in the braille block, from the bottom.
+_LEFT = (0x40, 0x04, 0x02, 0x01)
+_RIGHT = (0x80, 0x20, 0x10, 0x08)
+_FILL_LEFT = tuple(sum(_LEFT[:n]) for n in range(5))
+_FILL_RIGHT = tuple(sum(_RIGHT[:n]) for n in range(5))
+
+
+def span_for(width: int, interval: float) -> int:
+    """The longest span, in seconds, for which a dot column covers at most four samples."""
+    columns = max(width * 2, 1)
+    best = SPANS[0]
+    for span in SPANS:
+        if span / columns <= max(interval, 1.0) * 4:
+            best = span
+    return best
+
+
+def axis_of(spec: MetricSpec, device: Device, history: History) -> tuple[float, float] | None:
+    """Both ends of the metric's axis on this device; None if its upper end was never read.
+
+    A lost device no longer reports its total or limit; the last known one keeps its history drawn.
+    """
+
+    def number(metric: str) -> float | None:
+        now = device.number(metric)
+        return history.known(device.uuid, metric) if now is None else now
+
+    return spec.axis.ends(number) if spec.axis is not None else None
+
+
+def buckets(
+    times: Sequence[float],
+    values: Sequence[float | None],
+    *,
+    columns: int,
+    span: float,
+    until: float,
+    interval: float,
+) -> list[float | None]:
+    """The mean of each column's samples, oldest first; None for a gap.
+
+    ``values`` may be shorter than ``times``: both end now. A column that falls between two samples
+    taken at the interval of that time repeats the previous one and is not a gap.
+    """
+    width = span / columns
+    last = math.floor(until / width)
+    first = last - columns + 1
+    skip = len(times) - len(values)
+    every = list(times)
+    start = max(skip, bisect_left(every, first * width) - 1, 0)
+    reach = math.ceil(interval * _LATE / width)
+    seen_at = every[start:]
+    seen = list(islice(values, start - skip, None)) if isinstance(values, deque) else list(values[start - skip :])
+    steady = _steady(seen_at, seen, interval, first, width)
+    if steady is not None and last - first - steady[1] < reach:
+        return [None] * steady[0] + [values[-1]] * (columns - steady[0])
+    holds = _holds(tuple(seen_at), interval)
+    sums = [0.0] * columns
+    counts = [0] * columns
+    holes = [False] * columns
+    ends = [0] * columns
+    carried: float | None = None
+    end = 0
+    for place, (moment, value) in enumerate(zip(seen_at, seen, strict=True)):
+        column = math.floor(moment / width) - first
+        if column >= columns:
+            break
+        held = math.ceil((moment + holds[place]) / width) - first if holds else column + reach
+        if column < 0:
+            carried, end = value, held  # sampled before the first column, and still valid in it
+            continue
+        ends[column] = held
+        if value is None:
+            holes[column] = True
+        else:
+            sums[column] += value
+            counts[column] += 1
+    result: list[float | None] = []
+    for column in range(columns):
+        if counts[column]:
+            carried, end = sums[column] / counts[column], ends[column]
+        elif holes[column] or column >= end:
+            carried = None
+        result.append(carried)
+    return result
+
+
+@lru_cache(maxsize=16)
+def _holds(times: tuple[float, ...], interval: float) -> tuple[float, ...]:
+    """How many seconds each sample is valid; empty if all follow each other at ``interval``.
+
+    An earlier, longer interval is no gap: a gap is a step longer than the steps around it.
+    """
+    steps = list(map(sub, times[1:], times))
+    if max(steps, default=0.0) <= interval * _LATE:
+        return ()
+    holds = []
+    for place, step in enumerate(steps):
+        usual = max(usual_step(steps, place), interval)
+        holds.append(step + 1e-6 if step <= usual * _LATE else usual * _LATE)
+    return (*holds, interval * _LATE)
+
+
+def usual_step(steps: Sequence[float], place: int) -> float:
+    """The usual step length around a step: the upper median of the two before and the two after it."""
+    around = sorted((*steps[max(place - 2, 0) : place], *steps[place + 1 : place + 3]))
+    return around[len(around) // 2] if around else 0.0
+
+
+def _steady(
+    times: list[float], values: list[float | None], interval: float, first: int, width: float
+) -> tuple[int, int] | None:
+    """Columns of the first and the last sample if the value never changed and there is no gap, else None.
+
+    Nothing has to be averaged then, so an idle device costs only a comparison.
+    """
+    if not values or values[-1] is None or values.count(values[-1]) != len(values):
+        return None
+    begin = bisect_left(times, first * width)
+    seen = times[begin:]
+    if not seen or max(map(sub, seen[1:], seen), default=0.0) > interval * 1.5:
+        return None
+    ends = math.floor(seen[0] / width) - first, math.floor(seen[-1] / width) - first
+    carried = ends[0] > 0 and begin > 0  # the previous sample may still be valid in the first column
+    return ends if ends[0] >= 0 and not carried else None
+
+
+def braille(columns: Sequence[float | None], *, low: float, high: float, rows: int = 1) -> list[str]:
+    """``rows`` strings of ``len(columns) / 2`` cells, the top row first."""
+    return list(_drawn(tuple(columns), low, high, rows))
+
+
+@lru_cache(maxsize=256)
+def _drawn(columns: tuple[float | None, ...], low: float, high: float, rows: int) -> tuple[str, ...]:
+    levels = rows * 4
+    extent = max(high - low, 1e-9)
+    heights = [
+        # Rounded first: the mean of equal values may differ in the last bit.
+        0 if value is None else min(max(math.ceil(round((value - low) / extent * levels - 0.25, 6)), 1), levels)
+        for value in columns
+    ]
+    if len(heights) % 2:
+        heights.insert(0, 0)
+    pairs = list(zip(heights[::2], heights[1::2], strict=True))
+    lines = []
+    for row in range(rows - 1, -1, -1):
+        base = row * 4
+        lines.append(
+            "".join(
+                chr(0x2800 + _FILL_LEFT[min(max(a - base, 0), 4)] + _FILL_RIGHT[min(max(b - base, 0), 4)])
+                if a > base or b > base
+                else " "
+                for a, b in pairs
+            )
+        )
+    return tuple(lines)

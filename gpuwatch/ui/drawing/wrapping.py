@@ -1,0 +1,43 @@
+"""Lines wrapped or cut to a width. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+
+from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.lines import Span
+
+Lines = list[list[Span]]
+"""Lines as lists of spans, for sheets and sections."""
+
+
+def wrapped(line: list[Span], width: int) -> Lines:
+    """``line`` wrapped to ``width``; the last span continues below its start.
+
+    If that start is far to the right, it continues near the left edge: a very narrow column is unreadable.
+    """
+    if width <= 0 or sum(width_of(text) for text, _ in line) <= width:
+        return [line]
+    *before, (text, ink) = line
+    indent = sum(width_of(part) for part, _ in before)
+    if indent <= width // 2:
+        parts = textwrap.wrap(text, max(width - indent, 8)) or [""]
+        return [[*before, (parts[0], ink)], *([(" " * indent, "text"), (part, ink)] for part in parts[1:])]
+    near = 4
+    first, rest = "", text.split()
+    while rest and width_of(first) + width_of(rest[0]) < width - indent:
+        first = f"{first} {rest.pop(0)}".lstrip()
+    parts = textwrap.wrap(" ".join(rest), max(width - near, 8))
+    return [[*before, (first, ink)], *([(" " * near, "text"), (part, ink)] for part in parts)]
+
+
+def fitted(line: list[Span], width: int) -> list[Span]:
+    """``line`` cut to ``width`` in its last span."""
+    *before, (text, ink) = line
+    return [*before, (cut(text, max(width - sum(width_of(part) for part, _ in before), 0)), ink)]
+
+
+def pointed(line: list[Span]) -> list[Span]:
+    """The line under the cursor, with a mark in its blank first cell: colour alone is not enough."""
+    (text, ink), *rest = line
+    return [("▶", "focus"), (text[1:], ink), *rest]

@@ -1,0 +1,129 @@
+"""All GPUs as a grid of cards or lines, following the layout. Pure, no Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Device
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.layout import Plan
+from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.panes import gpu_card, gpu_line
+from gpuwatch.ui.panes.mig_line import part_pens
+
+
+def gpu_lines(
+    view: View, plan: Plan, width: int, fields: Sequence[str], *, chosen: int = -1, top: int = 0
+) -> list[Line]:
+    """The GPU pane; ``chosen``: index of the GPU under the cursor, ``fields``: what is shown of each.
+
+    ``top``: the first visible row of lines, if not all fit.
+    """
+    found = {finding.device_uuid: finding for finding in reversed(view.wrong)}  # the worst wins
+    if plan.style == "card":
+        return _cards(view, plan, width, chosen, found, fields)
+    lines = _rows(view, plan, width, chosen, found, fields)
+    if not plan.scrolls:
+        return lines
+    room = plan.gpu_height - 1
+    return [*lines[top : top + room], _more(view, len(lines), plan.columns, top, room, width, found)]
+
+
+def rows_of_lines(count: int, plan: Plan) -> int:
+    """Rows that ``count`` devices need as lines."""
+    return -(-count // plan.columns)
+
+
+def _more(
+    view: View, rows: int, columns: int, top: int, room: int, width: int, found: Mapping[str | None, Finding]
+) -> Line:
+    """How many GPUs are hidden above and below, and how many of them have findings."""
+    hidden: list[list[str | None]] = [[], []]
+    for number, device in enumerate(view.devices):
+        row = number % rows
+        if not top <= row < top + room:
+            hidden[row >= top].append(device.uuid)
+    pen = Pen(width)
+    pen.add("  ")
+    for sign, word, there in (("↑", "above", hidden[0]), ("↓", "below", hidden[1])):
+        if there:
+            wrong = sum(uuid in found for uuid in there)
+            pen.add(f"{sign} {len(there)} more {word}", "accent")
+            pen.add(f", ▲ {wrong}" if wrong else "", "warning").add("   ")
+    return pen.add("Tab and arrows, or mouse wheel", "dim").to(width).line()
+
+
+def _cards(
+    view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, Finding], fields: Sequence[str]
+) -> list[Line]:
+    lines: list[Line] = []
+    for first in range(0, len(view.devices), plan.columns):
+        row: list[list[Span]] = [[] for _ in range(plan.card_height)]
+        for place, device in enumerate(view.devices[first : first + plan.columns]):
+            start, end = (width * place // plan.columns, width * (place + 1) // plan.columns)
+            card = gpu_card.card(
+                device,
+                view,
+                end - start,
+                plan.graph,
+                plan.bands,
+                plan.facts,
+                plan.parts,
+                finding=found.get(device.uuid),
+                selected=first + place == chosen,
+                fields=fields,
+            )
+            for spans, more in zip(row, card, strict=True):
+                spans.extend(more)
+        lines += [Line(tuple(spans)) for spans in row]
+    return lines
+
+
+def _rows(
+    view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, Finding], fields: Sequence[str]
+) -> list[Line]:
+    one = width // plan.columns
+    at = gpu_line.columns_for(one, tuple(view.devices), fields)
+    lines: list[Line] = []
+    if plan.heading:
+        pen = Pen(width)
+        for column in range(plan.columns):
+            part = Pen(one)
+            gpu_line.heading(part, at, view)
+            pen.to(column * one)
+            pen.spans += part.spans
+            pen.x += part.x
+        lines.append(pen.to(width, ink="header").line())
+    rows = rows_of_lines(len(view.devices), plan)
+    for row in range(rows):
+        pen = Pen(width)
+        for column in range(plan.columns):
+            number = column * rows + row
+            if number >= len(view.devices):
+                continue
+            device = view.devices[number]
+            pen.to(column * one)
+            part = Pen(one)
+            gpu_line.draw(part, device, at, view, finding=_severity(found, device), selected=number == chosen)
+            pen.spans += part.spans
+            pen.x += part.x
+        lines.append(pen.to(width).line())
+        if plan.parts:
+            processes = view.snapshot.processes if view.snapshot is not None else ()
+            for below in part_pens(view.devices[row], processes, plan.parts, width - 4):
+                lines.append(Line((("    ", "text"), *below.to(width - 4).spans)))
+    return lines
+
+
+def _severity(found: Mapping[str | None, Finding], device: Device) -> str:
+    return found[device.uuid].severity if device.uuid in found else ""
+
+
+def owners(view: View, plan: Plan) -> list[int]:
+    """Line style with MIG instances: the device number of each row."""
+    found: list[int] = []
+    for number, device in enumerate(view.devices):
+        found += [number] * (1 + min(len(device.mig_instances), plan.parts))
+    return found

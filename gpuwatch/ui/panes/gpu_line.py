@@ -1,0 +1,153 @@
+"""A GPU in one line, for small terminals or many GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import gib
+from gpuwatch.model.snapshot import Device
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.bars import meter
+from gpuwatch.ui.drawing.cells import left, width_of
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.trend import braille, buckets, span_for
+from gpuwatch.ui.tables.device_facts import attention, fraction, short_name, state_note, whole_number
+from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, GpuField, in_line
+
+_MIN_TREND = 6
+_MIN_BARS = 14
+"""The name is dropped when both bars together would get fewer cells."""
+_LEAST_BARS = 8
+"""Below this many cells, both bars become vertical ones of one cell."""
+_TREND_ROOM = 30
+"""Cells reserved for bars and trend before extra fields get any."""
+_TOTAL = 6
+_CORE = ("power", "temperature")
+"""Fields dropped last, in this order."""
+_DRAW = replace(FIELDS["power"], width=6, text=None)
+"""The power without its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineColumns:
+    """Widths of the parts of a line; 0 omits a part. Bars of one cell are vertical, without a frame."""
+
+    index: int
+    name: int
+    gpu_bar: int
+    memory_bar: int
+    total: int
+    fields: tuple[GpuField, ...]
+    """Fields between memory and trend, in order."""
+    trend: int
+
+
+def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] = DEFAULT_FIELDS) -> LineColumns:
+    """Fits the parts into ``width``. Extra fields are added if there is room; as space shrinks, the trend is
+    dropped, then the name, the length of the bars, the power limit, and at last power, temperature and the total.
+    """
+    index = max((len(str(d.index)) for d in devices), default=1)
+    name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 18 if width >= 110 else 8)
+    name = name if "name" in chosen else 0
+    fields = [FIELDS[one] for one in chosen if FIELDS[one].width]
+    kept = [field.id for field in fields if field.id in _CORE]
+    total = _TOTAL
+    # Cursor, index, two framed bars, " 97 %", memory used with its unit, attention.
+    fixed = 2 + index + 1 + 2 + 6 + 2 + 6 + 2
+
+    def free() -> int:
+        return width - fixed - name - total - sum(field.width for field in fields if field.id in kept)
+
+    if free() < _MIN_BARS:
+        name = 0
+    if free() < _LEAST_BARS:
+        fixed -= 2  # one cell instead of each frame
+        if free() < 0:
+            fields = [_DRAW if field.id == "power" else field for field in fields]
+        for field_id in _CORE:
+            if field_id in kept and free() < 0:
+                kept.remove(field_id)
+        if free() < 0:
+            total = 0
+        shown = tuple(field for field in fields if field.id in kept)
+        return LineColumns(index, name, 1, 1, total, shown, 0)
+    for field in fields:
+        # A field that was explicitly chosen may replace the trend.
+        beside = _MIN_BARS + (_TREND_ROOM if field.chosen and "trend" in chosen else 0)
+        if field.id not in _CORE and free() - field.width >= beside:
+            kept.append(field.id)
+    bars = max(free(), 2)
+    trend = 0
+    if "trend" in chosen and bars - _MIN_BARS > _MIN_TREND:
+        trend = max(min(int((bars - _MIN_BARS) * 0.6), 60), _MIN_TREND)
+        bars -= trend + 1
+    shown = tuple(field for field in fields if field.id in kept)
+    return LineColumns(index, name, bars - bars // 2, bars // 2, total, shown, trend)
+
+
+def heading(pen: Pen, at: LineColumns, view: View) -> None:
+    """The column titles."""
+    pen.add("  ", "header").add(left("GPU" if at.name or at.index > 1 else "#", at.index + 1 + at.name), "header")
+    for title, cells in ((" UTIL", at.gpu_bar), (" MEMORY", at.memory_bar)):
+        room = (cells + 2 if cells > 1 else 1) + 6 + at.total * (title != " UTIL")
+        pen.add(left(title, room), "header")
+    for field in at.fields:
+        pen.add(f"{field.title:>{field.width}}", "header")
+    if at.trend:
+        label = f"UTIL {span_for(at.trend, view.interval)}s"
+        pen.add(" " + left(label if len(label) <= at.trend else label[5:], at.trend), "header")
+    pen.to(pen.limit, ink="header")
+
+
+def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: str, selected: bool) -> None:
+    """One device, from the pen's position."""
+    start = pen.x
+    glyph, ink = attention(device, finding=finding)
+    standing = at.gpu_bar == 1
+    pen.add("▸" if selected else " ", "focus")
+    # In a narrow line the mark comes first: at the end it would seem to belong to the next GPU.
+    pen.add(glyph if standing else " ", ink)
+    pen.add(f"{device.index:>{at.index}} ", "strong")
+    if at.name:
+        pen.add(left(printable(short_name(device.name)), at.name - 1) + " ", "text")
+    note, note_ink = state_note(device)
+    used = device.number("memory.used_bytes")
+    if note and used is None:
+        pen.add(note, note_ink).to(start + pen.limit - start - 2)
+        return
+    gpu = device.number("utilization.gpu_percent")
+    _bar(pen, fraction(gpu, 100), at.gpu_bar, "gpu")
+    pen.add(f"{whole_number(gpu, 3)} %", "dim" if gpu is None else "text").add(" ")
+    total = device.number("memory.total_bytes")
+    _bar(pen, fraction(used, total), at.memory_bar, "memory")
+    pen.add(f"{gib(used):>5}", "dim" if used is None else "text")
+    pen.add(f"/{gib(total)}G".ljust(at.total + 1) if at.total else "G", "dim")
+    for field in at.fields:
+        for text, ink in in_line(field, device):
+            pen.add(text, ink)
+    if at.trend:
+        pen.add(" ")
+        pen.add(sparkline(device, view, at.trend), "graph")
+    pen.to(pen.limit - 2).add(" " + ("" if standing else glyph), ink)
+
+
+def _bar(pen: Pen, value: float | None, cells: int, ink: str) -> None:
+    if cells > 1:
+        pen.bar(value, cells, ink)
+    else:
+        pen.add(meter(value), ink)
+
+
+def sparkline(device: Device, view: View, width: int, metric: str = "utilization.gpu_percent") -> str:
+    """History of a percentage in one line of exactly ``width`` cells."""
+    columns = buckets(
+        view.history.times,
+        view.history.series(device.uuid, metric),
+        columns=width * 2,
+        span=span_for(width, view.interval),
+        until=view.until if view.until is not None else view.now,
+        interval=view.interval,
+    )
+    return braille(columns, low=0, high=100)[0]

@@ -1,0 +1,282 @@
+"""The top line and the host line. Pure, no Textual."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Sequence
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import gib
+from gpuwatch.history.machine_event import MachineEvent, ago
+from gpuwatch.model.clock_reasons import BRAKE, THERMAL, clock_reasons
+from gpuwatch.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.settings.tabs import labels
+from gpuwatch.ui.tables.device_facts import fraction, whole_number
+
+_LAST_SECONDS = 300.0
+"""Seconds for which the top line shows the last event."""
+_LAST_MIN = 24
+_NOTABLE = 2**30
+"""Unexplained bytes that the verdict ignores: contexts and the driver's own use."""
+
+
+def verdict(view: View) -> Span:
+    """Whether anything is wrong, in one or two words with a glyph; while an earlier moment is shown, then and now.
+
+    Never green while anything on screen is not: a machine that is healthy now does not make an earlier moment
+    on screen healthy.
+    """
+    if view.live is None:
+        return _verdict(view)
+    (then, then_ink), (now, now_ink) = _verdict(view), _verdict(view.live)
+    if then == now or not now:
+        return (now, now_ink) if now or then_ink != "ok" else ("", "dim")
+    if now_ink == "ok":
+        return (f"then {then}", then_ink) if then_ink != "ok" else (now, now_ink)
+    return f"now {now}", now_ink
+
+
+def _verdict(view: View) -> Span:
+    snapshot = view.snapshot
+    if snapshot is None or view.waiting:
+        return "◌ starting", "dim"
+    silent = view.status.state in ("not-answering", "stopped")
+    wrong = [one for one in view.wrong if not (silent and one is view.silence)]  # the line says it in its own words
+    errors = sum(f.severity == "error" for f in wrong)
+    warnings = sum(f.severity == "warning" for f in wrong)
+    if errors:
+        return f"✖ {errors} error{'s' * (errors > 1)}", "badge-error"
+    if not snapshot.devices and snapshot.problems:
+        return f"✖ {no_gpus(snapshot)[0]}", "badge-error"
+    warnings += len(snapshot.problems) if not warnings else 0
+    if warnings:
+        return f"▲ {warnings} warning{'s' * (warnings > 1)}", "badge-warning"
+    if not snapshot.devices:
+        return "– no GPU", "dim"
+    if silent:
+        return "", "dim"  # the data are old, and the line says so
+    well = next((one.since for one in view.findings if one.id == "healthy" and one.until is None), None)
+    if _mostly_nobodys(snapshot.devices):
+        return "▲ unexplained", "warning"  # the row below the processes shows how much and where
+    if well is None and any(map(_looks_bad, snapshot.devices)):
+        return "", "dim"  # the first sample, which is drawn before it is judged
+    lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.troubled) if well is not None else 0.0
+    span = ago(lasted).removesuffix(" ago")
+    return f"● all well for {span}" if lasted >= 60 else "● all well", "ok"
+
+
+def _looks_bad(device: Device) -> bool:
+    """Whether its card shows something that is not well."""
+    throttled = (clock_reasons(device) or frozenset()) & (THERMAL | BRAKE)
+    return device.state in BAD_STATES or bool(throttled) or bool(device.number("ecc.uncorrected"))
+
+
+def _mostly_nobodys(devices: Sequence[Device]) -> bool:
+    """Whether most of the used GPU memory, and a notable amount, is owned by no listed process."""
+    used = sum(device.number("memory.used_bytes") or 0.0 for device in devices)
+    nobodys = sum(device.number("memory.unexplained_bytes") or 0.0 for device in devices)
+    return nobodys >= _NOTABLE and nobodys > used / 2
+
+
+def no_gpus(snapshot: Snapshot) -> tuple[str, str]:
+    """Why no GPU is shown, in two words and as a title: the driver lists none, or GPUs are unknown."""
+    if snapshot.driver is not None:
+        return "no GPU", "no GPU on this machine"
+    if any(problem.reason == "driver.missing" for problem in snapshot.problems):
+        return "no driver", "no NVIDIA driver: GPUs unknown"
+    if any(problem.reason == "driver.mismatch" for problem in snapshot.problems):
+        return "GPUs unknown", "the driver cannot be queried: GPUs unknown"
+    if any(problem.reason == FAILED_ITSELF for problem in snapshot.problems):
+        return "GPUs unknown", "gpuwatch could not ask the driver: GPUs unknown"
+    return "GPUs unknown", "the driver does not answer: GPUs unknown"
+
+
+def condition(view: View, *, short: bool = False) -> Span:
+    """The state of the data feed; empty while data arrive."""
+    status = view.status
+    if status.state == "not-answering":
+        words = "no answer for" if short else "driver not answering for"
+        if status.blame:
+            words = f"collector {printable(status.blame).removeprefix('was ')}, no data for"
+        return f"✖ {words} {status.waiting_seconds:.0f} s", "error"
+    if status.state == "stopped":
+        return f"■ stopped{': ' + printable(status.detail) if status.detail else ''}", "error"
+    if status.state == "starting" or view.waiting:
+        return "◌ starting" if short else "◌ starting: querying the driver…", "accent"
+    return "", "text"
+
+
+def _facts(snapshot: Snapshot, room: int) -> list[Span]:
+    """Host, driver, CUDA and GPU count; the driver is shortened to fit ``room`` cells."""
+    host, driver, count = snapshot.host.hostname, snapshot.driver, len(snapshot.devices)
+    version = printable(driver.version) if driver is not None and driver.version else ""
+    facts: list[Span] = []
+    for named in (f"driver {version}", version, ".".join(version.split(".")[:2])):
+        facts = [(printable(host), "strong")] if host else []
+        if version:
+            facts.append((named, "dim"))
+        if driver is not None and driver.cuda_version:
+            facts.append((f"CUDA {printable(driver.cuda_version)}", "dim"))
+        if sum(width_of(text) + 3 for text, _ in facts) <= room:
+            break
+    if count:
+        facts.append((f"{count} GPU{'s' * (count != 1)}", "text"))
+    return facts
+
+
+_Labels = list[tuple[str, str, str]]
+_BADGE = 15
+"""Cells reserved for the verdict, so that the tab names do not fold when it changes."""
+_LEAST_NAME = 3
+"""A name cut to fewer cells is dropped."""
+_HOST = 8
+"""Cells for the host name, possibly cut."""
+
+
+def _length(marks: list[Span]) -> int:
+    return sum(width_of(text) for text, _ in marks)
+
+
+def _apart(marks: list[Span], level: int) -> list[Span]:
+    """Each mark followed by a gap."""
+    return [part for mark in marks for part in (mark, (" " if level >= 4 else "  ", "text"))]
+
+
+def _marks(view: View, level: int) -> list[Span]:
+    """Marks that must always be visible, shorter at a higher ``level``."""
+    marks: list[Span] = []
+    if view.simulated:
+        marks.append((" SIMULATED " if level < 3 else " SIM ", "badge-warning"))
+    if view.read_only:
+        marks.append((" read-only " if level < 3 else "r/o", "dim"))
+    state, ink = condition(view, short=level > 0)
+    if state:
+        marks.append((state, ink))
+    if view.stale and view.status.state != "not-answering":  # that state shows its own duration
+        marks.append((f"data {view.age:.0f} s old", "warning"))
+    words, ink = verdict(view)
+    if words and not view.waiting:
+        short = words.partition(" for ")[0] if ink == "ok" and level else words
+        marks.append((f" {words} " if ink.startswith("badge") else short, ink))
+    return _apart(marks, level)
+
+
+def _ends(view: View, level: int) -> list[Span]:
+    """The clock and the sampling interval."""
+    moment = datetime.datetime.fromtimestamp(view.now)
+    ends: list[Span] = [(moment.strftime("%H:%M:%S" if level < 4 else "%H:%M"), "text")] if level < 5 else []
+    if level < 2:
+        ends.append((f"  {view.past.asked if view.past is not None else view.interval:g}s", "dim"))
+    return [*ends, (" ", "text")]
+
+
+def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], list[Span]]:
+    """The tab names, the marks and the clock, as they fit.
+
+    The form of the tab names follows from the width alone, so that nothing moves when something goes wrong:
+    the marks get shorter first, then the clock, and the names last.
+    """
+    in_full = _marks(view, 0), _ends(view, 0)
+    calm = [mark for mark in in_full[0] if mark[0].strip() in ("SIMULATED", "read-only")]
+    title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if width >= 80 else []
+    still = (
+        sum(width_of(text) for _, text, _ in title)
+        + _length(_apart(calm, 0))
+        + _BADGE
+        + sum(width_of(text) for text, _ in in_full[1])
+    )
+    usual = labels(tab, width - still - _HOST, {"events": view.unseen})
+    active = [label for label in usual if label[0] == tab]
+    ways = [usual, active]
+    if view.status.state == "stopped":
+        # Show the reason in full: nothing will move any more.
+        ways.insert(1, labels(tab, 0, {"events": view.unseen}))
+    for names in ways:
+        for level in range(7):
+            left = names if level >= 6 else [*title, *names]
+            marks, ends = (_marks(view, level), _ends(view, level)) if level else in_full
+            need = sum(width_of(text) for _, text, _ in left) + sum(width_of(text) for text, _ in ends)
+            if need + _length(marks) + (_HOST if not level else 1) <= width:
+                return left, marks, ends
+    return left, marks, ends
+
+
+def _last_event(view: View) -> MachineEvent | None:
+    """The last recent event; not those of a condition that is shown as a finding already."""
+    shown = {(finding.id, finding.device_uuid) for finding in view.wrong}
+    recent = itertools.takewhile(lambda event: view.now - event.at < _LAST_SECONDS, reversed(view.events))
+    return next((event for event in recent if (event.cause, event.device_uuid) not in shown), None)
+
+
+def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
+    """Draws tabs, host, driver, verdict and clock; returns the clickable places (start, end, tab id).
+
+    Less important words are dropped from the right as the line gets shorter.
+    """
+    snapshot = view.snapshot
+    names, marks, ends = _fitting(pen.limit, view, tab)
+    reserve = _length(marks) + sum(width_of(text) for text, _ in ends)
+    places = []
+    for tab_id, text, tab_ink in names:
+        if tab_id:
+            places.append((pen.x, pen.x + width_of(text), tab_id))
+        pen.add(text, tab_ink)
+    pen.add(" ")
+    facts = _facts(snapshot, pen.left - reserve) if snapshot is not None else []
+    first = True
+    for text, fact_ink in facts:
+        gap = " " if first else " · "
+        if pen.left - reserve < width_of(text) + len(gap) + 1:
+            if not first:
+                break
+            room = pen.left - reserve - 2
+            if room < _LEAST_NAME:
+                break
+            text = cut(text, room)
+        pen.add(gap, "faint").add(text, fact_ink)
+        first = False
+    room = pen.left - reserve - 4
+    last = _last_event(view) if room >= _LAST_MIN else None
+    if last is not None:
+        pen.add(" · ", "faint").add(cut(f"{ago(view.now - last.at)}: {last.text}", room), "text")
+    pen.to(pen.limit - reserve)
+    found = verdict(view)[0]
+    for text, mark_ink in marks:
+        if text.strip() and found.startswith(text.strip()):
+            places.append((pen.x, pen.x + width_of(text), "findings"))
+        pen.add(text, mark_ink)
+    for text, end_ink in ends:
+        pen.add(text, end_ink)
+    return places
+
+
+def host_line(pen: Pen, view: View) -> bool:
+    """Draws CPU, memory and load of the host; True if they are stale. Bars share the space left by the numbers."""
+    host = view.host
+    if host is None:
+        pen.add(" CPU ", "dim").bar(None, 10, "gpu").add("   –", "dim")
+        return False
+    total = host.memory_total_bytes
+    total_text = gib(total)
+    memory = f"{gib(host.memory_used_bytes):>{len(total_text)}}"
+    loads = [f"{value:6.1f}" for value in host.load] if host.load is not None else []
+    # Cells of the labels, the percentage, the sizes and the load.
+    beside = 31 + 2 * len(total_text) + 7 + 6 * len(loads)
+    width = min(max((pen.limit - beside) // 2, 5), 30)
+    pen.add(" CPU ", "dim").bar(fraction(host.cpu_percent, 100), width, "accent")
+    pen.add(whole_number(host.cpu_percent, 4), "dim" if host.cpu_percent is None else "text").add(" %", "dim")
+    pen.add("   MEM ", "dim").bar(fraction(host.memory_used_bytes, total), width, "memory")
+    pen.add(f" {memory}", "dim" if host.memory_used_bytes is None else "text").add(f" / {total_text} GiB", "dim")
+    if loads and pen.left >= 7 + sum(map(len, loads)):
+        pen.add("   load", "dim").add(loads[0], "text").add("".join(loads[1:]), "dim")
+    if host.cpu_count and pen.left >= 16:
+        pen.add(f"   {host.cpu_count} cores", "dim")
+    swap = fraction(host.swap_used_bytes, host.swap_total_bytes)
+    if swap is not None and swap > 0.01 and pen.left >= 14:
+        pen.add(f"   swap {swap * 100:3.0f} %", "dim")
+    return view.host_stale

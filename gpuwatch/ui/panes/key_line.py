@@ -1,0 +1,55 @@
+"""The line of keys that work in the focused pane, from the table of actions. Pure, no Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.settings.actions import Action, for_pane
+
+KEYS_BESIDE = 17
+"""Cells that a message leaves for help and quit."""
+
+
+def key_line(
+    width: int,
+    pane: str,
+    tab: str,
+    *,
+    titles: Mapping[str, str],
+    note: tuple[str, bool] = ("", False),
+    message: Span = ("", "text"),
+    name: Callable[[str], str] = str,
+) -> tuple[Line, list[tuple[int, int, Action]]]:
+    """The line, and the place of each action in it.
+
+    ``titles``, ``note`` and ``message``: see :meth:`gpuwatch.ui.widgets.footer.KeyLine.show`; ``name`` spells keys.
+    """
+    pen = Pen(width)
+    pen.add(" ")
+    if message[0]:
+        pen.add(cut(message[0], pen.limit - KEYS_BESIDE), message[1]).add("  ")
+    actions = [a for a in for_pane(pane, tab) if a.footer]
+    last = [a for a in actions if a.id in ("help", "quit")]
+    reserve = sum(len(name(a.shown)) + len(a.title) + 3 for a in last)
+    text, hiding = note
+    reserve += width_of(text) + 2 if text else 0
+    places = []
+    for action in actions:
+        title = titles.get(action.id, action.title)
+        if not title:
+            continue
+        key = name(action.shown)
+        need = len(key) + len(title) + 3
+        if action in last:
+            reserve -= need
+        elif pen.left - reserve < need:
+            continue
+        places.append((pen.x, pen.x + need - 2, action))
+        pen.add(key, "key").add(f" {title}", "dim")
+        pen.to(pen.x + 2, ink="dim")
+    if pen.left >= width_of(text) + 1:
+        pen.to(pen.limit - width_of(text) - 1).add(text, "warning" if hiding else "dim")
+    return pen.to(pen.limit).line(), places

@@ -1,0 +1,73 @@
+"""A MIG instance in one line: its profile, memory and processes. Pure, no Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN, gib
+from gpuwatch.model.snapshot import Device, MigInstance, Process
+from gpuwatch.ui.drawing.bars import bar
+from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.tables.columns import short_command
+from gpuwatch.ui.tables.device_facts import fraction
+
+_ROOMY = 10
+"""Cells of the bar if there is room for more than the essentials."""
+
+
+def part_spans(one: MigInstance, rows: Sequence[Process], cells: int) -> list[Span]:
+    """``MIG 0  7/0  1g.10gb  ▕███   ▏  4.2 / 9.8 GiB  4711 alice python``: index as in nvidia-smi, GPU and compute
+    instance, profile, memory, processes. ``cells``: width of the bar; 0 omits it.
+    """
+    used, total = one.number("memory.used_bytes"), one.number("memory.total_bytes")
+    filled, empty = bar(fraction(used, total), cells)
+    line: list[Span] = [("MIG ", "dim"), (f"{one.index:<3}", "strong")]
+    if cells >= _ROOMY:
+        line.append((f"{printable(one.id) if one.gpu_instance is not None else UNKNOWN:<5}", "dim"))
+    line.append((f"{printable(one.profile) if one.profile else UNKNOWN:<9} ", "text" if one.profile else "dim"))
+    if cells:
+        line += [("▕", "track"), (filled, "memory"), (empty, "text"), ("▏", "track")]
+    line.append((f"{UNKNOWN if used is None else gib(used):>6}", "dim" if used is None else "strong"))
+    line += [(f" / {gib(total)} GiB" if cells >= _ROOMY else f"/{gib(total)}G", "dim"), ("  ", "text")]
+    line.append((who(rows), "text") if rows else ("no processes", "faint"))
+    return line
+
+
+def who(rows: Sequence[Process]) -> str:
+    """``4711 alice python, 4712 bob python and 3 more``: most memory first, unknown memory last."""
+    held = {row.key: row.number("gpu_memory_bytes") for row in rows}
+    ordered = sorted(rows, key=lambda row: -1.0 if held[row.key] is None else held[row.key] or 0.0, reverse=True)
+    named = [_one(row) for row in ordered[:3]]
+    return ", ".join(named) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
+
+
+def _one(row: Process) -> str:
+    """``4711 alice python``, or as much of it as is known."""
+    parts = [str(row.pid), printable(row.user) if row.user else "", _program(row)]
+    return " ".join(part for part in parts if part)
+
+
+def _program(row: Process) -> str:
+    return short_command(row).partition(" ")[0] if row.command or row.name else ""
+
+
+def part_pens(device: Device, processes: Iterable[Process], lines: int, width: int) -> list[Pen]:
+    """At most ``lines`` lines for the instances of a device; the last one counts those left out."""
+    on: dict[str | None, list[Process]] = {}
+    for row in processes:
+        if row.device_uuid == device.uuid:
+            on.setdefault(row.mig_instance, []).append(row)
+    parts = device.mig_instances
+    shown = parts if len(parts) <= lines else parts[: max(lines - 1, 0)]
+    pens: list[Pen] = []
+    for number, one in enumerate(shown):
+        last = number == len(shown) - 1 and len(shown) == len(parts)
+        pen = Pen(width).add("└─ " if last else "├─ ", "faint")
+        for text, ink in part_spans(one, on.get(one.id, []), 10 if width >= 70 else 4 if width >= 54 else 0):
+            pen.add(text, ink)
+        pens.append(pen)
+    if len(shown) < len(parts) and lines:
+        pens.append(Pen(width).add("└─ ", "faint").add(f"{len(parts) - len(shown)} more instances", "dim"))
+    return pens

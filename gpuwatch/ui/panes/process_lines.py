@@ -1,0 +1,242 @@
+"""Lines of the process table: header, rows, frame. Pure, no Textual, so that the first frame can use them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuwatch.formatting.units import UNKNOWN, duration, memory
+from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import cut, left, right, width_of
+from gpuwatch.ui.drawing.frame import frame, part, thumb
+from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.tables.columns import (
+    BY_ID,
+    Key,
+    Placed,
+    Row,
+    Unexplained,
+    command_text,
+    in_order,
+    place,
+    rows_of,
+    unavailable,
+)
+from gpuwatch.ui.tables.tree import Branch
+
+STEP = 8
+"""Cells that one key press scrolls the command."""
+NOBODY = "no process uses a GPU"
+_BUSY = 1.0
+_DIM = frozenset({"pid", "type", "time", "sees", "host"})
+_SHARES = {"sm": "sm_percent", "mbw": "memory_percent", "cpu": "cpu_percent"}
+
+
+@dataclass(slots=True)
+class TableStyle:
+    """How a table is drawn: columns, sort order, focus."""
+
+    columns: tuple[Placed, ...]
+    width: int
+    """Cells inside the frame."""
+    sort_column: str
+    sort_reverse: bool
+    at: float
+    """Moment of the run times, in seconds since the epoch."""
+    focused: bool = False
+    shift: int = 0
+    """Cells by which commands are scrolled."""
+    branches: Mapping[Key, Branch] = field(default_factory=dict)
+    parts: Mapping[tuple[str | None, str | None], int] = field(default_factory=dict)
+    """Index of each MIG instance, by device UUID and instance id."""
+
+
+def parts_of(snapshot: Snapshot) -> dict[tuple[str | None, str | None], int]:
+    """The value of :attr:`TableStyle.parts`."""
+    return {(device.uuid, one.id): one.index for device in snapshot.devices for one in device.mig_instances}
+
+
+def run_time(process: Process, placed: Placed, at: float) -> str:
+    """Text of the run-time column."""
+    return right(duration(process.run_seconds(at)), placed.width)
+
+
+def command(row: Row) -> str:
+    """Full text of the command column."""
+    return row.reason if isinstance(row, Unexplained) else command_text(row)
+
+
+def head(style: TableStyle, shown: Sequence[Row]) -> Line:
+    """The column headers above the rows ``shown``."""
+    pen = Pen(style.width)
+    blank = False
+    for placed in style.columns:
+        title = placed.column.title
+        sorted_by = placed.column.id == style.sort_column
+        mark = ("↓" if style.sort_reverse else "↑") if sorted_by else ""
+        ink = "sorted" if sorted_by else "header"
+        if placed.column.id == "command" and any(width_of(command(row)) > placed.width for row in shown):
+            title += " →"  # the key that scrolls it
+        text = title + mark
+        if placed.at_right and (len(title) < placed.width or blank):
+            # The arrow goes before the name if there is a cell, so that headers stay above their numbers.
+            wide = placed.width + (len(title) >= placed.width)
+            pen.to(placed.start + placed.width - wide, ink="header").add(right(mark + title, wide), ink)
+        elif placed.at_right:
+            pen.to(placed.start, ink="header").add(right(title, placed.width), ink).add(mark, ink)
+        else:
+            size = min(max(placed.width, len(text)), placed.width + 1, pen.left)
+            pen.to(placed.start, ink="header").add(left(text, size), ink)
+        blank = not placed.at_right and len(text) < placed.width
+    pen.to(style.width, ink="header")
+    return pen.line()
+
+
+def line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool = False) -> Line:
+    """One row; ``chosen``: whether it is under the cursor."""
+    pen = Pen(style.width)
+    pen.add("▶" if chosen else " ", "focus" if style.focused else "dim")
+    pen.add("✓" if tagged else " ", "accent")
+    if isinstance(row, Unexplained):
+        _unexplained(pen, row, style.columns)
+    else:
+        branch = style.branches.get(row.key) if style.branches else None
+        for placed in style.columns:
+            _cell(pen, row, placed, style, branch)
+    return pen.to(style.width).line("cursor" if chosen and style.focused else "")
+
+
+def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch: Branch | None) -> None:
+    column = placed.column
+    text = duration(process.run_seconds(style.at)) if column.follows_clock else column.text(process, placed.width)
+    number = (
+        style.parts.get((process.device_uuid, process.mig_instance)) if column.id == "mig" and style.parts else None
+    )
+    if number is not None and len(f"{number} ({text})") <= placed.width:
+        text = f"{number} ({text})"
+    if column.id == "command" and style.shift:
+        # The first step to the right shows the full path, later steps scroll.
+        text = command_text(process)
+        text = "…" + text[style.shift - STEP + 1 :] if style.shift > STEP else text
+    if branch is not None and column.id == "command":
+        pen.to(placed.start).add(cut(branch.lead, placed.width), "faint")
+        lead = min(width_of(branch.lead), placed.width)
+        pen.add(left(text, placed.width - lead), "text" if branch.asked else "dim")
+        return
+    ink = "text"
+    if branch is not None and not branch.asked:
+        pen.to(placed.start)
+        pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), "dim")
+        return
+    if text.startswith(("–", "(")) or column.id in _DIM or process.type == "G":
+        ink = "dim"
+    elif column.id in ("gpu", "memory"):
+        ink = "strong"
+    elif column.id in _SHARES:
+        busy = (process.number(_SHARES[column.id]) or 0) >= _BUSY
+        ink = ("gpu" if column.id == "sm" else "text") if busy else "dim"
+    elif column.id == "framework":
+        ink = "accent"
+    pen.to(placed.start)
+    pen.add(right(text, placed.width) if placed.at_right else left(text, placed.width), ink)
+
+
+def _unexplained(pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> None:
+    """GPU, "unexplained" and the amount in their columns; the reason in the largest gap."""
+    used = [placed for placed in columns if placed.column.id in ("gpu", "pid", "memory")]
+    cells: list[tuple[int, str, str]] = []
+    ends = []
+    starts = [placed.start for placed in used] + [pen.limit]
+    for placed, following in zip(used, starts[1:], strict=True):
+        match placed.column.id:
+            case "gpu":
+                index = str(row.parts[0][0].index) if len(row.parts) == 1 else UNKNOWN
+                text, ink = left(index, placed.width), "strong"
+            case "pid":
+                text, ink = cut("unexplained", following - placed.start - 1), "warning"
+            case _:
+                text, ink = right(memory(row.amount, short=placed.width < 9), placed.width), "strong"
+        cells.append((placed.start, text, ink))
+        ends.append((following - placed.start - len(text), placed.start + len(text)))
+    ends.append((starts[0] - pen.x, pen.x - 2))
+    room, start = max(ends)
+    cells.append((start + 2, cut(row.reason, room - 3), "dim"))
+    for x, text, ink in sorted(cells):
+        pen.to(x).add(text, ink)
+
+
+def first_table(view: View, chosen: Preferences, width: int, height: int, *, framed: bool) -> tuple[list[Line], str]:
+    """The table in its initial state, and the footer's note for a table without a frame.
+
+    Neither filtered nor as a tree: the table widget does that.
+    """
+    snapshot = view.snapshot
+    assert snapshot is not None
+    gpus = bool(snapshot.devices)
+    sort = chosen.sort if chosen.sort in BY_ID else "memory" if gpus else "cpu"
+    descending = BY_ID[sort].number if chosen.sort in BY_ID else True
+    if chosen.sort in BY_ID and chosen.descending is not None:
+        descending = chosen.descending
+    ids = tuple(name for name in chosen.columns if name in BY_ID and not unavailable(BY_ID[name], snapshot))
+    inner = width - 2 * framed
+    at = snapshot.taken_at.timestamp()
+    style = TableStyle(
+        place(inner, ids, gpus=gpus), inner, sort, descending, at, focused=True, parts=parts_of(snapshot)
+    )
+    rows = in_order(rows_of(snapshot), BY_ID[sort], reverse=descending)
+    room = max(height - 1 - 2 * framed, 1)
+    shown = rows[:room]
+    lines = [
+        head(style, shown),
+        *(line(row, style, chosen=number == 0) for number, row in enumerate(shown)),
+    ]
+    if not rows and room > 1:
+        lines.append(Line(((f"  {NOBODY}", "dim"),)))
+    if framed:
+        count = len(snapshot.processes)
+        return in_frame(lines, style, height, top=0, count=count, nobody=len(rows) - count, total=count), ""
+    return lines, part(0, room, len(snapshot.processes))
+
+
+def in_frame(
+    lines: list[Line],
+    style: TableStyle,
+    height: int,
+    *,
+    top: int,
+    count: int,
+    total: int,
+    nobody: int = 0,
+    filtered: str | None = None,
+    asked: int = 0,
+    tagged: int = 0,
+    as_tree: bool = False,
+) -> list[Line]:
+    """Header and rows from ``top`` on in a frame of ``height`` lines.
+
+    ``count``: process rows in the list; ``total``: without a filter; ``asked``: those that match it.
+    ``nobody``: rows below them that are not processes.
+    """
+    width = style.width + 2
+    title: list[Span] = [("Processes", "title"), (" as a tree", "dim") if as_tree else ("", "dim")]
+    if filtered is not None:
+        title += [(" ─ ", "border"), ("/ ", "key"), (cut(filtered, width // 3), "strong")]
+    by = BY_ID[style.sort_column].title.lower()
+    counts = f"{asked} of {total}" if filtered is not None else str(total)
+    seen = part(top, max(height - 3, 1), count)
+    if seen:
+        counts = f"{seen}, {counts}" if filtered is not None or count != total else seen
+    counts += f", {tagged} tagged" if tagged else ""
+    return frame(
+        lines,
+        width,
+        height,
+        title=title,
+        note=f" {counts}, by {by} {'↓' if style.sort_reverse else '↑'} " if total else "",
+        focused=style.focused,
+        bar=thumb(top, max(height - 3, 1), count + nobody),
+        bar_from=1,
+    )

@@ -1,0 +1,1 @@
+"""What a user can choose and do, as data: preferences, actions, tabs."""

@@ -1,0 +1,90 @@
+"""The tabs in order: an entry here makes a key, a name in the top line and a palette entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One tab."""
+
+    id: str
+    """Also the name of its screen's module in :mod:`gpuwatch.ui.screens`."""
+    title: str
+    """Its name on screen."""
+    screen: str
+    """Class of its screen."""
+    help: str
+    prepared: bool = True
+    """Whether its modules are imported while idle, so that it opens without delay."""
+
+
+TABS = (
+    Tab("overview", "Overview", "OverviewScreen", "Everything at a glance: GPUs, processes, findings"),
+    Tab("gpu", "GPU", "GpuScreen", "One GPU: every reading, graphs, processes, limits, topology, events, probe runs"),
+    Tab(
+        "process",
+        "Process",
+        "ProcessScreen",
+        "One process: its GPUs, settings, history, findings, process tree, environment",
+    ),
+    Tab(
+        "probes",
+        "Probes",
+        "ProbesScreen",
+        "Run memory and placement settings here and compare what they do",
+        prepared=False,
+    ),
+    Tab("findings", "Findings", "FindingsScreen", "All findings, with evidence and what to do"),
+    Tab(
+        "events",
+        "Events",
+        "EventsScreen",
+        "What happened, even while nobody watched: processes, throttling, devices, memory",
+    ),
+)
+
+_NEWS = 3
+"""Cells of a counter after a name."""
+_FACTS = 32
+"""Cells of the driver version and other facts."""
+
+
+def number_of(tab_id: str) -> int:
+    """The number key of a tab."""
+    return next(number for number, tab in enumerate(TABS, 1) if tab.id == tab_id)
+
+
+def labels(active: str, room: int, news: Mapping[str, int] | None = None) -> list[tuple[str, str, str]]:
+    """Tab id, text and ink of each name, fitted into ``room`` cells: with numbers, without, or folded.
+
+    ``news``: number of new items by tab id.
+    """
+    return list(_labels(active, room, tuple((news or {}).items())))
+
+
+@lru_cache(maxsize=32)
+def _labels(active: str, room: int, counts: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]:
+    news = dict(counts)
+    # Other facts in the line take precedence over the numbers, but not over the names.
+    for style, beside in (("numbers", _FACTS), ("names", 0), ("folded", 0)):
+        shown = [
+            _label(number, tab, tab.id == active, style, news.get(tab.id, 0)) for number, tab in enumerate(TABS, 1)
+        ]
+        # Room for a counter is reserved, so that names do not jump when something happens.
+        coming = 0 if any(news.values()) else _NEWS
+        if sum(len(text) for _, text, _ in shown) + coming + beside <= room or style == "folded":
+            return shown
+    raise AssertionError("unreachable")
+
+
+def _label(number: int, tab: Tab, active: bool, style: str, new: int) -> tuple[str, str, str]:
+    text = f"{number} {tab.title}" if style == "numbers" else tab.title
+    if style == "folded" and not active:
+        text = str(number)
+    if new and not active:
+        text += f"+{new}" if new < 100 else "+99"
+    return tab.id, f"[{text}]" if active else f" {text} ", "title" if active else "text" if new else "dim"

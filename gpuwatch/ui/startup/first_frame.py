@@ -1,0 +1,201 @@
+"""The first frame of the overview, written as plain escape sequences while Textual is imported.
+
+It consists of the same lines, places and colours as the panes, so nothing moves when Textual takes over.
+Processes take longer to read and are added when they are known. This module imports no part of Textual.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+
+from gpuwatch.formatting.terminal import needs_ascii
+from gpuwatch.history.metric_series import History
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.frame import frame, part
+from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
+from gpuwatch.ui.drawing.inks import depth_of, palette_of, sequences
+from gpuwatch.ui.drawing.layout import plan, rounded
+from gpuwatch.ui.drawing.lines import BLANK, Line
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.panes.gpu_card import others
+from gpuwatch.ui.panes.gpu_grid import gpu_lines
+from gpuwatch.ui.panes.headline import host_line, top_line
+from gpuwatch.ui.panes.key_line import key_line
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.tables.gpu_fields import FIELDS, unavailable
+
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
+_SYNC_START, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+"""Synchronized output: terminals that support it show the text between as one update; others ignore it."""
+_STRIP, _PANE = "surface", "background"
+"""Background of the lines: the first and last line have their own."""
+
+
+def picture(
+    view: View, chosen: Preferences, width: int, height: int, *, ascii_only: bool, whole: bool = False
+) -> list[tuple[Line, str]]:
+    """Every line of the screen with its background; empty if the terminal is too small.
+
+    ``whole``: whether processes have been read.
+    """
+    rows = len(view.snapshot.processes) if view.snapshot is not None else 0
+    readings = len(others(view.devices[0])) if view.devices else 0
+    gpus = len(view.devices)
+    instances = [len(device.mig_instances) for device in view.devices]
+    wanted = plan(
+        width, height, gpus, findings=view.has_problem, processes=rounded(rows), readings=readings, instances=instances
+    )
+    if wanted.too_small or not view.devices or view.has_problem:
+        return []
+    top, host = Pen(width), Pen(width)
+    top_line(top, view, chosen.tab)
+    lines = [(top.to(width).line(), _STRIP)]
+    if wanted.host:
+        host_line(host, view)
+        lines.append((host.to(width).line(), _PANE))
+    fields = [name for name in chosen.gpu_fields if name in FIELDS and not unavailable(FIELDS[name], view.devices)]
+    lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, fields)]
+    room = height - len(lines) - 1
+    if whole:
+        from gpuwatch.ui.panes.process_lines import first_table
+
+        table, note = first_table(view, chosen, width, room, framed=wanted.framed)
+    else:
+        waiting = [Pen(width - 2 * wanted.framed).to(width - 2 * wanted.framed, ink="header").line()]
+        waiting.append(Line((("  waiting for the first sample", "dim"),)))
+        note = part(0, room - 1, rows) if not wanted.framed else ""
+        table = frame(waiting, width, room, title=[("Processes", "title")], focused=True) if wanted.framed else waiting
+    lines += [(line, _PANE) for line in table[:room]]
+    lines += [(BLANK, _PANE)] * (height - 1 - len(lines))
+    keys, _ = key_line(
+        width, "processes", chosen.tab, titles={}, note=(note, False), name=spelled if ascii_only else str
+    )
+    return [*lines, (keys, _STRIP)]
+
+
+def escape(lines: Sequence[tuple[Line, str]], width: int, inks: Mapping[tuple[str, bool], Mapping[str, str]]) -> str:
+    """The lines as terminal output; ``inks`` by a line's background and whether it is washed."""
+    out = []
+    for y, (line, ground) in enumerate(lines, 1):
+        out.append(f"\x1b[{y};1H")
+        x, last, sets = 0, "", inks[ground, bool(line.wash)]
+        for text, ink in line.spans:
+            if ink != last:
+                out.append(sets[ink])
+                last = ink
+            out.append(text)
+            x += width_of(text)
+        if x < width:
+            out += [sets["text"], " " * (width - x)]
+    return "".join(out) + "\x1b[0m\x1b[1;1H"
+
+
+def screen_size(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Columns and rows, determined as Textual does."""
+    given = [environment.get(name, "") for name in ("COLUMNS", "LINES")]
+    sizes = [int(text) if text.isdecimal() else 0 for text in given]
+    if not all(sizes):
+        size = os.get_terminal_size(sys.stdout.fileno())
+        sizes = [own or found for own, found in zip(sizes, size, strict=True)]
+    return sizes[0], sizes[1]
+
+
+class Picture:
+    """The frame on the terminal before Textual starts; removed by :meth:`leave`, kept by :meth:`hand_over`."""
+
+    def __init__(self, chosen: Preferences) -> None:
+        self._chosen = chosen
+        self._before: list[int | list[bytes | int]] | None = None
+        self.painted = False
+
+    @property
+    def possible(self) -> bool:
+        """Whether this terminal, theme and tab can be painted without Textual."""
+        own = palette_of(self._chosen.theme) is not None and self._chosen.tab == "overview"
+        return own and bool(depth_of(os.environ)) and os.isatty(2)
+
+    @property
+    def lists(self) -> bool:
+        """Whether processes are painted too: a filter or a tree is left to the table widget."""
+        return not self._chosen.filter and not self._chosen.tree
+
+    def paint(self, snapshot: Snapshot, *, whole: bool = False) -> bool:
+        """Paints the devices of a snapshot; False if there is nothing to paint.
+
+        ``whole``: whether its processes have been read; then they are painted too.
+        """
+        palette = palette_of(self._chosen.theme)
+        assert palette is not None
+        ascii_only = self._chosen.ascii
+        if ascii_only is None:
+            ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
+        width, height = screen_size(os.environ)
+        at = snapshot.taken_at.timestamp()
+        history = History()
+        history.add(snapshot)
+        view = View(
+            snapshot=snapshot,
+            history=history,
+            status=FeedStatus("ok", 0.0),
+            now=time.time(),
+            interval=self._chosen.interval,
+            read_only=self._chosen.read_only,
+            until=at,
+        )
+        lines = picture(view, self._chosen, width, height, ascii_only=ascii_only, whole=whole)
+        if not lines:
+            return False
+        depth = depth_of(os.environ)
+        grounds = {(_STRIP, False), *((ground, bool(line.wash)) for line, ground in lines)}
+        inks = {(ground, wash): sequences(palette, ground, depth, wash=wash) for ground, wash in grounds}
+        text = escape(lines, width, inks)
+        if ascii_only:
+            text = to_ascii(text)
+        if self.painted:
+            _write(_SYNC_START + text + _SYNC_END)
+            return True
+        self.painted = True  # set first, so that an interruption is undone
+        self._quieten()
+        _write(_ENTER + text)
+        return True
+
+    def hand_over(self) -> None:
+        """Leaves the screen to Textual, which restores the terminal at its end."""
+        if self.painted:
+            from gpuwatch.ui.startup.terminal_driver import TerminalDriver
+
+            TerminalDriver.has_screen = True
+
+    def leave(self) -> None:
+        """Restores the terminal, whoever used it last. Safe to call twice."""
+        if not self.painted:
+            return
+        self.painted = False
+        terminal = sys.modules.get("gpuwatch.ui.startup.terminal_driver")
+        if terminal is None or terminal.TerminalDriver.has_screen or not terminal.TerminalDriver.took_screen:
+            _write(_LEAVE)
+        if self._before is not None:
+            termios.tcsetattr(0, termios.TCSANOW, self._before)
+
+    def _quieten(self) -> None:
+        """Turns echo off and keeps typed keys for Textual."""
+        self._before = termios.tcgetattr(0)
+        quiet = termios.tcgetattr(0)
+        quiet[3] &= ~(termios.ECHO | termios.ICANON)
+        quiet[6][termios.VMIN] = 1
+        quiet[6][termios.VTIME] = 0
+        quiet[6][termios.VSUSP] = b"\0"  # Ctrl+Z is disabled until Textual can handle it
+        termios.tcsetattr(0, termios.TCSANOW, quiet)
+
+
+def _write(text: str) -> None:
+    data = memoryview(text.encode())
+    while data:
+        data = data[os.write(2, data) :]  # where Textual writes

@@ -1,0 +1,188 @@
+"""Textual's terminal driver, changed to sleep while there is no input."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+from codecs import getincrementaldecoder
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar
+
+from textual._ansi_sequences import SYNC_END, SYNC_START
+from textual._parser import ParseError
+from textual._xterm_parser import XTermParser
+from textual.drivers.linux_driver import LinuxDriver
+
+_LOOK_AGAIN = 50
+"""Milliseconds to wait for more input after an Esc that may begin a sequence."""
+_ALTERNATE_SCREEN = "\x1b[?1049h"
+
+
+class _File:
+    """A terminal that may be closed at any time; later output is discarded.
+
+    Textual's writer thread must not end with an error, because others wait for it.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Writes; ignores a closed terminal."""
+        with suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        """Flushes; ignores a closed terminal."""
+        with suppress(OSError):
+            self._file.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class TerminalDriver(LinuxDriver):
+    """Waits for input without polling; can start on an alternate screen that is already on."""
+
+    has_screen: ClassVar[bool] = False
+    """The alternate screen is on with the first frame: entering it again would clear it."""
+    took_screen: ClassVar[bool] = False
+    """A driver has started, and restores the screen when it ends."""
+    _held: list[str] | None = None
+    _wake: tuple[int, int] | None = None
+    """A pipe that ends the wait for input."""
+
+    def start_application_mode(self) -> None:
+        """See :class:`LinuxDriver`. Waits until this process is in the foreground, for example after ``bg``."""
+        while not self._in_front():
+            os.kill(os.getpid(), signal.SIGSTOP)
+        self._listen()
+        self._wake = os.pipe()
+        if not isinstance(self._file, _File):
+            self._file = _File(self._file)  # type: ignore[assignment]
+        TerminalDriver.took_screen = True
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+
+    def _listen(self) -> None:
+        """Handles signals in the event loop, between two tasks.
+
+        An exception from a signal handler would not restore the screen, and a handler that waits for a thread
+        can deadlock with the code it interrupted.
+        """
+        loop = asyncio.get_running_loop()
+        with suppress(RuntimeError, ValueError):  # not on the main thread
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                    loop.add_signal_handler(number, partial(self._app.exit, return_code=128 + number))
+            loop.add_signal_handler(signal.SIGTSTP, self.suspend)
+            loop.add_signal_handler(signal.SIGCONT, self._continued)
+
+    @property
+    def has_shell(self) -> bool:
+        """Whether a shell in this session could resume this program after a stop."""
+        parent = os.getppid()
+        try:
+            return os.getsid(parent) == os.getsid(0)
+        except OSError:
+            return False
+
+    def suspend(self, *, group: bool = False) -> None:
+        """Restores the terminal, stops until SIGCONT, and takes the terminal again.
+
+        ``group``: stop all processes of the job, including the collector, as Ctrl+Z does in a terminal.
+        Otherwise the collector blocks when its pipe is full.
+        """
+        loop = asyncio.get_running_loop()
+        self.suspend_application_mode()
+        for number in (signal.SIGTSTP, signal.SIGCONT):
+            loop.remove_signal_handler(number)
+        # The default action; the kernel skips it for an orphaned process group, which no shell can resume.
+        os.kill(0 if group else os.getpid(), signal.SIGTSTP)
+        if group:
+            os.kill(0, signal.SIGCONT)  # SIGCONT may have been sent to this process alone
+        self._take_again()
+
+    def _continued(self) -> None:
+        """Handles a SIGCONT without a preceding SIGTSTP: after SIGSTOP, or when a terminal was closed."""
+        if self._wake is not None:
+            self.suspend_application_mode()  # two reading threads would each get half of the keys
+            self._take_again()
+
+    def _take_again(self) -> None:
+        """Takes the terminal and redraws everything."""
+        self.resume_application_mode()
+        self._app.screen.refresh(layout=True)
+        self._app.app_resume_signal.publish(self._app)
+
+    def _in_front(self) -> bool:
+        """Whether this program is in the terminal's foreground; True if unknown."""
+        try:
+            return os.tcgetpgrp(self.fileno) == os.getpgrp()
+        except OSError:
+            return True
+
+    def write(self, data: str) -> None:
+        """See :class:`LinuxDriver`. Over a first frame, output is held back until the next frame is complete."""
+        if data == _ALTERNATE_SCREEN and TerminalDriver.has_screen:
+            TerminalDriver.has_screen = False
+            self._held = []
+        elif self._held is not None:
+            self._held.append(data)
+        else:
+            super().write(data)
+
+    @property
+    def holds(self) -> bool:
+        """Whether output is held back until :meth:`release`."""
+        return self._held is not None
+
+    def release(self) -> None:
+        """Writes the output held back, as one synchronized update."""
+        held, self._held = self._held, None
+        if held:
+            super().write(f"{SYNC_START}{''.join(held)}{SYNC_END}")
+
+    def stop_application_mode(self) -> None:
+        """See :class:`LinuxDriver`."""
+        self.release()
+        super().stop_application_mode()
+
+    def disable_input(self) -> None:
+        """See :class:`LinuxDriver`."""
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            os.write(wake[1], b".")  # never read, so that every poll returns at once
+        super().disable_input()
+        for descriptor in wake or ():
+            os.close(descriptor)
+
+    def run_input_thread(self) -> None:
+        """Reads keys and mouse events, and sleeps in between."""
+        assert self._wake is not None
+        parser = XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")().decode
+        waiting = select.poll()
+        waiting.register(self.fileno, select.POLLIN)
+        waiting.register(self._wake[0], select.POLLIN)
+        try:
+            while not self.exit_event.is_set():
+                ready = waiting.poll(None if parser._timeout_time is None else _LOOK_AGAIN)
+                if any(descriptor == self.fileno for descriptor, _ in ready):
+                    try:
+                        read = os.read(self.fileno, 4096)
+                    except OSError:
+                        read = b""
+                    if not read:  # the terminal was closed, and SIGHUP may be ignored
+                        self._app.call_later(self._app.exit, return_code=128 + signal.SIGHUP)
+                        return
+                    text = decode(read)
+                    for event in parser.feed(text) if text else ():
+                        self.process_message(event)
+                for event in parser.tick():
+                    self.process_message(event)
+        finally:
+            with suppress(EOFError, ParseError):
+                list(parser.feed(""))

@@ -1,0 +1,1 @@
+"""Data of the tables: columns, GPU fields, filter, tree, totals. Pure."""

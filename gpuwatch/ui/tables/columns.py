@@ -1,0 +1,478 @@
+"""Rows and columns of the process table: each column's text, sort value and width.
+
+Pure: no widget, no terminal. To add a column, add an entry to :data:`COLUMNS`; the table, the column chooser,
+the sort menu, the settings file and shell completion follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpuwatch.formatting.brief import short_framework, without_folder
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN, memory, short_size
+from gpuwatch.model.snapshot import RUN_SECONDS, Device, Mapped, Process, Snapshot
+
+Key = tuple[str | None, int, float | None]
+Sortable = float | str | None
+
+NOTABLE_UNEXPLAINED = 100 * 2**20
+"""Bytes below which unexplained memory is ignored: rounding, contexts and the driver's own use."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unexplained:
+    """Memory that no listed process owns, summed over devices: one row below the processes."""
+
+    parts: tuple[tuple[Device, float], ...]
+    """Devices with a notable amount, in bytes."""
+    reason: str
+
+    @property
+    def amount(self) -> float:
+        """Bytes on all devices."""
+        return sum(amount for _, amount in self.parts)
+
+    @property
+    def key(self) -> Key:
+        """A key no process has: pid -1."""
+        return ("", -1, None)
+
+
+Row = Process | Unexplained
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: header, widths (narrow, wide), cell text and sort value."""
+
+    id: str
+    title: str
+    narrow: int
+    wide: int
+    text: Callable[[Process, int], str]
+    value: Callable[[Process], Sortable]
+    number: bool = True
+    """Numbers are right-aligned and sort largest first."""
+    help: str = ""
+    """What it shows, for the chooser and the sort menu."""
+    unit: str = ""
+    reading: str = ""
+    """The process reading it shows, if any."""
+    chosen: bool = True
+    """Whether it is shown by default."""
+    empty_reason: str = ""
+    """Why it is hidden while no process has a value for it; empty: it is shown anyway."""
+    follows_clock: bool = False
+    """Whether it shows the run time, which changes while the row stays the same."""
+
+
+def _number(reading: str) -> Callable[[Process], Sortable]:
+    return lambda process: process.number(reading)
+
+
+def _whole(reading: str) -> Callable[[Process, int], str]:
+    def text(process: Process, width: int) -> str:
+        value = process.number(reading)
+        return UNKNOWN if value is None else f"{value:.0f}"
+
+    return text
+
+
+def _cpu(process: Process, width: int) -> str:
+    value = process.number("cpu_percent")
+    if value is None:
+        return UNKNOWN
+    return f"{value:.1f}" if value < 1000 and width >= 6 else f"{value:.0f}"
+
+
+def _gpu_memory(process: Process, width: int) -> str:
+    return memory(process.number("gpu_memory_bytes"), short=width < 9)
+
+
+def _host_memory(process: Process, width: int) -> str:
+    return short_size(process.number("host_memory_bytes"))
+
+
+@lru_cache(maxsize=1024)
+def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int) -> str:
+    """The physical GPU behind each of the process's own device numbers: ``GPU:0→1``, or ``0-7→0-7``."""
+    if not device_map:
+        return UNKNOWN
+    ordered = sorted(device_map, key=lambda mapped: mapped.ordinal)
+    first = ordered[0]
+    name = (framework or "").partition(" ")[0]
+    prefix = {"tensorflow": "GPU:", "torch": "cuda:"}.get(name, "")
+    if len(ordered) == 1:
+        text = f"{prefix}{first.ordinal}→{first.index}"
+        return text if width >= 10 else f"{first.ordinal}→{first.index}"
+    shift = first.index - first.ordinal
+    straight = all(m.index - m.ordinal == shift and m.ordinal == n for n, m in enumerate(ordered))
+    if straight:
+        last = ordered[-1]
+        return f"{first.ordinal}-{last.ordinal}→{first.index}-{last.index}"
+    text = " ".join(f"{m.ordinal}→{m.index}" for m in ordered)
+    return text if len(text) <= width else f"{len(ordered)} mapped"[:width]
+
+
+@lru_cache(maxsize=4096)
+def _harmless(command: str) -> str:
+    from gpuwatch.formatting.secrets import mask_text  # slow to import, and the first frame does not need it
+
+    return mask_text(printable(command))
+
+
+def command_text(process: Process) -> str:
+    """The command line, printable and with secrets masked; else the name, or why it cannot be read."""
+    text = process.command or process.name
+    if text:
+        return _harmless(text)
+    return f"({printable(process.note)})" if process.note else UNKNOWN
+
+
+def short_command(process: Process) -> str:
+    """The command line with the program's name instead of its path: ``python train.py``."""
+    return without_folder(command_text(process))
+
+
+def _framework(process: Process, width: int) -> str:
+    if process.framework is None and "denied" in process.note:
+        return "– (denied)"
+    return short_framework(process.framework, width)
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(
+        "gpu",
+        "GPU",
+        3,
+        3,
+        lambda p, w: UNKNOWN if p.device_index is None else str(p.device_index),
+        lambda p: p.device_index,
+        help="physical GPU, NVML index",
+    ),
+    Column("pid", "PID", 7, 7, lambda p, w: str(p.pid), lambda p: p.pid, help="process id"),
+    Column(
+        "user",
+        "USER",
+        7,
+        10,
+        lambda p, w: printable(p.user) if p.user else UNKNOWN,
+        lambda p: p.user,
+        number=False,
+        help="owner",
+    ),
+    Column(
+        "type",
+        "TYPE",
+        4,
+        4,
+        lambda p, w: p.type,
+        lambda p: p.type,
+        number=False,
+        help="C compute, G graphics, M an MPS client",
+    ),
+    Column(
+        "mig",
+        "MIG",
+        7,
+        9,
+        lambda p, w: printable(p.mig_instance) if p.mig_instance else UNKNOWN,
+        lambda p: p.mig_instance,
+        number=False,
+        help="its MIG instance: number, and GPU/compute instance",
+        empty_reason="no process runs in a MIG instance",
+    ),
+    Column(
+        "container",
+        "CONTAINER",
+        10,
+        14,
+        lambda p, w: printable(p.container) if p.container else UNKNOWN,
+        lambda p: p.container,
+        number=False,
+        help="container, pod or Slurm job",
+        chosen=False,
+        empty_reason="no process here runs in a container or a job",
+    ),
+    Column(
+        "framework",
+        "FRAMEWORK",
+        10,
+        15,
+        _framework,
+        lambda p: p.framework,
+        number=False,
+        help="TensorFlow, PyTorch, …, and its version",
+    ),
+    Column(
+        "sees",
+        "SEES",
+        7,
+        10,
+        lambda p, w: short_map(p.device_map, p.framework, w),
+        lambda p: len(p.device_map) or None,
+        help="its own GPU numbers → physical GPUs",
+    ),
+    Column(
+        "visible",
+        "VISIBLE",
+        8,
+        14,
+        lambda p, w: printable(p.cuda_visible_devices) if p.cuda_visible_devices is not None else UNKNOWN,
+        lambda p: p.cuda_visible_devices,
+        number=False,
+        help="its CUDA_VISIBLE_DEVICES",
+        chosen=False,
+        empty_reason="no process here has CUDA_VISIBLE_DEVICES set and a readable environment",
+    ),
+    Column(
+        "memory",
+        "GPU-MEM",
+        7,
+        9,
+        _gpu_memory,
+        _number("gpu_memory_bytes"),
+        help="GPU memory it holds",
+        unit="GiB",
+        reading="gpu_memory_bytes",
+    ),
+    Column(
+        "sm",
+        "SM%",
+        3,
+        4,
+        _whole("sm_percent"),
+        _number("sm_percent"),
+        help="share of time one of its kernels was running",
+        unit="%",
+        reading="sm_percent",
+    ),
+    Column(
+        "mbw",
+        "MBW%",
+        4,
+        4,
+        _whole("memory_percent"),
+        _number("memory_percent"),
+        help="share of time it read or wrote GPU memory",
+        unit="%",
+        reading="memory_percent",
+    ),
+    Column(
+        "enc",
+        "ENC%",
+        4,
+        4,
+        _whole("encoder_percent"),
+        _number("encoder_percent"),
+        help="video encoder utilization",
+        unit="%",
+        reading="encoder_percent",
+        chosen=False,
+    ),
+    Column(
+        "dec",
+        "DEC%",
+        4,
+        4,
+        _whole("decoder_percent"),
+        _number("decoder_percent"),
+        help="video decoder utilization",
+        unit="%",
+        reading="decoder_percent",
+        chosen=False,
+    ),
+    Column(
+        "cpu",
+        "CPU%",
+        5,
+        6,
+        _cpu,
+        _number("cpu_percent"),
+        help="host CPU; 100 is one core",
+        unit="%",
+        reading="cpu_percent",
+    ),
+    Column(
+        "host",
+        "HOST",
+        6,
+        6,
+        _host_memory,
+        _number("host_memory_bytes"),
+        help="host memory (RSS)",
+        unit="bytes",
+        reading="host_memory_bytes",
+    ),
+    Column(
+        "threads",
+        "THR",
+        4,
+        4,
+        _whole("threads"),
+        _number("threads"),
+        help="number of threads",
+        reading="threads",
+        chosen=False,
+    ),
+    Column(
+        "time",
+        "TIME",
+        8,
+        9,
+        lambda p, w: UNKNOWN,
+        lambda p: None if p.create_time is None else -p.create_time,
+        help="run time",
+        unit="h:mm:ss",
+        reading=RUN_SECONDS,
+        follows_clock=True,
+    ),
+    Column(
+        "command",
+        "COMMAND",
+        10,
+        20,
+        lambda p, w: short_command(p),
+        short_command,
+        number=False,
+        help="command line; → scrolls",
+    ),
+)
+BY_ID = {column.id: column for column in COLUMNS}
+DEFAULT_COLUMNS = tuple(column.id for column in COLUMNS if column.chosen)
+_LEFT_NUMBERS = frozenset({"gpu", "sees"})
+_GPU_ONLY = frozenset({"gpu", "type", "mig", "sees", "visible", "memory", "sm", "mbw", "enc", "dec"})
+_FOLDING = ("type", "mbw", "host", "framework", "sees", "time")
+"""Columns dropped when there is no room, in this order; those not shown by default are dropped next."""
+_SHED_EARLY = frozenset(_FOLDING[:3])
+_TAKEN_BY_MARK = 2
+_GIVEN_UP = frozenset({"not_supported", "permission_denied", "unknown"})
+"""Reasons that waiting does not resolve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A column and its position."""
+
+    column: Column
+    start: int
+    width: int
+
+    @property
+    def at_right(self) -> bool:
+        """Whether its text is right-aligned."""
+        return self.column.number and self.column.id not in _LEFT_NUMBERS
+
+
+@lru_cache(maxsize=64)
+def place(width: int, chosen: tuple[str, ...] = DEFAULT_COLUMNS, *, gpus: bool = True) -> tuple[Placed, ...]:
+    """Columns of ``chosen``, in its order, that fit into ``width`` cells; the command gets the rest.
+
+    Unknown ids are skipped: they are reported where they are read.
+    """
+    columns = [BY_ID[name] for name in chosen if name in BY_ID and (gpus or name not in _GPU_ONLY)]
+    columns = columns or [BY_ID["pid"]]
+    wide = width >= 118
+    order = [name for name in _FOLDING if name in chosen]
+    order += [c.id for c in reversed(columns) if not c.chosen or c.empty_reason]
+    order += [c.id for c in reversed(columns) if c.id not in order and c.id not in ("command", "pid")]
+    named = any(c.id == "command" for c in columns)
+
+    def need(at_least: int) -> int:
+        others = sum((c.wide if wide else c.narrow) + 1 for c in columns if c.id != "command")
+        return _TAKEN_BY_MARK + others + (at_least if named else -1)
+
+    # The command shrinks in favour of most columns, but not of the rarely used ones.
+    while order and need(20 if wide else 16 if width >= 90 and order[0] in _SHED_EARLY else 10) > width:
+        gone = order.pop(0)
+        columns = [column for column in columns if column.id != gone]
+    size = {c.id: c.wide if wide else c.narrow for c in columns}
+    size["command"] = max(width - need(0), 1)
+    placed: list[Placed] = []
+    x = _TAKEN_BY_MARK
+    for column in columns:
+        if column.id == "command" and wide and placed and placed[-1].at_right:
+            # A gap after a right-aligned column.
+            x += 1
+            size["command"] -= 1
+        placed.append(Placed(column, x, max(min(size[column.id], width - x), 1)))
+        x += size[column.id] + 1
+    return tuple(placed)
+
+
+def unavailable(column: Column, snapshot: Snapshot) -> str:
+    """Why no process of ``snapshot`` has a value for a column; empty if one has, or may get one."""
+    if column.id in _GPU_ONLY and not snapshot.devices:
+        return "there is no GPU here"
+    processes = snapshot.processes
+    if column.empty_reason:
+        return "" if any(column.value(process) is not None for process in processes) else column.empty_reason
+    if not column.reading or not processes:
+        return ""
+    for process in processes:
+        if column.value(process) is not None:
+            return ""
+        why = process.missing.get(column.reading)
+        if why is not None and why.reason not in _GIVEN_UP:
+            return ""
+    why = processes[0].missing.get(column.reading)
+    if why is None:
+        return "could not be read"
+    return printable(f"{why.reason.replace('_', ' ')}{f': {why.detail}' if why.detail else ''}")
+
+
+def unexplained_of(snapshot: Snapshot, device: str | None = None) -> Unexplained | None:
+    """Notable memory that no listed process owns, on one ``device`` (a UUID) or all."""
+    parts = tuple(
+        (one, amount)
+        for one in snapshot.devices
+        if device in (None, one.uuid)
+        and (amount := one.number("memory.unexplained_bytes")) is not None
+        and amount >= NOTABLE_UNEXPLAINED
+    )
+    if not parts:
+        return None
+    where = ", ".join(f"{memory(amount)} on GPU {one.index}" for one, amount in parts) if len(parts) > 1 else ""
+    return Unexplained(parts, f"not owned by any visible process{f': {where}' if where else ''}")
+
+
+def rows_of(snapshot: Snapshot, device: str | None = None) -> list[Row]:
+    """Processes of one ``device`` (a UUID) or all, and a row for notable memory that none of them owns."""
+    rows: list[Row] = [row for row in snapshot.processes if device in (None, row.device_uuid)]
+    nobody = unexplained_of(snapshot, device)
+    return [*rows, nobody] if nobody is not None else rows
+
+
+def sort_value(row: Row, column: Column) -> Sortable:
+    """The value a row sorts by; None if unknown."""
+    return None if isinstance(row, Unexplained) else column.value(row)
+
+
+def in_order(rows: Iterable[Row], column: Column, *, reverse: bool) -> list[Row]:
+    """Sorted rows; ties by GPU and pid, unknown values last, then rows that are not processes."""
+    base = sorted(rows, key=_tie)
+    known = [(value, row) for row in base if (value := sort_value(row, column)) is not None]
+    unknown = [row for row in base if sort_value(row, column) is None]
+    if any(isinstance(value, str) for value, _ in known):
+        known.sort(key=lambda pair: str(pair[0]).lower(), reverse=reverse)
+    else:
+        known.sort(key=lambda pair: float(pair[0] or 0), reverse=reverse)
+    return [row for _, row in known] + unknown
+
+
+def _tie(row: Row) -> tuple[int, int]:
+    if isinstance(row, Unexplained):
+        return (2**31, 2**31)
+    return (10**6 if row.device_index is None else row.device_index, row.pid)
+
+
+def matching(rows: Sequence[Row], test: Callable[[Process, float], bool] | None, at: float) -> list[Row]:
+    """Rows that match a filter at a moment (seconds since the epoch); any filter hides unexplained memory, which is
+    not a process.
+    """
+    if test is None:
+        return list(rows)
+    return [row for row in rows if isinstance(row, Process) and test(row, at)]

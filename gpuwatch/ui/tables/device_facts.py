@@ -1,0 +1,109 @@
+"""A device's state, clocks and link as words and numbers, shared by cards and lines."""
+
+from __future__ import annotations
+
+import re
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN
+from gpuwatch.model.clock_reasons import clock_reasons, in_words
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.metrics import MetricSpec
+from gpuwatch.model.snapshot import BAD_STATES, Device
+from gpuwatch.ui.drawing.cells import cut, width_of
+
+HOT_CELSIUS = 85
+
+_BRAND = re.compile(r"^(NVIDIA|Tesla|Quadro|GeForce|Graphics Device)\s+", re.IGNORECASE)
+
+
+SHORT_TITLES = {
+    "power.average_watts": "Power, 1 s average",
+    "power.instant_watts": "Power, instantaneous",
+    "pcie.tx_mean_bytes_per_second": "PCIe transmit, avg",
+    "pcie.rx_mean_bytes_per_second": "PCIe receive, avg",
+    "nvlink.tx_bytes_per_second": "NVLink transmit, avg",
+    "nvlink.rx_bytes_per_second": "NVLink receive, avg",
+    "pcie.tx_bytes_per_second": "PCIe transmit",
+    "pcie.rx_bytes_per_second": "PCIe receive",
+    "memory.addressing": "Host memory sharing",
+    "memory.unexplained_bytes": "Memory of no listed process",
+    "temperature.margin_celsius": "Margin to slowdown",
+}
+"""Shorter titles of readings, for narrow places."""
+
+
+def titled(spec: MetricSpec, room: int) -> str:
+    """The title of a reading in ``room`` cells: in full, shortened, or cut."""
+    title = spec.title if width_of(spec.title) <= room else SHORT_TITLES.get(spec.id, spec.title)
+    return cut(title, room)
+
+
+def short_name(name: str) -> str:
+    """``RTX 4090`` for ``NVIDIA GeForce RTX 4090``."""
+    while (stripped := _BRAND.sub("", name)) != name and stripped:
+        name = stripped
+    return name
+
+
+def fraction(value: float | None, whole: float | None) -> float | None:
+    """``value / whole``; None if either is unknown or the whole is zero."""
+    return value / whole if value is not None and whole else None
+
+
+def whole_number(value: float | None, width: int) -> str:
+    """A number without decimals, right-aligned in ``width`` cells."""
+    return f"{UNKNOWN if value is None else format(value, '.0f'):>{width}}"
+
+
+def decimal(value: float | None, width: int, scale: float = 1.0) -> str:
+    """A number with one decimal, right-aligned in ``width`` cells."""
+    return f"{UNKNOWN if value is None else format(value / scale, '.1f'):>{width}}"
+
+
+def clock_note(device: Device, finding: Finding | None) -> str:
+    """What holds its clocks down, in words; empty for nothing, and where its finding says so."""
+    if finding is not None and finding.id.startswith("throttle."):
+        return ""
+    return in_words(sorted(clock_reasons(device) or ()))
+
+
+def finding_mark(device: Device, finding: Finding | None) -> tuple[str, str]:
+    """Its worst finding in the finding's own words, ``▲ throttled (thermal)``, and the ink; its state says the rest."""
+    if finding is None or device.state in BAD_STATES:
+        return "", "text"
+    words = finding.title.removeprefix(f"GPU {device.index} ")
+    glyph = "✖" if finding.severity == "error" else "▲"
+    return f"{glyph} {printable(words) if words != finding.title else 'finding'}", finding.severity
+
+
+def link(device: Device) -> str:
+    """The PCIe link, ``PCIe 5×16``, with its throughput if known."""
+    generation, width = device.number("pcie.generation"), device.number("pcie.width")
+    if generation is None and width is None:
+        return ""
+    text = f"PCIe {whole_number(generation, 1)}×{whole_number(width, 1)}"
+    rx, tx = device.number("pcie.rx_bytes_per_second"), device.number("pcie.tx_bytes_per_second")
+    if rx is not None or tx is not None:
+        text += f" ↓{decimal(rx, 5, 1e9)} ↑{decimal(tx, 5, 1e9)} GB/s"
+    return text
+
+
+def state_note(device: Device) -> tuple[str, str]:
+    """Words and ink for a device's state; empty for ``ok``."""
+    if device.state == "ok":
+        return "", "text"
+    if device.state in BAD_STATES:
+        detail = f": {printable(device.state_detail)}" if device.state_detail else ""
+        return f"✖ {device.state}{detail}", "error"
+    return f"☾ {device.state}", "dim"
+
+
+def attention(device: Device, *, finding: str) -> tuple[str, str]:
+    """One glyph for a GPU that needs attention. ``finding``: severity of its worst finding, or empty."""
+    if device.state in BAD_STATES or finding == "error":
+        return "✖", "error"
+    temperature = device.number("temperature.gpu_celsius")
+    if finding or (temperature is not None and temperature >= HOT_CELSIUS):
+        return "▲", "warning"
+    return " ", "text"

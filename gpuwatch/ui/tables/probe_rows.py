@@ -1,0 +1,210 @@
+"""Rows and columns of the probe table: configurations by group, their results, earlier runs.
+
+Pure: no widget, no terminal. Columns and cells are those of every comparison
+(:mod:`gpuwatch.reports.compare`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpuwatch.model.run import Run
+from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.reports.compare import COLUMNS, RIGHT
+from gpuwatch.ui.drawing.cells import cut, width_of
+
+_GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")
+_UNIT_BEHIND = re.compile(r"(?<=\d) ([KMGT])iB\b")
+_GOES_ON = re.compile(r"\.?\d")
+
+MARKS = 4
+"""Cells of the cursor and the selection mark."""
+_HEADS = dict(COLUMNS)
+_WIDTHS = {
+    "config": (17, 21),
+    "asked": (14, 34),
+    "granted": (12, 20),
+    "seen_by_nvml": (9, 12),
+    "device_map": (9, 24),
+    "on_gpu_percent": (6, 8),
+    "fell_back": (9, 22),
+    "steps_per_second": (10, 12),
+    "verdict": (16, 30),
+}
+"""Usual and wide; the verdict gets the rest."""
+_FOLDING = ("fell_back", "device_map", "asked", "on_gpu_percent", "seen_by_nvml", "granted")
+"""Columns dropped when there is no room, in this order."""
+_SHORT = {"on_gpu_percent": "ON GPU", "seen_by_nvml": "NVML", "steps_per_second": "STEPS/S", "device_map": "MAP"}
+
+GROUP_WORDS = {
+    "memory": "How much GPU memory a program takes, and what limits it: default, growth, limits, fractions.",
+    "visibility": "Which GPUs a program sees, and which of them it calls GPU:0: environment, API, mistakes in both.",
+    "placement": "Where an op runs, and what happens if it cannot run there: soft and hard placement.",
+    "devices": "Work on several devices: virtual GPUs, strategies, towers, model parallelism, several workers.",
+    "sharing": "Two programs on one GPU: how memory is shared, which one fails and how, how slow each becomes.",
+    "limits": "Limits: the largest batch that fits, free memory that cannot be used.",
+    "torch": "The same for PyTorch: device map, visible devices, memory fraction, OOM.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group heading."""
+
+    name: str
+    count: int
+    chosen: int
+    ran: int
+    folded: bool = False
+    """Whether its configurations are hidden."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration, and its latest run if there is one."""
+
+    script: ProbeScript
+    run: Run | None
+    chosen: bool
+    state: str = ""
+    """``running``, ``waiting`` or empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An older run of the configuration above."""
+
+    run: Run
+
+
+Row = Group | Config | Earlier
+
+
+def rows_of(
+    scripts: Mapping[str, ProbeScript],
+    runs: Mapping[str, Run],
+    earlier: Sequence[Run],
+    *,
+    chosen: set[str],
+    running: str,
+    waiting: frozenset[str],
+    with_earlier: bool,
+    folded: Set[str] = frozenset(),
+) -> list[Row]:
+    """Groups, their configurations and, if ``with_earlier``, the earlier runs of each.
+
+    ``folded``: groups that show only their heading.
+    """
+    old: dict[str, list[Run]] = {}
+    for run in earlier:
+        old.setdefault(run.config, []).append(run)
+    rows: list[Row] = []
+    for group in dict.fromkeys(script.group for script in scripts.values()):
+        members = [script for script in scripts.values() if script.group == group]
+        names = {script.name for script in members}
+        rows.append(Group(group, len(members), len(names & chosen), len(names & runs.keys()), group in folded))
+        if group in folded:
+            continue
+        for script in members:
+            state = "running" if script.name == running else "waiting" if script.name in waiting else ""
+            rows.append(Config(script, runs.get(script.name), script.name in chosen, state))
+            if with_earlier:
+                rows += [Earlier(run) for run in old.get(script.name, [])[:5]]
+    if with_earlier:
+        # Runs of configurations that were removed from the catalogue are still results.
+        gone = [run for run in earlier if run.config not in scripts]
+        if gone:
+            rows += [Group("no longer in the catalogue", len(gone), 0, len(gone)), *map(Earlier, gone)]
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A column and its position."""
+
+    id: str
+    title: str
+    start: int
+    width: int
+
+    @property
+    def at_right(self) -> bool:
+        """Whether its text is right-aligned."""
+        return self.id in RIGHT
+
+
+@lru_cache(maxsize=32)
+def place(width: int) -> tuple[Placed, ...]:
+    """Columns that fit into ``width`` cells."""
+    size = int(width >= 190)
+    names = [name for name, _ in COLUMNS]
+    folding = list(_FOLDING)
+    while folding and MARKS + sum(_WIDTHS[name][size] + 1 for name in names) > width:
+        names.remove(folding.pop(0))
+    placed: list[Placed] = []
+    x = MARKS
+    for name in names:
+        wide = _WIDTHS[name][size] if name != "verdict" else max(width - x, 2)
+        title = _HEADS[name] if len(_HEADS[name]) <= wide else _SHORT.get(name, _HEADS[name])
+        # A gap between a number and the text after it.
+        if placed and placed[-1].at_right and name not in RIGHT:
+            x += 1
+            wide = wide - 1 if name == "verdict" else wide
+        placed.append(Placed(name, title, x, wide))
+        x += wide + 1
+    return tuple(placed)
+
+
+def fitted(text: str, width: int) -> str:
+    """A cell's text, abbreviated if too long: ``0→0 1→1``, ``…DEVICES=-1``, ``1.5G+138G``.
+
+    If it still does not fit, it is cut before a number, never inside one.
+    """
+    if width_of(text) <= width:
+        return text
+    name, equals, value = text.partition("=")
+    if "→" in text:
+        text = _map_in_short(_GPU_BEFORE_ARROW.sub(r"\1→", text).replace(", ", " "), width)
+    elif equals and name.isupper():
+        # The value of a variable matters more than the start of its name.
+        if len(value) + 2 <= width:
+            return "…" + text[-(width - 1) :]
+        text = f"…={value}"
+    else:
+        text = text.replace("memory_limit ", "limit ")
+        if width_of(text) > width:
+            text = _UNIT_BEHIND.sub(r"\1", text).replace(" + ", "+")
+    return text if width_of(text) <= width else _before_a_number(text, width)
+
+
+def _map_in_short(text: str, width: int) -> str:
+    """``0-7→0-7`` for a map of consecutive numbers."""
+    pairs = [pair.partition("→") for pair in text.split(" ")]
+    if width_of(text) <= width or len(pairs) < 3 or not all(a.isdigit() and b.isdigit() for a, _, b in pairs):
+        return text
+    numbers = [(int(a), int(b)) for a, _, b in pairs]
+    (first, there), (last, end) = numbers[0], numbers[-1]
+    steps = [(first + n, there + n) for n in range(len(numbers))]
+    return f"{first}-{last}→{there}-{end}" if numbers == steps else text
+
+
+def _before_a_number(text: str, width: int) -> str:
+    """Cut with an ellipsis; a number that does not fit is dropped entirely."""
+    short = cut(text, width)
+    kept = short.removesuffix("…")
+    if kept[-1:].isdigit() and _GOES_ON.match(text, len(kept)):
+        kept = kept.rstrip("0123456789.-")
+    return kept.rstrip(" ,+=→") + "…" if kept else short
+
+
+def age(started_at: datetime.datetime, now: float) -> str:
+    """``3 min ago``."""
+    passed = max(now - started_at.timestamp(), 0.0)
+    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (129600, 3600, "h"), (float("inf"), 86400, "d")):
+        if passed < limit:
+            return f"{passed / unit:.0f} {name} ago"
+    raise AssertionError("unreachable")

@@ -1,0 +1,79 @@
+"""Totals per user: memory by GPU, processes, CPU and host memory. Pure.
+
+A sum with missing parts is shown as a lower bound (``≥``), never as the total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gpuwatch.model.snapshot import Process
+
+
+@dataclass(slots=True)
+class Sum:
+    """Sum of the known readings, and whether any was missing."""
+
+    known: float = 0.0
+    count: int = 0
+    missing: bool = False
+
+    def add(self, value: float | None) -> None:
+        """Adds one reading; None if it is missing."""
+        if value is None:
+            self.missing = True
+        else:
+            self.known += value
+            self.count += 1
+
+    @property
+    def value(self) -> float | None:
+        """The known part; None if nothing is known."""
+        return self.known if self.count else None
+
+    def shown(self, text: Callable[[float | None], str]) -> str:
+        """As text, with ``≥`` if a part is missing."""
+        return ("≥" if self.missing and self.count else "") + text(self.value)
+
+
+@dataclass(slots=True)
+class Total:
+    """One user."""
+
+    user: str | None
+    """None: all processes whose owner cannot be read."""
+    processes: int = 0
+    memory: Sum = field(default_factory=Sum)
+    by_gpu: dict[int, Sum] = field(default_factory=dict)
+    """By NVML index, for the GPUs the user's processes are on."""
+    cpu: Sum = field(default_factory=Sum)
+    host: Sum = field(default_factory=Sum)
+
+
+def totals(rows: Iterable[Process]) -> list[Total]:
+    """Totals by user, most GPU memory first. A process on two GPUs counts once."""
+    found: dict[str | None, Total] = {}
+    seen: set[tuple[int, float | None]] = set()
+    for row in rows:
+        total = found.setdefault(row.user, Total(row.user))
+        if row.device_index is not None:
+            held = row.number("gpu_memory_bytes")
+            total.memory.add(held)
+            total.by_gpu.setdefault(row.device_index, Sum()).add(held)
+        if (row.pid, row.create_time) in seen:
+            continue
+        seen.add((row.pid, row.create_time))
+        total.processes += 1
+        total.cpu.add(row.number("cpu_percent"))
+        total.host.add(row.number("host_memory_bytes"))
+    return sorted(found.values(), key=lambda one: (-one.memory.known, -one.host.known, one.user or "\uffff"))
+
+
+def unexplained(amounts: Sequence[tuple[int, float]]) -> Total:
+    """Memory that no process owns, by GPU, as a separate line."""
+    total = Total("")
+    for index, amount in amounts:
+        total.memory.add(amount)
+        total.by_gpu.setdefault(index, Sum()).add(amount)
+    return total

@@ -1,0 +1,108 @@
+"""Processes as a tree: each below its parent. Pure.
+
+Host processes without a GPU appear only where needed: as the parent of a GPU process, or as the common
+ancestor of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.session.process_history import ancestor_row
+from gpuwatch.ui.tables.columns import Row
+
+_DEEPEST = 8
+"""Maximum depth drawn; deeper levels are not indented further."""
+
+
+class Branch(NamedTuple):
+    """A row with the tree lines drawn before its command."""
+
+    row: Row
+    lead: str
+    """``│  ├─ ``."""
+    asked: bool
+    """Whether it is one of the requested rows; the others connect them."""
+
+
+class _Node:
+    __slots__ = ("asked", "below", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.asked = False
+        self.below: list[_Node] = []
+
+
+def branches(rows: Sequence[Row], snapshot: Snapshot) -> list[Branch]:
+    """``rows`` as a tree. Siblings and roots keep the order of their first row."""
+    pids = {row.pid for row in rows if isinstance(row, Process)}
+    shown = pids | _joining(pids, snapshot.parents)
+    ancestors = {one.pid: one for one in snapshot.ancestors}
+    hidden = {row.pid: row for row in snapshot.processes}
+    nodes: dict[int, _Node] = {}
+    top = _Node()
+
+    def node_of(pid: int) -> _Node:
+        node = nodes.get(pid)
+        if node is None:
+            node = nodes[pid] = _Node()
+            if pid not in pids:
+                # Not requested: not on a GPU, or filtered out.
+                node.rows.append(ancestor_row(ancestors[pid]) if pid in ancestors else hidden[pid])
+            above = _nearest(pid, snapshot.parents, shown & (pids | ancestors.keys() | hidden.keys()))
+            (node_of(above) if above is not None else top).below.append(node)
+        return node
+
+    for row in rows:
+        if isinstance(row, Process):
+            node = node_of(row.pid)
+        else:
+            node = _Node()
+            top.below.append(node)
+        node.rows.append(row)
+        node.asked = True
+    found: list[Branch] = []
+    for node in top.below:
+        _draw(node, "", "", 0, found)
+    return found
+
+
+def _nearest(pid: int, parents: dict[int, int], wanted: set[int]) -> int | None:
+    """The nearest ancestor that is ``wanted``."""
+    seen = {pid}
+    at = parents.get(pid)
+    while at is not None and at not in seen:
+        if at in wanted:
+            return at
+        seen.add(at)
+        at = parents.get(at)
+    return None
+
+
+def _joining(pids: set[int], parents: dict[int, int]) -> set[int]:
+    """Parents of ``pids``, and every ancestor where branches meet."""
+    children: dict[int, set[int]] = {}
+    for pid in pids:
+        seen, at = {pid}, pid
+        while (above := parents.get(at)) is not None and above not in seen:
+            children.setdefault(above, set()).add(at)
+            seen.add(above)
+            at = above
+    meeting = {pid for pid, below in children.items() if len(below) > 1}
+    return (meeting | {parents[pid] for pid in pids if pid in parents}) - pids
+
+
+def _draw(node: _Node, lead: str, below: str, depth: int, found: list[Branch]) -> None:
+    for number, row in enumerate(node.rows):
+        # A process on several devices has a row for each; its children follow the last one.
+        again = below + ("│  " if node.below else "   ") if lead else ""
+        found.append(Branch(row, lead if number == 0 else again, node.asked))
+    for number, child in enumerate(node.below):
+        last = number == len(node.below) - 1
+        if depth < _DEEPEST:
+            _draw(child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "), depth + 1, found)
+        else:
+            _draw(child, lead, below, depth, found)

@@ -1,0 +1,91 @@
+"""Base of the app that holds the preferences: applies and changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from textual.app import App
+from textual.filter import LineFilter
+from textual.widget import Widget
+
+from gpuwatch.ui.drawing import theme
+from gpuwatch.ui.drawing.glyphs import spelled
+from gpuwatch.ui.settings.preferences import Loaded, Preferences, default_path
+from gpuwatch.ui.widgets.ascii_filter import AsciiFilter
+
+
+class PreferencesApp(App[None]):
+    """An app with preferences. Theme and ASCII mode are applied here, the rest where it is drawn."""
+
+    def __init__(self, settings: Loaded | None = None, *, ascii_only: bool = False, few_colors: bool = False) -> None:
+        """``ascii_only``: the terminal shows only ASCII, so ASCII mode is the default.
+
+        ``few_colors``: it has only sixteen colours, so a theme of sixteen replaces the chosen one.
+        """
+        super().__init__()
+        self._ascii_only = ascii_only
+        self.settings_path = settings.path if settings is not None else default_path()
+        self.preferences = settings.preferences if settings is not None else Preferences()
+        """The preferences so far; :meth:`gathered` adds the state of the screen."""
+        self.settings_file = settings
+        """The settings file as it was read, with its problems."""
+        self._ascii_filter = AsciiFilter()
+        for one in theme.textual_themes():
+            self.register_theme(one)
+        chosen = self.preferences.theme if self.preferences.theme in self.available_themes else theme.DEFAULT
+        self._stood_in_for = chosen if few_colors and not self.available_themes[chosen].ansi else ""
+        """The chosen theme, if one of sixteen colours replaces it."""
+        self.theme = theme.SIXTEEN if self._stood_in_for else chosen
+
+    def prefer(self, **changes: Any) -> None:
+        """Changes preferences with immediate effect."""
+        before, self.preferences = self.preferences, replace(self.preferences, **changes)
+        if before.ascii != self.preferences.ascii:
+            self._ascii_changed()
+        if before != self.preferences:
+            self.preferred()
+
+    def preferred(self) -> None:
+        """Redraws after a change of preferences."""
+        raise NotImplementedError
+
+    def gathered(self) -> Preferences:
+        """The preferences as they would be saved now."""
+        stands_in = self._stood_in_for and self.theme == theme.SIXTEEN
+        return replace(self.preferences, theme=self._stood_in_for if stands_in else self.theme)
+
+    # ASCII
+
+    @property
+    def ascii(self) -> bool:
+        """Whether ASCII mode is on."""
+        chosen = self.preferences.ascii
+        return self._ascii_only if chosen is None else chosen
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's filters, plus the ASCII filter in ASCII mode."""
+        filters = super().get_line_filters()
+        return [*filters, self._ascii_filter] if self.ascii else filters
+
+    def key_name(self, shown: str) -> str:
+        """A key's name as this terminal can show it."""
+        return spelled(shown) if self.ascii else shown
+
+    def action_toggle_ascii(self) -> None:
+        """Toggles ASCII mode."""
+        self.prefer(ascii=not self.ascii)
+
+    def _ascii_changed(self) -> None:
+        for screen in self.screen_stack:
+            for widget in [screen, *screen.walk_children()]:
+                if isinstance(widget, Widget):
+                    widget.notify_style_update()
+                    widget.refresh(layout=True)
+
+
+def preferences_of(widget: Widget) -> Preferences:
+    """The preferences of a widget's app."""
+    app = widget.app
+    return app.preferences if isinstance(app, PreferencesApp) else Preferences()

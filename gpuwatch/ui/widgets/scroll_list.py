@@ -1,0 +1,161 @@
+"""A scrolling list in a frame, optionally with a cursor: readings, findings, probes."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.message import Message
+
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.frame import frame, thumb
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.widgets.paint import Line, Painted, Span
+
+
+class ScrollList(Painted, can_focus=True):
+    """Scrolling lines. Subclasses call :meth:`set_lines` and may change how the cursor's line looks.
+
+    Without a frame (on small terminals) there is no title, unless ``headed``.
+    """
+
+    DEFAULT_CLASSES = "pane"
+
+    class Chosen(Message):
+        """A double click on a line."""
+
+    def __init__(self, title: str, *, cursor: bool, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.title: list[Span] = [(title, "title")]
+        self.note = ""
+        self.head: list[Line] = []
+        """Fixed lines above the list."""
+        self.content: list[Line] = []
+        self.framed = True
+        self.headed = False
+        """Whether the title gets its own line if there is no frame."""
+        self.top = 0
+        self.cursor: int | None = 0 if cursor else None
+        self._stale = False
+
+    @property
+    def room(self) -> int:
+        """Lines of the list that fit."""
+        return max(self.size.height - 2 * int(self.framed) - len(self._above), 1)
+
+    @property
+    def _above(self) -> list[Line]:
+        if self.framed or not self.headed:
+            return self.head
+        pen = Pen(self.inner)
+        pen.add(" ", "header")
+        for text, _ in self.title:
+            pen.add(text, "header")
+        pen.to(self.inner - width_of(self.note), ink="header").add(self.note, "header")
+        return [pen.to(self.inner, ink="header").line(), *self.head]
+
+    @property
+    def inner(self) -> int:
+        """Cells inside the frame."""
+        return max(self.size.width - 2 * int(self.framed), 1)
+
+    def set_lines(self, content: list[Line], *, stale: bool = False) -> None:
+        """Shows lines; keeps cursor and scroll position."""
+        self.content, self._stale = content, stale
+        if self.cursor is not None:
+            self.cursor = min(self.cursor, max(len(content) - 1, 0))
+        self.redraw()
+
+    def move(self, where: str) -> None:
+        """``up``, ``down``, ``page_up``, ``page_down``, ``home``, ``end``."""
+        page = max(self.room - 1, 1)
+        steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "home": -(10**6), "end": 10**6}
+        if where not in steps:
+            return
+        if self.cursor is None:
+            self.top += steps[where]
+        else:
+            self.put_cursor(self.cursor + steps[where])
+        self.redraw()
+
+    def put_cursor(self, number: int) -> None:
+        """Moves the cursor to a line and scrolls it into view."""
+        self.cursor = min(max(number, 0), max(len(self.content) - 1, 0))
+        self.top = min(max(self.top, self.cursor - self.room + 1), self.cursor)
+
+    def refill(self) -> None:
+        """Rebuilds the lines after a change of width, focus or cursor."""
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draws the visible part."""
+        width, height = self.size
+        if not width or not height:
+            return
+        self.top = min(max(self.top, 0), max(len(self.content) - self.room, 0))
+        lines = list(self._above)
+        for number in range(self.top, min(self.top + self.room, len(self.content))):
+            line = self.content[number]
+            lines.append(self.marked(line) if number == self.cursor else line)
+        if self.framed:
+            bar = thumb(self.top, self.room, len(self.content))
+            lines = frame(
+                lines,
+                width,
+                height,
+                title=self.title,
+                note=self.note,
+                focused=self.has_focus,
+                bar=bar,
+                bar_from=len(self._above),
+            )
+        self.paint(lines, stale=self._stale)
+
+    def marked(self, line: Line) -> Line:
+        """The line under the cursor; its first two cells hold the mark."""
+        (first, ink), *rest = line.spans or (("  ", "text"),)
+        ink = "focus" if self.has_focus else "dim"
+        used = width_of(first) + sum(width_of(text) for text, _ in rest)
+        spans = (("▶ ", ink), (first[2:], line.spans[0][1] if line.spans else "text"), *rest)
+        return Line((*spans, (" " * max(self.inner - used, 0), "text")), "cursor" if self.has_focus else "")
+
+    # Events
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Rebuilds the lines for the new width; keeps the cursor visible."""
+        if self.cursor is not None and self.content:
+            self.put_cursor(self.cursor)
+        self.refill()
+
+    def watch_has_focus(self, focused: bool) -> None:
+        """Highlights frame and cursor only while focused."""
+        super().watch_has_focus(focused)
+        self.redraw()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scrolls without moving the cursor."""
+        event.stop()
+        self.top += 3
+        self.redraw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """See :meth:`on_mouse_scroll_down`."""
+        event.stop()
+        self.top -= 3
+        self.redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click moves the cursor, a double click opens; the right edge is a scroll bar."""
+        y = event.y - int(self.framed) - len(self._above)
+        if not 0 <= y < self.room:
+            return
+        if self.framed and event.x >= self.size.width - 1 and len(self.content) > self.room:
+            self.top = y * len(self.content) // self.room
+            self.redraw()
+        elif self.cursor is not None and self.top + y < len(self.content):
+            self.put_cursor(self.top + y)
+            self.refill()
+            self.clicked(event.x - int(self.framed))
+            if event.chain == 2:
+                self.post_message(self.Chosen())
+
+    def clicked(self, x: int) -> None:
+        """A click on cell ``x`` of the line under the cursor."""

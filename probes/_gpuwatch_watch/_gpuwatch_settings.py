@@ -1,0 +1,235 @@
+"""What a watched program sets of TensorFlow's devices and memory: by which line, and what came of it.
+
+No function of TensorFlow is wrapped where a program could see it: tracebacks, signatures and warnings stay as they
+are. tf.config keeps what it is told in attributes of TensorFlow's context; these are watched, and whoever reads one to
+compare it with a new value, or writes it, has the arguments of the call (tensorflow/python/eager/context.py). The
+configuration of a session is seen where it is handed to the C API, after TensorFlow has checked it. Standard library
+only, Python 3.7 or newer.
+"""
+
+import os
+import sys
+
+_FRAMEWORKS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras"))
+_CONTEXT = "tensorflow.python.eager.context"
+_SESSIONS = "tensorflow.python.client.pywrap_tf_session"
+_GPU_OPTIONS = ("allow_growth", "per_process_gpu_memory_fraction", "visible_device_list", "allocator_type")
+
+
+class Settings:
+    """A finder for sys.meta_path: finds nothing itself, and begins to watch a module when it has been imported."""
+
+    def __init__(self):
+        self.asked = {}
+        """Name of a setting: what was asked (by device where that matters), by whom, and a note."""
+        self.sent = {}
+        self.actions = {_CONTEXT: self._context, _SESSIONS: self._sessions}
+        self.sessions = 0
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.actions:
+            return None
+        act = self.actions.pop(name)
+        import importlib.util
+
+        spec = importlib.util.find_spec(name)
+        if spec is None or not hasattr(spec.loader, "exec_module"):
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            try:
+                act(module)
+            except Exception as error:  # of a version that nobody has tried: the program goes on as it is
+                self.note(name, "watched", "", "not possible in this version (%s)" % error)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+    # Where the program's settings are seen
+
+    def _context(self, module):
+        context = module.Context
+        for attribute in ("_memory_growth_map", "_virtual_device_map"):
+            setattr(context, attribute, _Watched(attribute, self._map))
+        for attribute in ("_visible_device_list", "_soft_device_placement", "_device_policy"):
+            setattr(context, attribute, _Watched(attribute, self._value))
+
+    def _map(self, frame, attribute):
+        call, given = frame.f_code.co_name, frame.f_locals
+        if call == "set_memory_growth" and "enable" in given:
+            self._by_device("memory growth", given.get("dev"), bool(given["enable"]), frame)
+        elif call == "set_logical_device_configuration" and given.get("virtual_devices") is not None:
+            parts = list(given["virtual_devices"])
+            limits = [getattr(part, "memory_limit", None) for part in parts]
+            if getattr(given.get("dev"), "device_type", "GPU") == "GPU" and limits:
+                self._by_device("memory_limit", given.get("dev"), limits[0] if len(limits) == 1 else limits, frame)
+                if len(limits) > 1:
+                    self._by_device("logical devices", given.get("dev"), len(limits), frame)
+
+    def _value(self, frame, attribute):
+        call, given = frame.f_code.co_name, frame.f_locals
+        if call == "set_visible_devices" and given.get("device_type") in (None, "GPU"):
+            devices = given.get("devices")
+            devices = devices if isinstance(devices, (list, tuple)) else [devices]
+            names = [device.name for device in devices if getattr(device, "device_type", "") == "GPU"]
+            self.note("visible devices", names, _place(frame), "")
+        elif call == "soft_device_placement" and "enable" in given:
+            self.note("soft placement", bool(given["enable"]), _place(frame), "")
+        elif call == "device_policy" and "policy" in given and not _ours(frame):
+            self.note("device policy", str(given["policy"]), _place(frame), "")
+
+    def _by_device(self, name, device, value, frame):
+        """The same for all devices is told once; else by device."""
+        known = self.asked.get(name, {}).get("by device", {})
+        known = dict(known)
+        known[getattr(device, "name", str(device))] = value
+        values = list(known.values())
+        self.note(name, value if all(one == value for one in values) else known, _place(frame), "")
+        self.asked[name]["by device"] = known
+
+    def _sessions(self, module):
+        original = getattr(module, "TF_NewSessionOptions", None)
+        if original is None:
+            return
+
+        def TF_NewSessionOptions(target=None, config=None):  # noqa: N802 - TensorFlow's own name
+            try:
+                self._session(config, sys._getframe(1))
+            except Exception as error:  # another version of TensorFlow
+                self.note("session", None, "", "its configuration could not be read (%s)" % error)
+            return original(target=target, config=config)
+
+        module.TF_NewSessionOptions = TF_NewSessionOptions
+
+    def _session(self, config, frame):
+        given = config
+        while frame is not None and _gpuwatch(frame):
+            frame = frame.f_back
+        while frame is not None and frame.f_code.co_name == "__init__" and _framework(frame):
+            given = frame.f_locals.get("config", given)
+            frame = frame.f_back
+        late = "" if not self.sessions else "TensorFlow had made its devices already, and keeps to the first session's"
+        self.sessions += 1
+        if config is None or given is None:
+            return  # tf.config's, which is told by itself
+        place = _place(frame)
+        for name in _GPU_OPTIONS:
+            value = getattr(config.gpu_options, name)
+            if value:
+                self.note(name, value, place, late)
+        virtual = [list(part.memory_limit_mb) for part in config.gpu_options.experimental.virtual_devices]
+        if virtual:
+            self.note("memory_limit", virtual, place, late)
+        if config.allow_soft_placement:
+            self.note("allow_soft_placement", True, place, "")
+
+    def note(self, name, asked, source, note):
+        """Something was asked; the last word on it counts."""
+        self.asked[name] = {"asked": asked, "source": source, "note": note}
+
+    # What came of it
+
+    def tell(self, emit, context):
+        """Sends what is new; ``context`` is TensorFlow's once it has made its devices, else None."""
+        for name, entry in list(self.asked.items()):
+            effective, note = self._effective(name, entry, context)
+            data = {
+                "name": name,
+                "asked": entry["asked"],
+                "effective": effective,
+                "source": entry["source"],
+                "note": entry["note"] or note,
+            }
+            if self.sent.get(name) != data:
+                self.sent[name] = data
+                emit("setting", **data)
+
+    def _effective(self, name, entry, context):
+        """What TensorFlow's own state says, once devices are made; None where it does not tell."""
+        if entry["note"]:
+            return None, ""
+        forced = os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH")
+        if name in ("memory growth", "allow_growth") and forced in ("true", "false"):
+            return forced == "true", "TF_FORCE_GPU_ALLOW_GROWTH=%s decides" % forced
+        if context is None:
+            return None, ""
+        gpus = [device for device in context._physical_devices if device.device_type == "GPU"]
+        if name == "memory growth":
+            return _common([bool(context._memory_growth_map.get(gpu)) for gpu in gpus]), ""
+        if name == "memory_limit" and "by device" in entry:
+            parts = [context._virtual_device_map.get(gpu) or [] for gpu in gpus]
+            limits = [[part.memory_limit for part in one] for one in parts if one]
+            return _common([one[0] if len(one) == 1 else one for one in limits]), "" if limits else "it came too late"
+        if name == "logical devices":
+            return len([one for one in context.list_logical_devices() if one.device_type == "GPU"]), ""
+        if name == "visible devices":
+            return [one.name for one in context._visible_device_list if one.device_type == "GPU"], ""
+        if name == "soft placement":
+            return bool(context._soft_device_placement), ""
+        return None, ""
+
+
+class _Watched:
+    """An attribute whose readers and writers are seen; a dictionary in it, too."""
+
+    def __init__(self, name, see):
+        self.name = name
+        self.see = see
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self
+        try:
+            value = instance.__dict__[self.name]
+        except KeyError:
+            raise AttributeError(self.name) from None
+        self.look()
+        return value
+
+    def __set__(self, instance, value):
+        instance.__dict__[self.name] = value
+        self.look()
+
+    def __delete__(self, instance):
+        instance.__dict__.pop(self.name, None)
+
+    def look(self):
+        try:
+            self.see(sys._getframe(2), self.name)
+        except Exception:  # another version of TensorFlow: nothing is told of this setting
+            self.see = _nothing
+
+
+def _nothing(frame, attribute):
+    return None
+
+
+def _common(values):
+    return values[0] if values and all(one == values[0] for one in values) else values or None
+
+
+def _framework(frame):
+    return any(part in frame.f_code.co_filename for part in _FRAMEWORKS)
+
+
+def _gpuwatch(frame):
+    return os.path.basename(frame.f_code.co_filename).startswith("_gpuwatch_")
+
+
+def _ours(frame):
+    """Whether gpuwatch itself called it (--placement)."""
+    while frame is not None and _framework(frame):
+        frame = frame.f_back
+    return frame is not None and _gpuwatch(frame)
+
+
+def _place(frame):
+    """``train.py:12``: the innermost line that is not the framework's."""
+    while frame is not None and _framework(frame):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    name = frame.f_code.co_filename
+    return "%s:%d" % (os.path.basename(name) if os.path.isabs(name) else name, frame.f_lineno)

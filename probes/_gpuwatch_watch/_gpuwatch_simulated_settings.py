@@ -1,0 +1,183 @@
+"""A program's settings of GPU memory and devices, carried over to GPUs that gpuwatch simulates as a PluggableDevice.
+
+TensorFlow keeps memory_limit, virtual GPUs and, in part, fractions and device lists from a PluggableDevice. What
+it is about to make its devices of is a ConfigProto, whether it came from tf.config, from a session of TensorFlow 1
+or from a server. It is read where Python hands it to TensorFlow's C++: the plug-in is told which logical devices
+were asked for, and TensorFlow what it needs to take them as they are. The program's own objects stay as they
+were. On real GPUs nothing of this file is loaded. Python 3.7 or newer.
+"""
+
+import ctypes
+import functools
+import os
+import sys
+
+_TOO_MANY, _NO_ROOM = 28, 12  # ENOSPC, ENOMEM
+
+
+class Settings:
+    """What carries the settings over. ``tell(name, asked, effective, note)`` hears of what cannot be honoured."""
+
+    def __init__(self, tell):
+        self.tell = tell
+        self.library = None
+        self.counted = False
+        self.actions = {
+            "tensorflow.python.eager.context": self.physical,
+            "tensorflow.python.pywrap_tfe": self.eager,
+            "tensorflow.python.client.pywrap_tf_session": self.sessions,
+            "tensorflow.python.client._pywrap_device_lib": self.listing,
+        }
+        """Module to what is done with it when it has been imported."""
+
+    # Where TensorFlow is given a configuration
+
+    def physical(self, module):
+        """Context: the first list of devices that the program itself asks for is CUDA's first look at the variables."""
+        original = module.Context._initialize_physical_devices
+
+        @functools.wraps(original)
+        def _initialize_physical_devices(context, *given, **named):
+            return original(context, True) if self.recounted() else original(context, *given, **named)
+
+        module.Context._initialize_physical_devices = _initialize_physical_devices
+
+    def recounted(self):
+        """Whether CUDA_VISIBLE_DEVICES leaves other devices than it did while TensorFlow was imported."""
+        tensorflow = sys.modules.get("tensorflow")
+        if self.counted or getattr(getattr(tensorflow, "__spec__", None), "_initializing", True):
+            return False
+        self.counted = True
+        return bool(self.plugin().gpuwatch_plugin_recount())
+
+    def eager(self, module):
+        """pywrap_tfe: the eager context, and the server of a cluster that it joins."""
+        _replace(module, "TFE_ContextOptionsSetConfig", self.configuration)
+        for name in (
+            "TFE_EnableCollectiveOps",
+            "TFE_ContextSetServerDef",
+            "TFE_ContextSetServerDefWithTimeoutAndRetries",
+            "TFE_ContextUpdateServerDef",
+        ):
+            _replace(module, name, self.server)
+
+    def sessions(self, module):
+        """pywrap_tf_session: the sessions and servers of TensorFlow 1."""
+        _replace(module, "_TF_SetConfig", self.configuration)
+        _replace(module, "TF_NewServer", self.server)
+
+    def listing(self, module):
+        """_pywrap_device_lib: list_local_devices makes the devices too, often without a configuration."""
+        original = module.list_devices
+
+        def list_devices(serialized_config=None):
+            return original(self.configuration(serialized_config or b""))
+
+        module.list_devices = list_devices
+
+    def configuration(self, serialized):
+        """A serialized ConfigProto as the simulated GPUs take it."""
+        from tensorflow.core.protobuf import config_pb2
+
+        return self.carried(config_pb2.ConfigProto.FromString(serialized)).SerializeToString()
+
+    def server(self, serialized):
+        """The same in a serialized ServerDef."""
+        from tensorflow.core.protobuf import tensorflow_server_pb2
+
+        server = tensorflow_server_pb2.ServerDef.FromString(serialized)
+        self.carried(server.default_session_config)
+        return server.SerializeToString()
+
+    # What becomes of it
+
+    def carried(self, config):
+        """Lays the logical devices of ``config`` out, and changes it to what TensorFlow has to be told then."""
+        asked = config.gpu_options
+        self.judge(asked)
+        self.recounted()
+        count = config.device_count.get("GPU")
+        listed = _listed(asked.visible_device_list)
+        if listed is None or count == 0:
+            return config  # TensorFlow says what is wrong with it, or makes no device
+        visible = self.plugin().gpuwatch_plugin_visible()
+        ordinals = listed or list(range(visible))
+        virtual = [list(part.memory_limit_mb) for part in asked.experimental.virtual_devices]
+        if any(not 0 <= ordinal < visible for ordinal in ordinals) or len(virtual) > len(ordinals):
+            return config
+        if count is not None and not virtual:
+            ordinals = ordinals[:count]
+        wanted = []
+        for position, ordinal in enumerate(ordinals):
+            for limit in (virtual[position] if position < len(virtual) else []) or [0]:
+                wanted.append((ordinal, int(limit) << 20))
+        if not wanted:
+            return config
+        given = self.lay_out(wanted, asked.per_process_gpu_memory_fraction)
+        if given is None:
+            return config
+        plugged = asked
+        if "pluggable_device_options" in config.DESCRIPTOR.fields_by_name:  # in 2.16 there is one for both
+            plugged = config.pluggable_device_options
+            plugged.allow_growth = asked.allow_growth
+        plugged.experimental.ClearField("virtual_devices")
+        plugged.visible_device_list = ",".join(map(str, given))
+        plugged.per_process_gpu_memory_fraction = 1.0  # of the total, which the plug-in tells as the exact grant
+        config.device_count["GPU"] = len(given)
+        return config
+
+    def lay_out(self, wanted, fraction):
+        """The ordinals that stand for the devices, each an ordinal and a limit in bytes; None: it cannot be."""
+        number = len(wanted)
+        given = (ctypes.c_int * number)()
+        code = self.plugin().gpuwatch_plugin_lay_out(
+            number,
+            (ctypes.c_int * number)(*[ordinal for ordinal, _ in wanted]),
+            (ctypes.c_uint64 * number)(*[limit for _, limit in wanted]),
+            ctypes.c_double(fraction),
+            given,
+        )
+        if code == _NO_ROOM:
+            from tensorflow.python.framework import errors_impl
+
+            # The words of a CUDA build, where the driver finds no room for its context.
+            text = "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+            raise errors_impl.InternalError(None, None, text)
+        if code == _TOO_MANY:
+            self.tell("logical devices", number, None, "simulated GPUs are at most 16 logical devices in a program")
+        return list(given) if code == 0 else None
+
+    def judge(self, asked):
+        """What is CUDA's alone."""
+        allocator = os.environ.get("TF_GPU_ALLOCATOR") or asked.allocator_type
+        if allocator in ("cuda_malloc_async", "cuda_malloc"):
+            note = "%s is CUDA's own: simulated GPUs that compute use BFC (--sim-tier driver has it)" % allocator
+            self.tell("TF_GPU_ALLOCATOR", allocator, "BFC", note)
+        if asked.per_process_gpu_memory_fraction > 1 or asked.experimental.use_unified_memory:
+            self.tell("unified memory", True, False, "simulated GPUs have no unified memory")
+
+    def plugin(self):
+        """The plug-in that TensorFlow has loaded."""
+        if self.library is None:
+            self.library = ctypes.CDLL(os.environ["TF_PLUGGABLE_DEVICE_LIBRARY_PATH"])
+        return self.library
+
+
+def _listed(text):
+    """The numbers of a visible_device_list; None where it is not one."""
+    try:
+        return [int(number) for number in text.split(",") if number.strip()]
+    except ValueError:
+        return None
+
+
+def _replace(module, name, carry):
+    """Lets ``carry`` see what a function of TensorFlow's C++ is given as a serialized message."""
+    original = getattr(module, name, None)
+    if original is None:
+        return
+
+    def call(*given, **named):
+        return original(*[carry(one) if isinstance(one, bytes) else one for one in given], **named)
+
+    setattr(module, name, call)

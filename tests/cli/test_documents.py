@@ -1,0 +1,65 @@
+"""Documents from somebody else, as the command line reads them: shown harmless, or refused in one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from gpuwatch.model.codec import to_json
+from tests.conftest import gpuwatch
+from tests.reports.documents import hostile_run
+from tests.reports.fuzz import HIDDEN
+from tests.reports.test_any_document import evil_contrast, nested
+
+
+def test_a_document_that_is_nested_without_end_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_bytes(nested(100_000))
+    for command in (("report", str(path)), ("compare", str(path), str(path))):
+        result = gpuwatch(*command)
+        assert (result.code, result.out) == (2, "")
+        assert "deep.json is not a gpuwatch document: it is nested more than 64 deep" in result.err
+        assert result.err.count("\n") == 1, result.err
+
+
+def test_a_document_of_500_mb_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.write(b'{"schema":"gpuwatch.run/1","log_tail":["')
+        file.truncate(500_000_000)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gpuwatch", "report", str(path)], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    said = process.stderr.read()
+    process.stderr.close()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 2
+    assert "it is larger than 64 MiB" in said
+    assert usage.ru_maxrss < 300 << 10, "KiB: what Python and gpuwatch itself take, not the document"
+
+
+def test_what_a_document_says_steers_no_terminal(tmp_path: Path) -> None:
+    path, run = tmp_path / "contrast.json", tmp_path / "\x1b[31mrun\u202e.json"
+    path.write_text(to_json(evil_contrast()))
+    run.write_text(to_json(hostile_run()))
+    for arguments in (
+        ["report", str(path)],
+        ["report", str(path), "--format", "csv"],
+        ["report", str(run)],
+        ["compare", str(run), str(path)],
+    ):
+        result = gpuwatch(*arguments)
+        assert result.out + result.err
+        assert not HIDDEN.search(result.out + result.err), arguments
+
+
+def test_numbers_of_thousands_of_digits_are_bad_input() -> None:
+    number = "9" * 5000
+    for arguments in (["--filter", f"gpu:{number}"], ["snapshot", "--sim", f"1x{number}GiB"]):
+        result = gpuwatch(*arguments)
+        assert result.code == 2, result.err
+        assert result.err.count("\n") == 1, result.err

@@ -1,0 +1,647 @@
+"""Rules over time on synthetic series: what they find, what they must not find, and that they do not flap."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.diagnosis import condition_engine as engine
+from gpuwatch.diagnosis.condition_engine import AGAIN, PAST, Conditions, over
+from gpuwatch.diagnosis.conditions.durations import span
+from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
+from gpuwatch.diagnosis.conditions.registry import CONDITIONS, Condition, condition
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Problem, Snapshot
+from tests.diagnosis.watching import GIB, gpu, history, ids, of, program, sample, seconds, watched
+
+HOT = {"clocks.event_reasons": "sw-thermal", "clocks.sm_mhz": 1200, "temperature.gpu_celsius": 88}
+CAPPED = {"clocks.event_reasons": "sw-power-cap", "clocks.sm_mhz": 1750, "power.draw_watts": 348.0}
+SLOW_LINK = {"pcie.generation": 1, "pcie.width": 16}
+
+
+# -- hysteresis -----------------------------------------------------------------------------------
+
+
+def occurrence(appears: float = 10.0, leaves: float = 30.0) -> Occurrence:
+    return Occurrence(Sign(cause="unknown"), 0.0, 0.0, appears=appears, leaves=leaves)
+
+
+def test_a_condition_is_told_after_its_time_and_past_after_the_other() -> None:
+    one = occurrence()
+    for second in range(10):
+        one.add(Sign(cause="unknown"), second, 1.0)
+        assert not one.reported
+    one.add(Sign(cause="unknown"), 10, 1.0)
+    assert one.reported
+    for second in range(11, 41):
+        one.add(None, second, 1.0)
+        assert not one.over
+    one.add(None, 41, 1.0)
+    assert one.over
+    assert one.last == 10
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    noise=st.lists(st.booleans(), min_size=50, max_size=400),
+    appears=st.sampled_from([5.0, 10.0, 30.0]),
+    leaves=st.sampled_from([5.0, 20.0, 60.0]),
+)
+def test_noise_never_flaps(noise: list[bool], appears: float, leaves: float) -> None:
+    """Between two onsets lie at least the times of both, and each onset rests on its time of holding."""
+    one, onsets, ends, held = occurrence(appears, leaves), [], [], 0.0
+    for second, holds in enumerate(noise):
+        before = one.reported
+        one.add(Sign(cause="unknown") if holds else None, second, 1.0)
+        held += holds
+        if one.reported and not before:
+            assert held >= appears
+            onsets.append(second)
+        if before and one.over:
+            ends.append(second)
+            one, held = occurrence(appears, leaves), 0.0
+    assert all(end - onset >= leaves for onset, end in zip(onsets, ends, strict=False))
+    assert all(later - earlier >= appears + leaves for earlier, later in pairwise(onsets))
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), share=st.sampled_from([0.1, 0.5, 0.9]))
+def test_a_noisy_machine_does_not_flap(seed: int, share: float) -> None:
+    """Utilization around the threshold, reasons that come and go: few changes, whatever the noise."""
+    rng = random.Random(seed)
+
+    def make(second: int) -> Snapshot:
+        hot = rng.random() < share
+        device = gpu(busy=50 + rng.gauss(0, 10), readings=(HOT if hot else {}) | (SLOW_LINK if hot else {}))
+        return sample(second, [device], [program(sm=50.0)])
+
+    snapshots = list(seconds(600, make))
+    for cause in ("throttle.thermal", "pcie.degraded"):
+        told = history(snapshots, cause)
+        changes = sum(before != after for before, after in pairwise(told))
+        assert changes <= 600 / 20, cause
+
+
+def test_a_gap_is_no_evidence() -> None:
+    """The driver hangs for minutes between two samples that both show the brake: two samples are two samples."""
+    braked = {"clocks.event_reasons": "hw-power-brake"}
+    two = [sample(0, [gpu(readings=braked)]), sample(300, [gpu(readings=braked)])]
+    assert "throttle.power" not in ids(watched(two))
+    watch = watched([*seconds(9, lambda s: sample(s, [gpu(readings=HOT)]))])
+    watched(seconds(9, lambda s: sample(s, [gpu(readings=HOT)]), start=200), watch)
+    assert watch.unobserved == pytest.approx(192)
+    (found,) = of(
+        watched([sample(209, [gpu(readings=HOT)]), sample(215, [gpu(readings=HOT)])], watch).findings,
+        "throttle.thermal",
+    )
+    assert "3 min of it nobody observed" in " ".join(found.evidence)
+
+
+def test_samples_that_come_seldom_are_no_gaps() -> None:
+    """An interval of a minute: the steps themselves are the evidence; the first of them is not known yet."""
+    watch = watched(seconds(600, lambda s: sample(s, [gpu(readings=HOT)]), step=60))
+    assert "throttle.thermal" in ids(watch)
+    assert watch.unobserved == 60
+
+
+def test_a_clock_that_is_set_back_begins_anew() -> None:
+    watch = watched(seconds(60, lambda s: sample(s + 3600, [gpu(readings=HOT)])))
+    watched(seconds(30, lambda s: sample(s, [gpu(readings=HOT)])), watch)
+    (found,) = of(watch.findings, "throttle.thermal")
+    assert found.since == sample(0, []).taken_at
+
+
+def test_what_lasts_is_not_judged_without_a_driver_and_goes_on_after_it() -> None:
+    watch = watched(seconds(30, lambda s: sample(s, [gpu(readings=HOT)])))
+    dead = (Problem(source="nvml", reason="driver.missing", detail="libnvidia-ml.so.1 cannot be loaded"),)
+    watched(seconds(60, lambda s: sample(s, [], problems=dead), start=30), watch)
+    assert set(ids(watch)) == {"driver.missing"}, "what was seen before is not told as if it were seen now"
+    watched([sample(90, [gpu(readings=HOT)])], watch)
+    assert set(ids(watch)) == {"throttle.thermal"}, "and a driver that answers is not told to be missing"
+    assert [one.id for one in watch.past] == ["driver.missing"]
+    (hot,) = of(watch.findings, "throttle.thermal")
+    assert hot.since == sample(0, []).taken_at
+
+
+def test_a_lost_device_that_is_back_is_past_at_once_and_one_that_flickers_is_one_finding() -> None:
+    def lost(second: float) -> Snapshot:
+        return sample(second, [gpu(state="lost" if second in (30, 31, 33, 34) else "ok")])
+
+    watch = watched(seconds(30, lost))
+    assert ids(watch) == ["healthy"]
+    watched([lost(30), lost(31)], watch)
+    assert ids(watch) == ["hardware.fault"]
+    watched([lost(32)], watch)
+    assert ids(watch) == ["healthy"]
+    watched([lost(33), lost(34), lost(35)], watch)
+    (past,) = watch.past
+    assert (past.since, past.until) == (lost(30).taken_at, lost(34).taken_at)
+    (sound,) = watch.findings
+    assert sound.since == lost(35).taken_at
+
+
+def test_a_gap_begins_the_time_anew_in_which_all_was_well() -> None:
+    watch = watched(seconds(60, lambda s: sample(s, [gpu()])))
+    watched(seconds(20, lambda s: sample(s, [gpu()]), start=100), watch)
+    (sound,) = watch.findings
+    assert sound.since == sample(100, []).taken_at
+
+
+def test_the_same_snapshot_twice_changes_nothing() -> None:
+    watch = Conditions()
+    shot = sample(0, [gpu()])
+    watch.look(shot)
+    first = watch.findings
+    assert watch.look(shot) == []
+    assert watch.findings is first
+    assert watch.samples == 1
+
+
+def test_a_finding_says_since_when_and_stays_listed_when_it_is_past() -> None:
+    watch = watched(seconds(60, lambda s: sample(s, [gpu(readings=HOT if s >= 20 else {})])))
+    (found,) = of(watch.findings, "throttle.thermal")
+    assert found.since == sample(20, []).taken_at
+    assert found.until is None
+    watched(seconds(60, lambda s: sample(s, [gpu()]), start=60), watch)
+    assert not of(watch.findings, "throttle.thermal")
+    (past,) = watch.past
+    assert (past.since, past.until) == (sample(20, []).taken_at, sample(59, []).taken_at)
+    watched([sample(60 + PAST + 100, [gpu()])], watch)
+    assert not watch.past
+
+
+def test_folding_at_once_and_one_by_one_say_the_same() -> None:
+    shots = [*seconds(90, lambda s: sample(s, [gpu(busy=97.0, readings=HOT)], [program(sm=97.0)]))]
+    assert over(shots)[0] == watched(shots).findings
+
+
+def test_words_change_seldom() -> None:
+    """The dashboard draws again whatever findings change."""
+    watch, changes, before = Conditions(), 0, None
+    for shot in seconds(600, lambda s: sample(s, [gpu(busy=97.0 + s % 3, readings=HOT)])):
+        watch.look(shot)
+        now = watch.findings
+        changes += now is not before
+        before = now
+    assert changes <= 600 / AGAIN
+
+
+def test_spans_are_coarse() -> None:
+    assert [span(s) for s in (3, 17, 100, 119, 3600, 9000)] == ["3 s", "10 s", "100 s", "2 min", "60 min", "2.5 h"]
+
+
+# -- a rule that fails, and rules that are declared wrongly ---------------------------------------
+
+
+def test_a_rule_that_raises_is_told_once_and_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Breaks(Condition):
+        name = "breaks"
+        causes = ("unknown",)
+        looks_for = "nothing"
+        appears = leaves = 0.0
+
+        def signs(self, look: object) -> Iterator[Sign]:
+            raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(engine, "CONDITIONS", [Breaks(), *CONDITIONS])
+    watch = watched(seconds(60, lambda s: sample(s, [gpu(readings=HOT)])))
+    (broken,) = of(watch.findings, "unknown")
+    assert "Breaks" in broken.title
+    assert of(watch.findings, "throttle.thermal")
+
+
+def test_a_rule_may_only_name_known_causes() -> None:
+    with pytest.raises(ValueError, match=r"no\.such"):
+
+        @condition
+        class Wrong(Condition):
+            causes = ("no.such",)
+
+
+def test_every_condition_has_a_name_of_its_own_and_its_times() -> None:
+    assert len({rule.name for rule in CONDITIONS}) == len(CONDITIONS)
+    for rule in CONDITIONS:
+        assert rule.name
+        assert rule.appears >= 0
+        assert rule.leaves >= 0
+
+
+# -- clocks ---------------------------------------------------------------------------------------
+
+
+def test_heat_is_told_with_its_time_share_and_loss() -> None:
+    def make(second: int) -> Snapshot:
+        hot = second >= 60 and second % 5 != 0
+        return sample(second, [gpu(busy=95.0, readings=HOT if hot else {})], [program(sm=95.0)])
+
+    (found,) = of(watched(seconds(240, make)).findings, "throttle.thermal")
+    assert (found.severity, found.certainty, found.device_uuid) == ("warning", "fact", "GPU-0")
+    text = " ".join(found.evidence)
+    assert "for 3 min" in text
+    assert "in 80 % of the samples" in text
+    assert "1200 MHz meanwhile, 1900 MHz under load when nothing held it: 700 MHz lost" in text
+    assert "88 °C" in text
+
+
+def test_heat_that_costs_nothing_is_a_note() -> None:
+    warm = {"clocks.event_reasons": "sw-thermal", "clocks.sm_mhz": 1880}
+    make = lambda s: sample(s, [gpu(busy=95.0, readings=warm if s > 30 else {})])  # noqa: E731
+    (found,) = of(watched(seconds(100, make)).findings, "throttle.thermal")
+    assert found.severity == "info"
+
+
+@pytest.mark.parametrize(
+    ("readings", "busy", "severity", "words"),
+    [
+        (CAPPED, 97.0, "info", "as a busy GPU usually is"),
+        ({**CAPPED, "clocks.sm_mhz": 900}, 97.0, "warning", "far below"),
+        ({**CAPPED, "power.limit_watts": 250.0}, 97.0, "info", "limit was lowered"),
+        ({"clocks.event_reasons": "hw-slowdown+hw-power-brake"}, 97.0, "warning", "power brake"),
+        ({"clocks.event_reasons": "hw-slowdown"}, 0.0, "warning", "(hardware slowdown)"),
+        (CAPPED, 3.0, None, ""),
+        ({"clocks.event_reasons": "idle"}, 0.0, None, ""),
+    ],
+)
+def test_power_is_judged_by_what_is_lost(
+    readings: dict[str, object], busy: float, severity: str | None, words: str
+) -> None:
+    watch = watched(seconds(90, lambda s: sample(s, [gpu(busy=busy, readings=readings)])))
+    found = of(watch.findings, "throttle.power")
+    assert [entry.severity for entry in found] == ([severity] if severity else [])
+    assert not found or words in found[0].title
+
+
+def test_heat_with_a_hardware_slowdown_is_not_told_as_power_too() -> None:
+    both = {"clocks.event_reasons": "hw-slowdown+hw-thermal"}
+    assert ids(watched(seconds(90, lambda s: sample(s, [gpu(busy=90.0, readings=both)])))) == ["throttle.thermal"]
+
+
+# -- link -----------------------------------------------------------------------------------------
+
+
+def test_a_link_is_judged_under_load_only() -> None:
+    assert "pcie.degraded" not in ids(watched(seconds(300, lambda s: sample(s, [gpu(readings=SLOW_LINK)]))))
+    busy = watched(seconds(60, lambda s: sample(s, [gpu(busy=90.0, readings=SLOW_LINK)])))
+    (found,) = of(busy.findings, "pcie.degraded")
+    assert found.severity == "warning"
+    assert "generation 1 x16, card and slot can do 4 x16" in found.evidence[0]
+    assert "about 4.0 of 31.5 GB/s" in found.evidence[1]
+    # At rest the samples cannot tell: it is neither gone nor forgotten at once, but after a quarter of an hour.
+    watched(seconds(600, lambda s: sample(s, [gpu(readings=SLOW_LINK)]), start=60), busy)
+    assert "pcie.degraded" in ids(busy)
+    watched(seconds(400, lambda s: sample(s, [gpu(readings=SLOW_LINK)]), start=660), busy)
+    assert "pcie.degraded" not in ids(busy)
+
+
+def test_rests_in_between_are_told_apart_from_gaps() -> None:
+    """Ten busy minutes of an hour: the link could be judged in those."""
+    make = lambda s: sample(s, [gpu(busy=90.0 if s % 600 < 100 else 0.0, readings=SLOW_LINK)])  # noqa: E731
+    (found,) = of(watched(seconds(3660, make, step=2)).findings, "pcie.degraded")
+    text = " ".join(found.evidence)
+    assert "for 61 min, " in text
+    assert "of which could be judged" in text
+    assert "nobody observed" not in text
+
+
+def test_a_link_that_wakes_up_is_fine() -> None:
+    """The first seconds of load: utilization is up, the link's generation is still that of its rest."""
+    make = lambda s: sample(s, [gpu(busy=90.0 if s > 10 else 0.0, readings=SLOW_LINK if s < 20 else {})])  # noqa: E731
+    assert not any(history(seconds(120, make), "pcie.degraded"))
+
+
+def test_few_lanes_of_many_are_a_note_where_more_than_half_is_left() -> None:
+    twelve = {"pcie.width": 12}
+    (found,) = of(watched(seconds(60, lambda s: sample(s, [gpu(busy=90, readings=twelve)]))).findings, "pcie.degraded")
+    assert found.severity == "info"
+
+
+def test_a_slot_that_can_do_no_more_is_no_fault() -> None:
+    """NVML's maximum is that of device and slot together."""
+    old = {"pcie.generation": 3, "pcie.max_generation": 3}
+    assert "pcie.degraded" not in ids(watched(seconds(60, lambda s: sample(s, [gpu(busy=90, readings=old)]))))
+
+
+# -- memory that is held --------------------------------------------------------------------------
+
+
+def test_memory_held_while_idle_becomes_a_warning() -> None:
+    make = lambda s: sample(s, [gpu(used=21.0)], [program()])  # noqa: E731
+    (found,) = of(watched(seconds(70, make)).findings, "idle.memory-held")
+    assert (found.severity, found.certainty, found.pid) == ("info", "fact", 7)
+    (found,) = of(watched(seconds(400, make)).findings, "idle.memory-held")
+    assert found.severity == "warning"
+    assert found.title == "alice's python (7) holds 20.0 GiB on idle GPU 0"
+    assert "memory growth" in found.action
+    assert "for 7 min" in " ".join(found.evidence)
+
+
+def test_what_a_sleeping_gpu_does_not_tell_is_not_over() -> None:
+    def make(s: int) -> Snapshot:
+        asleep = msgspec.structs.replace(gpu(state="asleep"), readings={})
+        return sample(s, [asleep] if s >= 100 else [gpu()], [] if s >= 100 else [program()])
+
+    watch = watched(seconds(130, make))
+    assert of(watch.findings, "idle.memory-held"), "it could not be seen to end"
+    assert not watch.past
+
+
+def test_who_is_idle_on_the_gpu_and_busy_on_the_cpu_is_told_so() -> None:
+    """What soft placement does without a word."""
+    (found,) = of(watched(seconds(90, lambda s: sample(s, [gpu()], [program(cpu=400.0)]))).findings, "idle.memory-held")
+    assert any("400 % of a CPU core: its work may run on the CPU" in line for line in found.evidence)
+    (calm,) = of(watched(seconds(90, lambda s: sample(s, [gpu()], [program(cpu=3.0)]))).findings, "idle.memory-held")
+    assert not any("may run on the CPU" in line for line in calm.evidence)
+
+
+@pytest.mark.parametrize(
+    ("framework", "words"), [("torch 2.11.0", "empty_cache"), ("jaxlib 0.5", "PREALLOCATE"), (None, "Ask alice")]
+)
+def test_the_action_is_the_framework_s_own(framework: str | None, words: str) -> None:
+    make = lambda s: sample(s, [gpu(used=21.0)], [program(framework=framework)])  # noqa: E731
+    (found,) = of(watched(seconds(90, make)).findings, "idle.memory-held")
+    assert words in found.action
+
+
+def test_a_guest_that_holds_memory_on_a_busy_gpu_is_told_as_likely() -> None:
+    guest, worker = program(7, held=8.0), program(8, held=10.0, sm=90.0)
+    (found,) = of(
+        watched(seconds(90, lambda s: sample(s, [gpu(busy=90.0)], [guest, worker]))).findings, "idle.memory-held"
+    )
+    assert (found.pid, found.certainty) == (7, "likely")
+    assert "no sample of a kernel" in " ".join(found.evidence)
+
+
+def test_who_works_on_one_gpu_and_holds_another_is_told_how_to_keep_it_free() -> None:
+    rows = [program(7, sm=95.0, gpu=0), program(7, gpu=1)]
+    (found,) = of(
+        watched(seconds(90, lambda s: sample(s, [gpu(busy=95.0), gpu(1)], rows))).findings, "idle.memory-held"
+    )
+    assert found.device_uuid == "GPU-1"
+    assert "CUDA_VISIBLE_DEVICES=0" in found.action
+
+
+def test_a_process_that_ends_takes_its_finding_along_at_once() -> None:
+    watch = watched(seconds(90, lambda s: sample(s, [gpu(used=21.0)], [program()] if s < 88 else [])))
+    assert "idle.memory-held" not in ids(watch)
+    assert [past.id for past in watch.past] == ["idle.memory-held"]
+
+
+@pytest.mark.parametrize("container", [None, "docker", "wsl"])
+def test_memory_that_nobody_listed_holds(container: str | None) -> None:
+    odd = {"memory.unexplained_bytes": 5 * GIB}
+    watch = watched(seconds(60, lambda s: sample(s, [gpu(used=6.0, readings=odd)], container=container)))
+    cause = "container.pid-namespace" if container else "memory.other-process"
+    (found,) = [entry for entry in watch.findings if entry.id != "healthy"]
+    assert (found.id, found.certainty) == (cause, "likely")
+    assert "5.0 GiB" in found.title
+    assert ("Windows" in found.action) == (container == "wsl")
+
+
+def test_memory_that_is_not_known_is_not_unexplained() -> None:
+    unknown = gpu(used=20.0)
+    del unknown.readings["memory.unexplained_bytes"]
+    assert ids(watched(seconds(60, lambda s: sample(s, [unknown])))) == ["healthy"]
+
+
+def test_memory_that_fills_up_is_told_before_it_is_full() -> None:
+    make = lambda s: sample(s, [gpu(busy=90, used=12 + s * 0.02)], [program(held=12 + s * 0.02, sm=90)])  # noqa: E731
+    (found,) = of(watched(seconds(300, make)).findings, "memory.model-too-large")
+    assert (found.severity, found.certainty) == ("warning", "likely")
+    assert "would be full in about 5 min" in found.title
+    assert "1.2 GiB a minute" in " ".join(found.evidence)
+    level = lambda s: sample(s, [gpu(busy=90, used=min(12 + s * 0.1, 20))], [program(held=15, sm=90)])  # noqa: E731
+    assert not any(history(seconds(400, level), "memory.model-too-large"))
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def test_new_uncorrectable_errors_are_an_error_and_old_ones_a_warning() -> None:
+    make = lambda s: sample(s, [gpu(busy=90, readings={"ecc.uncorrected": 2 if s < 30 else 3})])  # noqa: E731
+    watch = watched(seconds(29, make))
+    assert [entry.severity for entry in of(watch.findings, "hardware.fault")] == ["warning"]
+    watched(seconds(30, make, start=29), watch)
+    severities = [entry.severity for entry in of(watch.findings, "hardware.fault")]
+    assert severities == ["error"], "old and new ones are one finding"
+    assert "3, 1 of them new" in of(watch.findings, "hardware.fault")[0].evidence[0]
+    assert [(one.severity, one.text) for one in watch.events] == [
+        ("warning", "GPU 0 uncorrected ECC errors: 2 since its last reset"),
+        ("error", "GPU 0 uncorrected ECC errors: 1 more, 3 in all"),
+    ]
+
+
+def test_nvlink_errors_that_come_now_are_told_apart_from_old_ones() -> None:
+    def make(second: int) -> Snapshot:
+        counts = {"nvlink.crc_errors": 7e6 + (second >= 30) * 2, "nvlink.failed_recoveries": 0 if second < 30 else 1}
+        return sample(second, [gpu(busy=90, readings=counts)])
+
+    watch = watched(seconds(29, make))
+    (old,) = of(watch.findings, "hardware.fault")
+    assert old.severity == "info", "sent again at some time since the reset: how many is no rate"
+    watched(seconds(30, make, start=29), watch)
+    (found,) = of(watch.findings, "hardware.fault")
+    assert (found.severity, found.title) == ("error", "GPU 0 NVLink recoveries that failed: 1 more, 1 in all")
+    assert found.evidence[:2] == (
+        "nvlink.failed_recoveries: 1, 1 of them new",
+        "nvlink.crc_errors: 7000002, 2 of them new",
+    )
+    assert [(one.kind, one.severity, one.text) for one in watch.events] == [
+        ("nvlink-errors.began", "info", "GPU 0 NVLink CRC errors: 7000000 since its last reset"),
+        ("nvlink-errors.changed", "error", "GPU 0 NVLink recoveries that failed: 1 more, 1 in all"),
+        ("nvlink-errors.changed", "error", "GPU 0 NVLink CRC errors: 2 more, 7000002 in all"),
+    ]
+
+
+# -- input ----------------------------------------------------------------------------------------
+
+
+def training(
+    second: int, *, period: int = 4, low: float = 0.0, high: float = 90.0, cpu: float = 130.0, **changes: object
+) -> Snapshot:
+    """Half of each period at work."""
+    busy = high if second % period < period / 2 else low
+    return sample(second, [gpu(busy=busy)], [program(age=20.0, cpu=cpu, **changes)])  # type: ignore[arg-type]
+
+
+def test_a_sawtooth_with_a_busy_core_is_input_bound() -> None:
+    watch = watched(seconds(360, training))
+    (found,) = of(watch.findings, "input.bound")
+    assert (found.severity, found.certainty, found.pid, found.device_uuid) == ("warning", "likely", 7, "GPU-0")
+    text = " ".join(found.evidence)
+    assert "utilization 45 % on average" in text
+    assert "sawtooth between 0 and 90 %" in text
+    assert "130 % of a CPU core" in text
+    assert "prefetch" in found.action
+
+
+def test_flat_and_low_with_busy_workers_is_input_bound() -> None:
+    def make(second: int) -> Snapshot:
+        row = program(age=2000.0, cpu=20.0, framework="torch 2.11.0", workers_cpu_percent=350.0)
+        return sample(second, [gpu(busy=35.0 + second % 3)], [row])
+
+    (found,) = of(watched(seconds(200, make)).findings, "input.bound")
+    assert "370 % of a CPU core" in " ".join(found.evidence)
+    assert "DataLoader" in found.action
+
+
+def test_waiting_for_a_disk_is_input_bound() -> None:
+    def make(second: int) -> Snapshot:
+        row = program(age=2000.0, cpu=20.0, state="D" if second % 2 else None)
+        return sample(second, [gpu(busy=30.0)], [row])
+
+    (found,) = of(watched(seconds(200, make)).findings, "input.bound")
+    assert "waited for a disk in 50 % of the samples" in " ".join(found.evidence)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda s: training(s, low=97.0, high=97.0), id="training at full load, its main thread spinning"),
+        pytest.param(lambda s: training(s, cpu=12.0), id="bursty inference: the CPU waits for requests"),
+        pytest.param(lambda s: training(s, low=0.0, high=0.0), id="import, compilation: one core busy, no kernel yet"),
+        pytest.param(lambda s: training(s, framework=None), id="no framework"),
+        pytest.param(
+            lambda s: training(s, low=95.0, high=95.0) if s % 120 < 80 else training(s, low=0.0, high=0.0),
+            id="an evaluation on the CPU after every epoch",
+        ),
+        pytest.param(
+            lambda s: sample(
+                s,
+                [gpu(busy=60.0 * (s % 4 < 2))],
+                [program(age=2000.0, cpu=130.0, sm=None), program(8, sm=60.0, cpu=3.0)],
+            ),
+            id="somebody else makes the teeth",
+        ),
+        pytest.param(
+            lambda s: sample(s, [gpu(busy=None)], [program(age=2000.0, cpu=130.0)]), id="utilization is not told"
+        ),
+    ],
+)
+def test_what_is_not_input_bound(make: object) -> None:
+    assert not any(history(seconds(600, make), "input.bound"))  # type: ignore[arg-type]
+
+
+def test_warm_up_and_a_short_window_are_not_judged() -> None:
+    assert not any(history(seconds(200, training), "input.bound"))
+
+
+def test_a_notebook_that_begins_to_train_warms_up_as_well() -> None:
+    """It has lived for an hour, and rested: what it compiles now is no input."""
+
+    def make(second: int) -> Snapshot:
+        busy = 0.0 if second < 300 else 90.0 * (second % 4 < 2)
+        cpu = 1.0 if second < 300 else 130.0
+        return sample(second, [gpu(busy=busy)], [program(age=3600.0, cpu=cpu)])
+
+    told = history(seconds(900, make), "input.bound")
+    assert not any(told[:500])
+    assert told[-1]
+
+
+# -- beside the GPUs ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause", "severity"),
+    [
+        ({"cuda_visible_devices": "-1"}, "visibility.hidden", "info"),
+        ({"cuda_visible_devices": "-1,0"}, "visibility.hidden", "warning"),
+        ({"cuda_visible_devices": "7"}, "visibility.bad-ordinal", "warning"),
+        ({"framework": "torch 2.11.0+cpu"}, "build.cpu-only", "warning"),
+        ({"cuda_loaded": False}, "unknown", "info"),
+        ({}, "unknown", "info"),
+    ],
+)
+def test_a_program_on_the_cpu_beside_free_gpus(changes: dict[str, object], cause: str, severity: str) -> None:
+    aside = program(31, gpu=None, cpu=800.0, **changes)  # type: ignore[arg-type]
+    watch = watched(seconds(120, lambda s: sample(s, [gpu(), gpu(1, busy=90.0, used=20)], bystanders=[aside])))
+    (found,) = [entry for entry in watch.findings if entry.pid == 31]
+    assert (found.id, found.severity, found.certainty) == (cause, severity, "likely")
+    assert "free: GPU 0" in found.evidence
+    if "cuda_visible_devices" in changes:
+        assert f"CUDA_VISIBLE_DEVICES={changes['cuda_visible_devices']}" in " ".join(found.evidence)
+
+
+def test_one_that_was_given_mig_instances_is_not_judged() -> None:
+    aside = program(31, gpu=None, cpu=800.0, cuda_visible_devices="MIG-41b36e66")
+    assert ids(watched(seconds(120, lambda s: sample(s, [gpu()], bystanders=[aside])))) == ["healthy"]
+
+
+def test_what_a_process_says_of_itself_is_made_harmless() -> None:
+    evil = "\x1b[31m" + "x" * 500
+    aside = program(31, gpu=None, cpu=800.0, cuda_visible_devices=evil, command=evil, name=evil, user=evil)
+    holder = program(7, held=20.0, command=evil, name=evil, user=evil, framework=f"tensorflow {evil}")
+    watch = watched(seconds(120, lambda s: sample(s, [gpu(), gpu(1)], [holder], bystanders=[aside])))
+    text = "".join(part for entry in watch.findings for part in (entry.title, *entry.evidence))
+    assert "visibility.bad-ordinal" in ids(watch)
+    assert "\x1b" not in text
+
+
+def test_no_gpu_free_and_little_cpu_are_no_reason_to_speak() -> None:
+    full, aside = gpu(used=20.0), program(31, gpu=None, cpu=800.0)
+    assert ids(watched(seconds(120, lambda s: sample(s, [full], bystanders=[aside])))) == ["healthy"]
+    calm = program(31, gpu=None, cpu=20.0)
+    assert ids(watched(seconds(120, lambda s: sample(s, [gpu()], bystanders=[calm])))) == ["healthy"]
+
+
+# -- what is normal -------------------------------------------------------------------------------
+
+
+def wrong(watch: Conditions) -> list[Finding]:
+    return [entry for entry in [*watch.findings, *watch.past] if entry.severity != "info"]
+
+
+NORMAL = {
+    "healthy training at 97 % at its power cap": lambda s: sample(
+        s,
+        [gpu(busy=97.0 - s % 2, used=21.0, readings=CAPPED)],
+        [program(sm=97.0, cpu=101.0, age=5000.0)],
+    ),
+    "idle desktop": lambda s: sample(
+        s,
+        [gpu(busy=float(s % 7 == 0) * 4, used=1.2, readings={"clocks.event_reasons": "idle", **SLOW_LINK})],
+        [program(2, held=0.6, framework=None, type="G", name="Xorg")],
+    ),
+    "bursty inference": lambda s: sample(
+        s,
+        [gpu(busy=85.0 if s % 45 < 3 else 0.0, used=9.0, readings=SLOW_LINK if s % 45 >= 3 else {})],
+        [program(3, held=8.0, cpu=90.0 if s % 45 < 3 else 1.0, age=9000.0)],
+    ),
+    "notebook just opened": lambda s: sample(s, [gpu(used=21.0)], [program(4, age=1.0, cpu=2.0, name="ipykernel")]),
+    "warm-up": lambda s: sample(
+        s,
+        [gpu(busy=0.0 if s < 60 else 30.0 * (s % 3 > 0) if s < 150 else 96.0, used=min(1 + s * 0.2, 21.0))],
+        [program(5, held=min(0.3 + s * 0.2, 20.0), age=1.0, cpu=180.0 if s < 150 else 100.0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NORMAL)
+def test_what_is_normal_is_no_warning(name: str) -> None:
+    watch = Conditions()
+    for shot in seconds(300, NORMAL[name]):
+        watch.look(shot)
+        assert not wrong(watch), name
+    assert "healthy" in ids(watch)
+
+
+def test_healthy_says_what_was_looked_at_and_what_was_not() -> None:
+    blind = gpu()
+    del blind.readings["pcie.generation"]
+    blind.missing["pcie.generation"] = msgspec.json.decode(
+        b'{"reason": "not_supported"}', type=type(program(sm=None).missing["sm_percent"])
+    )
+    watch = watched(seconds(600, lambda s: sample(s, [blind, gpu(1)], [program(held=0.1)])))
+    (healthy,) = watch.findings
+    assert healthy.id == "healthy"
+    assert "watched: 2 GPUs and 1 process, for 10 min" in healthy.evidence
+    alone = watched(seconds(20, lambda s: sample(s, [blind])))
+    assert any("not judged: PCIe links" in line and "not supported" in line for line in alone.findings[0].evidence)
+    gappy = watched([sample(0, [gpu()]), sample(1, [gpu()]), sample(200, [gpu()])])
+    assert "not observed: 3 min, in which no sample came" in gappy.findings[0].evidence

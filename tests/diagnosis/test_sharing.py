@@ -1,0 +1,302 @@
+"""Who held what of a GPU, when: the arithmetic of memory causes over ledgers that are made up."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gpuwatch.diagnosis.arithmetic import Surroundings, judge
+from gpuwatch.diagnosis.engine import diagnose
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.finish_run import complete
+from gpuwatch.diagnosis.sharing import beside, share
+from gpuwatch.logs.facts import LogFacts
+from gpuwatch.logs.log_parser import parse
+from gpuwatch.model.run import (
+    DeviceMapping,
+    DeviceMemory,
+    Devices,
+    Framework,
+    Memory,
+    MemoryHolder,
+    Oom,
+    Run,
+    Verdict,
+    Worker,
+)
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.probing.memory_ledger import MemoryLedger
+from tests.diagnosis.cases import GIB, MIB, ON_GPU, draft, machine, process
+
+SIZES = st.integers(0, 30 * GIB)
+MAYBE = st.none() | SIZES
+DEVICE = "/device:GPU:0"
+RESERVED, CONTEXT = 160 * MIB, 320 * MIB
+
+
+def card(total: int, used: int, *held: tuple[int, int]) -> Snapshot:
+    """One GPU, and what each process (by pid) holds of it."""
+    rows = tuple(process(pid, amount) for pid, amount in held)
+    snapshot = machine(gpus=1, processes=rows)
+    readings = {
+        "memory.total_bytes": total,
+        "memory.used_bytes": used,
+        "memory.reserved_bytes": RESERVED,
+        "memory.free_bytes": total - RESERVED - used,
+    }
+    device = msgspec.structs.replace(snapshot.devices[0], readings=readings, compute_capability="8.6", simulated=True)
+    return msgspec.structs.replace(snapshot, devices=(device,), simulated=True)
+
+
+def of(total: int, *amounts: tuple[int, int]) -> Snapshot:
+    return card(total, sum(amount for _, amount in amounts), *amounts)
+
+
+# -- the ledger -----------------------------------------------------------------------------------
+
+SAMPLES = st.lists(st.dictionaries(st.integers(1, 6), st.integers(1, 3 * GIB), max_size=6), min_size=1, max_size=6)
+
+
+@given(SAMPLES, SAMPLES, st.sets(st.integers(1, 6), min_size=1))
+def test_each_process_is_one_and_the_run_is_never_among_the_others(
+    looks: list[dict[int, int]], samples: list[dict[int, int]], run: set[int]
+) -> None:
+    total = 24 * GIB
+    strangers = {pid: held for pid, held in looks[0].items() if pid not in run}
+    before = of(total, *strangers.items())
+    ledger = MemoryLedger(before)
+    for t, sample in enumerate(samples):
+        ledger.take(of(total, *sample.items()), {min(run)}, run, float(t))
+    seen = [sample for sample in samples if run & set(sample)]
+    entries = ledger.result(context=False)
+    assert len(entries) == (1 if seen else 0)
+    if not seen:
+        return
+    (entry,) = entries
+    first = next(t for t, sample in enumerate(samples) if run & set(sample))
+    outside = [sum(held for pid, held in sample.items() if pid not in run) for sample in samples[first:]]
+    assert entry.others_before_bytes == sum(strangers.values())
+    assert entry.others_start_bytes == outside[0]
+    assert entry.others_peak_bytes == max(outside)
+    assert entry.least_free_bytes == total - RESERVED - max(sum(sample.values()) for sample in samples[first:])
+    for holding in entry.holders:
+        moments = [t for t, sample in enumerate(samples) if holding.pid in sample]
+        assert holding.own == (holding.pid in run and bool(moments))
+        assert (holding.first_seconds, holding.last_seconds) == ((moments[0], moments[-1]) if moments else (None, None))
+        amounts = [sample[holding.pid] for sample in samples if holding.pid in sample]
+        assert holding.peak_bytes == max([*amounts, *([strangers[holding.pid]] if holding.pid in strangers else [])])
+    alone = [sample[min(run)] for sample in samples if min(run) in sample]
+    assert entry.process_bytes is None or entry.process_bytes in alone, "never the sum of two processes"
+
+
+def test_what_nvml_lists_for_nobody_before_the_start_is_taken_to_stay() -> None:
+    before = card(24 * GIB, 10 * GIB)
+    entry = DeviceMemory(
+        uuid="GPU-0", index=0, others_before_bytes=0, others_start_bytes=0, others_peak_bytes=GIB, least_free_bytes=0
+    )
+    held = share(before.devices[0], entry)
+    assert (held.before, held.start, held.peak, held.most) == (10 * GIB, 10 * GIB, 11 * GIB, 11 * GIB)
+
+
+# -- causes ---------------------------------------------------------------------------------------
+
+OOMS = st.builds(
+    Oom,
+    device=st.just("GPU:0"),
+    allocator=st.just("GPU_0_bfc"),
+    requested_bytes=MAYBE,
+    limit_bytes=MAYBE,
+    in_use_bytes=MAYBE,
+    largest_free_bytes=MAYBE,
+    pool_bytes=MAYBE,
+)
+AROUND = st.builds(
+    Surroundings,
+    total_bytes=MAYBE,
+    others_bytes=MAYBE,
+    most_bytes=MAYBE,
+    least_free_bytes=MAYBE,
+    held_by_others=st.sampled_from([None, True, False]),
+    overhead_bytes=st.integers(0, GIB),
+    limited=st.booleans(),
+    refusals=st.integers(0, 3),
+)
+
+
+@given(OOMS, AROUND)
+def test_another_process_is_never_blamed_where_that_much_was_free(oom: Oom, around: Surroundings) -> None:
+    told = judge(oom, around)
+    if told.cause != "memory.other-process":
+        return
+    asked, limit = oom.requested_bytes, oom.limit_bytes
+    assert around.held_by_others is not False
+    if asked is not None and around.total_bytes is not None and around.others_bytes is not None:
+        assert asked <= max(around.total_bytes, limit or 0), "an empty device would not have held it"
+    refused = asked is not None and (limit is None or (oom.in_use_bytes or 0) + asked <= limit)
+    if refused and around.least_free_bytes is not None:
+        assert asked is not None
+        assert around.least_free_bytes < asked
+
+
+@example(asked=1, free=0, own=5_153_960_755, allowed=None, spare=1, used=None, others=[])
+@given(
+    asked=st.integers(1, 30 * GIB),
+    free=SIZES,
+    own=SIZES,
+    allowed=MAYBE,
+    spare=MAYBE,
+    used=MAYBE,
+    others=st.lists(st.integers(1, 20 * GIB), max_size=3),
+)
+def test_pytorchs_own_numbers(
+    asked: int, free: int, own: int, allowed: int | None, spare: int | None, used: int | None, others: list[int]
+) -> None:
+    total = 24 * GIB
+    oom = Oom(
+        device="GPU:0",
+        requested_bytes=asked,
+        device_total_bytes=total,
+        device_free_bytes=free,
+        process_bytes=own,
+        limit_bytes=allowed,
+        unallocated_bytes=spare,
+        in_use_bytes=used,
+        others=tuple(MemoryHolder(pid=pid, held_bytes=held) for pid, held in enumerate(others, 1)),
+    )
+    cause = judge(oom, Surroundings()).cause
+    if free >= max(asked, 20 * MIB):  # with less than that the driver refuses even 2 MiB
+        assert cause != "memory.other-process"
+    if asked <= 2 * MIB:
+        assert cause != "memory.fragmented", "tensors up to 1 MiB have a pool of their own"
+    reserved = used + spare if used is not None and spare is not None else own
+    if allowed is not None and asked <= total and reserved + asked > allowed:
+        assert cause == "memory.limit-too-small"
+
+
+@pytest.mark.parametrize(
+    ("own", "cause"), [(666, "memory.other-process"), (1500, "memory.other-process"), (3400, "memory.model-too-large")]
+)
+def test_a_few_mib_left_on_a_full_device_are_no_room(own: int, cause: str) -> None:
+    """The driver reports 6 MiB free and refuses 2: who holds the rest is the cause, not PyTorch's blocks."""
+    oom = Oom(
+        device="GPU:0",
+        requested_bytes=2 * MIB,
+        device_total_bytes=3881 * MIB,
+        device_free_bytes=6 * MIB,
+        process_bytes=own * MIB,
+        in_use_bytes=(own - 11) * MIB,
+        unallocated_bytes=11 * MIB,
+    )
+    judged = judge(oom, Surroundings())
+    assert judged.cause == cause
+    assert "2.0 MiB ≤ 6.0 MiB free on a device of 3.8 GiB" in " ".join(judged.lines)
+
+
+def granted(mib: int, device: str = DEVICE) -> DeviceMapping:
+    return DeviceMapping(framework_device=device, uuid="GPU-0", physical_index=0, granted_bytes=mib * MIB)
+
+
+def ran(*mapped: DeviceMapping, **fields: object) -> Run:
+    values: dict[str, object] = {
+        "framework": Framework(name="tensorflow", version="2.21.0", gpu_build=True),
+        "devices": Devices(logical=(DEVICE,)),
+        "device_map": mapped,
+        "placements": (ON_GPU,),
+        "simulated": True,
+        "simulation": "driver",
+    }
+    return draft(**{"config": "default", **values, **fields})  # type: ignore[arg-type]
+
+
+def seen(before: Snapshot, *samples: Snapshot, own: int = 100, run: tuple[int, ...] = (100,)) -> Memory:
+    ledger = MemoryLedger(before)
+    for t, sample in enumerate(samples):
+        ledger.take(sample, {own}, run, float(t))
+    return Memory(devices=ledger.result(context=True))
+
+
+def test_a_grant_that_others_cut_is_told_with_who_held_it() -> None:
+    before = of(5 * GIB, (7, 3620 * MIB))
+    run = ran(granted(795), memory=seen(before, of(5 * GIB, (7, 3620 * MIB), (100, 1116 * MIB))))
+    done = complete(run, LogFacts(), before)
+    (found,) = [entry for entry in done.findings if entry.severity == "warning"]
+    assert (done.primary, found.id, found.certainty) == ("memory.other-process", "memory.other-process", "fact")
+    assert "pid 7" in found.title
+    assert "795 MiB" in found.title
+
+
+def test_a_tenant_that_left_before_the_start_is_no_riddle() -> None:
+    before = of(5 * GIB, (7, 3620 * MIB))
+    alone = 5 * 1024 - 160 - 320 - 1536
+    run = ran(granted(alone), memory=seen(before, of(5 * GIB, (100, (alone + 320) * MIB))))
+    done = complete(run, LogFacts(), before)
+    told = {entry.id: entry.severity for entry in done.findings}
+    assert "unknown" not in told
+    assert told["memory.other-process"] == "info"
+    assert any("process 7 held 3.5 GiB and exited" in line for entry in done.findings for line in entry.evidence)
+
+
+_REFUSED = (
+    "2026-11-20 10:00:00.000000: I external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:1193] failed to allocate"
+    " {gib}GiB ({bytes} bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory"
+)
+
+
+@given(parts=st.lists(st.integers(1, 24), min_size=1, max_size=3), held=st.integers(0, 23), total=st.integers(2, 24))
+def test_who_is_to_blame_for_a_refusal_follows_from_the_sum(parts: list[int], held: int, total: int) -> None:
+    held = min(held, total - 1)
+    tenant = ((7, held * GIB),) if held else ()
+    before = of(total * GIB, *tenant)
+    mapped = [granted(gib * 1024, f"/device:GPU:{index}") for index, gib in enumerate(parts)]
+    run = ran(*mapped, memory=seen(before, of(total * GIB, *tenant, (100, GIB // 2))))
+    log = parse(_REFUSED.format(gib=parts[0], bytes=parts[0] * GIB))
+    found = [
+        entry
+        for entry in diagnose(Evidence(snapshot=before, run=run, log=log))
+        if entry.id in ("memory.other-process", "config.inconsistent", "unknown")
+    ]
+    overhead = (run.memory.devices[0].context_bytes or 0) + RESERVED
+    alone = sum(parts) * GIB + overhead
+    if alone > total * GIB:
+        expected = "config.inconsistent"
+    elif held and alone + held * GIB > total * GIB:
+        expected = "memory.other-process"
+    else:
+        expected = "unknown"
+    assert [entry.id for entry in found] == [expected]
+
+
+@pytest.mark.parametrize(("others", "ended"), [(0, "ok"), (600, "ok"), (600, "timeout"), (0, "error")])
+def test_the_first_of_two_processes_is_what_the_second_ran_into(others: int, ended: Verdict) -> None:
+    """On a card of 2 GiB, where TensorFlow's reserve is small: 255 MiB are what the first one left.
+
+    It held them, however it ended later: on a busy machine it is killed at its deadline.
+    """
+    tenant = ((7, others * MIB),) if others else ()
+    before = of(2 * GIB, *tenant)
+    first = (1729 - others) * MIB
+    memory = seen(before, of(2 * GIB, *tenant, (101, first), (102, 255 * MIB)), run=(100, 101, 102))
+    workers = (
+        Worker(name="first", setting="default", pid=101, verdict=ended, granted_bytes=first),
+        Worker(name="second", setting="default", pid=102, verdict="oom", granted_bytes=255 * MIB),
+        Worker(name="first", setting="growth", pid=103, granted_bytes=first),
+    )
+    oom = Oom(
+        device="GPU:0",
+        allocator="PluggableDevice_0_bfc",
+        requested_bytes=19 * MIB,
+        limit_bytes=255 * MIB,
+        in_use_bytes=255 * MIB,
+        largest_free_bytes=0,
+        expected=True,
+    )
+    run = ran(granted(1729 - others), config="contention", workers=workers, ooms=(oom,), memory=memory, verdict="oom")
+    done = complete(run, LogFacts(), before)
+    (judged,) = done.ooms
+    assert judged.verdict == "memory.other-process"
+    assert [(worker.pid, held) for worker, held, _ in beside(Evidence(run=done), oom)] == [(101, first)]
+    found = next(entry for entry in done.findings if entry.id == "memory.other-process")
+    assert found.title.startswith("The first process of this run held")
+    assert (found.severity, done.memory.devices[0].process_bytes) == ("info", None)

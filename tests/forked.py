@@ -1,0 +1,182 @@
+"""Programs that use TensorFlow, each in a fork of one process that has imported it: an import costs seconds of CPU.
+
+A fork has its own environment, arguments, files and devices: importing TensorFlow opens no driver and no device. The
+plug-in of simulated GPUs is loaded by the fork, as TensorFlow's import does it. What is about the import itself, or
+about the interpreter (hooks, variables that it reads as it starts), wants a process of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.sim.environment import ENV_PLUGIN
+
+_SERVER = """
+import gc, json, os, runpy, signal, socket, sys, traceback
+
+def run(order):
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    os.chdir(order["folder"])
+    sys.argv = order["arguments"]
+    plugin = os.environ.get(PLUGIN)
+    if plugin:
+        from tensorflow.python.framework import load_library
+        load_library.load_pluggable_device_library(plugin)
+    if order["code"] is not None:
+        exec(compile(order["code"], "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.path.insert(0, os.path.dirname(sys.argv[0]))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+def child(order, files):
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (0, 1, 2):
+            os.dup2(files[number], number)
+        os.closerange(3, 64)
+        run(order)
+        code = 0
+    except SystemExit as ending:
+        if isinstance(ending.code, str):
+            print(ending.code, file=sys.stderr)
+        code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+def keeper(order, files):
+    # Tells the pid and, when it has ended, the status.
+    os.setsid()
+    pid = os.fork()
+    if pid == 0:
+        child(order, files)
+    for file in files[:3]:
+        os.close(file)
+    os.write(files[3], b"%d\\n" % pid)
+    _, status = os.waitpid(pid, 0)
+    os.write(files[3], b"%d\\n" % status)
+    os._exit(0)
+
+control, PLUGIN = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+import tensorflow, keras
+gc.collect()
+gc.freeze()
+control.send(b"ready")
+while True:
+    data, files, _, _ = socket.recv_fds(control, 1 << 20, 4)
+    if not data:
+        break
+    if os.fork() == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        control.close()
+        keeper(json.loads(data), files)
+    for file in files:
+        os.close(file)
+"""
+_OF_THE_PROGRAM = ("GPUWATCH_SIM", "GPUWATCH_SIM_STATE", ENV_PLUGIN, "CUDA_VISIBLE_DEVICES")
+
+
+class Server:
+    """An interpreter that has imported TensorFlow with ``environment``."""
+
+    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = subprocess.Popen(
+            [python, "-c", _SERVER, str(theirs.fileno()), ENV_PLUGIN],
+            stdin=subprocess.DEVNULL,
+            env={name: value for name, value in environment.items() if name not in _OF_THE_PROGRAM},
+            pass_fds=(theirs.fileno(),),
+        )
+        theirs.close()
+        self._ready = False
+
+    def start(self, order: Mapping[str, Any], files: Sequence[int]) -> None:
+        if not self._ready:
+            assert self._control.recv(100) == b"ready", "TensorFlow could not be imported"
+            self._ready = True
+        socket.send_fds(self._control, [json.dumps(order).encode()], list(files))
+
+    def close(self) -> None:
+        self._control.close()
+        if not self._ready:
+            self._process.kill()
+        self._process.wait(10)
+
+
+class Forked(subprocess.Popen[str]):
+    """A program in a fork of a server: ``arguments`` as for ``python``, from ``-c CODE`` or a script on."""
+
+    def __init__(
+        self, server: Server, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+    ) -> None:
+        self._server = server
+        code = arguments[1] if arguments[0] == "-c" else None
+        argv = ["-c", *arguments[2:]] if code is not None else list(arguments)
+        self._order = {
+            "code": code,
+            "arguments": argv,
+            "environment": dict(environment),
+            "folder": str(folder or Path.cwd()),
+        }
+        pipe = subprocess.PIPE
+        super().__init__(list(arguments), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    def _execute_child(self, *arguments: Any) -> None:
+        """What of :class:`subprocess.Popen` starts the process: the ends of its pipes are the arguments."""
+        stdin, _, _, stdout, _, stderr = pipes = arguments[10:16]
+        status, theirs = os.pipe()
+        self._server.start(self._order, (stdin, stdout, stderr, theirs))
+        os.close(theirs)
+        self._status = os.fdopen(status)
+        self.pid = int(self._status.readline())
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+    def _try_wait(self, flags: int) -> tuple[int, int]:
+        """As :func:`os.waitpid`: 0 as the process where it has not ended."""
+        if flags and not select.select([self._status], [], [], 0)[0]:
+            return 0, 0
+        return self.pid, int(self._status.readline())
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        if self.returncode is None:
+            pid, status = self._try_wait(os.WNOHANG)
+            if pid:
+                self._handle_exitstatus(status)  # type: ignore[attr-defined]
+                self._status.close()
+        return self.returncode
+
+
+_servers: dict[tuple[str, ...], Server] = {}
+
+
+def forked(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    python: str = sys.executable,
+    folder: Path | None = None,
+) -> Forked:
+    """Starts ``python ARGUMENTS`` in a fork of an interpreter whose TensorFlow was imported with the same libraries."""
+    names = ("LD_LIBRARY_PATH", "LD_PRELOAD", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_VMODULE", "PYTHONPATH")
+    key = (python, *(environment.get(name, "") for name in names))
+    if key not in _servers:
+        _servers[key] = Server(python, environment)
+        atexit.register(_servers[key].close)
+    return Forked(_servers[key], arguments, environment, folder)

@@ -1,0 +1,87 @@
+"""``pytest -m fast``: given by what a test can reach, and kept by a hook that sees every process that starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import LONGEST, gpuwatch
+from tests.fast import fast_ones, forbid_processes
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def _by_a_helper() -> None:
+    gpuwatch("--version")
+
+
+def _by_the_machine(sim_machine: Any) -> None:
+    sim_machine("1x1GiB")
+
+
+def _by_a_dashboard(make_stage: Any) -> None:
+    make_stage().app.run_test()
+
+
+def _by_nobody(tmp_path: Path) -> None:
+    tmp_path.mkdir()
+
+
+def test_a_test_is_slow_by_what_its_helpers_and_fixtures_do(request: pytest.FixtureRequest) -> None:
+    def made(function: Callable[..., None]) -> pytest.Function:
+        return pytest.Function.from_parent(request.node.parent, name=function.__name__, callobj=function)
+
+    slow = [made(one) for one in (_by_a_helper, _by_the_machine, _by_a_dashboard)]
+    fast = made(_by_nobody)
+    assert fast_ones([*slow, fast]) == [fast]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: subprocess.run([sys.executable, "-c", ""]),
+        lambda: subprocess.Popen("true", shell=True),
+        lambda: os.system("true"),
+        lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        os.fork,
+        os.forkpty,
+    ],
+    ids=["run", "shell", "system", "spawn", "fork", "forkpty"],
+)
+def test_a_fast_test_that_starts_a_process_fails(start: Callable[[], object]) -> None:
+    with pytest.raises(pytest.fail.Exception, match="starts a process"), forbid_processes():
+        start()
+
+
+def test_that_it_is_caught_does_not_help() -> None:
+    with pytest.raises(pytest.fail.Exception, match="started processes"), forbid_processes(), suppress(BaseException):
+        subprocess.run([sys.executable, "-c", ""])
+    with forbid_processes():
+        pass
+    assert subprocess.run([sys.executable, "-c", ""]).returncode == 0
+
+
+def collected(*where: str, seed: str) -> list[str]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *where]
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "COLUMNS": "200"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def test_every_collection_gives_the_same_names(request: pytest.FixtureRequest) -> None:
+    """Workers that collect different names stop the run. What this one collected is one half of the comparison."""
+    ours = {item.nodeid for item in request.session.items if not item.get_closest_marker("long")}
+    theirs = collected(*sorted({name.partition("::")[0] for name in ours}), seed="4711")
+    assert ours - set(theirs) == set()
+
+
+def test_the_longest_files_are_there() -> None:
+    for name in LONGEST:
+        assert (REPOSITORY / name).is_file(), "renamed? the order of files goes by it"

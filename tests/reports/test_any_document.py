@@ -1,0 +1,107 @@
+"""Documents that somebody else wrote: whatever is in them, they are shown or refused in one line."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import msgspec
+import pytest
+
+from gpuwatch.model.codec import MOST_BYTES, MOST_VALUES, NotADocument, from_json, read, to_json
+from gpuwatch.model.consistency import MOST_DEPTH, MOST_TEXT
+from gpuwatch.model.contrast import Contrast, Row
+from gpuwatch.model.run import Setting
+from gpuwatch.reports.registry import FORMATS, render
+from tests.reports.documents import bare_run
+from tests.reports.fuzz import EVIL, HIDDEN, examined, made_up
+
+SEEDS = range(14)
+
+
+def test_made_up_documents_of_every_kind() -> None:
+    """Some of those of :mod:`tests.reports.fuzz`; by hand there are thousands."""
+    assert sum(examined(made_up(seed)) for seed in SEEDS) > len(SEEDS) / 2
+
+
+def evil_contrast() -> Contrast:
+    rows = (Row(part=EVIL, name=EVIL, values=("-5", EVIL)), Row(part="GPUs", name="-1", values=("-3.5e4", "−")))
+    return Contrast(sources=("here", EVIL), primaries=(None, EVIL), simulated=False, rows=rows, alike=1)
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in FORMATS])
+def test_headings_from_outside_are_harmless(name: str) -> None:
+    drawn = render(evil_contrast(), name)
+    assert not HIDDEN.search(drawn)
+    assert "cmd|" in drawn.replace("\\|", "|"), "it is shown all the same"
+
+
+def test_no_cell_of_csv_is_a_formula_and_negative_numbers_stay_numbers() -> None:
+    heads, first, second = csv.reader(io.StringIO(render(evil_contrast(), "csv")))
+    assert heads[3].startswith("'=cmd")
+    assert (first[2], first[3][:5]) == ("-5", "'=cmd")
+    assert second == ["GPUs", "-1", "-3.5e4", "−"]
+
+
+def changed(document: msgspec.Struct, **changes: object) -> bytes:
+    return msgspec.json.encode(msgspec.to_builtins(document) | changes)
+
+
+def nested(depth: int) -> bytes:
+    raw = to_json(msgspec.structs.replace(bare_run(), results={"deep": "HERE"}))
+    return raw.replace('"HERE"', "[" * depth + "]" * depth).encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (nested(MOST_DEPTH), f"nested more than {MOST_DEPTH} deep"),
+        (nested(900), f"nested more than {MOST_DEPTH} deep"),
+        (nested(100_000), f"nested more than {MOST_DEPTH} deep"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested more than"),
+        (b'{"x":' + b"[" * 100_000, "nested more than"),
+        (changed(bare_run(), log_tail=["x" * (MOST_TEXT + 1)]), "a text of more than 1,048,576 characters"),
+        (changed(bare_run(), results={"a": [0] * MOST_VALUES}), "more than 2,000,000 values"),
+        (b'{"schema": "gpuwatch.run/' + b"9" * 5000 + b'"}', "newer gpuwatch"),
+        (b'{"schema": "gpuwatch.run/1\\u001b[31m"}', r"gpuwatch.run/1\\x1b\[31m"),
+        (changed(bare_run(), started_at="0001-01-01T00:00:00+14:00"), "is no time with its zone"),
+        (changed(bare_run(), started_at="2026-01-01T00:00:00"), "is no time with its zone"),
+        (changed(bare_run(), phases={"total_seconds": 1e308}), "total_seconds is 1e.308: no span of time"),
+        (changed(bare_run(), pid=10**400), "more than 64 bits"),
+        (changed(bare_run(), results={"a": 10**400}), "more than 64 bits"),
+        (changed(evil_contrast(), rows=[{"part": "a", "name": "b", "values": ["1"]}]), "row 1 has 1 values for 2 rep"),
+        (changed(evil_contrast(), primaries=[]), "0 primary causes for 2 reports"),
+        (changed(evil_contrast(), sources=[], primaries=[], rows=[]), "compares nothing"),
+        (b'{"schema":"gpuwatch.comparison/1","runs":[],"columns":[],"best":{},"comparable":[0]}', "speaks of run 0"),
+        (
+            b'{"schema":"gpuwatch.comparison/1","runs":[],"columns":[],"best":{},"worst_run":{"a":-1}}',
+            "speaks of run -1",
+        ),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_what_is_beyond_a_limit_is_refused_by_its_name(raw: bytes, says: str) -> None:
+    with pytest.raises(NotADocument, match=says) as refused:
+        from_json(raw)
+    assert str(refused.value).isprintable()
+
+
+def test_a_large_file_is_refused_unread(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    with pytest.raises(NotADocument, match="larger than 64 MiB"):
+        read(path)
+
+
+def test_depth_that_settings_have_is_read() -> None:
+    run = msgspec.structs.replace(bare_run(), settings={"a": Setting(asked=[[[[[[["x"]]]]]]])})
+    assert from_json(to_json(run).encode()) == run
+
+
+def test_words_of_a_schema_are_never_taken_for_a_name() -> None:
+    """A host that is called ok: its verdicts stay, or the document could not be read any more."""
+    run = msgspec.structs.replace(bare_run(), host="ok", verdict="ok", verdict_reason="ok is a host")
+    told = render(run, "json", redact=True)
+    again = from_json(told.encode())
+    assert (again.verdict, again.host, again.verdict_reason) == ("ok", "host-1", "host-1 is a host")  # type: ignore[union-attr]

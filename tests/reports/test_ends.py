@@ -1,0 +1,108 @@
+"""How a run's end, its times and its charts are shown: red is a failure, a part is within its whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuwatch.diagnosis.finish_run import complete
+from gpuwatch.logs.facts import LogFacts
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.run import DeviceMemory, Holding, MemoryPoint, Oom, Phases, Worker
+from gpuwatch.reports import charts
+from gpuwatch.reports.compare import compare
+from gpuwatch.reports.comparison_content import comparison_content
+from gpuwatch.reports.ledger import memory_table
+from gpuwatch.reports.registry import render
+from gpuwatch.reports.run_content import run_content
+from gpuwatch.session.gather import _none
+from tests.reports.documents import GIB, MIB, full_run
+
+SHOWN = {"config": "contention", "verdict": "oom", "ooms": (Oom(expected=True),), "findings": (), "errors": ()}
+FAILED = Finding(id="memory.other-process", severity="error", certainty="fact", title="Others held it")
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        (SHOWN, "info"),
+        ({**SHOWN, "ooms": (Oom(expected=True), Oom())}, "error"),
+        ({**SHOWN, "findings": (FAILED,)}, "error"),
+        ({"verdict": "error"}, "error"),
+    ],
+)
+def test_an_end_that_a_configuration_is_there_to_show_is_not_red(changes: dict[str, Any], state: str) -> None:
+    run = full_run(**changes)
+    content = run_content(run)
+    assert content.state == state
+    assert ("as expected" in content.verdict) == (state == "info")
+    assert ("✖" in render(compare([run]), "text", width=200)) == (state == "error")
+
+
+def test_no_phase_is_longer_than_the_whole() -> None:
+    phases = Phases(import_seconds=5.0, device_init_seconds=0.2, first_step_seconds=0.1, total_seconds=0.9)
+    table = next(table for table in run_content(full_run(phases=phases)).tables if table.title == "Time")
+    assert [row[0] for row in table.rows] == ["Device initialisation", "First step", "Total"]
+    assert "Import of the framework: 5.00 s, before this run" in table.note
+    fresh = msgspec.structs.replace(phases, total_seconds=6.0)
+    table = next(table for table in run_content(full_run(phases=fresh)).tables if table.title == "Time")
+    assert len(table.rows) == 4
+    assert table.note == ""
+
+
+def test_a_chart_of_nothing_is_not_drawn() -> None:
+    run = full_run()
+    idle = tuple(MemoryPoint(t=t / 10, device_used_bytes=300 * MIB, process_bytes=0) for t in range(9))
+    empty = full_run(memory=msgspec.structs.replace(run.memory, timeline=idle))
+    assert charts.moved(run)
+    assert not charts.moved(empty)
+    assert 'class="chart"' in render(run, "html")
+    assert 'class="chart"' not in render(empty, "html").partition("Throughput")[0]
+    none = [("a", full_run(memory=msgspec.structs.replace(run.memory, nvml_peak_bytes=0)))] * 2
+    assert charts.memory_of_runs(none) is None
+
+
+def test_what_is_not_gathered_is_told_as_it_is() -> None:
+    assert _none(0, "gpuwatch probe", unread=False) == "none is kept of this user: gpuwatch probe"
+    assert "none of the 3 that are kept" in _none(3, "gpuwatch probe", unread=False)
+    assert "could be read" in _none(0, "gpuwatch probe", unread=True)
+
+
+def test_a_comparison_names_machine_gpus_driver_version_and_date() -> None:
+    subtitle = comparison_content(compare([full_run(), full_run(config="default")])).subtitle
+    run = full_run()
+    for part in (run.host, "RTX 4090", f"driver {run.driver_version}", "tensorflow 2.21.0", "2026-11-20"):
+        assert part
+        assert part in subtitle
+
+
+def test_of_several_processes_each_has_its_line_and_the_result_comes_in_words() -> None:
+    workers = (
+        Worker(name="first", setting="default", pid=11, granted_bytes=2 * GIB, nvml_bytes=2 * GIB),
+        Worker(name="second", setting="default", pid=12, verdict="oom", granted_bytes=GIB, nvml_bytes=GIB),
+        Worker(name="first", setting="growth", pid=13, nvml_bytes=GIB),
+        Worker(name="second", setting="growth", pid=14, nvml_bytes=GIB),
+    )
+    held = DeviceMemory(
+        uuid="GPU-1",
+        index=0,
+        total_bytes=4 * GIB,
+        used_bytes=3 * GIB,
+        holders=tuple(Holding(pid=worker.pid or 0, own=True, peak_bytes=worker.nvml_bytes) for worker in workers),
+    )
+    run = full_run(**{**SHOWN, "workers": workers, "verdict_reason": "", "settings": {}})
+    run = msgspec.structs.replace(run, memory=msgspec.structs.replace(run.memory, devices=(held,)))
+    rows = {row[0]: row[2] for row in memory_table(run).rows}
+    assert rows["↳ ↳ Process first (11), default"] == "2.0 GiB"
+    assert rows["↳ ↳ Process second (12), default"] == "1.0 GiB"
+    assert not any("This process" in owner or "Allocator" in owner for owner in rows)
+    story = dict(run_content(run).facts)
+    assert story["asked"] == "one after another: default, growth"
+    assert story["seen by NVML"].startswith("the process with most")
+    told = complete(run, LogFacts(), None).verdict_reason
+    assert told == (
+        "Under default the second process ran out of memory beside the first, which held 2.0 GiB;"
+        " under growth both lived (expected)."
+    )

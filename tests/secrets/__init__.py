@@ -1,0 +1,1 @@
+"""What masking is measured by: a corpus of secrets and of innocents."""

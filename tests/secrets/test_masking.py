@@ -1,0 +1,193 @@
+"""What masking makes of the corpus, how long it takes, and that no way out lets a secret pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.formatting.redaction import Redactor
+from gpuwatch.formatting.secrets import mask_lines, mask_text, mask_value
+from gpuwatch.sim.machine import SimMachine
+from tests.conftest import gpuwatch
+from tests.secrets.corpus import INNOCENTS, SECRETS
+from tests.secrets.entry import Innocent, Secret
+
+
+def shown(entry: Secret | Innocent) -> str:
+    """An entry as documents have it: variables by name and value, logs and files by lines, arguments in one line."""
+    if entry.context == "environment":
+        name, _, value = entry.line.partition("=")
+        return f"{name}={mask_value(name, value)}"
+    if entry.context == "argv":
+        return mask_text(entry.line)
+    return "\n".join(mask_lines(entry.line.split("\n")))
+
+
+def as_text(entry: Secret | Innocent) -> str:
+    """An entry in one piece, as a crash file has a traceback; variables have no such form."""
+    return shown(entry) if entry.context == "environment" else mask_text(entry.line)
+
+
+@pytest.mark.parametrize("mask", [shown, as_text])
+def test_secrets_of_the_corpus_are_masked(mask: Callable[[Secret], str]) -> None:
+    leaks = [entry.id for entry in SECRETS if any(part in mask(entry) for part in entry.secret)]
+    assert len(leaks) < 0.01 * len(SECRETS), leaks
+
+
+@pytest.mark.parametrize("mask", [shown, as_text])
+def test_innocents_of_the_corpus_stay(mask: Callable[[Innocent], str]) -> None:
+    changed = [entry.id for entry in INNOCENTS if mask(entry) != entry.line]
+    assert len(changed) < 0.02 * len(INNOCENTS), changed
+
+
+def test_arguments_in_a_list_of_their_own_are_masked_together() -> None:
+    assert mask_lines(["train.py", "--api-key", "aB3xK9zzQ1", "--lr", "0.1"])[2] == "•••"
+
+
+def test_what_is_masked_stays_as_it_is() -> None:
+    for entry in (*SECRETS, *INNOCENTS):
+        once = as_text(entry)
+        if entry.context != "environment":
+            assert mask_text(once) == once, entry.id
+
+
+UNITS = (
+    *("a", "aB3/", "a.", "a-", "a_", "/a", "a=", "a:", "1.", "1:", "a@", "a@b:~/", "abcdef01-", "GPU-", "eyJaaaaaa."),
+    *("token", "token=", "token:", "token=(", "token={a", 'token="\\', "key", "key=", "'key", "--password x "),
+    *("mysql -p ", "curl -u a:", "http://a@", "://a", "bearer ", "authorization: ", "cookie: a", "<password>"),
+    *("process 1 of a, ", "process 1, 1", "\\", '"', "'", " "),
+    *("-----BEGIN PRIVATE KEY-----", "-----BEGIN CERTIFICATE-----"),
+)  # fmt: skip
+
+
+def redact(text: str) -> None:
+    document = {"command": text}
+    redactor = Redactor()
+    redactor.learn(document)
+    redactor.replaced(document)
+
+
+def longest(work: Callable[[str], object], text: str) -> float:
+    """CPU seconds of the longest of five runs."""
+    taken = []
+    for _ in range(5):
+        begin = time.process_time()
+        work(text)
+        taken.append(time.process_time() - begin)
+    return max(taken)
+
+
+@pytest.mark.parametrize("work", [mask_text, redact])
+@pytest.mark.parametrize("unit", UNITS)
+def test_sixteen_times_the_length_takes_at_most_forty_times_as_long(work: Callable[[str], object], unit: str) -> None:
+    """Nothing squares. Text that is short enough to be measured in noise counts as 2 ms."""
+    short, long = ((unit * size)[:size] for size in (1024, 16 * 1024))
+    assert longest(work, long) < 40 * max(longest(work, short), 0.002)
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "aB3/", "I0000 token=abc1234567 /home/u/x.py:12 epoch 3 loss=0.4\n", "--api-key aB3xK9 "]
+)
+def test_a_megabyte_is_masked_in_two_seconds(unit: str) -> None:
+    text = (unit * (1 << 20))[: 1 << 20]
+    begin = time.process_time()
+    mask_text(text)
+    assert time.process_time() - begin < 2
+
+
+def _leaked(text: str, planted: list[Secret]) -> list[str]:
+    return [
+        entry.id for entry in planted if any(json.dumps(part)[1:-1] in text or part in text for part in entry.whole)
+    ]
+
+
+def test_a_log_full_of_secrets_leaves_through_no_format(tmp_path: Path) -> None:
+    planted = [entry for entry in SECRETS if entry.context in ("log", "traceback") and not entry.hard]
+    log = tmp_path / "train.log"
+    tail = (
+        "RuntimeError: CUDA error: out of memory\nfailed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device\n"
+    )
+    log.write_text("\n".join(entry.line for entry in planted) + "\n" + tail)
+    documents = []
+    for suffix in ("json", "html", "md", "csv", "txt"):
+        target = tmp_path / f"out.{suffix}"
+        ended = gpuwatch("explain", str(log), "-o", str(target))
+        documents.append(target.read_text() + ended.out + ended.err)
+    assert not [found for text in documents if (found := _leaked(text, planted))]
+
+
+def test_a_program_full_of_secrets_leaves_through_no_document(tmp_path: Path) -> None:
+    arguments = [entry for entry in SECRETS if entry.context == "argv" and not entry.hard]
+    variables = [entry for entry in SECRETS if entry.context == "environment" and not entry.hard]
+    traces = [entry for entry in SECRETS if entry.context == "traceback" and not entry.hard]
+    printed = tmp_path / "printed.txt"
+    printed.write_text("\n".join(entry.line for entry in traces[-20:]))
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    environment |= dict(entry.line.split("=", 1) for entry in variables)
+    (tmp_path / "fails.py").write_text(f"import sys; sys.stderr.write(open({str(printed)!r}).read()); sys.exit(1)")
+    command = [sys.executable, str(tmp_path / "fails.py"), *(word for entry in arguments for word in entry.text)]
+    document = tmp_path / "run.json"
+    ended = subprocess.run(
+        [sys.executable, "-m", "gpuwatch", "run", "-o", str(document), "--", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 1, ended.stderr
+    kept = "".join(path.read_text() for path in (tmp_path / "state").rglob("*.json"))
+    assert kept
+    planted = [*arguments, *variables, *traces[-20:]]
+    assert not _leaked(document.read_text() + kept, planted)
+    report = gpuwatch("report", "--json", "--sim", "1x2GiB", environment=environment)
+    assert report.out, report.err
+    assert not _leaked(report.out, planted)
+
+
+def test_a_process_full_of_secrets_leaves_through_no_snapshot(sim_machine: Callable[[str], SimMachine]) -> None:
+    """On a GPU, with each secret in its command line and in its environment."""
+    arguments = [entry for entry in SECRETS if entry.context == "argv" and not entry.hard]
+    variables = [entry for entry in SECRETS if entry.context == "environment" and not entry.hard]
+    machine = sim_machine("1x2GiB")
+    environment = {**machine.environment(os.environ), "CUDA_VISIBLE_DEVICES": "0"}
+    secret = environment | dict(entry.line.split("=", 1) for entry in variables)
+    code = "import sys; print(len(sys.argv), flush=True); sys.stdin.read()"
+    held: list[subprocess.Popen[str]] = []
+    documents = []
+    try:
+        for part in range(0, len(arguments), 20):
+            words = [word for entry in arguments[part : part + 20] for word in entry.text]
+            held.append(
+                subprocess.Popen(
+                    [shutil.which(sys.executable) or sys.executable, "-c", code, *words],
+                    env=secret,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            assert held[-1].stdout is not None
+            held[-1].stdout.readline()  # it has its own command line and environment now
+            machine.attach(held[-1].pid, device=0, memory_bytes=32 << 20)
+        for command in ("snapshot", "report"):
+            ended = gpuwatch(command, "--json", environment=environment)
+            assert ended.out, ended.err
+            documents.append(ended.out)
+    finally:
+        for process in held:
+            process.kill()
+            process.communicate()
+    shown = {row["pid"] for row in json.loads(documents[0])["processes"]}
+    assert {process.pid for process in held} <= shown
+    for document in documents:
+        assert document.count("•••") >= 50, "the command lines are there"
+        assert not _leaked(document, [*arguments, *variables])

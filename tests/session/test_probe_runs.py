@@ -1,0 +1,40 @@
+"""Probes that run in the background: what a front end reads of them. No screen is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuwatch.model.events import Event
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.session.probe_runs import Live, _Progress
+from tests.ui import machines
+from tests.ui.probe_bench import Bench
+
+
+def test_the_live_graph_begins_anew_with_another_gpu(tmp_path: Path) -> None:
+    probe_runs = Bench(tmp_path).probe_runs
+    probe_runs.live = Live(configs=("default",), config="default")
+    progress = _Progress(probe_runs, "")
+    progress.take(Event(1, 1, 0.0, "start", {"pid": 77}))
+
+    def shot(*held: float | None) -> Snapshot:
+        rows = tuple(
+            machines.process(n, gpu=n, pid=77, readings={"gpu_memory_bytes": int(amount * machines.GIB)})
+            for n, amount in enumerate(held)
+            if amount is not None
+        )
+        devices = tuple(
+            machines.device(n, readings={"memory.used_bytes": int((20 + n) * machines.GIB)}) for n in range(2)
+        )
+        return machines.snapshot(devices, rows)
+
+    progress._show(shot())
+    progress._show(shot())
+    assert probe_runs.live.device_name == "GPU 0"
+    assert len(probe_runs.live.times) == 2
+    progress._show(shot(None, 5.0))
+    assert probe_runs.live.device_name == "GPU 1"
+    assert probe_runs.live.device == (21 * machines.GIB,), "nothing of the other one is drawn as this one's"
+    progress._show(shot(5.1, 5.0))
+    assert probe_runs.live.device_name == "GPU 1", "of two that hold as much, none takes turns"
+    assert len(probe_runs.live.times) == len(probe_runs.live.process) == len(probe_runs.live.device) == 2

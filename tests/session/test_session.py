@@ -1,0 +1,205 @@
+"""A session over a hand-made feed: what it keeps, finds, and shows of now and of the past. No screen is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gpuwatch.diagnosis.condition_engine import Conditions
+from gpuwatch.history.timeline import Timeline
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.monitor.host_access import HostAccess
+from gpuwatch.session.process_history import identity
+from gpuwatch.session.session import INTERVALS, Session
+from tests.ui import machines
+from tests.ui.feed import FakeFeed
+from tests.ui.fixed_findings import FixedFindings
+
+HOT = Finding(id="throttle.thermal", severity="warning", certainty="fact", title="GPU 0 is hot")
+WELL = Finding(id="healthy", severity="info", certainty="likely", title="Nothing wrong was found")
+
+
+def pair(tick: int) -> Snapshot:
+    """Two GPUs with their processes, of which nobody has found anything yet."""
+    return replace(machines.pair(tick), findings=())
+
+
+class Watched:
+    """A session, its feed, and the clock that both live by."""
+
+    def __init__(
+        self,
+        conditions: Conditions | None = None,
+        timeline: Timeline | None = None,
+        host: HostAccess | None = None,
+    ) -> None:
+        self.now = machines.NOON.timestamp()
+        self.feed = FakeFeed(host)
+        self.wakes = 0
+        self.session = Session(self.feed, clock=lambda: self.now, conditions=conditions, timeline=timeline)
+        self.session.start(self._wake)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def push(self, *snapshots: Snapshot) -> list[Snapshot]:
+        self.now = snapshots[-1].taken_at.timestamp()
+        self.feed.push(*snapshots)
+        return self.session.take()
+
+
+def test_textual_is_not_needed() -> None:
+    script = Path(__file__).with_name("without_screen.py")
+    root = Path(__file__).parents[2]
+    code = f"import runpy, sys; sys.path.insert(0, {str(root)!r}); runpy.run_path({str(script)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+
+
+def test_samples_become_history_timeline_and_view() -> None:
+    watched = Watched()
+    session = watched.session
+    assert session.take() == []
+    assert session.view().waiting
+    assert watched.push(*(pair(tick) for tick in range(20))) == [pair(tick) for tick in range(20)]
+    assert watched.wakes == 1
+    assert session.history.snapshots == 20
+    assert len(session.timeline.times) == 20
+    view = session.view()
+    assert view.snapshot == pair(19)
+    assert (view.until, view.now, view.past, view.live) == (watched.now, watched.now, None, None)
+    assert (watched.feed.started, watched.feed.stopped) == (1, 0)
+    session.stop()
+    session.stop()
+    assert watched.feed.stopped == 1
+
+
+def test_the_first_sample_is_diagnosed_when_it_is_asked_for_and_later_ones_when_they_come() -> None:
+    watched = Watched()
+    session = watched.session
+    watched.push(replace(pair(0), findings=(HOT,)))
+    assert session.view().findings == (HOT,)
+    assert session.event_count == 0
+    session.diagnose()
+    assert [one.id for one in session.view().findings] == ["throttle.thermal"], "not healthy beside it"
+    conditions = FixedFindings(HOT)
+    watched = Watched(conditions)
+    watched.push(pair(0))
+    assert watched.session.view().wrong == (HOT,)
+    watched.push(pair(1), pair(2))
+    assert conditions.judged == [pair(0), pair(1), pair(2)]
+    kept = watched.session.timeline.at(watched.now)
+    assert kept is not None
+    assert kept.findings == (HOT,), "what was found is kept with its sample"
+
+
+def test_a_driver_that_is_silent_is_an_event_and_a_finding_and_ends_all_well() -> None:
+    watched = Watched(FixedFindings(WELL))
+    session = watched.session
+    watched.push(pair(0))
+    session.diagnose()
+    assert session.view().findings == (WELL,)
+    watched.now += 20
+    watched.feed.state = FeedStatus("not-answering", 20.0, 19.0)
+    session.look_at_feed()
+    assert [one.kind for one in session.timeline.events()][-1] == "silence.began"
+    assert [one.id for one in session.view().wrong] == ["driver.bad-state"]
+    assert WELL not in session.view().findings
+    assert session.view().troubled == watched.now
+    watched.feed.state = FeedStatus("ok", 0.0)
+    watched.push(pair(30))
+    assert session.view().wrong == ()
+
+
+def test_events_are_counted_until_they_are_seen() -> None:
+    watched = Watched()
+    watched.push(pair(0))
+    fewer = replace(pair(1), processes=pair(1).processes[1:])
+    watched.push(fewer)
+    session = watched.session
+    assert session.unseen_events == session.event_count == len(session.timeline.events()) > 0
+    assert session.view().unseen == session.unseen_events
+    session.see_events()
+    assert session.unseen_events == 0
+
+
+def test_a_paused_view_stands_still_and_goes_back_while_samples_come() -> None:
+    watched = Watched()
+    session = watched.session
+    watched.push(*(pair(tick) for tick in range(30)))
+    session.pause()
+    assert session.pause() is session.playhead
+    watched.push(pair(30))
+    view = session.view()
+    assert session.paused
+    assert view.snapshot == pair(29)
+    assert view.live is not None
+    assert view.live.snapshot == pair(30)
+    session.pause().step(-9)
+    back = session.view()
+    assert back.snapshot is not None
+    assert back.snapshot.taken_at == pair(20).taken_at
+    assert back.past is not None
+    assert len(back.past.times) == 31
+    who = identity(pair(0).processes[0])
+    assert session.process_history(who).times[-1] == back.until
+    session.resume()
+    assert session.view().snapshot == pair(30)
+    assert session.process_history(who).times[-1] == watched.now
+
+
+def test_the_interval_goes_up_and_down_in_steps() -> None:
+    watched = Watched()
+    seen = []
+    for _ in range(10):
+        watched.session.change_interval(1)
+        seen.append(watched.feed.interval)
+    assert seen[-1] == INTERVALS[-1]
+    for _ in range(10):
+        watched.session.change_interval(-1)
+    assert watched.feed.interval == INTERVALS[0]
+
+
+def recording(seconds: int) -> Timeline:
+    """What a recording of another host would answer."""
+    timeline = Timeline()
+    watched = Watched()
+    watched.push(*(pair(tick) for tick in range(seconds)))
+    for tick in range(seconds):
+        timeline.add(pair(tick), (HOT,) if tick > seconds // 2 else (WELL,))
+    timeline.add_events(watched.session.timeline.events())
+    return timeline
+
+
+def test_a_feed_and_a_timeline_are_enough_to_look_back_at_a_recording() -> None:
+    timeline = recording(120)
+    watched = Watched(timeline=timeline, host=HostAccess("node07"))
+    session = watched.session
+    watched.push(pair(119))
+    assert len(timeline.times) == 120, "what comes is the recording's already"
+    assert session.view().events is timeline.events()
+    session.pause()
+    assert session.view().wrong == (HOT,), "of the newest moment too: the feed brought one sample alone"
+    assert len(session.view().history.series(machines.uuid(0), "utilization.gpu_percent")) == 120
+    session.pause().first()
+    view = session.view()
+    assert view.snapshot is not None
+    assert view.snapshot.taken_at == pair(0).taken_at
+    assert view.findings == (WELL,)
+    assert view.past is not None
+    assert len(view.past.times) == 120
+    session.pause().jump(100)
+    assert session.view().wrong == (HOT,)
+    uuid = machines.uuid(0)
+    drawn = session.view().history.series(uuid, "utilization.gpu_percent")
+    assert len(drawn) == 101, "graphs are those of the recording"
+    who = identity(pair(0).processes[0])
+    assert len(session.process_history(who).times) == 101
+    assert session.host.name == "node07"
+    assert session.host.unreachable

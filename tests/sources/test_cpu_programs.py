@@ -1,0 +1,131 @@
+"""Programs beside the GPUs, and the workers of those on them: real processes, found in /proc."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.monitor.bystanders import Bystanders
+from gpuwatch.sources import cpu_programs
+from gpuwatch.sources.cpu_programs import CpuPrograms
+from gpuwatch.sources.host import ProcessTable
+
+_PROGRAM = """
+import mmap, os, sys
+library = open(sys.argv[1], "rb")
+kept = mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ)
+child = os.fork() if sys.argv[2] == "forks" else 0
+print(child, flush=True)
+while True:
+    if child:
+        os.wait()
+"""
+Start = Callable[..., tuple[subprocess.Popen[str], int]]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_programs, "EVERY", 0.3)
+    monkeypatch.setattr(cpu_programs, "_BUSY", 5.0)  # a crowded machine gives little to each
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    running: list[subprocess.Popen[str]] = []
+
+    def one(name: str, what: str = "works", **environment: str) -> tuple[subprocess.Popen[str], int]:
+        library = tmp_path / name
+        library.parent.mkdir(parents=True, exist_ok=True)
+        library.write_bytes(b"\0" * 4096)
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(library), what],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+            process_group=0,
+        )
+        running.append(process)
+        assert process.stdout is not None
+        return process, int(process.stdout.readline())
+
+    yield one
+    for process in running:
+        os.killpg(process.pid, 9)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def looked(one: CpuPrograms, on_gpus: set[int], until: Callable[[], bool]) -> None:
+    """Looks until it is so, for ten seconds at most."""
+    for _ in range(25):
+        one.look(time.monotonic(), on_gpus)
+        if until():
+            return
+        time.sleep(0.4)
+    raise AssertionError("never seen")
+
+
+TORCH = "torch/lib/libtorch_cpu.so"
+
+
+def test_a_busy_program_with_a_framework_is_a_bystander(start: Start) -> None:
+    process, _ = start(TORCH, CUDA_VISIBLE_DEVICES="-1")
+    one = CpuPrograms(ProcessTable())
+    looked(one, set(), lambda: any(found.facts.pid == process.pid for found in one.bystanders))
+    (found,) = [found for found in one.bystanders if found.facts.pid == process.pid]
+    assert found.facts.framework == "torch"
+    assert found.facts.environment == {"CUDA_VISIBLE_DEVICES": "-1"}
+    assert found.cpu_percent > 5
+    assert found.cuda_loaded is False
+    assert process.pid in one.pids
+    (row,) = [row for row in _rows(process.pid) if row.pid == process.pid]
+    assert (row.type, row.device_uuid, row.cuda_visible_devices) == ("H", None, "-1")
+    assert (row.number("cpu_percent") or 0) > 5
+    assert row.missing["gpu_memory_bytes"].detail == "the process uses no GPU"
+
+
+def _rows(pid: int) -> list:  # type: ignore[type-arg]
+    bystanders = Bystanders(ProcessTable())
+    for _ in range(25):
+        rows = bystanders.look(time.monotonic(), [])
+        if any(row.pid == pid for row in rows):
+            return list(rows)
+        time.sleep(0.4)
+    raise AssertionError("never seen")
+
+
+def test_one_that_has_loaded_libcuda_is_told_apart(start: Start, tmp_path: Path) -> None:
+    process, _ = start("torch/lib/libtorch/libcuda.so.1")
+    one = CpuPrograms(ProcessTable())
+    looked(one, set(), lambda: any(found.facts.pid == process.pid for found in one.bystanders))
+    assert [found.cuda_loaded for found in one.bystanders if found.facts.pid == process.pid] == [True]
+
+
+def test_workers_of_a_process_on_a_gpu_are_its_own_and_no_bystanders(start: Start) -> None:
+    process, child = start(TORCH, "forks")
+    one = CpuPrograms(ProcessTable())
+    looked(one, {process.pid}, lambda: one.workers.get(process.pid, 0.0) > 5)
+    assert not any(found.facts.pid in (process.pid, child) for found in one.bystanders)
+
+
+def test_a_busy_program_without_a_framework_is_nobody(start: Start) -> None:
+    process, _ = start("numpy/core.so")
+    one = CpuPrograms(ProcessTable())
+    for _ in range(4):
+        one.look(time.monotonic(), set())
+        time.sleep(0.4)
+    assert not any(found.facts.pid == process.pid for found in one.bystanders)
+
+
+def test_it_looks_again_only_when_it_is_time_to() -> None:
+    one = CpuPrograms(ProcessTable())
+    assert one.look(100.0, set())
+    assert not one.look(100.2, set())
+    assert one.look(100.4, set())

@@ -1,0 +1,20 @@
+"""Conditions whose findings a test gives; their events are those of the samples."""
+
+from __future__ import annotations
+
+from gpuwatch.diagnosis.condition_engine import Conditions
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Snapshot
+
+
+class FixedFindings(Conditions):
+    """Finds the same in every sample."""
+
+    def __init__(self, *found: Finding) -> None:
+        super().__init__()
+        self.found = found
+        self.judged: list[Snapshot] = []
+
+    def _word(self, snapshot: Snapshot, at: float, *, gap: bool) -> None:
+        self.judged.append(snapshot)
+        self._held = self.found

@@ -1,0 +1,183 @@
+"""States of the first screen as lines of text: what is told, and where it stands. Colours are for the pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from textual.pilot import Pilot
+
+from gpuwatch.ui.settings.preferences import Loaded, Preferences, default_path, load
+from tests.ui.pictures import app_with, arrived, made_up_probe_runs
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+
+def lines(pilot: Pilot[Any]) -> list[str]:
+    """What the terminal shows, row by row."""
+    return [strip.text.rstrip() for strip in pilot.app.screen._compositor.render_strips()]
+
+
+def row(pilot: Pilot[Any], *parts: str) -> str:
+    """The one row that has all of these parts, in their order."""
+    found = [line for line in lines(pilot) if _in_order(line, parts)]
+    assert len(found) == 1, (parts, lines(pilot))
+    return found[0]
+
+
+def _in_order(line: str, parts: tuple[str, ...]) -> bool:
+    start = 0
+    for part in parts:
+        start = line.find(part, start)
+        if start < 0:
+            return False
+        start += len(part)
+    return True
+
+
+async def press(pilot: Pilot[Any], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await arrived(pilot)
+
+
+async def test_what_keys_do_to_the_first_screen() -> None:
+    app, feed = app_with("pair")
+    async with app.run_test(size=(120, 40)) as pilot:
+        feed.push()
+        await arrived(pilot)
+        at_first = lines(pilot)
+        await press(pilot, "slash", *"torch")
+        row(pilot, "Processes", "/ torch")
+        row(pilot, "▶ 0", "51877", "bob", "torch 2.11", "cuda:0→0", "31.9 GiB", "96", "61", "102.0", "1.2G", "1:19:17")
+        assert _in_order(lines(pilot)[-1], ("/ torch", "1 of 3"))
+        assert not any("python train.py" in line for line in lines(pilot)), "alice's does not match"
+        await press(pilot, *" mem>l")
+        row(pilot, "/ torch mem>l", "✖", "2GiB")
+        row(pilot, "Processes", "/ torch ")
+        await press(pilot, "escape")
+        assert lines(pilot) == at_first
+        await press(pilot, "s")
+        row(pilot, "▶● GPU-MEM", "memory")
+        await press(pilot, "escape")
+        await press(pilot, "P")
+        row(pilot, "‖ PAUSED", "12:09:30", "5 min")
+        await press(pilot, "P")
+        assert lines(pilot) == at_first
+        await press(pilot, "u")
+        row(pilot, "USER", "PROCS", "GPU-MEM", "CPU%", "HOST", "GPU 0", "GPU 1")
+        row(pilot, "▶ alice", "1", "130.4G", "1", "205M", "·", "130.4G")
+        row(pilot, "  bob", "1", "31.9G", "102", "1.2G", "31.9G", "·")
+        row(pilot, "unexplained", "819M", "·", "819M")
+        await press(pilot, "u")
+        await press(pilot, "f")
+        row(pilot, "│ ▲ alice's python (48121) holds 130.4 GiB")
+        row(pilot, "GPU 1", "process 48121", "idle.memory-held", "fact")
+        row(pilot, "130.4 GiB of 139.8 GiB", "pid 48121")
+        row(pilot, "→", "TF_FORCE_GPU_ALLOW_GROWTH=true")
+        await press(pilot, "escape")
+        assert lines(pilot) == at_first
+        await press(pilot, "space", "space", "k")
+        row(pilot, "✓1", "48121", "alice")
+        row(pilot, "✓0", "51877", "bob")
+        row(pilot, "48121  alice", "2026-05-11 11:50:24", "python train.py --bs 64 --model resnet50")
+        row(pilot, "51877  bob", "2026-05-11 10:50:13", "python finetune.py --lora")
+        row(pilot, "▶  TERM")
+
+
+async def test_the_other_states_of_tabs(tmp_path: Path) -> None:
+    app, feed = app_with("pair", probe_runs=made_up_probe_runs(tmp_path))
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed.push()
+        await arrived(pilot)
+        await press(pilot, "4")
+        row(pilot, "CONFIG", "GRANTED", "NVML", "ON GPU", "STEPS/S", "VERDICT")
+        row(pilot, "■ default", "137.9 GiB", "137.9 GiB", "100 %", "405 ±0", "● ok")
+        await press(pilot, "p")
+        for field, value in (("Workload", "matmul mlp conv lstm copy"), ("Seconds", "1"), ("Fraction", "0.4")):
+            row(pilot, "│ " + field, value, "│")
+        await press(pilot, "escape", "6")
+        row(pilot, "▶ 12:05:31", "alice's python (48121) holds 130.4 GiB on idle GPU 1")
+        await press(pilot, "1", "down", "enter", "down")
+        row(pilot, " 51877  bob  python finetune.py --lora", "2 of 3")
+        row(pilot, "cuda:0 → physical 0", "likely", "31.9 GiB")
+        row(pilot, "– its environment cannot be read:")
+        row(pilot, "└─51877 python finetune.py --lora")
+
+
+async def test_events_of_which_there_are_none() -> None:
+    app, feed = app_with("pair", ticks=1)
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed.push()
+        await arrived(pilot)
+        await press(pilot, "6")
+        row(pilot, "  ● No events since gpuwatch started.")
+        assert not any("12:0" in line for line in lines(pilot)[1:])
+
+
+async def test_probes_of_which_none_ran(tmp_path: Path) -> None:
+    probe_runs = made_up_probe_runs(tmp_path)
+    probe_runs.runs, probe_runs.chosen, probe_runs.interpreter = {}, set(), None
+    app, feed = app_with("pair", probe_runs=probe_runs)
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed.push()
+        await press(pilot, "4")
+        row(pilot, "▶   ▾ memory  7")
+        row(pilot, "□ default", "What default shows")
+        assert not any("●" in line for line in lines(pilot)[1:]), "no verdict without a run"
+
+
+async def test_a_machine_with_nothing_wrong() -> None:
+    app, feed = app_with("one")
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed.push()
+        await press(pilot, "5")
+        row(pilot, "│  ● Nothing wrong was found", "│")
+        row(pilot, "· CUDA_VISIBLE_DEVICES hides every GPU")
+
+
+async def test_settings_that_cannot_be_read_are_named_at_the_bottom() -> None:
+    path = default_path()
+    path.write_text('colums = ["pid"]\n[processes]\nsort = "memroy"\n')
+    app, feed = app_with("pair", settings=load(path))
+    async with app.run_test(size=(120, 40)) as pilot:
+        feed.push()
+        await arrived(pilot)
+        assert "processes.sort" in lines(pilot)[-1]
+        assert "memroy" in lines(pilot)[-1]
+
+
+async def test_a_terminal_that_is_too_small() -> None:
+    app, feed = app_with("pair")
+    async with app.run_test(size=(20, 5)) as pilot:
+        feed.push()
+        await arrived(pilot)
+        row(pilot, "60×12")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("machine", ["one", "sixteen", "eight200", "simulated", "broken", "hostile"])
+@pytest.mark.parametrize("ascii_only", [False, True], ids=["", "ascii"])
+async def test_every_machine_fits_every_size(machine: str, size: tuple[int, int], ascii_only: bool) -> None:
+    """Frames are closed, the keys are the last line, and each GPU stands once with its memory."""
+    app, feed = app_with(machine, ticks=2, settings=Loaded(default_path(), Preferences(ascii=ascii_only)))
+    async with app.run_test(size=size) as pilot:
+        feed.push()
+        await arrived(pilot)
+        shown = lines(pilot)
+        assert len(shown) == size[1]
+        assert max(map(cell_len, shown)) <= size[0]
+        assert "quit" in shown[-1] or "help" in shown[-1]
+        for opening, closing in (("╭", "╮"), ("╰", "╯")):
+            for line in shown:
+                assert line.count(opening) == line.count(closing), line
+        assert app.session.snapshot is not None
+        gpus = app.overview.gpus
+        for device in app.session.snapshot.devices:
+            used = device.readings.get("memory.used_bytes")
+            if isinstance(used, int):
+                assert f"{used / 2**30:.1f}" in gpus.plain, device.index
+        if ascii_only:
+            assert "".join(shown).isascii() or machine == "hostile"
