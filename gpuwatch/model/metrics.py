@@ -1,9 +1,9 @@
-"""THE list of device metrics. Dashboard, JSON, CSV, exporter and HTML iterate over it.
+"""The table of device metrics. Dashboard, JSON, CSV and HTML iterate over it.
 
-To add a metric: one :class:`MetricSpec` here, and a value in ``tests/fixtures``. The source
-(:mod:`gpuwatch.sources.nvidia.source`) calls NVML functions by the names written here, once per call and
-tick even where several metrics pick from one answer, and all field values of a lane in one call. A
-metric whose ``call`` is empty is derived in the collector from other readings.
+To add a metric: one row here, and a value in ``tests/fixtures``. The source
+(:mod:`gpuwatch.sources.nvidia.source`) calls the NVML functions named here: once per tick even if several metrics
+pick from one answer, and all field values of a lane in one call. A metric without ``call`` is derived from other
+readings.
 
 Names and units follow NVML; the JSON carries sizes as ``_bytes``, percentages as ``_percent``.
 """
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
 
 class Unit(enum.StrEnum):
-    """What a number of a metric counts."""
+    """The unit of a metric."""
 
     PERCENT = "%"
     BYTES = "B"
@@ -32,38 +33,36 @@ class Unit(enum.StrEnum):
 
 
 class Lane(enum.StrEnum):
-    """How often a metric is asked for (design: fast every tick, slow every 5-10 s)."""
+    """How often a metric is read: fast every tick, slow every 5-10 s."""
 
     FAST = "fast"
     SLOW = "slow"
     ONCE = "once"
-    """What does not change while the device is there: asked until it answers."""
+    """Constant while the device is present: read until it answers."""
     ON_DEMAND = "on-demand"
     GPM = "gpm"
-    """Activity of the GPU's parts: every tick, and only where somebody opted in."""
+    """GPU performance monitoring (activity of SMs, tensor cores, DRAM): every tick, if the user opted in."""
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """A fixed axis, so that noise never fills a graph.
-
-    ``high`` is a number, or the id of the metric that bounds this one (memory used by total).
-    """
+    """A fixed axis, so that noise never fills a graph."""
 
     low: float
     high: float | str
+    """A number, or the id of the metric that bounds this one (memory used by total)."""
     high_known: str = ""
-    """The metric that bounds this one on devices that tell it; ``high`` on the others."""
+    """The metric that bounds this one on devices that report it; ``high`` applies to the others."""
 
     def ends(self, number: Callable[[str], float | None]) -> tuple[float, float] | None:
-        """Both ends, with ``number`` to read another metric; None where the upper one is not known."""
+        """Both ends, using ``number`` to read another metric; None if the upper end is unknown."""
         high = number(self.high_known) if self.high_known else None
         if not high:
             high = number(self.high) if isinstance(self.high, str) else self.high
         return (self.low, high) if high else None
 
 
-class MetricSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One device metric: what it is called, and the NVML call that answers it."""
+class MetricSpec(msgspec.Struct, frozen=True):
+    """One device metric: its names, unit, and the NVML call that reads it."""
 
     id: str
     title: str
@@ -74,34 +73,38 @@ class MetricSpec(msgspec.Struct, frozen=True, kw_only=True):
     call: str = ""
     """NVML function, by its name in pynvml; empty for derived metrics."""
     fallback: str = ""
-    """The older name of the same function, tried where the driver lacks ``call``."""
+    """The older name of the same function, for drivers without ``call``."""
     args: tuple[int | str, ...] = ()
-    """Further arguments after the handle; a string is the name of a pynvml constant.
+    """Arguments after the handle; a string is the name of a pynvml constant.
 
-    Of nvmlDeviceGetFieldValues: the field, and its scope where it has one.
+    For nvmlDeviceGetFieldValues: the field, and its scope if it has one.
     """
     per_link: tuple[str, ...] = ()
-    """Fields of a single NVLink that count the same, by generation: summed over the links of a device.
+    """Per-link fields with the same count, by NVLink generation, summed over the links of a device.
 
-    Of nvmlDeviceGetFieldValues, with the number of the link as scope; NVLink 4 and 5 count so.
+    For nvmlDeviceGetFieldValues, with the link number as scope; NVLink 4 and 5 count this way.
     """
     pick: str = ""
-    """Attribute (or ``[0]`` index) of the answer; empty when the answer is the value."""
+    """Attribute (or ``[0]`` index) of the answer; empty if the answer is the value."""
     scale: float = 1.0
-    """NVML's number times ``scale`` is the number in our unit."""
+    """Factor from NVML's unit to ours."""
     names: Mapping[int, str] = {}
     """For enumerations: number to name."""
     flags: Mapping[int, str] = {}
     """For bit masks: bit to name; the value is the names joined with ``+``, or ``none``."""
     axis: Axis | None = None
     counter: bool = False
-    """True for a total that only grows; its rate is derived where a metric names it."""
+    """A total that only grows."""
     rate_of: str = ""
-    """For derived rates: the counter whose growth per second, times ``scale``, is the value."""
+    """For rates: the counter whose growth per second, times ``scale``, is the value."""
 
 
 _PERCENT = Axis(0, 100)
 _MIB = 1048576.0
+_KIB = 1024.0
+_KILO = 1000.0
+"""PCIe throughput is in KB/s, decimal."""
+_MILLI = 1e-3
 
 # nvmlPstates_t
 _PSTATES = {n: f"P{n}" for n in range(16)}
@@ -109,7 +112,7 @@ _PSTATES = {n: f"P{n}" for n in range(16)}
 _COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
 _ENABLED = {0: "disabled", 1: "enabled"}
 _YES = {0: "no", 1: "yes"}
-# nvmlDeviceAddressingMode_t: how the GPU shares the address space of the host
+# nvmlDeviceAddressingMode_t
 _ADDRESSING = {0: "none", 1: "hmm", 2: "ats"}
 # nvmlDeviceArchitecture_t
 _ARCHITECTURES = {
@@ -136,7 +139,7 @@ _RECOVERY = {
     7: "system-reboot",
 }
 _ALL_LINKS = 0xFFFFFFFF
-"""Scope of an NVLink field: the sum over all links."""
+"""NVLink field scope: the sum over all links."""
 # nvmlClocksEventReason* bit masks (nvml.h)
 _EVENT_REASONS = {
     0x1: "idle",
@@ -150,1290 +153,293 @@ _EVENT_REASONS = {
     0x100: "display-clocks",
 }
 
+
+def _percent(metric_id: str, title: str, short: str, lane: Lane, call: str = "", **options: Any) -> MetricSpec:
+    """A share, drawn from 0 to 100 %."""
+    return MetricSpec(metric_id, title, short, Unit.PERCENT, lane, call, axis=_PERCENT, **options)
+
+
+def _count(metric_id: str, title: str, short: str, call: str, **options: Any) -> MetricSpec:
+    """A total of errors or events."""
+    return MetricSpec(metric_id, title, short, Unit.COUNT, Lane.SLOW, call, counter=True, **options)
+
+
+def _field(
+    metric_id: str, title: str, short: str, unit: Unit, lane: Lane, *field: str | int, **options: Any
+) -> MetricSpec:
+    """A field value: the name of the field, and its scope where it has one."""
+    return MetricSpec(metric_id, title, short, unit, lane, "nvmlDeviceGetFieldValues", args=field, **options)
+
+
+def _threshold(metric_id: str, title: str, short: str, name: str) -> MetricSpec:
+    """A temperature that the card never changes."""
+    call = "nvmlDeviceGetTemperatureThreshold"
+    return MetricSpec(metric_id, title, short, Unit.CELSIUS, Lane.ONCE, call, args=(name,))
+
+
+def _rate(metric_id: str, title: str, short: str, counter: str) -> MetricSpec:
+    """Bytes per second, from the growth of a counter."""
+    return MetricSpec(metric_id, title, short, Unit.BYTES_PER_SECOND, Lane.SLOW, rate_of=counter)
+
+
+def _throttled(name: str, reason: str, short: str, field: str) -> tuple[MetricSpec, MetricSpec]:
+    """How long a reason has throttled the GPU, and its share of the time since the previous sample."""
+    total, share, title = f"events.{name}_seconds", f"events.{name}_percent", f"Throttled by {reason}"
+    return (
+        _field(total, f"{title}, total", short, Unit.SECOND, Lane.SLOW, field, scale=1e-9, counter=True),
+        _percent(share, f"{title}, share of time", f"{short}%", Lane.SLOW, scale=100.0, rate_of=total),
+    )
+
+
+def _activity(metric_id: str, title: str, short: str, name: str, unit: Unit = Unit.PERCENT) -> MetricSpec:
+    """A GPM metric: percent, or bytes per second, which NVML gives in MiB."""
+    options: dict[str, Any] = {"axis": _PERCENT} if unit is Unit.PERCENT else {"scale": _MIB}
+    return MetricSpec(metric_id, title, short, unit, Lane.GPM, "nvmlGpmMetricsGet", args=(name,), **options)
+
+
+# fmt: off
 METRICS: tuple[MetricSpec, ...] = (
-    MetricSpec(
-        id="utilization.gpu_percent",
-        title="GPU utilization",
-        short="GPU",
-        unit=Unit.PERCENT,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetUtilizationRates",
-        pick="gpu",
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="utilization.memory_percent",
-        title="Memory controller utilization",
-        short="MBW",
-        unit=Unit.PERCENT,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetUtilizationRates",
-        pick="memory",
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="utilization.encoder_percent",
-        title="Encoder utilization",
-        short="ENC",
-        unit=Unit.PERCENT,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetEncoderUtilization",
-        pick="[0]",
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="utilization.decoder_percent",
-        title="Decoder utilization",
-        short="DEC",
-        unit=Unit.PERCENT,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetDecoderUtilization",
-        pick="[0]",
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="utilization.jpeg_percent",
-        title="JPEG engine utilization",
-        short="JPEG",
-        unit=Unit.PERCENT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetJpgUtilization",
-        pick="[0]",
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="utilization.ofa_percent",
-        title="Optical flow engine utilization",
-        short="OFA",
-        unit=Unit.PERCENT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetOfaUtilization",
-        pick="[0]",
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="encoder.sessions",
-        title="Encoder sessions",
-        short="ENCSES",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetEncoderStats",
-        pick="[0]",
-    ),
-    MetricSpec(
-        id="encoder.frames_per_second",
-        title="Encoder frames per second, average",
-        short="ENCFPS",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetEncoderStats",
-        pick="[1]",
-    ),
-    MetricSpec(
-        id="memory.total_bytes",
-        title="Memory total",
-        short="TOTAL",
-        unit=Unit.BYTES,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetMemoryInfo",
-        pick="total",
-    ),
-    MetricSpec(
-        id="memory.used_bytes",
-        title="Memory used",
-        short="MEM",
-        unit=Unit.BYTES,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetMemoryInfo",
-        pick="used",
-        axis=Axis(0, "memory.total_bytes"),
-    ),
-    MetricSpec(
-        id="memory.free_bytes",
-        title="Memory free",
-        short="FREE",
-        unit=Unit.BYTES,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetMemoryInfo",
-        pick="free",
-        axis=Axis(0, "memory.total_bytes"),
-    ),
-    MetricSpec(
-        id="memory.reserved_bytes",
-        title="Memory reserved by the driver",
-        short="RESV",
-        unit=Unit.BYTES,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetMemoryInfo",
-        pick="reserved",
-        axis=Axis(0, "memory.total_bytes"),
-    ),
-    MetricSpec(
-        id="memory.unexplained_bytes",
-        title="Memory used that no listed process owns",
-        short="UNEXPL",
-        unit=Unit.BYTES,
-        lane=Lane.FAST,
-        axis=Axis(0, "memory.total_bytes"),
-    ),
-    MetricSpec(
-        id="memory.addressing",
-        title="Address space shared with the host",
-        short="ADDR",
-        unit=Unit.NAME,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetAddressingMode",
-        names=_ADDRESSING,
-    ),
-    MetricSpec(
-        id="bar1.total_bytes",
-        title="BAR1 (mapped for the host) total",
-        short="BAR1TO",
-        unit=Unit.BYTES,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetBAR1MemoryInfo",
-        pick="bar1Total",
-    ),
-    MetricSpec(
-        id="bar1.used_bytes",
-        title="BAR1 (mapped for the host) used",
-        short="BAR1",
-        unit=Unit.BYTES,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetBAR1MemoryInfo",
-        pick="bar1Used",
-        axis=Axis(0, "bar1.total_bytes"),
-    ),
-    MetricSpec(
-        id="temperature.gpu_celsius",
-        title="GPU temperature",
-        short="TEMP",
-        unit=Unit.CELSIUS,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetTemperature",
-        args=("NVML_TEMPERATURE_GPU",),
-        axis=Axis(30, 100, high_known="temperature.shutdown_celsius"),
-    ),
-    MetricSpec(
-        id="temperature.memory_celsius",
-        title="Memory temperature",
-        short="MTEMP",
-        unit=Unit.CELSIUS,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_MEMORY_TEMP",),
-        axis=Axis(30, 110, high_known="temperature.memory_max_celsius"),
-    ),
-    MetricSpec(
-        id="temperature.margin_celsius",
-        title="Margin to the nearest slowdown",
-        short="TMARG",
-        unit=Unit.CELSIUS,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetMarginTemperature",
-    ),
-    MetricSpec(
-        id="temperature.operating_max_celsius",
-        title="Highest operating temperature",
-        short="TMAX",
-        unit=Unit.CELSIUS,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetTemperatureThreshold",
-        args=("NVML_TEMPERATURE_THRESHOLD_GPU_MAX",),
-    ),
-    MetricSpec(
-        id="temperature.slowdown_celsius",
-        title="Slowdown temperature",
-        short="TSLOW",
-        unit=Unit.CELSIUS,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetTemperatureThreshold",
-        args=("NVML_TEMPERATURE_THRESHOLD_SLOWDOWN",),
-    ),
-    MetricSpec(
-        id="temperature.shutdown_celsius",
-        title="Shutdown temperature",
-        short="TSHUT",
-        unit=Unit.CELSIUS,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetTemperatureThreshold",
-        args=("NVML_TEMPERATURE_THRESHOLD_SHUTDOWN",),
-    ),
-    MetricSpec(
-        id="temperature.memory_max_celsius",
-        title="Highest memory temperature",
-        short="MTMAX",
-        unit=Unit.CELSIUS,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetTemperatureThreshold",
-        args=("NVML_TEMPERATURE_THRESHOLD_MEM_MAX",),
-    ),
-    # Since Hopper thresholds are told as margins: what temperature.margin_celsius is when they are reached.
-    MetricSpec(
-        id="temperature.operating_max_margin_celsius",
-        title="Highest operating temperature, as a margin",
-        short="TMAXR",
-        unit=Unit.CELSIUS,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT",),
-    ),
-    MetricSpec(
-        id="temperature.slowdown_margin_celsius",
-        title="Slowdown, as a margin",
-        short="TSLOWR",
-        unit=Unit.CELSIUS,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT",),
-    ),
-    MetricSpec(
-        id="temperature.shutdown_margin_celsius",
-        title="Shutdown, as a margin",
-        short="TSHUTR",
-        unit=Unit.CELSIUS,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT",),
-    ),
-    MetricSpec(
-        id="temperature.memory_max_margin_celsius",
-        title="Highest memory temperature, as a margin",
-        short="MTMAXR",
-        unit=Unit.CELSIUS,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT",),
-    ),
-    MetricSpec(
-        id="power.draw_watts",
-        title="Power draw",
-        short="PWR",
-        unit=Unit.WATT,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetPowerUsage",
-        scale=1e-3,
-        axis=Axis(0, "power.limit_watts"),
-    ),
-    MetricSpec(
-        id="power.limit_watts",
-        title="Enforced power limit",
-        short="PLIM",
-        unit=Unit.WATT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetEnforcedPowerLimit",
-        scale=1e-3,
-    ),
-    MetricSpec(
-        id="power.average_watts",
-        title="Power draw, 1 s average",
-        short="PAVG",
-        unit=Unit.WATT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_POWER_AVERAGE",),
-        scale=1e-3,
-        axis=Axis(0, "power.limit_watts"),
-    ),
-    MetricSpec(
-        id="power.instant_watts",
-        title="Power draw, instantaneous",
-        short="PNOW",
-        unit=Unit.WATT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_POWER_INSTANT",),
-        scale=1e-3,
-        axis=Axis(0, "power.limit_watts"),
-    ),
-    MetricSpec(
-        id="power.requested_limit_watts",
-        title="Requested power limit",
-        short="PREQ",
-        unit=Unit.WATT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetPowerManagementLimit",
-        scale=1e-3,
-    ),
-    MetricSpec(
-        id="power.default_limit_watts",
-        title="Default power limit",
-        short="PDEF",
-        unit=Unit.WATT,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetPowerManagementDefaultLimit",
-        scale=1e-3,
-    ),
-    MetricSpec(
-        id="power.min_limit_watts",
-        title="Minimum power limit",
-        short="PMIN",
-        unit=Unit.WATT,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetPowerManagementLimitConstraints",
-        pick="[0]",
-        scale=1e-3,
-    ),
-    MetricSpec(
-        id="power.max_limit_watts",
-        title="Maximum power limit",
-        short="PMAX",
-        unit=Unit.WATT,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetPowerManagementLimitConstraints",
-        pick="[1]",
-        scale=1e-3,
-    ),
-    MetricSpec(
-        id="clocks.sm_mhz",
-        title="SM clock",
-        short="SM",
-        unit=Unit.MEGAHERTZ,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetClockInfo",
-        args=("NVML_CLOCK_SM",),
-        axis=Axis(0, "clocks.sm_max_mhz"),
-    ),
-    MetricSpec(
-        id="clocks.sm_max_mhz",
-        title="Maximum SM clock",
-        short="SMMAX",
-        unit=Unit.MEGAHERTZ,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetMaxClockInfo",
-        args=("NVML_CLOCK_SM",),
-    ),
-    MetricSpec(
-        id="clocks.memory_mhz",
-        title="Memory clock",
-        short="MCLK",
-        unit=Unit.MEGAHERTZ,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetClockInfo",
-        args=("NVML_CLOCK_MEM",),
-        axis=Axis(0, "clocks.memory_max_mhz"),
-    ),
-    MetricSpec(
-        id="clocks.memory_max_mhz",
-        title="Maximum memory clock",
-        short="MCMAX",
-        unit=Unit.MEGAHERTZ,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetMaxClockInfo",
-        args=("NVML_CLOCK_MEM",),
-    ),
-    MetricSpec(
-        id="clocks.graphics_mhz",
-        title="Graphics clock",
-        short="GCLK",
-        unit=Unit.MEGAHERTZ,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetClockInfo",
-        args=("NVML_CLOCK_GRAPHICS",),
-        axis=Axis(0, "clocks.graphics_max_mhz"),
-    ),
-    MetricSpec(
-        id="clocks.graphics_max_mhz",
-        title="Maximum graphics clock",
-        short="GCMAX",
-        unit=Unit.MEGAHERTZ,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetMaxClockInfo",
-        args=("NVML_CLOCK_GRAPHICS",),
-    ),
-    MetricSpec(
-        id="clocks.video_mhz",
-        title="Video clock",
-        short="VCLK",
-        unit=Unit.MEGAHERTZ,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetClockInfo",
-        args=("NVML_CLOCK_VIDEO",),
-        axis=Axis(0, "clocks.video_max_mhz"),
-    ),
-    MetricSpec(
-        id="clocks.video_max_mhz",
-        title="Maximum video clock",
-        short="VCMAX",
-        unit=Unit.MEGAHERTZ,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetMaxClockInfo",
-        args=("NVML_CLOCK_VIDEO",),
-    ),
-    MetricSpec(
-        id="clocks.event_reasons",
-        title="Clock event (throttle) reasons",
-        short="THROT",
-        unit=Unit.NAME,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetCurrentClocksEventReasons",
-        fallback="nvmlDeviceGetCurrentClocksThrottleReasons",
-        flags=_EVENT_REASONS,
-    ),
-    # The newer fields for hardware slowdown and power brake changed their numbers between driver branches
-    # (251-253, then 269-271), so a driver can answer them with another quantity: these are the stable ones.
-    MetricSpec(
-        id="events.power_seconds",
-        title="Throttled by power cap, total",
-        short="EVPWR",
-        unit=Unit.SECOND,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_PERF_POLICY_POWER",),
-        scale=1e-9,
-        counter=True,
-    ),
-    MetricSpec(
-        id="events.power_percent",
-        title="Clocks held by power limit, share of time",
-        short="EVPWR%",
-        unit=Unit.PERCENT,
-        lane=Lane.SLOW,
-        scale=100.0,
-        axis=_PERCENT,
-        rate_of="events.power_seconds",
-    ),
-    MetricSpec(
-        id="events.thermal_seconds",
-        title="Throttled by temperature, total",
-        short="EVTHM",
-        unit=Unit.SECOND,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_PERF_POLICY_THERMAL",),
-        scale=1e-9,
-        counter=True,
-    ),
-    MetricSpec(
-        id="events.thermal_percent",
-        title="Clocks held by temperature, share of time",
-        short="EVTHM%",
-        unit=Unit.PERCENT,
-        lane=Lane.SLOW,
-        scale=100.0,
-        axis=_PERCENT,
-        rate_of="events.thermal_seconds",
-    ),
-    MetricSpec(
-        id="events.sync_boost_seconds",
-        title="Throttled by sync boost, total",
-        short="EVSYN",
-        unit=Unit.SECOND,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_PERF_POLICY_SYNC_BOOST",),
-        scale=1e-9,
-        counter=True,
-    ),
-    MetricSpec(
-        id="events.sync_boost_percent",
-        title="Clocks held by sync boost, share of time",
-        short="EVSYN%",
-        unit=Unit.PERCENT,
-        lane=Lane.SLOW,
-        scale=100.0,
-        axis=_PERCENT,
-        rate_of="events.sync_boost_seconds",
-    ),
-    MetricSpec(
-        id="events.board_limit_seconds",
-        title="Throttled by board limit, total",
-        short="EVBRD",
-        unit=Unit.SECOND,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT",),
-        scale=1e-9,
-        counter=True,
-    ),
-    MetricSpec(
-        id="events.board_limit_percent",
-        title="Clocks held by board limit, share of time",
-        short="EVBRD%",
-        unit=Unit.PERCENT,
-        lane=Lane.SLOW,
-        scale=100.0,
-        axis=_PERCENT,
-        rate_of="events.board_limit_seconds",
-    ),
-    MetricSpec(
-        id="events.reliability_seconds",
-        title="Throttled by voltage reliability, total",
-        short="EVREL",
-        unit=Unit.SECOND,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_PERF_POLICY_RELIABILITY",),
-        scale=1e-9,
-        counter=True,
-    ),
-    MetricSpec(
-        id="events.reliability_percent",
-        title="Clocks held by voltage reliability, share of time",
-        short="EVREL%",
-        unit=Unit.PERCENT,
-        lane=Lane.SLOW,
-        scale=100.0,
-        axis=_PERCENT,
-        rate_of="events.reliability_seconds",
-    ),
-    MetricSpec(
-        id="performance.state",
-        title="Performance state",
-        short="PSTATE",
-        unit=Unit.NAME,
-        lane=Lane.FAST,
-        call="nvmlDeviceGetPerformanceState",
-        names=_PSTATES,
-    ),
-    MetricSpec(
-        id="fan.speed_percent",
-        title="Fan speed",
-        short="FAN",
-        unit=Unit.PERCENT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFanSpeed",
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="energy_joules",
-        title="Energy since the driver was loaded",
-        short="ENERGY",
-        unit=Unit.JOULE,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetTotalEnergyConsumption",
-        scale=1e-3,
-        counter=True,
-    ),
-    MetricSpec(
-        id="pcie.generation",
-        title="PCIe link generation",
-        short="PGEN",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetCurrPcieLinkGeneration",
-    ),
-    MetricSpec(
-        id="pcie.max_generation",
-        title="Maximum PCIe link generation",
-        short="PGMAX",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetMaxPcieLinkGeneration",
-    ),
-    MetricSpec(
-        id="pcie.width",
-        title="PCIe link width",
-        short="PWID",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetCurrPcieLinkWidth",
-    ),
-    MetricSpec(
-        id="pcie.max_width",
-        title="Maximum PCIe link width",
-        short="PWMAX",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetMaxPcieLinkWidth",
-    ),
-    MetricSpec(
-        id="pcie.tx_bytes_per_second",
-        title="PCIe transmit (GPU to host)",
-        short="PCIETX",
-        unit=Unit.BYTES_PER_SECOND,
-        lane=Lane.ON_DEMAND,
-        call="nvmlDeviceGetPcieThroughput",
-        args=("NVML_PCIE_UTIL_TX_BYTES",),
-        scale=1000.0,  # NVML answers in KB/s, decimal
-    ),
-    MetricSpec(
-        id="pcie.rx_bytes_per_second",
-        title="PCIe receive (host to GPU)",
-        short="PCIERX",
-        unit=Unit.BYTES_PER_SECOND,
-        lane=Lane.ON_DEMAND,
-        call="nvmlDeviceGetPcieThroughput",
-        args=("NVML_PCIE_UTIL_RX_BYTES",),
-        scale=1000.0,
-    ),
-    MetricSpec(
-        id="pcie.tx_bytes",
-        title="PCIe sent (GPU to host), total",
-        short="PTXTOT",
-        unit=Unit.BYTES,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_PCIE_COUNT_TX_BYTES",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="pcie.rx_bytes",
-        title="PCIe received (host to GPU), total",
-        short="PRXTOT",
-        unit=Unit.BYTES,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_PCIE_COUNT_RX_BYTES",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="pcie.tx_mean_bytes_per_second",
-        title="PCIe transmit, average since last sample",
-        short="PTX5S",
-        unit=Unit.BYTES_PER_SECOND,
-        lane=Lane.SLOW,
-        rate_of="pcie.tx_bytes",
-    ),
-    MetricSpec(
-        id="pcie.rx_mean_bytes_per_second",
-        title="PCIe receive, average since last sample",
-        short="PRX5S",
-        unit=Unit.BYTES_PER_SECOND,
-        lane=Lane.SLOW,
-        rate_of="pcie.rx_bytes",
-    ),
-    MetricSpec(
-        id="pcie.replays",
-        title="PCIe replays",
-        short="REPLAY",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetPcieReplayCounter",
-        counter=True,
-    ),
-    MetricSpec(
-        id="nvlink.links",
-        title="NVLinks",
-        short="NVL",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetNvLinkState",
-        pick="[0]",
-    ),
-    MetricSpec(
-        id="nvlink.links_active",
-        title="Active NVLinks",
-        short="NVLUP",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetNvLinkState",
-        pick="[1]",
-        axis=Axis(0, "nvlink.links"),
-    ),
-    MetricSpec(
-        id="nvlink.tx_bytes",
-        title="NVLink sent, total",
-        short="NVTX",
-        unit=Unit.BYTES,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", _ALL_LINKS),
-        scale=1024.0,
-        counter=True,
-    ),
-    MetricSpec(
-        id="nvlink.rx_bytes",
-        title="NVLink received, total",
-        short="NVRX",
-        unit=Unit.BYTES,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", _ALL_LINKS),
-        scale=1024.0,
-        counter=True,
-    ),
-    MetricSpec(
-        id="nvlink.tx_bytes_per_second",
-        title="NVLink transmit, average since last sample",
-        short="NVTX/S",
-        unit=Unit.BYTES_PER_SECOND,
-        lane=Lane.SLOW,
-        rate_of="nvlink.tx_bytes",
-    ),
-    MetricSpec(
-        id="nvlink.rx_bytes_per_second",
-        title="NVLink receive, average since last sample",
-        short="NVRX/S",
-        unit=Unit.BYTES_PER_SECOND,
-        lane=Lane.SLOW,
-        rate_of="nvlink.rx_bytes",
-    ),
-    MetricSpec(
-        id="nvlink.crc_errors",
-        title="NVLink CRC errors",
-        short="NVCRC",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",),
-        per_link=("NVML_FI_DEV_NVLINK_ERROR_DL_CRC",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="nvlink.data_crc_errors",
-        title="NVLink CRC errors in data",
-        short="NVDCRC",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="nvlink.ecc_errors",
-        title="NVLink ECC errors in data",
-        short="NVECC",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="nvlink.replays",
-        title="NVLink replays",
-        short="NVRPL",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",),
-        per_link=("NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="nvlink.recoveries",
-        title="NVLink recoveries",
-        short="NVRCV",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",),
+    _percent("utilization.gpu_percent", "GPU utilization", "GPU", Lane.FAST,
+        "nvmlDeviceGetUtilizationRates", pick="gpu"),
+    _percent("utilization.memory_percent", "Memory controller utilization", "MBW", Lane.FAST,
+        "nvmlDeviceGetUtilizationRates", pick="memory"),
+    _percent("utilization.encoder_percent", "Encoder utilization", "ENC", Lane.FAST,
+        "nvmlDeviceGetEncoderUtilization", pick="[0]"),
+    _percent("utilization.decoder_percent", "Decoder utilization", "DEC", Lane.FAST,
+        "nvmlDeviceGetDecoderUtilization", pick="[0]"),
+    _percent("utilization.jpeg_percent", "JPEG engine utilization", "JPEG", Lane.SLOW,
+        "nvmlDeviceGetJpgUtilization", pick="[0]"),
+    _percent("utilization.ofa_percent", "Optical flow engine utilization", "OFA", Lane.SLOW,
+        "nvmlDeviceGetOfaUtilization", pick="[0]"),
+    MetricSpec("encoder.sessions", "Encoder sessions", "ENCSES", Unit.COUNT, Lane.SLOW,
+        "nvmlDeviceGetEncoderStats", pick="[0]"),
+    MetricSpec("encoder.frames_per_second", "Encoder frames per second, average", "ENCFPS",
+        Unit.COUNT, Lane.SLOW, "nvmlDeviceGetEncoderStats", pick="[1]"),
+    MetricSpec("memory.total_bytes", "Memory total", "TOTAL", Unit.BYTES, Lane.FAST,
+        "nvmlDeviceGetMemoryInfo", pick="total"),
+    MetricSpec("memory.used_bytes", "Memory used", "MEM", Unit.BYTES, Lane.FAST,
+        "nvmlDeviceGetMemoryInfo", pick="used", axis=Axis(0, "memory.total_bytes")),
+    MetricSpec("memory.free_bytes", "Memory free", "FREE", Unit.BYTES, Lane.FAST,
+        "nvmlDeviceGetMemoryInfo", pick="free", axis=Axis(0, "memory.total_bytes")),
+    MetricSpec("memory.reserved_bytes", "Memory reserved by the driver", "RESV", Unit.BYTES, Lane.FAST,
+        "nvmlDeviceGetMemoryInfo", pick="reserved", axis=Axis(0, "memory.total_bytes")),
+    MetricSpec("memory.unexplained_bytes", "Memory used by no listed process", "UNEXPL", Unit.BYTES, Lane.FAST,
+        axis=Axis(0, "memory.total_bytes")),
+    MetricSpec("memory.addressing", "Address space shared with the host", "ADDR", Unit.NAME, Lane.ONCE,
+        "nvmlDeviceGetAddressingMode", names=_ADDRESSING),
+    MetricSpec("bar1.total_bytes", "BAR1 (mapped for the host) total", "BAR1TO", Unit.BYTES, Lane.SLOW,
+        "nvmlDeviceGetBAR1MemoryInfo", pick="bar1Total"),
+    MetricSpec("bar1.used_bytes", "BAR1 (mapped for the host) used", "BAR1", Unit.BYTES, Lane.SLOW,
+        "nvmlDeviceGetBAR1MemoryInfo", pick="bar1Used", axis=Axis(0, "bar1.total_bytes")),
+    MetricSpec("temperature.gpu_celsius", "GPU temperature", "TEMP", Unit.CELSIUS, Lane.FAST,
+        "nvmlDeviceGetTemperature", args=("NVML_TEMPERATURE_GPU",),
+        axis=Axis(30, 100, high_known="temperature.shutdown_celsius")),
+    _field("temperature.memory_celsius", "Memory temperature", "MTEMP", Unit.CELSIUS, Lane.FAST,
+        "NVML_FI_DEV_MEMORY_TEMP", axis=Axis(30, 110, high_known="temperature.memory_max_celsius")),
+    MetricSpec("temperature.margin_celsius", "Thermal margin to slowdown", "TMARG", Unit.CELSIUS, Lane.SLOW,
+        "nvmlDeviceGetMarginTemperature"),
+    _threshold("temperature.operating_max_celsius", "Maximum operating temperature", "TMAX",
+        "NVML_TEMPERATURE_THRESHOLD_GPU_MAX"),
+    _threshold("temperature.slowdown_celsius", "Slowdown temperature", "TSLOW", "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
+    _threshold("temperature.shutdown_celsius", "Shutdown temperature", "TSHUT", "NVML_TEMPERATURE_THRESHOLD_SHUTDOWN"),
+    _threshold("temperature.memory_max_celsius", "Maximum memory temperature", "MTMAX",
+        "NVML_TEMPERATURE_THRESHOLD_MEM_MAX"),
+    # Hopper and later report thresholds as margins: the value of temperature.margin_celsius when they are reached.
+    _field("temperature.operating_max_margin_celsius", "Maximum operating temperature, as a margin", "TMAXR",
+        Unit.CELSIUS, Lane.ONCE, "NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT"),
+    _field("temperature.slowdown_margin_celsius", "Slowdown temperature, as a margin", "TSLOWR",
+        Unit.CELSIUS, Lane.ONCE, "NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT"),
+    _field("temperature.shutdown_margin_celsius", "Shutdown temperature, as a margin", "TSHUTR",
+        Unit.CELSIUS, Lane.ONCE, "NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT"),
+    _field("temperature.memory_max_margin_celsius", "Maximum memory temperature, as a margin", "MTMAXR",
+        Unit.CELSIUS, Lane.ONCE, "NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT"),
+    MetricSpec("power.draw_watts", "Power draw", "PWR", Unit.WATT, Lane.FAST,
+        "nvmlDeviceGetPowerUsage", scale=_MILLI, axis=Axis(0, "power.limit_watts")),
+    MetricSpec("power.limit_watts", "Enforced power limit", "PLIM", Unit.WATT, Lane.SLOW,
+        "nvmlDeviceGetEnforcedPowerLimit", scale=_MILLI),
+    _field("power.average_watts", "Power draw, 1 s average", "PAVG",
+        Unit.WATT, Lane.SLOW, "NVML_FI_DEV_POWER_AVERAGE", scale=_MILLI, axis=Axis(0, "power.limit_watts")),
+    _field("power.instant_watts", "Power draw, instantaneous", "PNOW",
+        Unit.WATT, Lane.SLOW, "NVML_FI_DEV_POWER_INSTANT", scale=_MILLI, axis=Axis(0, "power.limit_watts")),
+    MetricSpec("power.requested_limit_watts", "Requested power limit", "PREQ", Unit.WATT, Lane.SLOW,
+        "nvmlDeviceGetPowerManagementLimit", scale=_MILLI),
+    MetricSpec("power.default_limit_watts", "Default power limit", "PDEF", Unit.WATT, Lane.ONCE,
+        "nvmlDeviceGetPowerManagementDefaultLimit", scale=_MILLI),
+    MetricSpec("power.min_limit_watts", "Minimum power limit", "PMIN", Unit.WATT, Lane.ONCE,
+        "nvmlDeviceGetPowerManagementLimitConstraints", pick="[0]", scale=_MILLI),
+    MetricSpec("power.max_limit_watts", "Maximum power limit", "PMAX", Unit.WATT, Lane.ONCE,
+        "nvmlDeviceGetPowerManagementLimitConstraints", pick="[1]", scale=_MILLI),
+    MetricSpec("clocks.sm_mhz", "SM clock", "SM", Unit.MEGAHERTZ, Lane.FAST,
+        "nvmlDeviceGetClockInfo", args=("NVML_CLOCK_SM",), axis=Axis(0, "clocks.sm_max_mhz")),
+    MetricSpec("clocks.sm_max_mhz", "Maximum SM clock", "SMMAX", Unit.MEGAHERTZ, Lane.SLOW,
+        "nvmlDeviceGetMaxClockInfo", args=("NVML_CLOCK_SM",)),
+    MetricSpec("clocks.memory_mhz", "Memory clock", "MCLK", Unit.MEGAHERTZ, Lane.FAST,
+        "nvmlDeviceGetClockInfo", args=("NVML_CLOCK_MEM",), axis=Axis(0, "clocks.memory_max_mhz")),
+    MetricSpec("clocks.memory_max_mhz", "Maximum memory clock", "MCMAX", Unit.MEGAHERTZ, Lane.SLOW,
+        "nvmlDeviceGetMaxClockInfo", args=("NVML_CLOCK_MEM",)),
+    MetricSpec("clocks.graphics_mhz", "Graphics clock", "GCLK", Unit.MEGAHERTZ, Lane.SLOW,
+        "nvmlDeviceGetClockInfo", args=("NVML_CLOCK_GRAPHICS",), axis=Axis(0, "clocks.graphics_max_mhz")),
+    MetricSpec("clocks.graphics_max_mhz", "Maximum graphics clock", "GCMAX", Unit.MEGAHERTZ, Lane.SLOW,
+        "nvmlDeviceGetMaxClockInfo", args=("NVML_CLOCK_GRAPHICS",)),
+    MetricSpec("clocks.video_mhz", "Video clock", "VCLK", Unit.MEGAHERTZ, Lane.SLOW,
+        "nvmlDeviceGetClockInfo", args=("NVML_CLOCK_VIDEO",), axis=Axis(0, "clocks.video_max_mhz")),
+    MetricSpec("clocks.video_max_mhz", "Maximum video clock", "VCMAX", Unit.MEGAHERTZ, Lane.SLOW,
+        "nvmlDeviceGetMaxClockInfo", args=("NVML_CLOCK_VIDEO",)),
+    MetricSpec("clocks.event_reasons", "Clock event (throttle) reasons", "THROT", Unit.NAME, Lane.FAST,
+        "nvmlDeviceGetCurrentClocksEventReasons", fallback="nvmlDeviceGetCurrentClocksThrottleReasons",
+        flags=_EVENT_REASONS),
+    # The newer fields for hardware slowdown and power brake were renumbered between driver branches
+    # (251-253, then 269-271), so a driver can answer with another quantity. These are stable.
+    *_throttled("power", "power cap", "EVPWR", "NVML_FI_DEV_PERF_POLICY_POWER"),
+    *_throttled("thermal", "temperature", "EVTHM", "NVML_FI_DEV_PERF_POLICY_THERMAL"),
+    *_throttled("sync_boost", "sync boost", "EVSYN", "NVML_FI_DEV_PERF_POLICY_SYNC_BOOST"),
+    *_throttled("board_limit", "board limit", "EVBRD", "NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT"),
+    *_throttled("reliability", "voltage reliability", "EVREL", "NVML_FI_DEV_PERF_POLICY_RELIABILITY"),
+    MetricSpec("performance.state", "Performance state", "PSTATE", Unit.NAME, Lane.FAST,
+        "nvmlDeviceGetPerformanceState", names=_PSTATES),
+    _percent("fan.speed_percent", "Fan speed", "FAN", Lane.SLOW, "nvmlDeviceGetFanSpeed"),
+    MetricSpec("energy_joules", "Energy since driver load", "ENERGY", Unit.JOULE, Lane.SLOW,
+        "nvmlDeviceGetTotalEnergyConsumption", scale=_MILLI, counter=True),
+    MetricSpec("pcie.generation", "PCIe link generation", "PGEN", Unit.COUNT, Lane.SLOW,
+        "nvmlDeviceGetCurrPcieLinkGeneration"),
+    MetricSpec("pcie.max_generation", "Maximum PCIe link generation", "PGMAX", Unit.COUNT, Lane.SLOW,
+        "nvmlDeviceGetMaxPcieLinkGeneration"),
+    MetricSpec("pcie.width", "PCIe link width", "PWID", Unit.COUNT, Lane.SLOW, "nvmlDeviceGetCurrPcieLinkWidth"),
+    MetricSpec("pcie.max_width", "Maximum PCIe link width", "PWMAX", Unit.COUNT, Lane.SLOW,
+        "nvmlDeviceGetMaxPcieLinkWidth"),
+    MetricSpec("pcie.tx_bytes_per_second", "PCIe transmit (GPU to host)", "PCIETX", Unit.BYTES_PER_SECOND,
+        Lane.ON_DEMAND, "nvmlDeviceGetPcieThroughput", args=("NVML_PCIE_UTIL_TX_BYTES",), scale=_KILO),
+    MetricSpec("pcie.rx_bytes_per_second", "PCIe receive (host to GPU)", "PCIERX", Unit.BYTES_PER_SECOND,
+        Lane.ON_DEMAND, "nvmlDeviceGetPcieThroughput", args=("NVML_PCIE_UTIL_RX_BYTES",), scale=_KILO),
+    _field("pcie.tx_bytes", "PCIe sent (GPU to host), total", "PTXTOT",
+        Unit.BYTES, Lane.SLOW, "NVML_FI_DEV_PCIE_COUNT_TX_BYTES", counter=True),
+    _field("pcie.rx_bytes", "PCIe received (host to GPU), total", "PRXTOT",
+        Unit.BYTES, Lane.SLOW, "NVML_FI_DEV_PCIE_COUNT_RX_BYTES", counter=True),
+    _rate("pcie.tx_mean_bytes_per_second", "PCIe transmit, average since last sample", "PTX5S", "pcie.tx_bytes"),
+    _rate("pcie.rx_mean_bytes_per_second", "PCIe receive, average since last sample", "PRX5S", "pcie.rx_bytes"),
+    _count("pcie.replays", "PCIe replays", "REPLAY", "nvmlDeviceGetPcieReplayCounter"),
+    MetricSpec("nvlink.links", "NVLinks", "NVL", Unit.COUNT, Lane.SLOW, "nvmlDeviceGetNvLinkState", pick="[0]"),
+    MetricSpec("nvlink.links_active", "Active NVLinks", "NVLUP", Unit.COUNT, Lane.SLOW,
+        "nvmlDeviceGetNvLinkState", pick="[1]", axis=Axis(0, "nvlink.links")),
+    _field("nvlink.tx_bytes", "NVLink sent, total", "NVTX",
+        Unit.BYTES, Lane.SLOW, "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", _ALL_LINKS, scale=_KIB, counter=True),
+    _field("nvlink.rx_bytes", "NVLink received, total", "NVRX",
+        Unit.BYTES, Lane.SLOW, "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", _ALL_LINKS, scale=_KIB, counter=True),
+    _rate("nvlink.tx_bytes_per_second", "NVLink transmit, average since last sample", "NVTX/S", "nvlink.tx_bytes"),
+    _rate("nvlink.rx_bytes_per_second", "NVLink receive, average since last sample", "NVRX/S", "nvlink.rx_bytes"),
+    _field("nvlink.crc_errors", "NVLink CRC errors", "NVCRC", Unit.COUNT, Lane.SLOW,
+        "NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", per_link=("NVML_FI_DEV_NVLINK_ERROR_DL_CRC",), counter=True),
+    _field("nvlink.data_crc_errors", "NVLink CRC errors in data", "NVDCRC", Unit.COUNT, Lane.SLOW,
+        "NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", counter=True),
+    _field("nvlink.ecc_errors", "NVLink ECC errors in data", "NVECC", Unit.COUNT, Lane.SLOW,
+        "NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL", counter=True),
+    _field("nvlink.replays", "NVLink replays", "NVRPL", Unit.COUNT, Lane.SLOW,
+        "NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", per_link=("NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY",), counter=True),
+    _field("nvlink.recoveries", "NVLink recoveries", "NVRCV", Unit.COUNT, Lane.SLOW,
+        "NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
         per_link=("NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY", "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS"),
-        counter=True,
-    ),
-    # NVLink 5 (Blackwell) counts by link alone.
-    MetricSpec(
-        id="nvlink.failed_recoveries",
-        title="NVLink recoveries that failed",
-        short="NVRCVF",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        per_link=("NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="nvlink.receive_errors",
-        title="NVLink packets received with errors",
-        short="NVRERR",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        per_link=("NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="nvlink.effective_errors",
-        title="NVLink errors left after error correction",
-        short="NVEFF",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        per_link=("NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="fabric.state",
-        title="Registration with the NVLink fabric",
-        short="FABRIC",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetGpuFabricInfoV",
-        pick="[0]",
-    ),
-    MetricSpec(
-        id="fabric.health",
-        title="NVLink fabric health",
-        short="FABHLT",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetGpuFabricInfoV",
-        pick="[1]",
-    ),
-    MetricSpec(
-        id="ecc.mode",
-        title="ECC mode",
-        short="ECC",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetEccMode",
-        pick="[0]",
-        names=_ENABLED,
-    ),
-    MetricSpec(
-        id="ecc.mode_pending",
-        title="ECC mode after the next restart",
-        short="ECCPND",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetEccMode",
-        pick="[1]",
-        names=_ENABLED,
-    ),
-    MetricSpec(
-        id="ecc.corrected",
-        title="ECC errors corrected since boot",
-        short="ECCCOR",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetTotalEccErrors",
-        args=("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_VOLATILE_ECC"),
-        counter=True,
-    ),
-    MetricSpec(
-        id="ecc.uncorrected",
-        title="ECC errors not corrected since boot",
-        short="ECCUNC",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetTotalEccErrors",
-        args=("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC"),
-        counter=True,
-    ),
-    MetricSpec(
-        id="ecc.corrected_lifetime",
-        title="ECC errors corrected in its lifetime",
-        short="ECCCLT",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetTotalEccErrors",
-        args=("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_AGGREGATE_ECC"),
-        counter=True,
-    ),
-    MetricSpec(
-        id="ecc.uncorrected_lifetime",
-        title="ECC errors not corrected in its lifetime",
-        short="ECCULT",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetTotalEccErrors",
-        args=("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_AGGREGATE_ECC"),
-        counter=True,
-    ),
-    MetricSpec(
-        id="ecc.sram_uncorrected",
-        title="SRAM errors not corrected since boot",
-        short="SRAMUN",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetSramEccErrorStatus",
-        pick="[0]",
-        counter=True,
-    ),
-    MetricSpec(
-        id="ecc.sram_uncorrected_lifetime",
-        title="SRAM errors not corrected in its lifetime",
-        short="SRAMLT",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetSramEccErrorStatus",
-        pick="[1]",
-        counter=True,
-    ),
-    MetricSpec(
-        id="ecc.sram_threshold_exceeded",
-        title="SRAM errors beyond the threshold",
-        short="SRAMTH",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetSramEccErrorStatus",
-        pick="[2]",
-        names=_YES,
-    ),
-    MetricSpec(
-        id="remapped_rows.correctable",
-        title="Memory rows remapped for correctable errors",
-        short="RMCOR",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetRemappedRows",
-        pick="[0]",
-        counter=True,
-    ),
-    MetricSpec(
-        id="remapped_rows.uncorrectable",
-        title="Memory rows remapped for uncorrectable errors",
-        short="RMUNC",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetRemappedRows",
-        pick="[1]",
-        counter=True,
-    ),
-    MetricSpec(
-        id="remapped_rows.pending",
-        title="Row remapping waits for a reset",
-        short="RMPEND",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetRemappedRows",
-        pick="[2]",
-        names=_YES,
-    ),
-    MetricSpec(
-        id="remapped_rows.failure",
-        title="Row remapping failed",
-        short="RMFAIL",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetRemappedRows",
-        pick="[3]",
-        names=_YES,
-    ),
-    MetricSpec(
-        id="retired_pages.single_bit",
-        title="Memory pages retired for single-bit errors",
-        short="RPSBE",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_RETIRED_SBE",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="retired_pages.double_bit",
-        title="Memory pages retired for double-bit errors",
-        short="RPDBE",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_RETIRED_DBE",),
-        counter=True,
-    ),
-    MetricSpec(
-        id="retired_pages.pending",
-        title="Page retirement waits for a restart",
-        short="RPPEND",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_RETIRED_PENDING",),
-        names=_YES,
-    ),
-    MetricSpec(
-        id="health.recovery_action",
-        title="What the driver asks for to recover",
-        short="RECOV",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetFieldValues",
-        args=("NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",),
-        names=_RECOVERY,
-    ),
-    MetricSpec(
-        id="mode.compute",
-        title="Compute mode",
-        short="COMPUT",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetComputeMode",
-        names=_COMPUTE_MODES,
-    ),
-    MetricSpec(
-        id="mode.persistence",
-        title="Persistence mode",
-        short="PERSIS",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetPersistenceMode",
-        names=_ENABLED,
-    ),
-    MetricSpec(
-        id="mode.display_attached",
-        title="A display is attached",
-        short="DISPLA",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetDisplayMode",
-        names=_YES,
-    ),
-    MetricSpec(
-        id="mode.display_active",
-        title="A display is drawn on it",
-        short="DISPON",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetDisplayActive",
-        names=_YES,
-    ),
-    MetricSpec(
-        id="mig.mode",
-        title="MIG mode",
-        short="MIG",
-        unit=Unit.NAME,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetMigMode",
-        pick="[0]",
-        names=_ENABLED,
-    ),
-    MetricSpec(
-        id="mig.instances",
-        title="MIG devices",
-        short="MIGDEV",
-        unit=Unit.COUNT,
-        lane=Lane.SLOW,
-        call="nvmlDeviceGetMigDeviceHandleByIndex",
-    ),
-    MetricSpec(
-        id="identity.architecture",
-        title="Architecture",
-        short="ARCH",
-        unit=Unit.NAME,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetArchitecture",
-        names=_ARCHITECTURES,
-    ),
-    MetricSpec(
-        id="identity.cuda_cores",
-        title="CUDA cores",
-        short="CORES",
-        unit=Unit.COUNT,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetNumGpuCores",
-    ),
-    MetricSpec(
-        id="identity.memory_bus_bits",
-        title="Memory bus width in bits",
-        short="BUSBIT",
-        unit=Unit.COUNT,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetMemoryBusWidth",
-    ),
-    MetricSpec(
-        id="identity.vbios",
-        title="VBIOS version",
-        short="VBIOS",
-        unit=Unit.NAME,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetVbiosVersion",
-    ),
-    MetricSpec(
-        id="identity.serial",
-        title="Serial number",
-        short="SERIAL",
-        unit=Unit.NAME,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetSerial",
-    ),
-    MetricSpec(
-        id="identity.part_number",
-        title="Board part number",
-        short="PART",
-        unit=Unit.NAME,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetBoardPartNumber",
-    ),
-    MetricSpec(
-        id="identity.gsp_mode",
-        title="GSP firmware",
-        short="GSP",
-        unit=Unit.NAME,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetGspFirmwareMode",
-        pick="[0]",
-        names=_ENABLED,
-    ),
-    MetricSpec(
-        id="identity.gsp_version",
-        title="GSP firmware version",
-        short="GSPVER",
-        unit=Unit.NAME,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetGspFirmwareVersion",
-    ),
-    MetricSpec(
-        id="identity.host_numa_nodes",
-        title="Local NUMA nodes",
-        short="NUMA",
-        unit=Unit.NAME,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetMemoryAffinity",
-    ),
-    MetricSpec(
-        id="identity.numa_node",
-        title="NUMA node of its own memory",
-        short="GPUNOD",
-        unit=Unit.COUNT,
-        lane=Lane.ONCE,
-        call="nvmlDeviceGetNumaNodeId",
-    ),
-    # GPM, in the names of NVML_GPM_METRIC_*. Percentages are of the time since the sample before.
-    MetricSpec(
-        id="activity.graphics_percent",
-        title="Graphics or compute engine active",
-        short="GRACT",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_GRAPHICS_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.sm_percent",
-        title="SM activity, average",
-        short="SMACT",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_SM_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.sm_occupancy_percent",
-        title="SM occupancy",
-        short="SMOCC",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_SM_OCCUPANCY",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.tensor_percent",
-        title="Tensor pipe active",
-        short="TENSOR",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_ANY_TENSOR_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.tensor_fp64_percent",
-        title="Tensor pipe active, FP64",
-        short="TFP64",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_DFMA_TENSOR_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.tensor_fp16_percent",
-        title="Tensor pipe active, FP16 and BF16",
-        short="TFP16",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_HMMA_TENSOR_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.tensor_integer_percent",
-        title="Tensor pipe active, integers",
-        short="TINT",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_IMMA_TENSOR_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.fp64_percent",
-        title="FP64 pipe active",
-        short="FP64",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_FP64_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.fp32_percent",
-        title="FP32 pipe active",
-        short="FP32",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_FP32_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.fp16_percent",
-        title="FP16 pipe active",
-        short="FP16",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_FP16_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.integer_percent",
-        title="Integer pipe active",
-        short="INT",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_INTEGER_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.dram_percent",
-        title="DRAM bandwidth used",
-        short="DRAM",
-        unit=Unit.PERCENT,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_DRAM_BW_UTIL",),
-        axis=_PERCENT,
-    ),
-    MetricSpec(
-        id="activity.pcie_tx_bytes_per_second",
-        title="PCIe sent (activity)",
-        short="APCITX",
-        unit=Unit.BYTES_PER_SECOND,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_PCIE_TX_PER_SEC",),
-        scale=_MIB,
-    ),
-    MetricSpec(
-        id="activity.pcie_rx_bytes_per_second",
-        title="PCIe received (activity)",
-        short="APCIRX",
-        unit=Unit.BYTES_PER_SECOND,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_PCIE_RX_PER_SEC",),
-        scale=_MIB,
-    ),
-    MetricSpec(
-        id="activity.nvlink_tx_bytes_per_second",
-        title="NVLink sent (activity)",
-        short="ANVLTX",
-        unit=Unit.BYTES_PER_SECOND,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC",),
-        scale=_MIB,
-    ),
-    MetricSpec(
-        id="activity.nvlink_rx_bytes_per_second",
-        title="NVLink received (activity)",
-        short="ANVLRX",
-        unit=Unit.BYTES_PER_SECOND,
-        lane=Lane.GPM,
-        call="nvmlGpmMetricsGet",
-        args=("NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC",),
-        scale=_MIB,
-    ),
+        counter=True),
+    # NVLink 5 (Blackwell) counts per link only.
+    _field("nvlink.failed_recoveries", "Failed NVLink recoveries", "NVRCVF", Unit.COUNT, Lane.SLOW,
+        per_link=("NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",), counter=True),
+    _field("nvlink.receive_errors", "NVLink packets received with errors", "NVRERR", Unit.COUNT, Lane.SLOW,
+        per_link=("NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS",), counter=True),
+    _field("nvlink.effective_errors", "NVLink errors left after error correction", "NVEFF", Unit.COUNT, Lane.SLOW,
+        per_link=("NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS",), counter=True),
+    MetricSpec("fabric.state", "NVLink fabric registration", "FABRIC", Unit.NAME, Lane.SLOW,
+        "nvmlDeviceGetGpuFabricInfoV", pick="[0]"),
+    MetricSpec("fabric.health", "NVLink fabric health", "FABHLT", Unit.NAME, Lane.SLOW,
+        "nvmlDeviceGetGpuFabricInfoV", pick="[1]"),
+    MetricSpec("ecc.mode", "ECC mode", "ECC", Unit.NAME, Lane.SLOW, "nvmlDeviceGetEccMode", pick="[0]", names=_ENABLED),
+    MetricSpec("ecc.mode_pending", "ECC mode after the next reboot", "ECCPND", Unit.NAME, Lane.SLOW,
+        "nvmlDeviceGetEccMode", pick="[1]", names=_ENABLED),
+    _count("ecc.corrected", "Corrected ECC errors since boot", "ECCCOR",
+        "nvmlDeviceGetTotalEccErrors", args=("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_VOLATILE_ECC")),
+    _count("ecc.uncorrected", "Uncorrected ECC errors since boot", "ECCUNC",
+        "nvmlDeviceGetTotalEccErrors", args=("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC")),
+    _count("ecc.corrected_lifetime", "Corrected ECC errors, lifetime",
+        "ECCCLT", "nvmlDeviceGetTotalEccErrors", args=("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_AGGREGATE_ECC")),
+    _count("ecc.uncorrected_lifetime", "Uncorrected ECC errors, lifetime",
+        "ECCULT", "nvmlDeviceGetTotalEccErrors", args=("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_AGGREGATE_ECC")),
+    _count("ecc.sram_uncorrected", "Uncorrected SRAM errors since boot", "SRAMUN",
+        "nvmlDeviceGetSramEccErrorStatus", pick="[0]"),
+    _count("ecc.sram_uncorrected_lifetime", "Uncorrected SRAM errors, lifetime",
+        "SRAMLT", "nvmlDeviceGetSramEccErrorStatus", pick="[1]"),
+    MetricSpec("ecc.sram_threshold_exceeded", "SRAM error threshold exceeded", "SRAMTH", Unit.NAME, Lane.SLOW,
+        "nvmlDeviceGetSramEccErrorStatus", pick="[2]", names=_YES),
+    _count("remapped_rows.correctable", "Memory rows remapped for correctable errors", "RMCOR",
+        "nvmlDeviceGetRemappedRows", pick="[0]"),
+    _count("remapped_rows.uncorrectable", "Memory rows remapped for uncorrectable errors", "RMUNC",
+        "nvmlDeviceGetRemappedRows", pick="[1]"),
+    MetricSpec("remapped_rows.pending", "Row remapping pending (needs a reset)", "RMPEND", Unit.NAME, Lane.SLOW,
+        "nvmlDeviceGetRemappedRows", pick="[2]", names=_YES),
+    MetricSpec("remapped_rows.failure", "Row remapping failed", "RMFAIL", Unit.NAME, Lane.SLOW,
+        "nvmlDeviceGetRemappedRows", pick="[3]", names=_YES),
+    _field("retired_pages.single_bit", "Memory pages retired for single-bit errors", "RPSBE", Unit.COUNT, Lane.SLOW,
+        "NVML_FI_DEV_RETIRED_SBE", counter=True),
+    _field("retired_pages.double_bit", "Memory pages retired for double-bit errors", "RPDBE", Unit.COUNT, Lane.SLOW,
+        "NVML_FI_DEV_RETIRED_DBE", counter=True),
+    _field("retired_pages.pending", "Page retirement pending (needs a reboot)", "RPPEND", Unit.NAME, Lane.SLOW,
+        "NVML_FI_DEV_RETIRED_PENDING", names=_YES),
+    _field("health.recovery_action", "Recovery action", "RECOV", Unit.NAME, Lane.SLOW,
+        "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", names=_RECOVERY),
+    MetricSpec("mode.compute", "Compute mode", "COMPUT", Unit.NAME, Lane.SLOW,
+        "nvmlDeviceGetComputeMode", names=_COMPUTE_MODES),
+    MetricSpec("mode.persistence", "Persistence mode", "PERSIS", Unit.NAME, Lane.SLOW,
+        "nvmlDeviceGetPersistenceMode", names=_ENABLED),
+    MetricSpec("mode.display_attached", "Display attached", "DISPLA", Unit.NAME, Lane.SLOW,
+        "nvmlDeviceGetDisplayMode", names=_YES),
+    MetricSpec("mode.display_active", "Display active", "DISPON", Unit.NAME, Lane.SLOW,
+        "nvmlDeviceGetDisplayActive", names=_YES),
+    MetricSpec("mig.mode", "MIG mode", "MIG", Unit.NAME, Lane.SLOW, "nvmlDeviceGetMigMode", pick="[0]", names=_ENABLED),
+    MetricSpec("mig.instances", "MIG devices", "MIGDEV", Unit.COUNT, Lane.SLOW, "nvmlDeviceGetMigDeviceHandleByIndex"),
+    MetricSpec("identity.architecture", "Architecture", "ARCH", Unit.NAME, Lane.ONCE,
+        "nvmlDeviceGetArchitecture", names=_ARCHITECTURES),
+    MetricSpec("identity.cuda_cores", "CUDA cores", "CORES", Unit.COUNT, Lane.ONCE, "nvmlDeviceGetNumGpuCores"),
+    MetricSpec("identity.memory_bus_bits", "Memory bus width in bits", "BUSBIT", Unit.COUNT, Lane.ONCE,
+        "nvmlDeviceGetMemoryBusWidth"),
+    MetricSpec("identity.vbios", "VBIOS version", "VBIOS", Unit.NAME, Lane.ONCE, "nvmlDeviceGetVbiosVersion"),
+    MetricSpec("identity.serial", "Serial number", "SERIAL", Unit.NAME, Lane.ONCE, "nvmlDeviceGetSerial"),
+    MetricSpec("identity.part_number", "Board part number", "PART", Unit.NAME, Lane.ONCE,
+        "nvmlDeviceGetBoardPartNumber"),
+    MetricSpec("identity.gsp_mode", "GSP firmware", "GSP", Unit.NAME, Lane.ONCE,
+        "nvmlDeviceGetGspFirmwareMode", pick="[0]", names=_ENABLED),
+    MetricSpec("identity.gsp_version", "GSP firmware version", "GSPVER", Unit.NAME, Lane.ONCE,
+        "nvmlDeviceGetGspFirmwareVersion"),
+    MetricSpec("identity.host_numa_nodes", "Local NUMA nodes", "NUMA", Unit.NAME, Lane.ONCE,
+        "nvmlDeviceGetMemoryAffinity"),
+    MetricSpec("identity.numa_node", "NUMA node of GPU memory", "GPUNOD", Unit.COUNT, Lane.ONCE,
+        "nvmlDeviceGetNumaNodeId"),
+    # GPM. Percentages are of the time since the previous sample.
+    _activity("activity.graphics_percent", "Graphics or compute engine active", "GRACT",
+        "NVML_GPM_METRIC_GRAPHICS_UTIL"),
+    _activity("activity.sm_percent", "SM activity, average", "SMACT", "NVML_GPM_METRIC_SM_UTIL"),
+    _activity("activity.sm_occupancy_percent", "SM occupancy", "SMOCC", "NVML_GPM_METRIC_SM_OCCUPANCY"),
+    _activity("activity.tensor_percent", "Tensor pipe active", "TENSOR", "NVML_GPM_METRIC_ANY_TENSOR_UTIL"),
+    _activity("activity.tensor_fp64_percent", "Tensor pipe active, FP64", "TFP64", "NVML_GPM_METRIC_DFMA_TENSOR_UTIL"),
+    _activity("activity.tensor_fp16_percent", "Tensor pipe active, FP16 and BF16",
+        "TFP16", "NVML_GPM_METRIC_HMMA_TENSOR_UTIL"),
+    _activity("activity.tensor_integer_percent", "Tensor pipe active, integers",
+        "TINT", "NVML_GPM_METRIC_IMMA_TENSOR_UTIL"),
+    _activity("activity.fp64_percent", "FP64 pipe active", "FP64", "NVML_GPM_METRIC_FP64_UTIL"),
+    _activity("activity.fp32_percent", "FP32 pipe active", "FP32", "NVML_GPM_METRIC_FP32_UTIL"),
+    _activity("activity.fp16_percent", "FP16 pipe active", "FP16", "NVML_GPM_METRIC_FP16_UTIL"),
+    _activity("activity.integer_percent", "Integer pipe active", "INT", "NVML_GPM_METRIC_INTEGER_UTIL"),
+    _activity("activity.dram_percent", "DRAM bandwidth used", "DRAM", "NVML_GPM_METRIC_DRAM_BW_UTIL"),
+    _activity("activity.pcie_tx_bytes_per_second", "PCIe sent (activity)", "APCITX", "NVML_GPM_METRIC_PCIE_TX_PER_SEC",
+        Unit.BYTES_PER_SECOND),
+    _activity("activity.pcie_rx_bytes_per_second", "PCIe received (activity)", "APCIRX",
+        "NVML_GPM_METRIC_PCIE_RX_PER_SEC", Unit.BYTES_PER_SECOND),
+    _activity("activity.nvlink_tx_bytes_per_second", "NVLink sent (activity)", "ANVLTX",
+        "NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC", Unit.BYTES_PER_SECOND),
+    _activity("activity.nvlink_rx_bytes_per_second", "NVLink received (activity)", "ANVLRX",
+        "NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC", Unit.BYTES_PER_SECOND),
 )
+# fmt: on
 
 BY_ID: Mapping[str, MetricSpec] = {spec.id: spec for spec in METRICS}
 
 
 def metric(metric_id: str) -> MetricSpec:
-    """The spec of ``metric_id``; KeyError for an id that is not in the table."""
+    """The spec of a metric id; KeyError if it is not in the table."""
     return BY_ID[metric_id]
