@@ -44,7 +44,11 @@ def wheel(built: Path) -> zipfile.ZipFile:
 
 def test_wheel_holds_the_package_the_probes_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     held = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert held == _files("gpuwatch") | {f"gpuwatch/{name}" for name in _files("probes")}
+    manual = {name for name in _files("gpuwatch") if name.startswith("gpuwatch/docs/man/")}
+    package = _files("gpuwatch") - manual | {f"gpuwatch/{name}" for name in _files("probes")}
+    (data,) = {name.split("/")[0] for name in held if ".data/" in name}
+    assert manual, "there are no man pages"
+    assert held == package | {f"{data}/data/share/man/man1/{Path(name).name}" for name in manual}
 
 
 def test_sdist_holds_what_a_packager_needs(built: Path) -> None:

@@ -1,0 +1,194 @@
+"""A dashboard over two simulated GPUs, real TensorFlow programs and real probe runs, driven as a user would."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.session.session import Session
+from gpuwatch.ui.app import GpuwatchApp
+
+PROBED = ("default", "growth", "limit", "cpu-only")
+PROBING = 4
+"""Frames of the tour that show probes."""
+IDLE_FINDING = "idle.memory-held"
+
+_TRAIN = """
+import time
+import tensorflow as tf
+for gpu in tf.config.list_physical_devices("GPU"):
+    tf.config.experimental.set_memory_growth(gpu, True)
+a = tf.random.uniform([1536, 1536])
+batches = [tf.identity(a) for _ in range(700)]
+while True:
+    end = time.time() + 6
+    while time.time() < end:
+        a = tf.matmul(a, a)
+        time.sleep(0.012)
+    time.sleep(2)
+"""
+_FORGOTTEN = "import time, tensorflow as tf; tf.ones([8]) + 1; time.sleep(3600)"
+
+
+@dataclass
+class Taken:
+    """What was taken of the screen."""
+
+    pictures: dict[str, str] = field(default_factory=dict)
+    """SVG by the name of the picture."""
+    tour: list[tuple[str, float]] = field(default_factory=list)
+    """SVG and the seconds that it stays."""
+    report: str = ""
+    """The diagnostic report, HTML."""
+
+
+@contextlib.contextmanager
+def _programs() -> Iterator[None]:
+    """A training on GPU 0 and a forgotten notebook on GPU 1."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "train.py").write_text(_TRAIN)
+        (Path(folder) / "notebook.py").write_text(_FORGOTTEN)
+        started = [
+            subprocess.Popen(
+                ["env", f"CUDA_VISIBLE_DEVICES={visible}", sys.executable, name, *arguments],
+                cwd=folder,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for name, visible, arguments in (
+                ("train.py", "0", ["--epochs", "90", "--batch-size", "64"]),
+                ("notebook.py", "1", []),
+            )
+        ]
+        try:
+            yield
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+
+
+class Camera:
+    """Drives a dashboard by keys and takes pictures of it."""
+
+    def __init__(self, app: GpuwatchApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.taken = Taken()
+
+    async def press(self, *keys: str) -> None:
+        """Presses keys and waits until the screen is drawn."""
+        for key in keys:
+            await self.pilot.press(key)
+        await asyncio.sleep(0.7)
+        await self.pilot.pause()
+
+    async def until(self, happened: Callable[[], bool], seconds: float, what: str) -> None:
+        """Waits until something is so; ends the program where it does not come."""
+        end = time.monotonic() + seconds
+        while not happened():
+            if time.monotonic() > end:
+                raise SystemExit(f"not seen within {seconds:.0f} s: {what}")
+            await asyncio.sleep(0.5)
+        await self.pilot.pause()
+
+    def picture(self, name: str) -> None:
+        """Keeps the screen as a picture of its own."""
+        self.taken.pictures[name] = self.app.export_screenshot(title="gpuwatch")
+
+    def frame(self, caption: str, seconds: float = 2.0) -> None:
+        """Keeps the screen as a frame of the tour."""
+        self.taken.tour.append((self.app.export_screenshot(title=caption), seconds))
+
+
+async def _probe(camera: Camera) -> None:
+    """Probes while nobody is on the GPUs."""
+    app = camera.app
+    await camera.press("4")
+    app.probe_runs.chosen |= set(PROBED)
+    await camera.press("x")
+    camera.frame("gpuwatch · x asks first: what the probes take, and who is on the GPUs")
+    await camera.press("y")
+    for done in (1, 3):
+        await camera.until(lambda done=done: _done(app) >= done, 180, f"{done} probe runs")
+        camera.frame("gpuwatch · each setting runs in a process of its own", 1.2)
+    await camera.until(lambda: app.probe_runs.live is None, 180, "the end of the probes")
+    await camera.press("home", "down")
+    camera.frame("gpuwatch · the same work in 326 MiB instead of 22 GiB", 3.0)
+    camera.picture("probes")
+
+
+def _done(app: GpuwatchApp) -> int:
+    live = app.probe_runs.live
+    return len(PROBED) if live is None else live.done
+
+
+async def _watch(camera: Camera, seconds: float) -> None:
+    """Everything else, beside two programs."""
+    app = camera.app
+    await camera.press("1")
+    await camera.until(lambda: len(_holders(app)) == 2, 60, "two programs on the GPUs")
+    await asyncio.sleep(20)
+    camera.frame("gpuwatch · who is on which GPU, with which framework", 2.5)
+    await camera.until(lambda: _found(app, IDLE_FINDING), seconds, f"the finding {IDLE_FINDING}")
+    await asyncio.sleep(2)
+    camera.picture("dashboard")
+    camera.frame("gpuwatch · the finding: memory held by a program that does nothing", 3.0)
+    await camera.press("5")
+    camera.picture("finding")
+    camera.frame("gpuwatch · its evidence, and what to do", 3.0)
+    await camera.press("1")
+    await camera.press("enter")
+    camera.frame("gpuwatch · one process: its GPU:0, its settings, its history", 3.0)
+    await camera.press("2")
+    camera.frame("gpuwatch · one GPU: every reading, limits, throttling", 2.5)
+    await camera.press("1")
+    app.theme = "gpuwatch-light"
+    await camera.press()
+    camera.picture("dashboard-light")
+
+
+def _holders(app: GpuwatchApp) -> list[int]:
+    snapshot = app.session.snapshot
+    return [] if snapshot is None else [process.pid for process in snapshot.processes if process.framework]
+
+
+def _found(app: GpuwatchApp, cause: str) -> bool:
+    return any(entry.id == cause for entry in app.session.findings)
+
+
+async def take(seconds: float) -> Taken:
+    """Takes every picture; ``seconds`` is how long the finding about idle memory may take to come."""
+    feed = LiveFeed(0.5)
+    app = GpuwatchApp(Session(feed))
+    async with app.run_test(size=(120, 40)) as pilot:
+        camera = Camera(app, pilot)
+        await asyncio.sleep(8)
+        await _probe(camera)
+        with _programs():
+            await _watch(camera, seconds)
+            camera.taken.report = await asyncio.to_thread(_report)
+    # The programs first, then what probes add.
+    probing = camera.taken.tour[:PROBING]
+    camera.taken.tour = camera.taken.tour[PROBING:] + probing
+    return camera.taken
+
+
+def _report() -> str:
+    """The diagnostic report, as HTML."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "diag.html"
+        subprocess.run(
+            [sys.executable, "-m", "gpuwatch", "report", "-o", str(path)], check=True, capture_output=True, timeout=300
+        )
+        return path.read_text()
