@@ -38,22 +38,26 @@ def draw(page: Path, picture: Path, width: int, height: int) -> None:
     )
 
 
-def draw_svg(svg: str, picture: Path) -> None:
-    """Draws a screen that Textual exported, at the size that its view box states."""
+def draw_svg(svg: str, picture: Path, *, small: bool = True) -> None:
+    """Draws a screen that Textual exported, at the size that its view box states; ``small`` gives it a palette."""
     box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert box is not None
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "screen.svg"
         page.write_text(svg)
         draw(page, picture, round(float(box[1])), round(float(box[2])))
-    shrink(picture)
+    if small:
+        shrink(picture)
 
 
 def shrink(picture: Path) -> None:
     """A picture of a screen has few colours: a palette makes it a third as large."""
-    Image.open(picture).convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
-        picture, optimize=True
-    )
+    _with_palette(Image.open(picture)).save(picture, optimize=True)
+
+
+def _with_palette(image: Image.Image) -> Image.Image:
+    """In 256 colours, among them those of few pixels: a green word is not grey."""
+    return image.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
 
 
 def animate(frames: Sequence[tuple[str, float]], picture: Path) -> None:
@@ -62,10 +66,10 @@ def animate(frames: Sequence[tuple[str, float]], picture: Path) -> None:
         images = []
         for number, (svg, _) in enumerate(frames):
             path = Path(folder) / f"{number}.png"
-            draw_svg(svg, path)
+            draw_svg(svg, path, small=False)
             image = Image.open(path).convert("RGB")
             smaller = image.resize((image.width * 3 // 4, image.height * 3 // 4), Image.Resampling.LANCZOS)
-            images.append(smaller.quantize(96, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE))
+            images.append(_with_palette(smaller))
     images[0].save(
         picture,
         save_all=True,

@@ -66,7 +66,7 @@ def _programs() -> Iterator[None]:
                 stderr=subprocess.DEVNULL,
             )
             for name, visible, arguments in (
-                ("train.py", "0", ["--epochs", "90", "--batch-size", "64"]),
+                ("train.py", "0", ["--batch", "64"]),
                 ("notebook.py", "1", []),
             )
         ]
@@ -141,7 +141,7 @@ async def _watch(camera: Camera, seconds: float) -> None:
     await asyncio.sleep(20)
     camera.frame("gpuwatch · who is on which GPU, with which framework", 2.5)
     await camera.until(lambda: _found(app, IDLE_FINDING), seconds, f"the finding {IDLE_FINDING}")
-    await asyncio.sleep(2)
+    await camera.until(lambda: _computes(app), 60, "the training at work")
     camera.picture("dashboard")
     camera.frame("gpuwatch · the finding: memory held by a program that does nothing", 3.0)
     await camera.press("5")
@@ -154,7 +154,7 @@ async def _watch(camera: Camera, seconds: float) -> None:
     camera.frame("gpuwatch · one GPU: every reading, limits, throttling", 2.5)
     await camera.press("1")
     app.theme = "gpuwatch-light"
-    await camera.press()
+    await camera.until(lambda: _computes(app), 60, "the training at work")
     camera.picture("dashboard-light")
 
 
@@ -164,7 +164,15 @@ def _holders(app: GpuwatchApp) -> list[int]:
 
 
 def _found(app: GpuwatchApp, cause: str) -> bool:
-    return any(entry.id == cause for entry in app.session.findings)
+    """Whether a cause is found, and for long enough to be a warning."""
+    return any(entry.id == cause for entry in app.session.wrong)
+
+
+def _computes(app: GpuwatchApp) -> bool:
+    """The training rests between its epochs; a picture shows it at work."""
+    snapshot = app.session.snapshot
+    busy = snapshot.devices[0].number("utilization.gpu_percent") if snapshot is not None else None
+    return (busy or 0) > 60
 
 
 async def take(seconds: float) -> Taken:
@@ -189,6 +197,9 @@ def _report() -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "diag.html"
         subprocess.run(
-            [sys.executable, "-m", "gpuwatch", "report", "-o", str(path)], check=True, capture_output=True, timeout=300
+            [sys.executable, "-m", "gpuwatch", "report", "--redact", "-o", str(path)],
+            check=True,
+            capture_output=True,
+            timeout=300,
         )
         return path.read_text()
