@@ -212,6 +212,8 @@ def closed_values() -> dict[str, frozenset[str]]:
     return {name: frozenset(words) for name, words in found.items() if words}
 
 
-def schema_of(name: str) -> dict[str, object]:
+def schema_of(name: str) -> dict[str, Any]:
     """JSON Schema of one of :data:`DOCUMENTS` or :data:`PRINTED`; KeyError for another name."""
-    return msgspec.json.schema((DOCUMENTS | PRINTED)[name])
+    from gpuwatch.model.schemas import json_schema  # reads the sources of the documents' classes
+
+    return json_schema((DOCUMENTS | PRINTED)[name])

@@ -163,7 +163,7 @@ def test_lists_are_documents_with_a_schema() -> None:
         definitions = schema_of(name)["$defs"]
         assert isinstance(definitions, dict)
         described = definitions[PRINTED[name].__name__]
-        assert described["properties"]["schema"] == {"enum": [f"gpuwatch.{name}/1"]}
+        assert described["properties"]["schema"]["enum"] == [f"gpuwatch.{name}/1"]
 
 
 @pytest.mark.parametrize(
