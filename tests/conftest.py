@@ -85,7 +85,7 @@ LONGEST = (
     "tests/doctor/test_real.py",
     "tests/diagnosis/test_predict.py",
     "tests/sim/test_build.py",
-    "tests/ui/test_ui_direct.py",
+    "tests/ui/test_ui_terminal_writes.py",
     "tests/sim/test_programs.py",
     "tests/sim/test_settings.py",
     "tests/probes/test_by_hand.py",

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from gpuwatch.formatting.text import printable
 
+SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+"""Synchronized output: terminals that support it show the text between as one update; others ignore it."""
 _PLAIN_TERMINALS = re.compile(r"^(linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*)$")
 """Terminals whose fonts have 256 or 512 glyphs at most; braille and eighths of cells are not among them."""
 _DUMB = frozenset({"dumb", "unknown"})

@@ -1,7 +1,7 @@
-"""The dashboard: draws what its session knows of a machine, when something comes and once a second.
+"""The dashboard: draws its session's view of a machine, with every sample and once a second.
 
-Everything here runs on one thread. The feed's thread only wakes it; what has come is drained then, so
-nothing needs a lock and a burst of samples is drawn once.
+Everything here runs on one thread. The feed's thread only wakes it; all samples that have arrived are taken
+then, so nothing needs a lock and a burst of samples is drawn once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from gpuwatch.ui.settings.actions import of_tab
 from gpuwatch.ui.settings.preferences import Loaded, Preferences
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.startup.terminal_driver import TerminalDriver
-from gpuwatch.ui.widgets.direct import Direct
 from gpuwatch.ui.widgets.messages import ProbeRunsChanged
 from gpuwatch.ui.widgets.preferences_app import PreferencesApp
+from gpuwatch.ui.widgets.terminal_writes import TerminalWrites
+from gpuwatch.ui.widgets.textual_internals import internal
 
 if TYPE_CHECKING:
     from gpuwatch.session.playhead import Playhead
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
 
 _TICK = 1.0
 _SETTLED = 8.0
-"""Seconds after which everything that the dashboard needs has been made."""
+"""Seconds after which all long-lived objects of the dashboard exist."""
 _PREPARE_AFTER, _PREPARE_EVERY = 0.7, 0.3
-"""Seconds until the other tabs are imported, one after the other, while there is nothing else to do."""
-_HELD = 1.0
-"""Seconds for which a first picture may stay while there is nothing better."""
+"""Seconds until the other tabs are imported, and between two of them."""
+_HOLD = 1.0
+"""Maximum seconds that the first frame stays while Textual has no more to show."""
 
 
 class GpuwatchApp(PreferencesApp):
@@ -70,26 +71,28 @@ class GpuwatchApp(PreferencesApp):
     ) -> None:
         super().__init__(settings, ascii_only=ascii_only, few_colors=few_colors)
         self.session = session
-        """The machine that is shown."""
+        """The session on screen."""
         self.sessions = {session.host.name: session}
-        """Every machine that is watched, by the name of its host."""
+        """All sessions, by host name."""
         session.read_only = session.read_only or self.preferences.read_only
         self.overview = OverviewScreen()
         self.tab: TabScreen = self.overview
-        """The tab that is looked at; the others are not drawn."""
+        """The visible tab; the others are not drawn."""
         self.tabs: dict[str, TabScreen] = {}
         self._came_from: dict[str, str] = {}
-        """Tab by tab the one from which it was opened."""
+        """For each tab, the tab it was opened from."""
         self.chosen_gpu: str | None = None
-        """UUID of the device that the GPU tab shows."""
+        """UUID of the device on the GPU tab."""
         self.chosen_process: Identity | None = None
-        """The process that the Process tab shows."""
+        """The process on the Process tab."""
         self._probe_runs = probe_runs
         self._watching = False
         self._last_data = float("-inf")
         self._show_from = float("inf")
         self._waiting: asyncio.TimerHandle | None = None
-        self.direct = Direct(self)
+        self.terminal_writes = TerminalWrites(self)
+        self.terminal: TerminalDriver | None = None
+        """Its terminal; None in tests, and where Textual uses another driver."""
         if self.driver_class is LinuxDriver:
             self.driver_class = TerminalDriver
         self._home: tuple[asyncio.AbstractEventLoop, contextvars.Context] | None = None
@@ -102,9 +105,9 @@ class GpuwatchApp(PreferencesApp):
         return self.overview
 
     async def show_tab(self, tab_id: str, *, back: bool = False) -> None:
-        """Goes to a tab, making it when it is the first time; ``back``: to one from which another was opened.
+        """Opens a tab, creating its screen on first use; ``back``: returns to the tab another one was opened from.
 
-        The overview is the app's first screen, which Textual cannot switch: the others lie over it.
+        The overview is the app's first screen, which Textual cannot switch: the others are pushed over it.
         """
         here = self.tab
         if tab_id == here.TAB:
@@ -130,17 +133,17 @@ class GpuwatchApp(PreferencesApp):
             self.set_timer(_PREPARE_EVERY, partial(self._prepare, first + 1))
 
     async def go_back(self) -> None:
-        """To the tab from which this one was opened, in the end to the overview."""
+        """Returns to the tab this one was opened from, finally to the overview."""
         await self.show_tab(self._came_from.pop(self.tab.TAB, self.overview.TAB), back=True)
 
     @property
     def has_probe_runs(self) -> bool:
-        """Whether :attr:`probe_runs` has been made, and so costs nothing."""
+        """Whether :attr:`probe_runs` already exists, so that using it costs nothing."""
         return self._probe_runs is not None
 
     @property
     def probe_runs(self) -> ProbeRuns:
-        """Probes and their runs, from the first time that somebody asks for them."""
+        """The probes and their runs; created on first use."""
         if self._probe_runs is None:
             from gpuwatch.session.probe_runs import ProbeRuns
 
@@ -148,7 +151,7 @@ class GpuwatchApp(PreferencesApp):
         return self._probe_runs
 
     def on_mount(self) -> None:
-        """Lets the feed begin, then draws the first frame with what it may have already."""
+        """Starts the feeds, then draws the first frame with the data they already have."""
         self._home = asyncio.get_running_loop(), contextvars.copy_context()
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
         for session in self.sessions.values():
@@ -157,8 +160,8 @@ class GpuwatchApp(PreferencesApp):
             self.tab.show(self.session.view())
         self._wait(_TICK * 1.4)
         self.set_timer(_PREPARE_AFTER, self._prepare)
-        self.set_timer(_SETTLED, gc.freeze)  # what is there by then stays: no garbage is looked for in it
-        self._show_from = time.monotonic() + _HELD
+        self.set_timer(_SETTLED, gc.freeze)  # these objects stay: skip them in garbage collections
+        self._show_from = time.monotonic() + _HOLD
         self.call_after_refresh(self._take_over)
         if self.settings_file is not None and self.settings_file.notice:
             self.overview.show_message(self.settings_file.fitted(self.size.width - KEYS_BESIDE), "warning", 60)
@@ -167,11 +170,11 @@ class GpuwatchApp(PreferencesApp):
 
     @property
     def _holds(self) -> bool:
-        """Whether the first picture is still on the terminal."""
-        return isinstance(self._driver, TerminalDriver) and self._driver.holds
+        """Whether the first frame is still on the terminal."""
+        return self.terminal is not None and self.terminal.holds
 
     def _take_over(self) -> None:
-        """Shows what was drawn over a first picture as soon as it says as much as that one does."""
+        """Replaces the first frame as soon as Textual has drawn at least as much."""
         if not self._holds:
             return
         drawn = self.session.snapshot is not None and bool(self.overview.processes.lines)
@@ -181,9 +184,9 @@ class GpuwatchApp(PreferencesApp):
             self.set_timer(0.005, self._take_over)
 
     def _release(self) -> None:
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.release()
-        # The rules, which have to be imported, come after what there is to see.
+        if self.terminal is not None:
+            self.terminal.release()
+        # Importing the rules takes time: draw first.
         self.set_timer(0.02, self._diagnose_first)
 
     def watch_probe_runs(self) -> None:
@@ -193,17 +196,17 @@ class GpuwatchApp(PreferencesApp):
             self.probe_runs.watch(lambda: self.post_message(ProbeRunsChanged()))
 
     def on_probe_runs_changed(self, message: ProbeRunsChanged) -> None:
-        """Only the tab that is looked at; the others look when they return."""
+        """Redraws the visible tab; the others are redrawn when they are opened."""
         self.tab.probe_runs_changed(message)
 
     def on_unmount(self) -> None:
-        """Nothing that was started stays behind."""
+        """Stops probes and feeds."""
         if self._probe_runs is not None:
             self._probe_runs.stop()
         self.stop_sessions()
 
     def stop_sessions(self) -> None:
-        """Ends the feeds, once."""
+        """Stops the feeds; may be called twice."""
         if self._waiting is not None:
             self._waiting.cancel()
         for session in self.sessions.values():
@@ -213,40 +216,46 @@ class GpuwatchApp(PreferencesApp):
 
     @property
     def failure(self) -> Exception | None:
-        """The error of gpuwatch itself that ended the screens."""
-        return self._exception
+        """The error that ended the dashboard."""
+        return internal(self, "_exception", Exception)
 
     def _fatal_error(self) -> None:
-        # Textual would print screens of traceback with the values in it, secrets too: the command line says it.
-        self._close_messages_no_wait()
+        if self.failure is None:
+            super()._fatal_error()
+        else:  # Textual would print a traceback with the values of variables, secrets too: the command reports it
+            self.panic()
 
     def _wake(self) -> None:
-        """Called from the feed's thread: :meth:`_arrived` comes between two tasks.
+        """Called from the feed's thread: :meth:`_arrived` runs in the event loop.
 
-        A message that finds its way through the app's queue would cost a tenth of what a quiet second does.
+        A message through the app's queue would take a tenth of the CPU time of a quiet second.
         """
         if self._home is not None:
             loop, context = self._home
-            with suppress(RuntimeError):  # it is closed: the app has ended
+            with suppress(RuntimeError):  # the loop is closed: the app has ended
                 loop.call_soon_threadsafe(self._arrived, context=context)
 
     def _arrived(self) -> None:
-        if not self._running:
+        if not self.is_running:
             return
         try:
-            self._look()
-        except Exception as error:  # noqa: BLE001  # as Textual has it for every handler
-            self._handle_exception(error)
+            self._draw_news()
+        except Exception as error:  # noqa: BLE001
+            self.call_next(self._fail, error)
 
-    def _look(self) -> None:
-        """A sample came, or several; or the host alone, while the driver keeps the first one waiting."""
+    def _fail(self, error: Exception) -> None:
+        """Raises an error where Textual handles it: in a callback of its own."""
+        raise error
+
+    def _draw_news(self) -> None:
+        """Draws new samples; or the host alone, while the driver delays the first sample."""
         session = self.session
         if not self._take() and session.snapshot is None and session.feed.status().machine is not None:
-            with self.direct:
+            with self.terminal_writes:
                 self._show()
 
     def _take(self) -> bool:
-        """Draws what has come to the session that is shown; False when nothing has."""
+        """Draws new samples of the session on screen; False if there are none."""
         session, first = self.session, self.session.snapshot is None
         for other in self.sessions.values():
             if other is not session:
@@ -254,11 +263,11 @@ class GpuwatchApp(PreferencesApp):
         if not session.take():
             return False
         if first and not self._holds:
-            # The rules are imported when they are first asked: the first frame does not wait for that.
+            # The first diagnosis imports the rules: draw first.
             self.call_after_refresh(self._diagnose_first)
         self._last_data = time.monotonic()
         self._wait(_TICK * 1.4)
-        with self.direct:
+        with self.terminal_writes:
             if session.paused:
                 self.tab.show_status(session.view())
             else:
@@ -278,21 +287,21 @@ class GpuwatchApp(PreferencesApp):
             self.tab.show(view)
 
     def _wait(self, seconds: float) -> None:
-        """The clock is looked at in so many seconds, unless data come first."""
+        """Schedules the next tick, unless data arrive first."""
         if self._waiting is not None:
             self._waiting.cancel()
         self._waiting = asyncio.get_running_loop().call_later(seconds, self._tick_next)
 
     def _tick_next(self) -> None:
-        if self._running:
+        if self.is_running:
             self.call_next(self._tick)
 
     def _tick(self) -> None:
-        """Once a second: what only the clock changes, and only when no data do it."""
+        """Draws what depends on the clock alone, once a second unless data arrive."""
         self._wait(_TICK)
         for session in self.sessions.values():
             session.look_at_feed()
-        with self.direct:
+        with self.terminal_writes:
             if self.session.paused:
                 self.tab.show_status(self.session.view())
             elif time.monotonic() - self._last_data > _TICK * 1.4:
@@ -305,11 +314,11 @@ class GpuwatchApp(PreferencesApp):
     # Preferences
 
     def preferred(self) -> None:
-        """Draws what the choices changed."""
+        """Redraws the visible tab."""
         self.tab.show(self.session.view())
 
     def gathered(self) -> Preferences:
-        """Everything that would be saved now: what is on screen."""
+        """The preferences as they would be saved now, with the state of the screen."""
         return replace(
             super().gathered(),
             interval=self.session.feed.interval,
@@ -321,7 +330,7 @@ class GpuwatchApp(PreferencesApp):
     # What actions need
 
     def toggle_pause(self) -> None:
-        """Freezes the display; sampling goes on, and resuming shows now."""
+        """Pauses the display, or returns to now; sampling continues."""
         if self.session.paused:
             self.session.resume()
         else:
@@ -329,41 +338,41 @@ class GpuwatchApp(PreferencesApp):
         self.tab.show(self.session.view())
 
     def look_at(self, move: Callable[[Playhead], None]) -> None:
-        """Goes to another moment, pausing where nothing is paused yet."""
+        """Moves to another moment; pauses first if needed."""
         if self.session.snapshot is not None:
             move(self.session.pause())
             self.tab.show(self.session.view())
 
     def change_interval(self, step: int) -> None:
-        """To the next longer or shorter interval."""
+        """Samples at the next longer (1) or shorter (-1) interval."""
         self.session.change_interval(step)
         self.tab.show_status(self.session.view())
 
     def action_suspend_process(self) -> None:
-        """To the shell, as Ctrl+Z does everywhere; ``fg`` comes back."""
-        if not isinstance(self._driver, TerminalDriver):
-            return
-        if self._driver.has_shell:
-            self._driver.suspend(group=True)
+        """Suspends to the shell; ``fg`` resumes."""
+        if self.terminal is None:
+            super().action_suspend_process()
+        elif self.terminal.has_shell:
+            self.terminal.suspend(group=True)
         else:
-            self.tab.say("there is no shell to go back to: gpuwatch was started without one", "warning")
+            self.tab.say("no shell to suspend to: gpuwatch was started without one", "warning")
 
     def _resumed(self, _: App[object]) -> None:
-        """The clock went on while nothing here did: a feed that was not read is not one that did not answer."""
+        """Called after a suspension; does not count it as driver delay."""
         for session in self.sessions.values():
             session.resumed()
         self._show()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: every action, and Textual's choice of themes."""
+        """The command palette: every action of the tab, themes, ASCII mode."""
         if screen is self.tab:
             for action in of_tab(self.tab.TAB):
                 if action.palette:
                     run = f"screen.{action.run or action.id}"
                     yield SystemCommand(action.name or action.title, action.help, self._later(run))
-        yield SystemCommand("Theme", "Choose another look", self.action_change_theme)
-        name = "Signs beyond ASCII" if self.ascii else "ASCII only"
-        yield SystemCommand(name, "Bars, frames, graphs and arrows out of ASCII, or not", self.action_toggle_ascii)
+        yield SystemCommand("Theme", "Choose another theme", self.action_change_theme)
+        name = "Unicode" if self.ascii else "ASCII only"
+        yield SystemCommand(name, "Draw bars, frames, graphs and arrows in ASCII or Unicode", self.action_toggle_ascii)
 
     def _later(self, action: str) -> Callable[[], object]:
         async def run() -> None:
@@ -379,7 +388,7 @@ def run_dashboard(
     ascii_only: bool = False,
     few_colors: bool = False,
 ) -> int:
-    """Runs the dashboard until it is left; the exit code."""
+    """Runs the dashboard until it is closed; returns the exit code."""
     app = GpuwatchApp(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
     try:
         app.run()

@@ -23,7 +23,7 @@ from gpuwatch.session.view import View
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.drawing import inks
 from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.lines import INKS, Line
+from gpuwatch.ui.drawing.lines import Line
 from gpuwatch.ui.drawing.theme import PALETTES
 from gpuwatch.ui.settings.preferences import Loaded, Preferences
 from gpuwatch.ui.startup.first_frame import picture
@@ -167,9 +167,7 @@ async def test_the_inks_are_those_of_textual(make_stage: Callable[..., Stage], p
         stage.push(machines.pair())
         await pilot.pause()
         for pane, ground in ((stage.app.overview.processes, "background"), (stage.app.overview.top_line, "surface")):
-            for ink in INKS:
-                if ink == "cursor":
-                    continue  # a wash, which no line of the picture has
+            for ink in inks.INKS:
                 style = pane.ink(ink)
                 over, under, bold = inks.colors(palette, ink, ground)
                 assert style.color is not None

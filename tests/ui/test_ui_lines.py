@@ -134,8 +134,8 @@ async def test_a_machine_with_nothing_wrong() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         feed.push()
         await press(pilot, "5")
-        row(pilot, "│  ● Nothing wrong was found", "│")
-        row(pilot, "· CUDA_VISIBLE_DEVICES hides every GPU")
+        row(pilot, "▶ ● Nothing wrong was found", "watched: 1 GPU and 6 processes")
+        row(pilot, "· looked for: ")
 
 
 async def test_settings_that_cannot_be_read_are_named_at_the_bottom() -> None:

@@ -200,7 +200,7 @@ def test_without_a_shell_ctrl_z_says_so() -> None:
     try:
         assert terminal.drain(20, lambda output: b"quit" in output) is not None
         terminal.keys("\x1a")
-        assert terminal.drain(5, lambda output: b"no shell to go back to" in output) is not None
+        assert terminal.drain(5, lambda output: b"no shell to suspend to" in output) is not None
         terminal.keys("q")
     finally:
         assert terminal.close() == 0

@@ -1,55 +1,62 @@
-"""The inks of a theme as escape sequences, for the first frame, which is drawn before Textual is loaded.
+"""The inks: each a colour of the theme, perhaps on another one. Pure, no Textual.
 
-The same rules as in app.tcss, as data. A test compares both for every ink and theme, so the first frame
-has exactly the colours that Textual gives the same cells a moment later.
+Panes take their styles from here, and so does the first frame, which is drawn before Textual is loaded and needs
+escape sequences. A test compares both for every ink and theme.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from gpuwatch.ui.drawing.theme import PALETTES, Palette
 
 Color = tuple[int, int, int]
 
-_FOREGROUND: dict[str, tuple[str, float]] = {
-    "text": ("foreground", 1.0),
-    "dim": ("foreground", 0.62),
-    "faint": ("foreground", 0.45),
-    "strong": ("foreground", 1.0),
-    "title": ("accent", 1.0),
-    "accent": ("accent", 1.0),
-    "ok": ("success", 1.0),
-    "warning": ("warning", 1.0),
-    "error": ("error", 1.0),
-    "gpu": ("success", 1.0),
-    "memory": ("secondary", 1.0),
-    "power": ("primary", 1.0),
-    "graph": ("success", 0.75),
-    "track": ("foreground", 0.28),
-    "border": ("foreground", 0.25),
-    "focus": ("accent", 1.0),
-    "frame": ("accent", 1.0),
-    "thumb": ("foreground", 0.62),
-    "header": ("foreground", 0.62),
-    "sorted": ("accent", 1.0),
-    "key": ("accent", 1.0),
-    "badge": ("background", 1.0),
-    "badge-warning": ("background", 1.0),
-    "badge-error": ("background", 1.0),
+
+class Ink(NamedTuple):
+    """Names of theme colours, and text styles."""
+
+    foreground: str = "foreground"
+    strength: float = 1.0
+    """Share of the foreground; the rest is background."""
+    background: str = ""
+    """Empty: that of the pane."""
+    bold: bool = False
+    sixteen: str = ""
+    """Text styles on a terminal of sixteen colours, where nothing is faint and no other background is used."""
+
+
+INKS: dict[str, Ink] = {
+    "text": Ink(),
+    "dim": Ink(strength=0.62, sixteen="dim"),
+    "faint": Ink(strength=0.45, sixteen="dim"),
+    "strong": Ink(bold=True),
+    "title": Ink("accent", bold=True),
+    "accent": Ink("accent"),
+    "ok": Ink("success"),
+    "warning": Ink("warning"),
+    "error": Ink("error", bold=True),
+    "gpu": Ink("success"),
+    "memory": Ink("secondary"),
+    "power": Ink("primary"),
+    "graph": Ink("success", 0.75),
+    "track": Ink(strength=0.28, sixteen="dim"),
+    "border": Ink(strength=0.25, sixteen="dim"),
+    "focus": Ink("accent"),
+    "frame": Ink("accent"),
+    "thumb": Ink(strength=0.62),
+    "header": Ink(strength=0.62, background="panel", sixteen="dim underline"),
+    "sorted": Ink("accent", background="panel", bold=True, sixteen="underline"),
+    "key": Ink("accent", bold=True),
+    "badge": Ink("background", background="accent", bold=True, sixteen="reverse"),
+    "badge-warning": Ink("background", background="warning", bold=True, sixteen="reverse"),
+    "badge-error": Ink("background", background="error", bold=True, sixteen="reverse"),
 }
-_BACKGROUND = {
-    "header": "panel",
-    "sorted": "panel",
-    "badge": "accent",
-    "badge-warning": "warning",
-    "badge-error": "error",
-}
-WASH, _WASH_SHARE = "accent", 0.2
-"""The color blended over the row under the cursor."""
+WASH, WASH_SHARE = "accent", 0.2
+"""The colour blended over the row under the cursor; reversed on a terminal of sixteen colours."""
 UNWASHED = frozenset({"border", "frame", "thumb"})
 """Inks of the frame, which keeps its own background beside a washed row."""
-_BOLD = frozenset({"strong", "title", "error", "sorted", "key", "badge", "badge-warning", "badge-error"})
 
 
 _CHANGES_COLORS = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
@@ -81,10 +88,10 @@ def _mixed(over: Color, under: Color, alpha: float) -> Color:
 
 def colors(palette: Palette, ink: str, ground: str) -> tuple[Color, Color, bool]:
     """Foreground, background, and whether it is bold; ``ground`` is the pane's background color (``background``)."""
-    name, alpha = _FOREGROUND[ink]
-    under = _rgb(getattr(palette, _BACKGROUND.get(ink, ground)))
-    over = _rgb(getattr(palette, name))
-    return (over if alpha == 1.0 else _mixed(over, under, alpha)), under, ink in _BOLD
+    rule = INKS[ink]
+    under = _rgb(getattr(palette, rule.background or ground))
+    over = _rgb(getattr(palette, rule.foreground))
+    return (over if rule.strength == 1.0 else _mixed(over, under, rule.strength)), under, rule.bold
 
 
 def _of_256(color: Color) -> int:
@@ -104,13 +111,13 @@ def _of_256(color: Color) -> int:
 
 def washed(palette: Palette, ground: str) -> Color:
     """Background of the row under the cursor."""
-    return _mixed(_rgb(getattr(palette, WASH)), _rgb(getattr(palette, ground)), _WASH_SHARE)
+    return _mixed(_rgb(getattr(palette, WASH)), _rgb(getattr(palette, ground)), WASH_SHARE)
 
 
 def sequences(palette: Palette, ground: str, depth: int, *, wash: bool = False) -> dict[str, str]:
     """The escape sequence of each ink at this color depth; ``wash``: in the row under the cursor."""
     found = {}
-    for ink in _FOREGROUND:
+    for ink in INKS:
         over, under, bold = colors(palette, ink, ground)
         if wash and ink not in UNWASHED:
             under = washed(palette, ground)

@@ -7,35 +7,7 @@ from typing import NamedTuple
 from gpuwatch.ui.drawing.cells import width_of
 
 Span = tuple[str, str]
-"""Text and the name of its ink (``ink--…`` component class)."""
-
-INKS = (
-    "text",
-    "dim",
-    "faint",
-    "strong",
-    "title",
-    "accent",
-    "ok",
-    "warning",
-    "error",
-    "gpu",
-    "memory",
-    "power",
-    "graph",
-    "track",
-    "border",
-    "focus",
-    "frame",
-    "thumb",
-    "header",
-    "sorted",
-    "key",
-    "badge",
-    "badge-warning",
-    "badge-error",
-    "cursor",
-)
+"""Text and the name of its ink, see :data:`gpuwatch.ui.drawing.inks.INKS`."""
 
 
 class Line(NamedTuple):

@@ -12,7 +12,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
-from gpuwatch.formatting.terminal import needs_ascii
+from gpuwatch.formatting.terminal import SYNC_END, SYNC_START, needs_ascii
 from gpuwatch.history.metric_series import History
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
@@ -32,8 +32,6 @@ from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_fields import FIELDS, unavailable
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
-_SYNC_START, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
-"""Synchronized output: terminals that support it show the text between as one update; others ignore it."""
 _STRIP, _PANE = "surface", "background"
 """Background of the lines: the first and last line have their own."""
 
@@ -159,7 +157,7 @@ class Picture:
         if ascii_only:
             text = to_ascii(text)
         if self.painted:
-            _write(_SYNC_START + text + _SYNC_END)
+            _write(SYNC_START + text + SYNC_END)
             return True
         self.painted = True  # set first, so that an interruption is undone
         self._quieten()

@@ -1,4 +1,7 @@
-"""Textual's terminal driver, changed to sleep while there is no input."""
+"""Textual's terminal driver, changed to sleep while there is no input.
+
+Textual's own driver looks for input ten times a second. Its parser of keys is private: without it, Textual reads.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,20 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
-from textual._ansi_sequences import SYNC_END, SYNC_START
-from textual._parser import ParseError
-from textual._xterm_parser import XTermParser
+from textual.constants import ESCAPE_DELAY
 from textual.drivers.linux_driver import LinuxDriver
 
+from gpuwatch.formatting.terminal import SYNC_END, SYNC_START
+from gpuwatch.ui.widgets.textual_internals import internal
+
+try:
+    from textual._parser import ParseError
+    from textual._xterm_parser import XTermParser
+except ImportError:
+    XTermParser = None  # type: ignore[assignment,misc]
+
 _LOOK_AGAIN = 50
-"""Milliseconds to wait for more input after an Esc that may begin a sequence."""
+"""Milliseconds between two looks at the parser, while an Esc may begin a sequence."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 
 
@@ -52,8 +62,15 @@ class TerminalDriver(LinuxDriver):
     took_screen: ClassVar[bool] = False
     """A driver has started, and restores the screen when it ends."""
     _held: list[str] | None = None
+    """Output held back until :meth:`release`."""
     _wake: tuple[int, int] | None = None
     """A pipe that ends the wait for input."""
+
+    def __init__(self, app: Any, **options: Any) -> None:
+        """``app``: a :class:`gpuwatch.ui.app.GpuwatchApp`."""
+        super().__init__(app, **options)
+        self.app = app
+        app.terminal = self
 
     def start_application_mode(self) -> None:
         """See :class:`LinuxDriver`. Waits until this process is in the foreground, for example after ``bg``."""
@@ -61,10 +78,12 @@ class TerminalDriver(LinuxDriver):
             os.kill(os.getpid(), signal.SIGSTOP)
         self._listen()
         self._wake = os.pipe()
-        if not isinstance(self._file, _File):
-            self._file = _File(self._file)  # type: ignore[assignment]
+        file = internal(self, "_file", object)
+        if file is not None and not isinstance(file, _File):
+            self._file = _File(file)  # type: ignore[assignment]
         TerminalDriver.took_screen = True
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        self.app.terminal_writes.output = self.write
 
     def _listen(self) -> None:
         """Handles signals in the event loop, between two tasks.
@@ -76,7 +95,7 @@ class TerminalDriver(LinuxDriver):
         with suppress(RuntimeError, ValueError):  # not on the main thread
             for number in (signal.SIGTERM, signal.SIGHUP):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                    loop.add_signal_handler(number, partial(self._app.exit, return_code=128 + number))
+                    loop.add_signal_handler(number, partial(self.app.exit, return_code=128 + number))
             loop.add_signal_handler(signal.SIGTSTP, self.suspend)
             loop.add_signal_handler(signal.SIGCONT, self._continued)
 
@@ -114,8 +133,8 @@ class TerminalDriver(LinuxDriver):
     def _take_again(self) -> None:
         """Takes the terminal and redraws everything."""
         self.resume_application_mode()
-        self._app.screen.refresh(layout=True)
-        self._app.app_resume_signal.publish(self._app)
+        self.app.screen.refresh(layout=True)
+        self.app.app_resume_signal.publish(self.app)
 
     def _in_front(self) -> bool:
         """Whether this program is in the terminal's foreground; True if unknown."""
@@ -147,6 +166,7 @@ class TerminalDriver(LinuxDriver):
 
     def stop_application_mode(self) -> None:
         """See :class:`LinuxDriver`."""
+        self.app.terminal_writes.output = None
         self.release()
         super().stop_application_mode()
 
@@ -161,26 +181,32 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Reads keys and mouse events, and sleeps in between."""
+        if XTermParser is None:
+            super().run_input_thread()
+            return
         assert self._wake is not None
-        parser = XTermParser(self._debug)
+        parser = XTermParser()
         decode = getincrementaldecoder("utf-8")().decode
         waiting = select.poll()
         waiting.register(self.fileno, select.POLLIN)
         waiting.register(self._wake[0], select.POLLIN)
+        looks = 0
         try:
             while not self.exit_event.is_set():
-                ready = waiting.poll(None if parser._timeout_time is None else _LOOK_AGAIN)
+                ready = waiting.poll(_LOOK_AGAIN if looks else None)
+                looks = max(looks - 1, 0)
                 if any(descriptor == self.fileno for descriptor, _ in ready):
                     try:
                         read = os.read(self.fileno, 4096)
                     except OSError:
                         read = b""
                     if not read:  # the terminal was closed, and SIGHUP may be ignored
-                        self._app.call_later(self._app.exit, return_code=128 + signal.SIGHUP)
+                        self.app.call_later(self.app.exit, return_code=128 + signal.SIGHUP)
                         return
                     text = decode(read)
                     for event in parser.feed(text) if text else ():
                         self.process_message(event)
+                    looks = 2 + int(ESCAPE_DELAY * 1000 / _LOOK_AGAIN)
                 for event in parser.tick():
                     self.process_message(event)
         finally:

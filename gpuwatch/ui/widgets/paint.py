@@ -8,14 +8,10 @@ only a comparison; strips are built when Textual requests a line and cached unti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import App
 from textual.color import Color
-from textual.css.styles import RenderStyles
-from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
@@ -23,16 +19,14 @@ from textual.theme import Theme
 from textual.widget import Widget
 
 from gpuwatch.formatting.text import is_printable, printable
-from gpuwatch.ui.drawing.inks import UNWASHED
-from gpuwatch.ui.drawing.lines import BLANK, INKS, Line, Span, difference
-from gpuwatch.ui.widgets.direct import Direct, sequence_of
+from gpuwatch.ui.drawing.inks import INKS, UNWASHED, WASH, WASH_SHARE
+from gpuwatch.ui.drawing.lines import BLANK, Line, Span, difference
+from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, sequence_of
 
-__all__ = ["BLANK", "INKS", "Line", "Painted", "Span", "difference"]
+__all__ = ["BLANK", "Line", "Painted", "Span", "difference"]
 
 READABLE = 3.0
 """Minimum contrast of readable text: that of WCAG 2 for large text."""
-_inks_of: WeakKeyDictionary[App[object], tuple[object, dict[str, RenderStyles]]] = WeakKeyDictionary()
-"""By app: its CSS rules, and the styles of the inks under them."""
 _UNDIMMED = frozenset({"border", "focus", "frame", "track", "cursor"})
 
 
@@ -55,11 +49,7 @@ def _harmless(line: Line) -> Line:
 
 
 class Painted(Widget):
-    """A pane drawn line by line from spans.
-
-    In the style sheet, inks look like component classes, but they are not: Textual would compute the rules of
-    every ink for every pane several times per screen. Here they are computed once, for the inks in use.
-    """
+    """A pane drawn line by line from spans; inks name their styles."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -100,8 +90,8 @@ class Painted(Widget):
             if before != after:
                 self._strips.pop(y, None)
                 changes.append((y, before, after))
-        direct: Direct | None = getattr(self.app, "direct", None)
-        if direct is not None and direct.write(self, changes):
+        writes: TerminalWrites | None = getattr(self.app, "terminal_writes", None)
+        if writes is not None and writes.write(self, changes):
             return
         width = max(self.size.width, 1)
         regions = []
@@ -119,47 +109,40 @@ class Painted(Widget):
         self.notify_style_update()
         self.refresh()
 
-    def get_component_styles(self, *names: str) -> RenderStyles:
-        """The style sheet's rules for one ink."""
-        (name,) = names
-        if name.removeprefix("ink--") not in INKS:
-            raise KeyError(f"{name!r} is not an ink")
-        sheet = self.app.stylesheet
-        rules, known = _inks_of.get(self.app, (None, {}))
-        if rules is not sheet.rules:
-            known = {}
-            _inks_of[self.app] = (sheet.rules, known)
-        if name not in known:
-            node = DOMNode(classes=name)
-            node._attach(self)
-            sheet.apply(node, animate=False)
-            known[name] = node.styles
-        return known[name]
-
     def ink(self, name: str) -> Style:
         """The style of an ink on this pane's background."""
-        style = self._styles_of_inks.get(name)
-        if style is None:
-            if self._stale and name not in _UNDIMMED:
-                return self._styles_of_inks.setdefault(name, self._faded())
-            used = name
-            style = self.get_visual_style(f"ink--{used}").rich_style
-            if self.get_component_styles(f"ink--{used}").text_style.reverse:  # Textual's visual style omits it
-                style += Style(reverse=True)
-            self._styles_of_inks[name] = style
-        return style
+        if name not in self._styles_of_inks:
+            faded = self._stale and name not in _UNDIMMED
+            self._styles_of_inks[name] = self._faded() if faded else self._style_of(name)
+        return self._styles_of_inks[name]
+
+    def _theme_color(self, name: str) -> Color:
+        return Color.parse(self.app.theme_variables[name])
+
+    def _style_of(self, name: str) -> Style:
+        under, sixteen = self.background_colors[1], self.app.native_ansi_color
+        if name == "cursor":
+            over = self._theme_color("foreground")
+            under = under if sixteen else under.blend(self._theme_color(WASH), WASH_SHARE)
+            return Style(color=over.rich_color, bgcolor=under.rich_color, reverse=sixteen or None)
+        rule = INKS[name]
+        over = self._theme_color(rule.foreground)
+        if not sixteen:
+            under = self._theme_color(rule.background) if rule.background else under
+            over = under.blend(over, rule.strength)
+        elif rule.sixteen == "reverse":
+            over = self._theme_color(rule.background)
+        style = Style(color=over.rich_color, bgcolor=under.rich_color, bold=rule.bold or None)
+        return style + Style.parse(rule.sixteen) if sixteen else style
 
     def _faded(self) -> Style:
         """The ink of stale data: as faint as this theme allows while readable."""
-        visual = self.get_visual_style("ink--text")
-        over, under = visual.foreground, visual.background
-        if over is None or under is None or over.ansi is not None or under.ansi is not None:
-            return self.get_visual_style("ink--faint").rich_style
-        for strength in range(50, 100, 5):
-            faint = under.blend(over, strength / 100)
-            if contrast(faint, under) >= READABLE:
-                return Style(color=faint.rich_color, bgcolor=under.rich_color)
-        return Style(color=over.rich_color, bgcolor=under.rich_color)
+        if self.app.native_ansi_color:
+            return self._style_of("faint")
+        over, under = self._theme_color("foreground"), self.background_colors[1]
+        shades = (under.blend(over, strength / 100) for strength in range(50, 100, 5))
+        readable = next((shade for shade in shades if contrast(shade, under) >= READABLE), over)
+        return Style(color=readable.rich_color, bgcolor=under.rich_color)
 
     def _washed(self, name: str, wash: str) -> Style:
         """The style of an ink on a line with this wash."""
