@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from gpuwatch.cli.completion import named
+from gpuwatch.cli.completion import names
 from gpuwatch.cli.output import data
 from gpuwatch.diagnosis.pages import grouped, near, page
 from gpuwatch.errors import UsageError
@@ -20,21 +20,22 @@ _WIDEST = 100
 
 
 @click.command()
-@click.argument("cause_id", required=False, metavar="[ID]", shell_complete=named("causes"))
-@click.option("--json", "as_json", is_flag=True, help="One JSON document: id, title and page, or all ids.")
+@click.argument("cause_id", required=False, metavar="[ID]", shell_complete=names("cause"))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: id, title and page, or all ids.")
 def cause(cause_id: str | None, as_json: bool) -> None:
-    """Explain a cause id, or list them all.
+    """Explain a cause, or list them all.
 
-    On a terminal the page is set as rich text; in a pipe it is Markdown.
+    ID is a cause id such as memory.fragmented, as findings show it. The page is formatted on a terminal, and Markdown
+    in a pipe.
     """
     if cause_id is None:
         if as_json:
-            data(_json_list())
+            data(to_json(CauseList(causes=tuple(CauseName(id=one, title=title) for one, title in CAUSES.items()))))
         else:
             click.echo(_list(), nl=False)
         return
     if cause_id not in CAUSES:
-        raise UsageError(f"there is no cause {cause_id!r}{meant(near(cause_id))}", hint="gpuwatch cause lists them all")
+        raise UsageError(f"no such cause: {cause_id!r}{meant(near(cause_id))}", hint="gpuwatch cause lists them all")
     text = page(cause_id)
     if as_json:
         data(to_json(CausePage(id=cause_id, title=CAUSES[cause_id], markdown=text)))
@@ -64,10 +65,6 @@ def _list() -> str:
         for title, causes in grouped()
     ]
     return "\n\n".join(blocks) + "\n"
-
-
-def _json_list() -> str:
-    return to_json(CauseList(causes=tuple(CauseName(id=one, title=title) for one, title in CAUSES.items())))
 
 
 def _set(text: str) -> None:

@@ -1,12 +1,11 @@
 """``gpuwatch completion``: scripts for shells, and the names that they complete.
 
-click handles the shells. Names are looked up only when a shell asks, in files and tables: no framework and no driver
-is used.
+click handles the shells. Names come from files and tables, only when a shell asks: no framework or driver is loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -68,42 +67,30 @@ def _shapes() -> Mapping[str, str]:
 
 
 NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
-    "causes": _causes,
-    "configurations": _configurations,
+    "cause": _causes,
+    "config": _configurations,
     "columns": _columns,
-    "fields": _fields,
-    "tabs": _tabs,
-    "themes": _themes,
-    "filters": _filters,
-    "shapes": _shapes,
+    "sort": _columns,
+    "gpu_fields": _fields,
+    "tab": _tabs,
+    "theme": _themes,
+    "filter": _filters,
+    "sim": _shapes,
 }
-"""Names to complete, with a short explanation for shells that show one."""
+"""Names to complete, with a short explanation for shells that show one; by option."""
 
 
-def _items(names: Mapping[str, str], begun: str, before: str = "", but: Iterable[str] = ()) -> list[CompletionItem]:
-    left_out = set(but)
-    return [
-        CompletionItem(before + name, help=text or None)
-        for name, text in names.items()
-        if name.startswith(begun) and name not in left_out
-    ]
-
-
-def named(kind: str) -> Complete:
-    """Completes one name of a kind of :data:`NAMES`."""
+def names(kind: str, *, several: bool = False) -> Complete:
+    """Completes a name of :data:`NAMES`; with ``several`` the last of a comma-separated list, each once."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-        return _items(NAMES[kind](), begun)
-
-    return complete
-
-
-def listed(kind: str) -> Complete:
-    """Completes the last of several comma-separated names, each once."""
-
-    def complete(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-        before, comma, last = begun.rpartition(",")
-        return _items(NAMES[kind](), last, before + comma, before.split(","))
+        before, comma, last = begun.rpartition(",") if several else ("", "", begun)
+        taken = before.split(",")
+        return [
+            CompletionItem(before + comma + name, help=text or None)
+            for name, text in NAMES[kind]().items()
+            if name.startswith(last) and name not in taken
+        ]
 
     return complete
 
@@ -117,17 +104,19 @@ def files(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[Co
 @click.argument("shell", type=Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that lets a shell complete gpuwatch's commands, options and names.
+    """Print a completion script for bash, zsh or fish.
+
+    It completes commands, options and names. To install it:
 
     \b
     bash  gpuwatch completion bash > ~/.local/share/bash-completion/completions/gpuwatch
-    zsh   gpuwatch completion zsh > _gpuwatch, in a folder of your $fpath
+    zsh   gpuwatch completion zsh > _gpuwatch    (in a folder of your $fpath)
     fish  gpuwatch completion fish > ~/.config/fish/completions/gpuwatch.fish
     """
     kind = get_completion_class(shell)
     root = ctx.find_root()
     if kind is None:
-        raise UsageError(f"there is no completion for {shell}", hint="there is one for " + ", ".join(SHELLS))
+        raise UsageError(f"no completion for {shell}", hint="choose from " + ", ".join(SHELLS))
     source = kind(root.command, {}, "gpuwatch", _VARIABLE).source()
     if shell == "fish":
         # click splits answers at every comma, but lists of columns contain commas.

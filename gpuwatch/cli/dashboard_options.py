@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpuwatch.cli.completion import listed, named
+from gpuwatch.cli.completion import NAMES, names
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,59 +23,43 @@ _OPTIONS = (
         type=click.Path(dir_okay=False, path_type=Path),
         envvar="GPUWATCH_CONFIG_FILE",
         show_envvar=True,
-        help="Settings of the dashboard, as w in it saves them (default: gpuwatch/settings.toml in the user's folder "
-        "of settings, ~/.config).",
+        help="Read and save settings here (default: ~/.config/gpuwatch/settings.toml).",
     ),
     click.option(
         "--read-only/--no-read-only",
         default=None,
-        help="No signals to processes from the dashboard.",
+        help="Never send signals to processes.",
         show_default="no",
     ),
-    click.option("--theme", metavar="NAME", shell_complete=named("themes"), help="Colours of the dashboard."),
+    click.option("--theme", metavar="NAME", shell_complete=names("theme"), help="Use this colour theme."),
     click.option(
         "--ascii/--no-ascii",
         "ascii_",
         default=None,
-        help="Draw with ASCII only (default: if TERM or the locale cannot show more).",
+        help="Draw with ASCII only (default: if TERM or the locale requires it).",
     ),
-    click.option("--tab", metavar="NAME", shell_complete=named("tabs"), help="Tab that the dashboard opens with."),
+    click.option("--tab", metavar="NAME", shell_complete=names("tab"), help="Open this tab first."),
     click.option(
         "--columns",
         metavar="NAME,...",
-        shell_complete=listed("columns"),
-        help="Columns of the dashboard's processes, in this order.",
+        shell_complete=names("columns", several=True),
+        help="Show these process columns, in this order.",
     ),
     click.option(
         "--gpu-fields",
         metavar="NAME,...",
-        shell_complete=listed("fields"),
-        help="Fields that the dashboard shows for each GPU beside its bars, in this order.",
+        shell_complete=names("gpu_fields", several=True),
+        help="Show these fields of each GPU beside its bars, in this order.",
     ),
-    click.option(
-        "--sort", metavar="COLUMN", shell_complete=named("columns"), help="Column by which the processes are sorted."
-    ),
+    click.option("--sort", metavar="COLUMN", shell_complete=names("sort"), help="Sort processes by this column."),
     click.option(
         "--filter",
         "filter_",
         metavar="WORDS",
-        shell_complete=named("filters"),
-        help="Show processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not).",
+        shell_complete=names("filter"),
+        help="Show only processes that match: words, user:alice, gpu:1, mem>2GiB, -xorg (not).",
     ),
 )
-_FIELDS = {
-    "interval": "interval",
-    "read_only": "read_only",
-    "gpm": "gpm",
-    "theme": "theme",
-    "ascii_": "ascii",
-    "tab": "tab",
-    "columns": "columns",
-    "gpu_fields": "gpu_fields",
-    "sort": "sort",
-    "filter_": "filter",
-}
-"""Parameter of the command to field of the preferences."""
 
 
 def dashboard_options(command: F) -> F:
@@ -99,27 +83,15 @@ def preferred(config_file: Path | None, given: dict[str, Any]) -> Loaded:
     for name, value in given.items():
         if value is None:
             continue
-        field = _FIELDS[name]
+        field = name.rstrip("_")
         if field in ("columns", "gpu_fields"):
             value = [part.strip() for part in value.split(",") if part.strip()]
         try:
             changes[field] = checks[field](value)
         except preferences.Wrong as wrong:
-            option = "--" + name.strip("_").replace("_", "-")
-            raise UsageError(f"{option} {wrong}", hint=_known(field)) from None
+            known = NAMES.get(field) if field != "filter" else None
+            hint = "choose from " + ", ".join(known()) if known else "see gpuwatch --help"
+            raise UsageError(f"--{field.replace('_', '-')} {wrong}", hint=hint) from None
         if field == "sort":
             changes["descending"] = None
     return replace(loaded, preferences=replace(loaded.preferences, **changes))
-
-
-def _known(field: str) -> str:
-    from gpuwatch.cli.completion import NAMES
-
-    kind = {
-        "columns": "columns",
-        "sort": "columns",
-        "gpu_fields": "fields",
-        "tab": "tabs",
-        "theme": "themes",
-    }.get(field)
-    return "there are " + ", ".join(NAMES[kind]()) if kind else "see gpuwatch --help"

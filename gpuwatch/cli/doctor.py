@@ -6,9 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.choice import Choice
-from gpuwatch.cli.completion import files
-from gpuwatch.cli.options import enter_simulation, progress, sim_option
+from gpuwatch.cli.options import enter_simulation, framework_option, progress, python_option, sim_option
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK
 from gpuwatch.model.doctor import Doctor
@@ -17,13 +15,9 @@ from gpuwatch.session.doctor import examined
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.doctor/1).")
-@click.option("--python", metavar="PATH", shell_complete=files, help="Interpreter in which the framework is installed.")
-@click.option(
-    "--framework",
-    type=Choice(["tensorflow", "torch"]),
-    help="Framework to check (default: TensorFlow, else PyTorch).",
-)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.doctor/1).")
+@python_option
+@framework_option
 @output_option
 @redact_option
 @sim_option
@@ -31,9 +25,15 @@ from gpuwatch.session.doctor import examined
 def doctor(
     ctx: click.Context, as_json: bool, python: str | None, framework: str | None, output: Path | None, redact: bool
 ) -> None:
-    """Check driver, devices, environment and framework, and name the cause if GPUs cannot be used.
+    """Check whether TensorFlow or PyTorch can use the GPUs here.
 
-    The framework is imported in a separate process and runs one small op on each GPU.
+    Checks driver, devices, environment and framework, and names the cause if GPUs cannot be used. The framework is
+    imported in a separate process and runs one small op on each GPU. Exits with 3 if something keeps it from them.
+
+    \b
+    Examples:
+      gpuwatch doctor
+      gpuwatch doctor --python ~/venv/bin/python --framework torch
     """
     check_output(output)
     if python is not None:
@@ -45,6 +45,6 @@ def doctor(
 
 
 def _bad(document: Doctor) -> bool:
-    """Whether something keeps the framework from using its GPUs; a framework that is not installed has none."""
+    """Whether something keeps the framework from using GPUs; a missing framework counts."""
     absent = any(entry.id == "framework.interpreter" and entry.state == "fail" for entry in document.checks)
     return absent or any(found.severity == "error" for found in document.findings)

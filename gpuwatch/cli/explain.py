@@ -1,4 +1,4 @@
-"""``gpuwatch explain``: what a log says, why, and what to do."""
+"""``gpuwatch explain``: what happened in a log, why, and what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.options import progress_wanted
+from gpuwatch.cli.options import progress, progress_wanted
 from gpuwatch.cli.output import check_output, output_option, publish, redact_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, UsageError
 from gpuwatch.formatting.terminal import file_name
@@ -30,25 +30,30 @@ _LONGEST_LINE = 1 << 16
 _MARK = 4
 """Bytes of the longest byte order mark."""
 _BOMS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins like UTF-16's
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
+    ((codecs.BOM_UTF8,), "utf-8-sig"),
+    ((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),  # begins like UTF-16's
+    ((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"),
 )
+"""Python's codecs of these names skip the mark themselves."""
 
 
 @click.command()
 @click.argument("log", type=click.Path(path_type=Path, allow_dash=True), metavar="LOG|-")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.explanation/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.explanation/1).")
 @output_option
 @redact_option
 @click.pass_context
 def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, redact: bool) -> None:
-    """Explain a TensorFlow or PyTorch log: what happened, why, and what to do.
+    """Explain a TensorFlow or PyTorch log: what happened, and why.
 
-    With - the log is read from stdin until the writing program ends. On a terminal, causes are shown as soon as
-    they are recognised; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
+    With -, the log is read from stdin until the program that writes it ends. On a terminal, causes are shown as soon
+    as they are recognised; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
+
+    \b
+    Examples:
+      gpuwatch explain train.log
+      python train.py 2>&1 | tee train.log | gpuwatch explain -
+      kubectl logs -f trainer | gpuwatch explain -
     """
     from gpuwatch.cli.follow_input import InputFollower
     from gpuwatch.diagnosis.explain import explain as explained
@@ -98,14 +103,15 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
     decoder: codecs.IncrementalDecoder | None = None
     rest = ""
     dropping = False
-    progress = _Progress(progress_wanted() and follower is None)
+    shown, size = time.monotonic(), 0
     for chunk in _chunks(descriptor, name, follower):
-        progress.add(len(chunk))
+        size += len(chunk)
+        if follower is None and time.monotonic() - shown > 1:
+            shown = time.monotonic()
+            progress(f"reading {size / 1e6:.1f} MB")
         if decoder is None:
-            encoding, mark = _encoding(chunk)
             _refuse_what_is_no_log(chunk, name)
-            chunk = chunk[mark:]
-            decoder = codecs.getincrementaldecoder(encoding)("replace")
+            decoder = codecs.getincrementaldecoder(_encoding(chunk))("replace")
         text = decoder.decode(chunk)
         if "\0" in text:
             text = text.replace("\0", "")
@@ -125,7 +131,8 @@ def lines_of(descriptor: int, name: Path, follower: InputFollower | None = None)
         rest += decoder.decode(b"", final=True)
     if rest:
         yield rest
-    progress.end()
+    if follower is None:
+        progress("")
 
 
 _COMPRESSED = (
@@ -142,31 +149,31 @@ def _refuse_what_is_no_log(start: bytes, name: Path) -> None:
     shown = "stdin" if str(name) == "-" else file_name(name)
     for mark, reader in _COMPRESSED:
         if start.startswith(mark):
-            raise UsageError(f"{shown} is compressed", hint=f"{reader} {shlex.quote(shown)} | gpuwatch explain -")
+            raise UsageError(f"{shown} is compressed", hint=f"use {reader} {shlex.quote(shown)} | gpuwatch explain -")
     if start.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{") and (document := _OURS.search(start[:4096])):
         raise UsageError(
             f"{shown} is not a log but a gpuwatch document ({document[1].decode()})",
-            hint=f"gpuwatch report {shlex.quote(shown)}",
+            hint=f"use gpuwatch report {shlex.quote(shown)}",
         )
 
 
 _OURS = re.compile(rb'"schema"\s*:\s*"(gpuwatch\.[a-z]{1,20}/\d{1,3})"')
 
 
-def _encoding(start: bytes) -> tuple[str, int]:
-    """The encoding, and the length of its byte order mark. Without a mark: UTF-16 if every other byte is 0."""
-    for mark, encoding in _BOMS:
-        if start.startswith(mark):
-            return encoding, len(mark)
+def _encoding(start: bytes) -> str:
+    """The encoding by the byte order mark; without one, UTF-16 if every other byte is 0."""
+    for marks, encoding in _BOMS:
+        if start.startswith(marks):
+            return encoding
     sample = start[:400]
     half = len(sample) // 2
     if half > 8:
         if sample[1::2].count(0) > 0.8 * half and sample[::2].count(0) == 0:
-            return "utf-16-le", 0
+            return "utf-16-le"
         if sample[::2].count(0) > 0.8 * half and sample[1::2].count(0) == 0:
-            return "utf-16-be", 0
-    # Latin-1 and other 8-bit encodings differ in letters on which no recognised message depends.
-    return "utf-8", 0
+            return "utf-16-be"
+    # Latin-1 and other 8-bit encodings differ only in letters that no recognised message has.
+    return "utf-8"
 
 
 def _chunks(descriptor: int, name: Path, follower: InputFollower | None) -> Iterator[bytes]:
@@ -184,25 +191,3 @@ def _chunks(descriptor: int, name: Path, follower: InputFollower | None) -> Iter
             yield start
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
-
-
-class _Progress:
-    """Shows how much was read, once a second, on a terminal."""
-
-    def __init__(self, wanted: bool) -> None:
-        self._wanted = wanted
-        self._shown = time.monotonic()
-        self._bytes = 0
-        self._dirty = False
-
-    def add(self, count: int) -> None:
-        self._bytes += count
-        if self._wanted and time.monotonic() - self._shown > 1:
-            self._shown, self._dirty = time.monotonic(), True
-            sys.stderr.write(f"\r\x1b[Kread {self._bytes / 1e6:.1f} MB")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        if self._dirty:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 import click
 
-from gpuwatch.cli import fault_links
-from gpuwatch.cli.fault_machine import chosen_machine, say, which
+from gpuwatch.cli.choice import Choice
+from gpuwatch.cli.fault_machine import gpu_fault, machine_fault, which
+from gpuwatch.cli.groups import Group, no_such
 from gpuwatch.cli.options import FiniteRange
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.suggest import did_you_mean
+from gpuwatch.model.metrics import BY_ID
+from gpuwatch.sim import faults
+from gpuwatch.sim.machine import ANY_DEVICE, FOR_EVER, SimMachine
+from gpuwatch.sim.shape import parse_size
+from gpuwatch.sources.nvidia.decode import (
+    FABRIC_CONFIGURATION_SHIFT,
+    FABRIC_CONFIGURATIONS,
+    FABRIC_STATES,
+    FABRIC_TROUBLES,
+)
 
 _SECONDS = FiniteRange(min=0.05, max=86_400)
+_LINK_ERRORS = {
+    "crc": "nvlink_crc_errors",
+    "data-crc": "nvlink_data_crc_errors",
+    "ecc": "nvlink_ecc_errors",
+    "replay": "nvlink_replays",
+    "recovery": "nvlink_recoveries",
+    "failed-recovery": "nvlink_failed_recoveries",
+    "receive": "nvlink_receive_errors",
+    "effective": "nvlink_effective_errors",
+}
+_NVLINK_5 = frozenset({"failed-recovery", "receive", "effective"})
+"""Counters that exist only for NVLink 5."""
+_WITHIN = "; a running dashboard shows it within a minute"
 
 _EXAMPLES = """\b
 Examples, while gpuwatch --sim 2x24GiB runs in another terminal:
@@ -23,28 +47,10 @@ Examples, while gpuwatch --sim 2x24GiB runs in another terminal:
   gpuwatch sim fault nvlink 0 3 --kind recovery  GPU 0 counts 3 errors on its NVLinks
   gpuwatch sim fault fabric 0 route-unhealthy    ... and its NVLink fabric is unhealthy
   gpuwatch sim fault mig 0 1g,1g,-,2g            GPU 0 is partitioned, one index is unused
-  gpuwatch sim fault foreign-process 0 2GiB      a process of another container
+  gpuwatch sim fault foreign-process 0 2GiB      a process in another container
   gpuwatch sim fault list
   gpuwatch sim fault clear                       remove all faults
 """
-
-
-class _Faults(click.Group):
-    """The group of fault commands; suggests the closest name for a typo."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if name not in self.commands and not name.startswith("-") and not ctx.resilient_parsing:
-            raise UsageError(
-                f"there is no fault {name!r}{did_you_mean(name, self.commands)}",
-                hint="there are " + ", ".join(self.commands),
-            )
-        return super().resolve_command(ctx, args)
 
 
 def _lasting(seconds: float | None) -> str:
@@ -52,105 +58,73 @@ def _lasting(seconds: float | None) -> str:
 
 
 @click.group(
-    cls=_Faults,
+    cls=Group,
+    noun="fault",
     no_args_is_help=False,
     epilog=_EXAMPLES,
     short_help="Inject faults into a running simulated machine.",
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @which
 def fault() -> None:
     """Inject faults into a simulated machine that is in use in another terminal.
 
-    If several machines are in use, choose one by --sim or --name. GPU is an index or a UUID. Faults with
+    If several machines are in use, choose one with --sim or --name. GPU is an index or a UUID. Faults with
     SECONDS end by themselves, all others with clear.
     """
 
 
-@fault.command()
+@machine_fault()
 @click.argument("seconds", type=_SECONDS, required=False)
-@which
-@click.pass_context
-def hang(ctx: click.Context, seconds: float | None) -> None:
-    """Every NVML call hangs."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
+def hang(machine: SimMachine, seconds: float | None) -> str:
+    """Make every NVML call hang."""
     faults.hang(machine, seconds)
-    say(f"every NVML call on {machine.shape} hangs {_lasting(seconds)}")
+    return f"every NVML call on {machine.shape} hangs {_lasting(seconds)}"
 
 
-@fault.command()
+@machine_fault()
 @click.argument("delay", type=FiniteRange(min=0.001, max=3600))
 @click.argument("seconds", type=_SECONDS, required=False)
-@which
-@click.pass_context
-def slow(ctx: click.Context, delay: float, seconds: float | None) -> None:
-    """Every NVML call takes DELAY seconds."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
+def slow(machine: SimMachine, delay: float, seconds: float | None) -> str:
+    """Make every NVML call take DELAY seconds."""
     faults.slow(machine, delay, seconds)
-    say(f"every NVML call on {machine.shape} takes {delay:g} s, {_lasting(seconds)}")
+    return f"every NVML call on {machine.shape} takes {delay:g} s, {_lasting(seconds)}"
 
 
-@fault.command()
-@click.argument("gpu")
-@which
-@click.pass_context
-def lost(ctx: click.Context, gpu: str) -> None:
-    """GPU is lost, as if it had fallen off the bus."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
+@gpu_fault()
+def lost(machine: SimMachine, device: int) -> str:
+    """Lose the GPU, as if it fell off the bus."""
     faults.lose(machine, device)
-    say(f"GPU {device} of {machine.shape} is lost; to end it: back {device}")
+    return f"is lost; to end it: back {device}"
 
 
-@fault.command()
-@click.argument("gpu")
-@which
-@click.pass_context
-def back(ctx: click.Context, gpu: str) -> None:
-    """GPU is back: all of its faults end."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
-    count = faults.bring_back(machine, device)
-    say(f"GPU {device} of {machine.shape} is back" if count else f"GPU {device} of {machine.shape} had no faults")
+@gpu_fault()
+def back(machine: SimMachine, device: int) -> str:
+    """Bring the GPU back: end all of its faults."""
+    return "is back" if faults.bring_back(machine, device) else "had no faults"
 
 
-@fault.command()
+@machine_fault()
 @click.argument("function")
 @click.argument("code")
 @click.argument("seconds", type=_SECONDS, required=False)
-@click.option("--gpu", help="Only calls about this GPU.")
-@click.option("--count", type=click.IntRange(min=1), help="Only this many calls.")
-@which
-@click.pass_context
+@click.option("--gpu", metavar="GPU", help="Only calls about this GPU.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Only this many calls.")
 def fail(
-    ctx: click.Context, function: str, code: str, seconds: float | None, gpu: str | None, count: int | None
-) -> None:
-    """FUNCTION fails with CODE, an NVML error by name or number (GPU_IS_LOST, 15).
+    machine: SimMachine, function: str, code: str, seconds: float | None, gpu: str | None, count: int | None
+) -> str:
+    """Make FUNCTION fail with CODE.
 
-    FUNCTION belongs to NVML or to the CUDA driver; nvmlDeviceGet* matches several, * all of NVML.
+    FUNCTION belongs to NVML or to the CUDA driver; nvmlDeviceGet* matches several, * all of NVML. CODE is a name or
+    a number of NVML (GPU_IS_LOST, 15), or a number of the CUDA driver.
     """
-    from gpuwatch.sim import faults
-    from gpuwatch.sim.machine import ANY_DEVICE, FOR_EVER
-
-    machine = chosen_machine(ctx)
     name = faults.function_of(machine, function)
     number = _cuda_code(code) if name.startswith("cu") else _nvml_code(code)
     device = ANY_DEVICE if gpu is None else faults.gpu_of(machine, gpu)
     machine.inject(name, code=number, device=device, count=count or FOR_EVER, seconds=seconds, label=faults.FAIL)
-    say(f"{name} on {machine.shape} fails with {code} {_lasting(seconds)}")
+    return f"{name} on {machine.shape} fails with {code} {_lasting(seconds)}"
 
 
 def _nvml_code(text: str) -> int:
-    from gpuwatch.sim import faults
-
     try:
         return faults.code_of(text)
     except UsageError as error:
@@ -160,244 +134,218 @@ def _nvml_code(text: str) -> int:
 def _cuda_code(text: str) -> int:
     if text.isdecimal() and len(text) <= 3 and int(text):
         return int(text)
-    raise UsageError(f"{text!r} is not an error code of the CUDA driver", hint="a number, 100 (no device) for example")
+    raise UsageError(f"{text!r} is not an error code of the CUDA driver", hint="a number, for example 100 (no device)")
 
 
-@fault.command()
+@machine_fault()
 @click.argument("code")
 @click.argument("seconds", type=_SECONDS, required=False)
-@which
-@click.pass_context
-def init(ctx: click.Context, code: str, seconds: float | None) -> None:
-    """NVML fails to start with CODE. Open sessions end."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
+def init(machine: SimMachine, code: str, seconds: float | None) -> str:
+    """Make NVML fail to start with CODE; open sessions end."""
     faults.fail_init(machine, _nvml_code(code), seconds)
-    say(f"NVML on {machine.shape} does not start ({code}) {_lasting(seconds)}")
+    return f"NVML on {machine.shape} does not start ({code}) {_lasting(seconds)}"
 
 
-@fault.command()
+@machine_fault()
 @click.argument("seconds", type=_SECONDS, required=False)
-@which
-@click.pass_context
-def mismatch(ctx: click.Context, seconds: float | None) -> None:
-    """Library and kernel module have different versions, as after an upgrade."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
+def mismatch(machine: SimMachine, seconds: float | None) -> str:
+    """Make driver library and kernel module differ in version."""
     faults.fail_init(machine, faults.MISMATCH, seconds)
-    say(f"NVML on {machine.shape} does not start (driver/library version mismatch) {_lasting(seconds)}")
+    return f"NVML on {machine.shape} does not start (driver/library version mismatch) {_lasting(seconds)}"
 
 
-@fault.command()
-@click.argument("gpu")
+@gpu_fault()
 @click.argument("reasons")
-@which
-@click.pass_context
-def throttle(ctx: click.Context, gpu: str, reasons: str) -> None:
-    """GPU is throttled for REASONS, or no longer (off).
+def throttle(machine: SimMachine, device: int, reasons: str) -> str:
+    """Throttle the GPU for REASONS, or no longer (off).
 
     Separate several by commas: sw-power-cap, hw-slowdown, sync-boost, sw-thermal, hw-thermal,
     hw-power-brake. Their durations are counted as the driver does.
     """
-    from gpuwatch.model.metrics import BY_ID
-    from gpuwatch.sim import faults
-
     bits = {name: bit for bit, name in BY_ID["clocks.event_reasons"].flags.items()}
     wanted = [] if reasons == "off" else reasons.split(",")
     for reason in wanted:
         if reason not in bits:
-            raise UsageError(f"there is no event reason {reason!r}{did_you_mean(reason, bits)}", hint=", ".join(bits))
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
+            raise no_such("event reason", reason, bits)
     machine.override(device, "clock_event_reasons", sum({bits[reason] for reason in wanted}) if wanted else None)
-    say(f"GPU {device} of {machine.shape}: event reasons {reasons}")
+    return f"is throttled: {reasons}" if wanted else "is no longer throttled"
 
 
-@fault.command()
-@click.argument("gpu")
+@gpu_fault()
 @click.argument("errors", type=click.IntRange(min=0))
-@click.option("--corrected", type=click.IntRange(min=0), help="Also count this many corrected errors.")
-@which
-@click.pass_context
-def ecc(ctx: click.Context, gpu: str, errors: int, corrected: int | None) -> None:
-    """GPU reports ERRORS uncorrected ECC errors."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
+@click.option("--corrected", type=click.IntRange(min=0), metavar="N", help="Also count this many corrected errors.")
+def ecc(machine: SimMachine, device: int, errors: int, corrected: int | None) -> str:
+    """Count ERRORS uncorrected ECC errors."""
     machine.override(device, "ecc_uncorrected", errors)
     if corrected is not None:
         machine.override(device, "ecc_corrected", corrected)
-    say(f"GPU {device} of {machine.shape}: {errors} uncorrected ECC errors")
+    return f"reports {errors} uncorrected ECC errors"
 
 
-@fault.command()
-@click.argument("gpu")
+@gpu_fault()
 @click.argument("code", type=click.IntRange(1, 999))
-@which
-@click.pass_context
-def xid(ctx: click.Context, gpu: str, code: int) -> None:
-    """The driver reports Xid CODE of GPU once, 79 for example; 999 is an unknown error.
+def xid(machine: SimMachine, device: int, code: int) -> str:
+    """Report Xid CODE once, for example 79.
 
-    Nothing else happens to the GPU; lost makes it fall off the bus.
+    999 is an unknown error. Nothing else happens to the GPU; use lost to make it fall off the bus.
     """
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
     machine.override(device, "xid", code)
-    say(f"GPU {device} of {machine.shape} reports Xid {code}")
+    return f"reports Xid {code}"
 
 
-for command in fault_links.COMMANDS:
-    fault.add_command(command)
+@gpu_fault()
+@click.argument("errors", type=click.IntRange(min=0))
+@click.option("--kind", type=Choice(_LINK_ERRORS), default="crc", show_default=True, help="Which errors.")
+def nvlink(machine: SimMachine, device: int, errors: int, kind: str) -> str:
+    """Count ERRORS on the GPU's NVLinks.
+
+    A GPU without NVLinks gets four. failed-recovery, receive and effective exist only for NVLink 5, ecc and data-crc
+    only for earlier ones: the GPU's NVLinks become such.
+    """
+    before = machine.overrides(device)
+    if not before.get("nvlink_links"):
+        machine.override(device, "nvlink_links", 4)
+    if kind in _NVLINK_5:
+        machine.override(device, "nvlink_version", 5)
+    elif kind != "recovery" and before.get("nvlink_version") == 5:
+        machine.override(device, "nvlink_version", None)
+    machine.override(device, _LINK_ERRORS[kind], errors)
+    return f"reports {errors} NVLink errors ({kind}){_WITHIN}"
 
 
-@fault.command("set", context_settings={"ignore_unknown_options": True})
-@click.argument("gpu")
+@gpu_fault()
+@click.argument("errors", type=click.IntRange(min=0))
+@click.option("--threshold", is_flag=True, help="Exceed the threshold of NVIDIA's field diagnostic.")
+def sram(machine: SimMachine, device: int, errors: int, threshold: bool) -> str:
+    """Count ERRORS uncorrected errors in caches and registers."""
+    machine.override(device, "sram_uncorrected", errors)
+    machine.override(device, "sram_threshold_exceeded", int(threshold))
+    return f"reports {errors} uncorrected SRAM errors{', threshold exceeded' if threshold else ''}{_WITHIN}"
+
+
+@gpu_fault()
+@click.argument("troubles")
+def fabric(machine: SimMachine, device: int, troubles: str) -> str:
+    """Give the GPU's NVLink fabric TROUBLES.
+
+    Separate several by commas: degraded-bandwidth, route-recovery, route-unhealthy,
+    access-timeout-recovery, and one configuration error: no-partition, insufficient-nvlinks and more.
+    not-started and in-progress are states of the registration. healthy removes all troubles, off the fabric.
+    """
+    states = {name: number for number, name in FABRIC_STATES.items() if number in (1, 2)}
+    bits = {name: bit for bit, name in FABRIC_TROUBLES.items()}
+    wrong = {name: number for number, name in FABRIC_CONFIGURATIONS.items()}
+    alone = (*states, "healthy", "off")
+    names = [*bits, *wrong, *alone]
+    wanted = troubles.split(",")
+    for name in wanted:
+        if name not in names:
+            raise no_such("fabric trouble", name, names)
+        if name in alone and len(wanted) > 1:
+            raise UsageError(f"{name} cannot be combined with other troubles", hint=f"give {name} alone")
+    mask = sum((1 if name in wanted else 2) << bit for name, bit in bits.items())
+    mask |= max((wrong[name] for name in wanted if name in wrong), default=1) << FABRIC_CONFIGURATION_SHIFT
+    values = {
+        "fabric_state": states.get(troubles, 3),
+        "fabric_health_mask": mask,
+        "fabric_health_summary": 2 if set(wanted) & {*bits, *wrong} else 1,
+    }
+    for name, value in values.items():
+        machine.override(device, name, None if troubles == "off" else value)
+    return f"has NVLink fabric {troubles}{_WITHIN}"
+
+
+@gpu_fault("set", ignore_unknown_options=True)
 @click.argument("value_name", metavar="NAME")
 @click.argument("value")
-@which
-@click.pass_context
-def set_value(ctx: click.Context, gpu: str, value_name: str, value: str) -> None:
-    """GPU reports VALUE for NAME; off restores its own value.
+def set_value(machine: SimMachine, device: int, value_name: str, value: str) -> str:
+    """Report VALUE for NAME; off restores the GPU's own.
 
     Names: temperature_celsius, power_milliwatts, remapped_pending, pcie_replays, nvlink_links, gpm,
     numa_node and more; an unknown name lists them all.
     """
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
-    names = machine.override_names()
-    if value_name not in names:
-        raise UsageError(
-            f"a simulated GPU has no value {value_name!r}{did_you_mean(value_name, names)}", hint=", ".join(names)
-        )
+    if value_name not in (names := machine.override_names()):
+        raise no_such("value", value_name, names)
     try:
         number = None if value == "off" else int(value)
     except ValueError:
         raise UsageError(f"{value!r} is not an integer", hint="or off, for the GPU's own value") from None
     machine.override(device, value_name, number)
-    say(f"GPU {device} of {machine.shape}: {value_name} {value}")
+    return f"reports {value_name} {value}"
 
 
-@fault.command()
-@click.argument("gpu")
+@gpu_fault()
 @click.argument("layout")
-@which
-@click.pass_context
-def mig(ctx: click.Context, gpu: str, layout: str) -> None:
-    """GPU is partitioned by MIG: 1g,1g,-,2g,3g.
+def mig(machine: SimMachine, device: int, layout: str) -> str:
+    """Partition the GPU with MIG: 1g,1g,-,2g,3g.
 
     Each part is an instance by its slices (1g 2g 3g 4g 7g), - leaves an index unused, 1c.2g is a compute
     instance in a larger GPU instance. on: MIG without instances; off: no MIG. Programs on simulated CUDA
     still see the whole GPU; NVML lists them on the first instance.
     """
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
-    count = len(machine.set_mig(device, layout))
-    say(f"GPU {device} of {machine.shape}: MIG {layout} ({count} instances)")
+    return f"has MIG layout {layout} ({len(machine.set_mig(device, layout))} instances)"
 
 
-@fault.command()
-@click.argument("gpu")
-@which
-@click.pass_context
-def remove(ctx: click.Context, gpu: str) -> None:
-    """GPU is removed: it is no longer listed."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
+@gpu_fault()
+def remove(machine: SimMachine, device: int) -> str:
+    """Remove the GPU: it is no longer listed."""
     machine.show_device(device, False)
-    say(f"GPU {device} of {machine.shape} is removed; to undo it: add {device}")
+    return f"is removed; to undo it: add {device}"
 
 
-@fault.command()
-@click.argument("gpu")
-@which
-@click.pass_context
-def add(ctx: click.Context, gpu: str) -> None:
-    """GPU is added again."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
+@gpu_fault()
+def add(machine: SimMachine, device: int) -> str:
+    """Add a removed GPU again."""
     machine.show_device(device)
-    say(f"GPU {device} of {machine.shape} is present")
+    return "is present"
 
 
-@fault.command()
-@click.argument("gpu")
-@which
-@click.pass_context
-def asleep(ctx: click.Context, gpu: str) -> None:
-    """GPU is suspended, as in a laptop: gpuwatch must not wake it."""
-    from gpuwatch.sim import faults
+@gpu_fault()
+def asleep(machine: SimMachine, device: int) -> str:
+    """Suspend the GPU, as in a laptop.
 
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
+    gpuwatch must not wake it.
+    """
     machine.set_asleep(device, True)
-    say(f"GPU {device} of {machine.shape} is suspended; to end it: awake {device}")
+    return f"is suspended; to end it: awake {device}"
 
 
-@fault.command()
-@click.argument("gpu")
-@which
-@click.pass_context
-def awake(ctx: click.Context, gpu: str) -> None:
-    """GPU is no longer suspended."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
+@gpu_fault()
+def awake(machine: SimMachine, device: int) -> str:
+    """Wake a suspended GPU."""
     machine.set_asleep(device, False)
-    say(f"GPU {device} of {machine.shape} is awake")
+    return "is awake"
 
 
-@fault.command("foreign-process")
-@click.argument("gpu")
+@gpu_fault("foreign-process")
 @click.argument("memory")
-@click.option("--sm", type=FiniteRange(0, 100), default=0.0, help="Its SM utilization, in percent.")
-@click.option("--mig", "instance", type=click.IntRange(min=0), help="Index of its MIG instance.")
-@which
-@click.pass_context
-def foreign_process(ctx: click.Context, gpu: str, memory: str, sm: float, instance: int | None) -> None:
-    """A process of another PID namespace holds MEMORY on GPU."""
-    from gpuwatch.sim import faults
-    from gpuwatch.sim.shape import parse_size
-
-    machine = chosen_machine(ctx)
-    device = faults.gpu_of(machine, gpu)
+@click.option("--sm", type=FiniteRange(0, 100), default=0.0, metavar="PERCENT", help="Its SM utilization.")
+@click.option("--mig", "instance", type=click.IntRange(min=0), metavar="N", help="Index of its MIG instance.")
+def foreign_process(machine: SimMachine, device: int, memory: str, sm: float, instance: int | None) -> str:
+    """Let a process of another PID namespace hold MEMORY."""
     pid = faults.foreign_process(machine, device, parse_size(memory), sm, instance)
-    say(f"process {pid} of another PID namespace holds {memory} on GPU {device} of {machine.shape}")
+    return f"has process {pid} of another PID namespace, which holds {memory}"
 
 
-@fault.command()
-@which
-@click.pass_context
-def clear(ctx: click.Context) -> None:
+@machine_fault()
+def clear(machine: SimMachine) -> str:
     """Remove all faults."""
-    machine = chosen_machine(ctx)
     machine.heal()
-    say(f"{machine.shape} is well")
+    return f"{machine.shape} has no faults"
 
 
-@fault.command("list")
-@which
-@click.pass_context
-def list_faults(ctx: click.Context) -> None:
+@machine_fault("list")
+def list_faults(machine: SimMachine) -> str:
     """List the machine's faults."""
-    from gpuwatch.sim import faults
-
-    machine = chosen_machine(ctx)
     lines = faults.describe(machine)
-    if not lines:
-        say(f"{machine.shape} is well")
     for line in lines:
         click.echo(line)
+    return "" if lines else f"{machine.shape} has no faults"
+
+
+_COMMANDS = (
+    *(hang, slow, lost, back, fail, init, mismatch, throttle, ecc, xid, nvlink, sram, fabric, set_value, mig),
+    *(remove, add, asleep, awake, foreign_process, clear, list_faults),
+)
+for command in _COMMANDS:
+    fault.add_command(command)

@@ -7,7 +7,6 @@ with what was wrong and what to do, never a traceback for a user's mistake.
 from __future__ import annotations
 
 import errno
-import importlib
 import io
 import os
 import signal
@@ -22,12 +21,11 @@ from click.core import ParameterSource
 from gpuwatch import __version__
 from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
+from gpuwatch.cli.groups import Group
 from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, asked_gpm, gpm_option, sim_option
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
-from gpuwatch.formatting.suggest import did_you_mean
 from gpuwatch.formatting.text import printable
 
-# Name to "module:attribute"; imported when it runs, so that one command does not pay for another.
 _COMMANDS = {
     "snapshot": "gpuwatch.cli.snapshot:snapshot",
     "probe": "gpuwatch.cli.probe:probe",
@@ -43,38 +41,31 @@ _COMMANDS = {
 }
 
 
-class _LazyGroup(click.Group):
-    """Imports a subcommand's module when it is used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        module, _, attribute = _COMMANDS[cmd_name].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            raise UsageError(
-                f"there is no command {name!r}{did_you_mean(name, _COMMANDS)}",
-                hint="there are " + ", ".join(_COMMANDS),
-            )
-        return super().resolve_command(ctx, args)
+_EXAMPLES = """\b
+Examples:
+  gpuwatch                                    open the dashboard
+  gpuwatch --sim 2x24GiB                      ... on simulated GPUs
+  gpuwatch snapshot --json                    one sample, for scripts
+  gpuwatch run -- python train.py             watch a program of yours
+  gpuwatch probe --config growth              what does memory growth do here?
+  gpuwatch explain train.log                  why did it fail?
+  gpuwatch report -o diag.html                one file for whoever helps you
+"""
 
 
-@click.group(cls=_LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group,
+    lazy=_COMMANDS,
+    invoke_without_command=True,
+    epilog=_EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="gpuwatch")
 @click.option(
     "--interval",
     type=FiniteRange(0.25, 60.0),
-    help="Seconds between samples of the dashboard (default: 1).",
+    metavar="SECONDS",
+    help="Take a sample every so many seconds (default: 1).",
 )
 @dashboard_options
 @gpm_option
@@ -83,7 +74,8 @@ class _LazyGroup(click.Group):
 def cli(ctx: click.Context, /, config_file: Path | None, **given: Any) -> None:
     """Monitor NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
 
-    Without a command, open the dashboard. Options override the settings file, which the key w saves.
+    Without a command, gpuwatch opens the dashboard. Options override the settings file, which the dashboard's key w
+    saves.
     """
     if ctx.invoked_subcommand is not None:
         from gpuwatch.cli.ascii_output import prepare

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch.cli.choice import Choice
-from gpuwatch.cli.completion import named
+from gpuwatch.cli.completion import files, names
 from gpuwatch.cli.output import say
 from gpuwatch.errors import GpuwatchError, UsageError
 
@@ -57,9 +57,9 @@ def sim_option(command: F) -> F:
         "--sim",
         metavar="NxSIZE[@NAME]",
         callback=_remember,
-        shell_complete=named("shapes"),
+        shell_complete=names("sim"),
         expose_value=False,
-        help="Use simulated GPUs, 2x24GiB for example; 2x24GiB@demo shares those of that name.",
+        help="Use simulated GPUs, for example 2x24GiB; 2x24GiB@NAME shares a named machine.",
     )(command)
 
 
@@ -70,9 +70,25 @@ def sim_tier_option(*names: str) -> Callable[[F], F]:
         type=Choice(["auto", "driver", "plugin"]),
         default="auto",
         show_default=True,
-        help="How simulated GPUs reach TensorFlow: plugin computes; driver has CUDA's own log lines but computes only "
-        "matrix products. PyTorch needs driver.",
+        help="How to simulate GPUs: plugin computes everything; driver has CUDA's log lines but computes only matrix "
+        "products. PyTorch needs driver.",
     )
+
+
+def python_option(command: F) -> F:
+    """``--python``: where to look for the framework."""
+    return click.option(
+        "--python", metavar="PATH", shell_complete=files, help="Use the framework of this Python interpreter."
+    )(command)
+
+
+def framework_option(command: F) -> F:
+    """``--framework``: which one the doctor checks."""
+    return click.option(
+        "--framework",
+        type=Choice(["tensorflow", "torch"]),
+        help="Check this framework (default: TensorFlow, else PyTorch).",
+    )(command)
 
 
 def _want_gpm(ctx: click.Context, parameter: click.Parameter, value: bool | None) -> None:
@@ -88,8 +104,8 @@ def gpm_option(command: F) -> F:
         callback=_want_gpm,
         expose_value=False,
         show_default="no",
-        help="Also read the activity of SMs, tensor cores, pipes and DRAM (GPM, Hopper and later). This uses the "
-        "counters that DCGM and profilers use.",
+        help="Also read SM, tensor core, pipe and DRAM activity (GPM; Hopper and later). Takes the counters that DCGM "
+        "and profilers use.",
     )(command)
 
 
@@ -102,14 +118,14 @@ def asked_gpm(ctx: click.Context) -> bool | None:
 def enter_simulation(
     ctx: click.Context, tier: str = "driver", command: Sequence[str] = (), *, private: bool = False
 ) -> None:
-    """Gives everything that is started from here the simulated GPUs that were asked for, if any.
+    """Makes this process and what it starts see the GPUs of ``--sim``, if it was given.
 
-    ``command``: the program that will be started, for the tier ``auto``. Under ``gpuwatch sim`` a tier of its own
-    may be asked for without ``--sim``. ``private``: GPUs that nobody else has touched or touches, gone when the
-    command ends, unless a name was given, or this runs under ``gpuwatch sim`` with the same shape.
+    ``command``: the program to start, for the tier ``auto``. Under ``gpuwatch sim``, ``--sim-tier`` works without
+    ``--sim``. ``private``: GPUs that nobody else uses, removed when the command ends, unless they have a name or this
+    runs under ``gpuwatch sim`` with the same shape.
 
     Raises:
-        UsageError: a tier was asked for, and there are no simulated GPUs.
+        UsageError: ``--sim-tier`` without simulated GPUs.
     """
     shape = ctx.meta.get(_SHAPE)
     if shape is not None:
@@ -138,7 +154,7 @@ def _private_environment(ctx: click.Context, shape: SimShape, tier: Tier) -> dic
         if around is not None:
             return around.environment(os.environ, tier=tier)
         machine = SimMachine.open(shape, name=private_name(), tier=tier)
-    ctx.call_on_close(machine.remove)  # which also keeps it open until then
+    ctx.call_on_close(machine.remove)  # also keeps it open until then
     return machine.environment(os.environ)
 
 
@@ -156,10 +172,10 @@ def asked_shape(ctx: click.Context) -> SimShape | None:
 def simulated_environment(
     shape: SimShape, tier: str, *, name: str | None = None, command: Sequence[str] = (), hold: bool = False
 ) -> dict[str, str]:
-    """The environment in which a program sees simulated GPUs; compiles them at the first use.
+    """The environment in which a program sees simulated GPUs; compiles them on first use.
 
-    ``name``: of GPUs that are not those that all of this shape share. ``hold``: this process will become that
-    program, which counts as a user of the GPUs from now on.
+    ``name``: of a machine that is not the shared one of this shape. ``hold``: this process becomes that program, and
+    counts as a user of the GPUs from now on.
     """
     from gpuwatch.sim.machine import SimMachine
 
@@ -172,7 +188,7 @@ def simulated_environment(
 
 
 def _tier(asked: str, command: Sequence[str]) -> Tier:
-    """``auto`` is for programs of the user's own: GPUs that compute, and where they cannot work the driver tier."""
+    """``auto`` is the plugin tier, which computes; the driver tier where that cannot work."""
     from gpuwatch.probing.tiers import plugin_obstacle
     from gpuwatch.sim import build
 
@@ -181,10 +197,10 @@ def _tier(asked: str, command: Sequence[str]) -> Tier:
     try:
         build.find_cxx_compiler()
     except GpuwatchError as error:
-        say(f"gpuwatch: {error.message}; matrix products alone are computed ({error.hint})")
+        say(f"gpuwatch: {error.message}; only matrix products are computed ({error.hint})")
         return "driver"
     if obstacle := plugin_obstacle(command):
-        say(f"gpuwatch: matrix products alone are computed: {obstacle}")
+        say(f"gpuwatch: only matrix products are computed: {obstacle}")
         return "driver"
     return "plugin"
 
@@ -202,7 +218,7 @@ def compile_notice() -> Iterator[None]:
 
 
 def _say_compiling() -> None:
-    # Over a line of progress, should there be one.
+    # Overwrites a progress line.
     sys.stderr.write("\r\x1b[Kgpuwatch: compiling the simulated GPUs (once, a few seconds)\n")
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""Writes documents to a file or stdout; the file is checked before the work, and written at once after it."""
+"""Writes documents to a file or stdout. The file is checked before the work begins."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import click
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.text import printable
+from gpuwatch.reports.registry import SUFFIXES, format_for, render, write
+from gpuwatch.reports.writing import is_special, unwritable
 
 if TYPE_CHECKING:
     from gpuwatch.model.codec import Document
@@ -28,7 +30,7 @@ def output_option(command: _F) -> _F:
         "--output",
         type=click.Path(path_type=Path, allow_dash=True),
         metavar="FILE",
-        help="Write to a file; the format follows its suffix: .html .md .json .csv .txt. With -: stdout.",
+        help=f"Write to FILE (- for stdout), in the format of its suffix: {SUFFIXES}.",
     )(command)
 
 
@@ -37,8 +39,7 @@ def redact_option(command: _F) -> _F:
     return click.option(
         "--redact",
         is_flag=True,
-        help="Replace users, hosts, paths, addresses and ids by names such as user-1; system accounts and "
-        "standard folders are kept. Secrets are always masked.",
+        help="Replace users, hosts, paths, addresses and ids by names such as user-1. Secrets are always masked.",
     )(command)
 
 
@@ -49,13 +50,10 @@ def to_stdout(output: Path | None) -> bool:
 
 def check_output(output: Path | None, *, any_suffix: bool = False) -> None:
     """Rejects a file that cannot be written, before the work."""
-    from gpuwatch.reports.registry import format_for
-    from gpuwatch.reports.writing import is_special, unwritable
-
     if output is None or to_stdout(output):
         return
     name = file_name(output)
-    if os.path.isdir(output):  # noqa: PTH112  # raises nothing where a folder above is closed
+    if os.path.isdir(output):  # noqa: PTH112  # does not raise if a parent folder is not accessible
         raise UsageError(f"cannot write {name}: it is a folder", hint="name a file in it")
     if not any_suffix:
         format_for(output)
@@ -95,9 +93,7 @@ def publish(
     format_name: str | None = None,
     redact: bool = False,
 ) -> None:
-    """Writes the file and reports it, or prints to stdout; with ``--json`` it prints in addition to a file."""
-    from gpuwatch.reports.registry import render, write
-
+    """Writes the file and reports it, or prints to stdout; ``--json`` prints as well as writing the file."""
     if output is not None and not to_stdout(output):
         write(document, output, format_name=format_name, redact=redact)
         say(f"written: {file_name(output)}")

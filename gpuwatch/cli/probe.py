@@ -1,9 +1,8 @@
-"""``gpuwatch probe``: runs configurations and reports what each one really did."""
+"""``gpuwatch probe``: runs configurations and reports what each one did."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +11,14 @@ import click
 import msgspec
 
 from gpuwatch.cli.choice import Choice
-from gpuwatch.cli.completion import files, named
+from gpuwatch.cli.completion import names
 from gpuwatch.cli.options import (
     FiniteRange,
     compile_notice,
     enter_simulation,
+    progress,
     progress_wanted,
+    python_option,
     sim_option,
     sim_tier_option,
 )
@@ -36,7 +37,7 @@ from gpuwatch.session.preflight import preflight
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for
 
 _DEADLINE, _START = 180.0, 60.0
-"""Seconds that a probe has at least where nobody chose, and those of them for its start."""
+"""Seconds that a probe has by default, and those of them for its start."""
 
 
 @click.command()
@@ -45,45 +46,53 @@ _DEADLINE, _START = 180.0, 60.0
     "configs",
     multiple=True,
     metavar="NAME",
-    shell_complete=named("configurations"),
-    help="Configuration to run; repeatable.",
+    shell_complete=names("config"),
+    help="Run this configuration; repeatable.",
 )
-@click.option("--group", "groups", multiple=True, type=Choice(GROUPS), help="All configurations of a group.")
-@click.option("--all", "everything", is_flag=True, help="Every configuration.")
+@click.option("--group", "groups", multiple=True, type=Choice(GROUPS), help="Run all configurations of a group.")
+@click.option("--all", "everything", is_flag=True, help="Run every configuration.")
 @click.option("--explain", is_flag=True, help="Print the settings as code to paste, and exit.")
-@click.option("--list", "listing", is_flag=True, help="List the configurations and exit.")
+@click.option("--list", "listing", is_flag=True, help="List the configurations, and exit.")
 @click.option("--framework", type=Choice(["tensorflow", "torch"]), help="With --all: only those of this framework.")
-@click.option("--python", metavar="PATH", shell_complete=files, help="Interpreter in which the framework is installed.")
+@python_option
 @click.option(
     "--seconds",
     type=FiniteRange(0.01, 3600),
     default=1.0,
     show_default=True,
-    help="Time budget of each measurement.",
+    metavar="SECONDS",
+    help="Measure for this long.",
 )
 @click.option(
-    "--size", type=click.IntRange(16, 65536), help="Edge length of the matrices (default: chosen for the machine)."
+    "--size",
+    type=click.IntRange(16, 65536),
+    metavar="N",
+    help="Use matrices of this edge length (default: suits the machine).",
 )
-@click.option("--workload", type=Choice(WORKLOADS), help="Work to do (default: the configuration's own).")
-@click.option("--memory-limit", type=click.IntRange(min=1), metavar="MB", help="For configurations with a limit.")
-@click.option("--fraction", type=FiniteRange(0, 1, min_open=True), help="For configurations with a fraction.")
+@click.option("--workload", type=Choice(WORKLOADS), help="Do this work (default: the configuration's own).")
 @click.option(
-    "--virtual",
-    type=click.IntRange(min=1, max=16),
-    help="Number of virtual GPUs, for the configuration with virtual GPUs.",
+    "--memory-limit", type=click.IntRange(min=1), metavar="MB", help="Set the limit of configurations with one."
 )
-@click.option("--visible", metavar="LIST", help="CUDA_VISIBLE_DEVICES, for configurations that set it.")
-@click.option("--gpu", metavar="UUID|INDEX,...", help="Let the probe see only these GPUs, in this order.")
+@click.option(
+    "--fraction",
+    type=FiniteRange(0, 1, min_open=True),
+    metavar="F",
+    help="Set the fraction of configurations with one.",
+)
+@click.option("--virtual", type=click.IntRange(min=1, max=16), metavar="N", help="Set the number of virtual GPUs.")
+@click.option("--visible", metavar="LIST", help="Set CUDA_VISIBLE_DEVICES, for configurations that use it.")
+@click.option("--gpu", metavar="UUID|INDEX,...", help="Let probes see only these GPUs, in this order.")
 @click.option(
     "--deadline",
     type=FiniteRange(1, 86400),
     show_default="180, more for long --seconds",
-    help="Seconds after which a probe is killed.",
+    metavar="SECONDS",
+    help="Kill a probe after this long.",
 )
 @click.option(
     "--fresh", is_flag=True, help="Start a new interpreter for every probe (default: import the framework once)."
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout: a run, or a comparison of several.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a run, or a comparison of several.")
 @output_option
 @redact_option
 @no_save_option
@@ -115,7 +124,19 @@ def probe(
     no_save: bool,
     tier: str,
 ) -> None:
-    """Run small TensorFlow workloads under memory and placement settings, and report what happened."""
+    """Try memory and placement settings on small workloads.
+
+    Reports for each configuration what was asked, what was granted, what ran where, what failed, and how fast it was;
+    several are compared. Exits with 4 if a probe ended in an error or at its deadline, and with 3 if a finding is an
+    error.
+
+    \b
+    Examples:
+      gpuwatch probe --list
+      gpuwatch probe --config default --config growth
+      gpuwatch probe --group memory -o memory.html
+      gpuwatch probe --config growth --explain
+    """
     if listing:
         _list(as_json)
         return
@@ -151,7 +172,7 @@ def probe(
         if as_json:
             data(to_json(_not_run(scripts[0], error)))
         raise
-    # A single configuration gains nothing from a template.
+    # A template interpreter does not pay for one configuration.
     options = ProbeOptions(
         interpreters=interpreters,
         seconds=seconds,
@@ -173,7 +194,7 @@ def probe(
 
 
 def _deadline(scripts: list[ProbeScript], seconds: float, asked: float | None) -> float:
-    """Seconds that each probe has; a deadline that the measurements alone would pass is refused."""
+    """The deadline of each probe in seconds; UsageError if the measurements alone would take longer."""
     script = max(scripts, key=lambda script: script.measurements)
     measuring = script.measurements * seconds
     ample = max(_DEADLINE, _START + 3 * measuring)
@@ -202,7 +223,7 @@ def _list(as_json: bool) -> None:
 
 
 def _check_options(scripts: list[ProbeScript], own: Mapping[str, object]) -> None:
-    """Rejects an option that no chosen configuration has, instead of ignoring it."""
+    """Rejects an option that no chosen configuration has."""
     for name in own:
         if name != "workload" and not any(name in script.options for script in scripts):
             having = ", ".join(script.name for script in find_probes().values() if name in script.options)
@@ -213,20 +234,18 @@ def _check_options(scripts: list[ProbeScript], own: Mapping[str, object]) -> Non
 
 
 def _check_workload(scripts: list[ProbeScript], named: tuple[str, ...], workload: str | None) -> None:
-    """Rejects a workload that a named configuration cannot do; of a group's members it only prints a note."""
+    """Rejects a workload that a named configuration cannot do; for members of a group it prints a note."""
     fixed = [script for script in scripts if script.own_work and workload not in (None, script.workload)]
     refused = [script for script in fixed if script.name in named]
     if refused:
         works = ", ".join(f"{script.name} ({script.workload})" for script in refused)
         raise UsageError(
-            f"--workload {workload} cannot be done by configurations with their own work: {works}",
-            hint="omit --workload for it; others, such as default or limit, do any",
+            f"--workload {workload} does not apply to configurations with their own work: {works}",
+            hint="omit --workload; other configurations, such as default or limit, do any",
         )
     if fixed:
         names = ", ".join(script.name for script in fixed)
-        click.echo(
-            f"gpuwatch: --workload {workload} does not apply to configurations with their own work: {names}", err=True
-        )
+        say(f"gpuwatch: --workload {workload} does not apply to configurations with their own work: {names}")
 
 
 def _chosen(
@@ -252,7 +271,7 @@ def _run_all(
     *,
     save: bool,
 ) -> None:
-    """Runs the scripts one after another; ``runs`` grows as they end, and each is kept at once."""
+    """Runs the scripts one after another; each run is saved and added to ``runs`` as it ends."""
     with ProbeBatch() as batch:
         machine = batch.machine()
         visible = _idle(scripts, machine) if gpu is None else _visible(gpu, machine)
@@ -260,31 +279,31 @@ def _run_all(
         for number, script in enumerate(scripts, 1):
             with _progress(script, number, len(scripts)) as on_event, compile_notice():
                 runs.append(batch.run(script, on_event))
-            # One line is enough if they cannot be saved.
+            # If saving fails, report it once.
             save = save and keep(runs[-1])
         for note in batch.notes:
             say(f"gpuwatch: {note}")
 
 
 def _check_gpus(gpu: str | None) -> None:
-    """Errors in the list itself, on any machine."""
+    """Rejects a malformed ``--gpu`` list, on any machine."""
     wanted = [entry.strip() for entry in gpu.split(",")] if gpu is not None else []
     if not all(wanted):
-        raise UsageError(f"--gpu {gpu}: an entry is empty", hint="GPUs by index or UUID, separated by commas: 0,1")
+        raise UsageError(f"--gpu {gpu}: an entry is empty", hint="list GPUs by index or UUID, for example 0,1")
     twice = next((entry for entry in wanted if wanted.count(entry) > 1), None)
     if twice is not None:
-        raise UsageError(f"--gpu {gpu}: GPU {twice} is listed twice", hint="Name each GPU once.")
+        raise UsageError(f"--gpu {gpu}: GPU {twice} is listed twice", hint="list each GPU once")
 
 
 def _idle(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[str, ...]:
-    """UUIDs of the GPUs on which nobody computes, where there are enough of them and nobody chose; empty: all GPUs."""
+    """UUIDs of the idle GPUs if they are enough for the probes; empty for all GPUs, or if the user chose."""
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return ()
     ahead = preflight(scripts, machine, "")
     if ahead.spared:
         spared = ", ".join(str(device.index) for device in ahead.spared)
         every = ",".join(str(device.index) for device in sorted((*ahead.spared, *ahead.devices), key=lambda d: d.index))
-        say(f"gpuwatch: left alone because in use: GPU {spared} (--gpu {every} takes all)")
+        say(f"gpuwatch: GPU {spared} left alone because in use (--gpu {every} takes all)")
     return ahead.visible
 
 
@@ -298,53 +317,31 @@ def _visible(gpu: str, machine: Snapshot | None) -> tuple[str, ...]:
             known = ", ".join(f"{d.index} {d.uuid}" for d in devices) or "none"
             raise UsageError(f"--gpu {wanted}: no such GPU", hint=f"GPUs here: {known}")
         if found[0].uuid in chosen:
-            raise UsageError(f"--gpu {gpu}: GPU {found[0].index} is listed twice", hint="Name each GPU once.")
+            raise UsageError(f"--gpu {gpu}: GPU {found[0].index} is listed twice", hint="list each GPU once")
         chosen.append(found[0].uuid)
     return tuple(chosen)
 
 
 @contextmanager
 def _progress(script: ProbeScript, number: int, total: int) -> Iterator[Callable[[Event], None] | None]:
-    """Shows on a terminal, in one line, what the probe is doing; nothing in a pipe."""
+    """Shows the probe's latest event on a terminal, in one line; nothing in a pipe."""
     if not progress_wanted():
         yield None
         return
-    last = ""
+    from gpuwatch.ui.details.probe_events import event_line
+
+    head = f"[{number}/{total}] {script.name}: "
 
     def show(event: Event) -> None:
-        nonlocal last
-        text = _doing(event)
-        if text and text != last:
-            last = text
-            line = f"[{number}/{total}] {script.name}: {text}"
-            sys.stderr.write("\r\x1b[K" + line[:100])
-            sys.stderr.flush()
+        line = event_line(0.0, event)
+        if line is not None:
+            progress((head + line.text)[:98])
 
-    sys.stderr.write(f"\r\x1b[K[{number}/{total}] {script.name}: starting the interpreter")
-    sys.stderr.flush()
+    progress(f"{head}starting the interpreter")
     try:
         yield show
     finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
-
-
-def _doing(event: Event) -> str:
-    data = event.data
-    match event.kind:
-        case "start":
-            return "importing the framework"
-        case "framework":
-            return f"{data.get('name')} {data.get('version')} imported, starting the devices"
-        case "devices":
-            return "first step"
-        case "placement":
-            return f"{data.get('op')} on {str(data.get('actual', '')).rpartition('device:')[2]}, measuring"
-        case "progress":
-            return f"measuring, {data.get('steps')} steps in {data.get('seconds', 0):.1f} s"
-        case "end":
-            return "done"
-    return ""
+        progress("")
 
 
 def _publish(runs: list[Run], as_json: bool, output: Path | None, *, redact: bool) -> None:

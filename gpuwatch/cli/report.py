@@ -1,4 +1,4 @@
-"""``gpuwatch report``, ``compare`` and ``schema``: reports, and saved documents in readable form."""
+"""``gpuwatch report``, ``compare`` and ``schema``: reports of this machine and of saved documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.choice import Choice
-from gpuwatch.cli.options import asked_shape, enter_simulation, progress, sim_option
+from gpuwatch.cli.options import (
+    asked_shape,
+    enter_simulation,
+    framework_option,
+    progress,
+    python_option,
+    sim_option,
+)
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name
@@ -16,10 +23,11 @@ from gpuwatch.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, rea
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.run import Comparison, Run
+from gpuwatch.reports.registry import BY_NAME
 
 
 def read_document(path: Path) -> Document:
-    """A saved document; :class:`UsageError` in one line for anything else."""
+    """A saved document; a one-line :class:`UsageError` for anything else."""
     name = file_name(path)
     try:
         return read(path)
@@ -28,7 +36,7 @@ def read_document(path: Path) -> Document:
     except NotADocument as error:
         if error.is_text:
             raise UsageError(
-                f"{name} is not a gpuwatch document but other text", hint=f"a log: gpuwatch explain {shlex.quote(name)}"
+                f"{name} is not a gpuwatch document", hint=f"if it is a log: gpuwatch explain {shlex.quote(name)}"
             ) from error
         raise UsageError(f"{name} is not a gpuwatch document: {error}") from error
 
@@ -39,18 +47,14 @@ def read_document(path: Path) -> Document:
 @click.option(
     "--format",
     "format_name",
-    type=Choice(["html", "markdown", "json", "csv", "text"]),
-    help="Output format (default: by the file's suffix; text on stdout).",
+    type=Choice(list(BY_NAME)),
+    help="Use this format (default: that of the suffix; text on stdout).",
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.diagnostic/1, or the document's own).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.diagnostic/1, or the document's own).")
 @redact_option
-@click.option("--python", metavar="PATH", help="Interpreter in which the framework is installed.")
-@click.option(
-    "--framework",
-    type=Choice(["tensorflow", "torch"]),
-    help="Framework that the doctor checks (default: TensorFlow, else PyTorch).",
-)
-@click.option("--no-doctor", is_flag=True, help="Skip the doctor, which imports the framework: takes a second.")
+@python_option
+@framework_option
+@click.option("--no-doctor", is_flag=True, help="Skip the doctor, which imports the framework.")
 @sim_option
 @click.pass_context
 def report(
@@ -64,15 +68,21 @@ def report(
     framework: str | None,
     no_doctor: bool,
 ) -> None:
-    """Write one document for whoever helps you: what is wrong, what to do, and the evidence.
+    """Write a report to send to somebody who helps.
 
-    Without DOCUMENT it is about this machine: its GPUs and their processes, the doctor, the latest probes and
-    programs. With DOCUMENT it converts a saved run, comparison, snapshot, explanation or report (JSON) to
-    another format.
+    Without DOCUMENT it is about this machine: what is wrong, what to do and the evidence, with its GPUs and processes,
+    the doctor, and the latest probes and programs. With DOCUMENT, a saved run, comparison, snapshot, explanation or
+    report (JSON) is converted to another format.
+
+    \b
+    Examples:
+      gpuwatch report -o diag.html
+      gpuwatch report --redact -o diag.md
+      gpuwatch report run.json --format csv
     """
     check_output(output, any_suffix=format_name is not None)
     if as_json and format_name not in (None, "json"):
-        raise UsageError("--json and --format exclude each other")
+        raise UsageError("--json and --format cannot be combined")
     if source is None:
         from gpuwatch.session.gather import gather
 
@@ -82,7 +92,7 @@ def report(
         asked = {"--python": python, "--framework": framework, "--no-doctor": no_doctor, "--sim": asked_shape(ctx)}
         for name, value in asked.items():
             if value:
-                raise UsageError(f"{name} is for a report of this machine", hint=f"omit {source}, or {name}")
+                raise UsageError(f"{name} applies only to a report of this machine", hint=f"omit {source} or {name}")
         document = read_document(source)
     publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
 
@@ -90,15 +100,20 @@ def report(
 @click.command()
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN|REPORT...")
 @click.option(
-    "--json", "as_json", is_flag=True, help="JSON on stdout (gpuwatch.comparison/1; of reports gpuwatch.contrast/1)."
+    "--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.comparison/1, for reports gpuwatch.contrast/1)."
 )
 @output_option
 @redact_option
 def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redact: bool) -> None:
-    """Compare saved runs of one or several machines, or reports: why does it work here but not there?
+    """Compare saved runs, or reports: why here and not there?
 
-    Runs are compared by what they requested, got and took; reports (of gpuwatch report or doctor) by versions,
-    GPUs, variables, libraries and checks.
+    Runs, of one or several machines, are compared by what they requested, got and took; reports (of gpuwatch report or
+    doctor) by versions, GPUs, variables, libraries and checks.
+
+    \b
+    Examples:
+      gpuwatch compare growth.json limit.json
+      gpuwatch compare here.json there.json -o differences.html
     """
     check_output(output)
     documents = [(source, read_document(source)) for source in sources]
@@ -106,9 +121,9 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redac
 
 
 def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Document:
+    from gpuwatch.formatting.redaction import sendable
     from gpuwatch.reports.compare import compare as runs_compared
     from gpuwatch.reports.contrast import contrast
-    from gpuwatch.reports.masking import sendable
 
     runs: list[Run] = []
     reports: list[Diagnostic | Doctor] = []
@@ -118,19 +133,17 @@ def _side_by_side(documents: list[tuple[Path, Document]], *, redact: bool) -> Do
         elif isinstance(document, Comparison):
             runs.extend(document.runs)
         elif isinstance(document, Diagnostic | Doctor):
-            # In the comparison it is no longer known which word is a host and which a user.
+            # Redacted now: a comparison no longer tells which word is a host and which a user.
             reports.append(sendable(document, redact=redact))
         else:
             raise UsageError(
-                f"{file_name(source)} is not a run: only runs and comparisons can be compared, and reports with reports"
+                f"{file_name(source)} cannot be compared", hint="compare runs and comparisons, or reports with reports"
             )
         if runs and reports:
-            raise UsageError(
-                f"{file_name(source)}: runs are compared with runs, reports with reports", hint="give one kind"
-            )
+            raise UsageError(f"{file_name(source)}: runs cannot be compared with reports", hint="give one kind")
     if reports:
         if len(reports) < 2:
-            raise UsageError("one report cannot be compared alone", hint="give two: one of each machine")
+            raise UsageError("one report is not enough to compare", hint="give two: one of each machine")
         return contrast(reports)
     return runs_compared(runs)
 
@@ -147,4 +160,4 @@ def schema(name: str) -> None:
     try:
         data(msgspec.json.format(msgspec.json.encode(schema_of(name)), indent=2).decode() + "\n")
     except TypeError as error:
-        raise GpuwatchError(f"the schema of {name} cannot be written: {error}") from error
+        raise GpuwatchError(f"cannot write the schema of {name}: {error}") from error

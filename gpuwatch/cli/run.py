@@ -1,4 +1,4 @@
-"""``gpuwatch run``: watch the user's own program."""
+"""``gpuwatch run``: watches a program of the user's."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import click
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option, sim_tier_option
 from gpuwatch.cli.output import check_output, redact_option, say, to_stdout
+from gpuwatch.cli.save_run import no_save_option
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.run import Run
@@ -25,21 +26,33 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--placement", is_flag=True, help="Switch on TensorFlow's placement logging: which op ran where.")
+@click.option("--placement", is_flag=True, help="Log which op ran where (TensorFlow's placement logging).")
 @click.option(
     "--live/--no-live",
     default=None,
-    help="A status line, and causes when they are recognised, on stderr.  [default: on a terminal]",
+    help="Show a status line and recognised causes on stderr.",
+    show_default="on a terminal",
 )
-@click.option("--no-log", is_flag=True, help="Do not read the program's stderr: for programs that draw the screen.")
-@click.option("--interval", type=FiniteRange(0.1, 60), default=1.0, show_default=True, help="Seconds between looks.")
-@click.option("--json", "as_json", is_flag=True, help="With -o: write JSON, whatever the suffix.")
+@click.option("--no-log", is_flag=True, help="Do not read the program's stderr; for full-screen programs.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write the run to a file; the format follows its suffix."
+    "--interval",
+    type=FiniteRange(0.1, 60),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Take a sample every so many seconds.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With -o: write JSON whatever the suffix.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the run to FILE, in the format of its suffix.",
 )
 @redact_option
-@click.option("--no-save", is_flag=True, help="Do not save the run for `gpuwatch report`.")
-@click.option("-q", "--quiet", is_flag=True, help="Print no summary to stderr at the end.")
+@no_save_option
+@click.option("-q", "--quiet", is_flag=True, help="Print no summary at the end.")
 @sim_option
 @sim_tier_option()
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...", shell_complete=files)
@@ -58,18 +71,24 @@ def run(
     tier: str,
     command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND unchanged and report what it did on the GPUs: devices, memory, fallbacks, failures.
+    """Run a program and report what it did on the GPUs.
 
-    Output, exit code and signals are those of the program; a summary follows on stderr. Every Python process
-    that it starts is watched, for TensorFlow, Keras and PyTorch; if gpuwatch is killed, the program and all its
-    processes end. The run is saved from its start, as far as it got. The exit code is 127 if the program is not
-    found and 126 if it cannot be executed, as in a shell. The program can notice gpuwatch only by GPUWATCH_WATCH
-    and a folder in PYTHONPATH, in its environment.
+    COMMAND runs unchanged; its output, exit code and signals are passed on. A summary of its devices, memory,
+    fallbacks to the CPU and failures follows on stderr. Every Python process that it starts is watched for
+    TensorFlow, Keras and PyTorch. The run is saved while it goes on. If gpuwatch is killed, the program and all its
+    processes end. The exit code is 127 if the program is not found and 126 if it cannot be executed, as in a shell.
+    gpuwatch adds only GPUWATCH_WATCH and a folder in PYTHONPATH to its environment.
+
+    \b
+    Examples:
+      gpuwatch run -- python train.py
+      gpuwatch run --placement -o run.html -- python train.py
+      gpuwatch run --sim 2x24GiB -- torchrun --nproc-per-node 2 train.py
     """
     if not command:
         raise UsageError("no command to run", hint="for example: gpuwatch run -- python train.py")
     if not command[0]:
-        raise UsageError("the command to run is empty", hint="for example: gpuwatch run -- python train.py")
+        raise UsageError("the command is empty", hint="for example: gpuwatch run -- python train.py")
     if as_json and output is None:
         raise UsageError("--json needs -o FILE", hint="stdout belongs to the program")
     if output is not None:
@@ -110,7 +129,7 @@ def run(
     keeper.end(finished, quiet=quiet)
     outcome = finished.outcome
     if outcome.signal is not None:
-        ctx.close()  # nothing after this comes back
+        ctx.close()  # the next call does not return
         _die_by(outcome.signal)
     ctx.exit(outcome.exit_code or 0)
 
@@ -120,9 +139,9 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh", "tmux",
 
 
 def _used_by_hand(command: Sequence[str]) -> bool:
-    """Whether the program reads keys from its stderr terminal, or passes it on to its jobs.
+    """Whether the program reads keys from the terminal on stderr, or passes it on to its jobs.
 
-    ``less`` and interactive shells do; with the pseudo-terminal of :mod:`gpuwatch.probing.channel` they would get
+    ``less`` and interactive shells do; on the pseudo-terminal of :mod:`gpuwatch.probing.channel` they would have
     neither keys nor job control.
     """
     name = Path(command[0]).name
@@ -144,7 +163,7 @@ class _Keeper:
         self._as_json = as_json
         self._redact = redact
         self._problem = ""
-        # Output to a device or a pipe cannot be replaced by a later state of the run.
+        # What was written to a device or a pipe cannot be replaced later.
         self._once = output is not None and is_special(output)
 
     def prepare(self) -> None:
@@ -154,7 +173,7 @@ class _Keeper:
             importlib.import_module("gpuwatch.reports.registry")
 
     def judge(self, draft: RunDraft) -> Run:
-        """The finished run; write errors are reported at the end, the program continues."""
+        """The finished run. Write errors are reported at the end; the program goes on."""
         from gpuwatch.diagnosis.finish_run import complete
 
         finished = complete(draft.run, draft.log, draft.before)
@@ -163,7 +182,7 @@ class _Keeper:
             try:
                 self._store.save(finished)
             except OSError as error:
-                self._problem = f"the run is not saved: {self._store.folder}: {error.strerror or error}"
+                self._problem = f"cannot save the run in {self._store.folder}: {error.strerror or error}"
         if self._output is not None and not self._once:
             self._write(finished, self._output)
         return finished

@@ -19,7 +19,7 @@ def no_save_option(command: _F) -> _F:
     return click.option(
         "--no-save",
         is_flag=True,
-        help="Do not save the run for the report and the dashboard.",
+        help="Do not save the run for reports and the dashboard.",
     )(command)
 
 
@@ -29,6 +29,6 @@ def keep(run: Run) -> bool:
     try:
         store.save(run)
     except OSError as error:
-        say(f"gpuwatch: the run is not saved: {store.folder}: {error.strerror or error} (--no-save skips saving)")
+        say(f"gpuwatch: cannot save the run in {store.folder}: {error.strerror or error} (--no-save skips saving)")
         return False
     return True

@@ -10,15 +10,15 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.fault import fault
+from gpuwatch.cli.groups import Group
 from gpuwatch.cli.options import SIM_NAME, asked_shape, sim_option, sim_tier_option, simulated_environment
 from gpuwatch.errors import GpuwatchError, UsageError
 
 _BEHIND_DASHES = "gpuwatch.sim.behind-dashes"
 
 
-class _Sim(click.Group):
-    """Any command, or ``fault``; a program named fault is run as ``-- fault``."""
+class _Sim(Group):
+    """Any program, or ``fault``; a program of that name is run as ``-- fault``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
@@ -31,7 +31,7 @@ class _Sim(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in self.commands and not ctx.meta.get(_BEHIND_DASHES):
+        if args[0] in self.lazy and not ctx.meta.get(_BEHIND_DASHES):
             return super().resolve_command(ctx, args)
         return "program", _program, args
 
@@ -69,29 +69,35 @@ def _adapted(environment: dict[str, str]) -> dict[str, str]:
 
 @click.group(
     cls=_Sim,
+    lazy={"fault": "gpuwatch.cli.fault:fault"},
     invoke_without_command=True,
     subcommand_metavar="-- COMMAND... | fault FAULT...",
     context_settings={"allow_interspersed_args": False},
 )
-@click.option("--gpus", type=click.IntRange(1, 16), default=2, show_default=True, help="How many GPUs.")
-@click.option("--memory", metavar="SIZE", default="24GiB", show_default=True, help="Memory of each.")
+@click.option(
+    "--gpus", type=click.IntRange(1, 16), metavar="N", default=2, show_default=True, help="Simulate this many GPUs."
+)
+@click.option("--memory", metavar="SIZE", default="24GiB", show_default=True, help="Give each GPU this much memory.")
 @sim_tier_option("--tier")
 @sim_option
 @click.pass_context
 def sim(ctx: click.Context, gpus: int, memory: str, tier: str) -> None:
-    """Run COMMAND on simulated GPUs.
+    """Run a command on simulated GPUs.
 
-    It gets libraries that simulate NVIDIA's, so that TensorFlow, nvitop, gpustat and gpuwatch itself
+    COMMAND gets libraries that simulate NVIDIA's, so that TensorFlow, PyTorch, nvitop, gpustat and gpuwatch itself
     find GPUs on a machine without any. Commands with the same --gpus and --memory see the same devices.
-    XLA does not support the plugin tier: what Keras would compile is run uncompiled, with a note; a
-    tf.function with jit_compile=True fails.
+    XLA does not support the plugin tier: Keras runs uncompiled, with a note; a tf.function with jit_compile=True
+    fails.
+
+    \b
+    Examples:
+      gpuwatch sim -- nvitop
+      gpuwatch sim --gpus 4 --memory 80GiB -- python train.py
+      gpuwatch sim fault lost 1
     """
     if ctx.invoked_subcommand is None and not ctx.args:
         raise UsageError("no command to run", hint="for example: gpuwatch sim -- python train.py")
     given = [name for name in ("gpus", "memory") if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given and asked_shape(ctx) is not None:
-        raise UsageError(f"--sim and --{given[0]} both choose the GPUs", hint="use one of them")
+        raise UsageError(f"--sim and --{given[0]} cannot be combined", hint="both choose the GPUs")
     ctx.obj = {"gpus": gpus, "memory": memory, "tier": tier}
-
-
-sim.add_command(fault)

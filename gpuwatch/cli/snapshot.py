@@ -17,15 +17,16 @@ from gpuwatch.session.single_snapshot import findings, take
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON document (gpuwatch.snapshot/1).")
-@click.option("--csv", "as_csv", is_flag=True, help="One line per GPU, metric ids as header.")
-@click.option("--topology", is_flag=True, help="Show how the GPUs are connected, and their CPUs, as a matrix.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.snapshot/1).")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row per GPU, a column per metric.")
+@click.option("--topology", is_flag=True, help="Print a matrix of how GPUs and CPUs are connected.")
 @click.option(
     "--deadline",
     type=FiniteRange(min=0.5),
     default=10.0,
     show_default=True,
-    help="Seconds to wait for the driver.",
+    metavar="SECONDS",
+    help="Wait this many seconds for the driver.",
 )
 @output_option
 @redact_option
@@ -41,15 +42,21 @@ def snapshot(
     output: Path | None,
     redact: bool,
 ) -> None:
-    """Show the GPUs and their processes once.
+    """Print the GPUs and their processes once.
 
-    The exit code is 0 if the driver answered, whatever is wrong with its GPUs, and 1 if it is missing, does not
-    start or hangs.
+    Exits with 0 if the driver answered, whatever is wrong with its GPUs, and with 1 if it is missing, does not start
+    or hangs.
+
+    \b
+    Examples:
+      gpuwatch snapshot
+      gpuwatch snapshot --json | jq '.devices[].readings["power.draw_watts"]'
+      gpuwatch snapshot --csv -o gpus.csv
     """
     if topology and (as_csv or output is not None):
-        raise UsageError("--topology is text for the terminal", hint="--json has it too, also with -o")
+        raise UsageError("--topology prints text only", hint="--json has the topology too, also with -o")
     if as_json and as_csv:
-        raise UsageError("--json and --csv exclude each other")
+        raise UsageError("--json and --csv cannot be combined")
     check_output(output)
     enter_simulation(ctx)
     taken, _ = take(deadline, gpm=bool(asked_gpm(ctx)))
@@ -68,7 +75,7 @@ def _code(taken: Snapshot) -> int:
 
 
 def _show_topology(ctx: click.Context, taken: Snapshot) -> NoReturn:
-    """Prints the matrix; without GPUs, the reason on stderr."""
+    """Prints the matrix, or why there are no GPUs."""
     from gpuwatch.reports.formats.text import tables
     from gpuwatch.reports.topology_content import topology_content
 

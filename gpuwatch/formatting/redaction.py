@@ -111,8 +111,13 @@ def redacted(document: _D) -> _D:
     return msgspec.convert(fields, type(document))
 
 
+def sendable(document: _D, *, redact: bool = False) -> _D:
+    """The document as it may leave this machine: secrets masked; with ``redact`` also :func:`redacted`."""
+    return redacted(document) if redact else masked(document)
+
+
 class Redactor:
-    """The names that were given to what one document tells."""
+    """The replacements made in one document."""
 
     def __init__(self) -> None:
         self._names: dict[str, dict[str, str]] = {}

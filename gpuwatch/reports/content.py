@@ -1,31 +1,31 @@
-"""What a report says, before any format: lines, tables and findings as plain text.
+"""The content of a report, before any format: lines, tables and findings as plain text.
 
-Text, Markdown and HTML all draw these, so a new section is written once. Every string that came from
-outside has gone through :func:`printable`; formats still escape for their own syntax.
+Text, Markdown and HTML all draw it, so a new section is written once. Every string from outside has gone through
+:func:`printable`; formats still escape for their own syntax.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import Finding
 from gpuwatch.reports.chart_data import Chart
 
 SIMULATED = "SIMULATED"
-SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, the speed is this computer's CPU."
+SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, speeds are those of this computer's CPU."
 VALUES = (
-    "Under the simulated driver only matrix products and copies are computed, other kernels are not:"
-    " values such as a loss mean nothing."
+    "The simulated driver computes only matrix products and copies, no other kernels: values such as a loss mean"
+    " nothing."
 )
 SIMULATED_OTHERWISE = (
-    "The GPUs are simulated and do not honour a setting of this program: its mappings and memory are not those of a"
-    " real GPU; the speed is this computer's CPU."
+    "The GPUs are simulated and ignore a setting of this program: mappings and memory differ from a real GPU's; speeds"
+    " are those of this computer's CPU."
 )
-TORCH_VALUES = (
-    "Under the simulated driver PyTorch's matrix products and copies are computed, and other kernels are refused."
-)
+TORCH_VALUES = "The simulated driver computes PyTorch's matrix products and copies, and refuses other kernels."
 SIMULATED_MACHINE = "These GPUs are simulated: nothing here is real hardware."
 
 GLYPHS = {
@@ -40,34 +40,37 @@ GLYPHS = {
     "interrupted": "○",
     "unknown": "○",
 }
-"""State by shape, so that it never hangs on colour alone."""
+"""Signs by state, so that colour is never the only sign."""
+STATES = {"error": "error", "warning": "warning", "info": "ok"}
+"""The state of a document by the severity of its main finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text under headings; ``right`` are the columns of numbers."""
+    """Rows of text under headings; columns are named by index."""
 
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: frozenset[int] = frozenset()
+    """Columns of numbers, aligned right."""
     note: str = ""
     keep: frozenset[int] = frozenset()
-    """Columns that a narrow terminal must not squeeze."""
+    """Columns that a narrow terminal must not narrow."""
     one_line: bool = False
-    """Whether rows stay one line (long lists): the last column is cut, none is folded."""
+    """Whether rows stay on one line (long lists): the last column is cut, none is folded."""
     optional: tuple[int, ...] = ()
-    """Columns that a narrow terminal leaves out, the first one first; other formats have them."""
+    """Columns that a narrow terminal leaves out, in this order; other formats have them all."""
     lines: int = 0
-    """Lines that a row may have on a terminal; 0: as many as it needs."""
+    """Most lines of a row on a terminal; 0: as many as it needs."""
     below: int | None = None
-    """A column of sentences: where it would be squeezed, a terminal puts it under its row."""
+    """A column of sentences, which a narrow terminal puts under its row."""
     shorter: tuple[tuple[int, Callable[[str], str]], ...] = ()
-    """Columns whose cells have a short form, for narrow terminals."""
+    """Columns with a short form of their cells, for narrow terminals."""
     charts: tuple[Chart, ...] = ()
-    """Drawn above the rows, by formats that draw."""
+    """Drawn above the rows, by formats that can draw."""
     folded: bool = False
-    """Whether formats that can show it on demand only."""
+    """Whether formats that can fold it show it only on demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +84,27 @@ class Content:
     verdict: str
     reason: str
     simulated: str
-    """Empty, or what a reader must know: the GPUs are not real."""
+    """What readers must know about simulated GPUs; empty if they are real."""
     facts: tuple[tuple[str, str], ...]
-    """The story in short: asked, granted, seen, happened, speed."""
+    """A summary: asked, granted, seen, happened, speed."""
     tables: tuple[Table, ...]
     certainty: str = ""
-    """``fact`` or ``likely``, where the verdict is a finding."""
+    """``fact`` or ``likely`` if the verdict is a finding."""
     action: str = ""
-    """What to do about the verdict, where that comes before everything else."""
+    """What to do, if that comes before everything else."""
     evidence: tuple[str, ...] = ()
-    """What the verdict rests on."""
+    """The evidence for the verdict."""
     findings: tuple[Finding, ...] = ()
     log_tail: tuple[str, ...] = ()
     footer: str = ""
     raw: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Lines as they were, by where they are from."""
-    parts: tuple[Content, ...] = field(default=())
+    """Verbatim lines by their source."""
+    parts: tuple[Content, ...] = ()
     """Documents inside this one (the runs of a comparison)."""
 
 
 def sentence_case(head: str) -> str:
-    """``Seen by NVML`` of a terminal's ``SEEN BY NVML``: documents have room for small letters."""
+    """``Seen by NVML`` for the terminal's ``SEEN BY NVML``."""
     if not head.isupper() or len(head) < 4:
         return head
     words = [word if word in _NAMES else word.lower() for word in head.replace("GPUS", "GPUs").split(" ")]
@@ -112,7 +115,7 @@ _NAMES = frozenset({"NVML", "GPU", "GPUs", "PID", "UUID", "SM", "CUDA"})
 
 
 def clean(value: object) -> str:
-    """Any value as one harmless line."""
+    """Any value as one harmless line; a dash for none."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -128,19 +131,15 @@ def clean(value: object) -> str:
 
 
 def variable_value(value: str | None) -> str:
-    """The value of an environment variable: an empty one is written as such, a dash is one that nobody knows."""
+    """The value of an environment variable: ``""`` if it is empty, a dash if it is unknown."""
     return '""' if value is not None and not value.strip() else clean(value)
 
 
 def clean_finding(finding: Finding) -> Finding:
-    """The finding with every text in one harmless line."""
-    return Finding(
-        id=finding.id,
-        severity=finding.severity,
-        certainty=finding.certainty,
+    """The finding with every text as one harmless line."""
+    return msgspec.structs.replace(
+        finding,
         title=clean(finding.title),
-        evidence=tuple(clean(line) for line in finding.evidence),
+        evidence=tuple(map(clean, finding.evidence)),
         action=printable(finding.action),
-        device_uuid=finding.device_uuid,
-        pid=finding.pid,
     )

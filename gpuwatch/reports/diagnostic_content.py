@@ -18,11 +18,10 @@ from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.reports import diagnostic_machine as machine
 from gpuwatch.reports import diagnostic_runs as runs
-from gpuwatch.reports.content import SIMULATED_MACHINE, VALUES, Content, Table, clean, clean_finding
+from gpuwatch.reports.content import SIMULATED_MACHINE, STATES, VALUES, Content, Table, clean, clean_finding
 from gpuwatch.reports.diagnostic_story import became, story
 from gpuwatch.reports.doctor_content import libraries_table
 
-_STATES = {"error": "error", "warning": "warning", "info": "ok"}
 _WATCH = "If a program of yours fails or is slow all the same: gpuwatch run -- python train.py, then this report again."
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 _EVIDENCE = 6
@@ -49,7 +48,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
     return Content(
         title="GPU diagnostic report",
         subtitle=" · ".join(_subtitle(document)),
-        state="unknown" if document.primary is None else _STATES[main.severity] if main is not None else "ok",
+        state="unknown" if document.primary is None else STATES[main.severity] if main is not None else "ok",
         verdict=document.primary or "unknown",
         reason=_reason(document, main),
         certainty=main.certainty if main is not None and main.id != "healthy" else "",

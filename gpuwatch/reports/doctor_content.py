@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwatch.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.model.findings import CAUSES, Finding
-from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
+from gpuwatch.reports.content import SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding
 from gpuwatch.reports.tables import device_map_table
 
 MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}
@@ -17,7 +17,6 @@ GROUPS = {
     "framework": "Framework",
 }
 _NAME_THEMSELVES = ("os", "libc", "processor")
-_FAILED = {"error": "error", "warning": "warning", "info": "ok"}
 
 
 def doctor_content(document: Doctor) -> Content:
@@ -35,7 +34,7 @@ def doctor_content(document: Doctor) -> Content:
     return Content(
         title="gpuwatch doctor",
         subtitle=" · ".join(_subtitle(document)),
-        state=_FAILED[main.severity] if main is not None else "ok",
+        state=STATES[main.severity] if main is not None else "ok",
         verdict=clean(document.primary or "healthy"),
         reason=_reason(document, main),
         simulated=SIMULATED_MACHINE if document.simulated else "",

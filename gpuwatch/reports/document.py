@@ -1,4 +1,4 @@
-"""From a document of any kind to what a report of it says."""
+"""What a report of a document shows, whatever its kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuwatch.reports.snapshot_content import snapshot_content
 
 
 def content_of(document: Document) -> Content:
-    """What a report of this document says."""
+    """What a report of this document shows."""
     if isinstance(document, Run):
         return run_content(document)
     if isinstance(document, Comparison):

@@ -6,7 +6,7 @@ from gpuwatch.formatting.units import size
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.model.run import Oom
-from gpuwatch.reports.content import Content, Table, clean, clean_finding
+from gpuwatch.reports.content import STATES, Content, Table, clean, clean_finding
 from gpuwatch.reports.tables import (
     cut,
     device_map_table,
@@ -15,8 +15,6 @@ from gpuwatch.reports.tables import (
     oom_table,
     placement_table,
 )
-
-_STATES = {"error": "error", "warning": "warning", "info": "ok"}
 
 
 def explanation_content(document: Explanation) -> Content:
@@ -42,7 +40,7 @@ def explanation_content(document: Explanation) -> Content:
     return Content(
         title=name,
         subtitle=" · ".join(part for part in (lines, frameworks, source if source != name else "") if part),
-        state="unknown" if not known else _STATES[main.severity] if main is not None else "ok",
+        state="unknown" if not known else STATES[main.severity] if main is not None else "ok",
         verdict=clean(document.primary or "healthy") if known else "unknown",
         reason=_reason(document, main),
         simulated="",

@@ -1,43 +1,46 @@
-"""The formats of reports. A new one: a module with ``render(document) -> str``, and one line in FORMATS."""
+"""The formats of reports. To add one: a module ``formats/<name>.py`` with ``render``, and one line in FORMATS."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.suggest import did_you_mean
 from gpuwatch.formatting.text import harmless
-from gpuwatch.model.codec import Document
-from gpuwatch.reports.formats import csv, html, json, markdown, text
-from gpuwatch.reports.masking import sendable
 from gpuwatch.reports.writing import is_special, write_text
+
+if TYPE_CHECKING:
+    from gpuwatch.model.codec import Document
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One way to write a document."""
+    """One way to write a document: :mod:`gpuwatch.reports.formats` has a module of its name, imported when used."""
 
     name: str
     suffix: str
-    render: Callable[[Document], str]
+    escapes: bool = False
+    """Whether the format itself escapes what could steer a terminal or hide text."""
 
-
-def _harmless(render: Callable[[Document], str]) -> Callable[[Document], str]:
-    """The format, with nothing in it that steers a terminal or hides text, wherever it came from."""
-    return lambda document: harmless(render(document))
+    def render(self, document: Document) -> str:
+        """The document in this format, as it is: :func:`render` and :func:`write` mask it first."""
+        drawn: str = import_module(f"gpuwatch.reports.formats.{self.name}").render(document)
+        return drawn if self.escapes else harmless(drawn)
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("html", ".html", _harmless(html.render)),
-    Format("markdown", ".md", _harmless(markdown.render)),
-    Format("json", ".json", json.render),  # escaped, so that it stays the same data
-    Format("csv", ".csv", _harmless(csv.render)),
-    Format("text", ".txt", _harmless(text.render)),
+    Format("html", ".html"),
+    Format("markdown", ".md"),
+    Format("json", ".json", escapes=True),
+    Format("csv", ".csv"),
+    Format("text", ".txt"),
 )
 BY_NAME = {entry.name: entry for entry in FORMATS}
+SUFFIXES = " ".join(entry.suffix for entry in FORMATS)
 
 
 def render(document: Document, format_name: str, *, width: int | None = None, redact: bool = False) -> str:
@@ -46,12 +49,16 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
     ``text`` is for reading on a terminal: ``width`` columns (the terminal's), a run without its long tables,
     which :func:`write` puts into a file.
     """
+    from gpuwatch.formatting.redaction import sendable
+
     entry = BY_NAME.get(format_name)
     if entry is None:
         raise UsageError(
             f"no format called {format_name!r}{did_you_mean(format_name, BY_NAME)}", hint=f"known: {', '.join(BY_NAME)}"
         )
     if format_name == "text":
+        from gpuwatch.reports.formats import text
+
         columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns
         return harmless(text.render(sendable(document, redact=redact), columns, details=False))
     return entry.render(sendable(document, redact=redact))
@@ -68,12 +75,14 @@ def format_for(path: Path) -> str:
     for entry in FORMATS:
         if entry.suffix == suffix:
             return entry.name
-    known = " ".join(entry.suffix for entry in FORMATS)
     meant = did_you_mean(suffix, [entry.suffix for entry in FORMATS]) if suffix else ""
-    raise UsageError(f"{path.name}: no report format ends in {suffix or 'nothing'}{meant}", hint=f"use one of {known}")
+    wrong = f"no report format has the suffix {suffix}" if suffix else "it has no suffix, which chooses the format"
+    raise UsageError(f"{path.name}: {wrong}{meant}", hint=f"use one of {SUFFIXES}")
 
 
 def write(document: Document, path: Path, *, format_name: str | None = None, redact: bool = False) -> None:
-    """Writes a report, format by suffix where none is named. See :func:`write_text`."""
+    """Writes a report, in the format of its suffix if none is named. See :func:`write_text`."""
+    from gpuwatch.formatting.redaction import sendable
+
     entry = BY_NAME[format_name or format_for(path)]
     write_text(entry.render(sendable(document, redact=redact)), path)

@@ -81,7 +81,7 @@ def test_a_log_is_told_from_a_broken_document(tmp_path: Path, command: str) -> N
     told = ran(tmp_path, utf8, command, log.name)
     assert told.returncode == 2
     assert told.stderr.decode() == (
-        "gpuwatch: oom 1.log is not a gpuwatch document but other text (a log: gpuwatch explain 'oom 1.log')\n"
+        "gpuwatch: oom 1.log is not a gpuwatch document (if it is a log: gpuwatch explain 'oom 1.log')\n"
     )
     assert b"explain" not in ran(tmp_path, utf8, command, broken.name).stderr
 

@@ -48,7 +48,7 @@ from tests.conftest import gpuwatch
         (["cause", "OOM"], 2, "did you mean memory.model-too-large or memory.other-process or memory.limit-too-small"),
         (["cause", "out of memory"], 2, "did you mean memory.model-too-large or"),
         (["cause", "memory.fragmnted"], 2, "did you mean memory.fragmented"),
-        (["record", "x.gpuwatch"], 2, "there is no command 'record' (there are"),
+        (["record", "x.gpuwatch"], 2, "no such command: 'record' (choose from"),
         (["repotr"], 2, "did you mean report?"),
         (["sim", "--no-such-option", "--", "true"], 2, "--no-such-option"),
         (["schema"], 2, "Missing argument"),
@@ -56,7 +56,7 @@ from tests.conftest import gpuwatch
         (["--sim", "0x1"], 2, "0x1"),
         (["snapshot", "--sim", "0x1"], 2, "0x1"),
         (["snapshot", "--sim", "2x"], 2, "2x"),
-        (["snapshot", "--json", "--csv"], 2, "exclude each other"),
+        (["snapshot", "--json", "--csv"], 2, "cannot be combined"),
         (["snapshot", "--jsno"], 2, "--jsno"),
         (["smapshot"], 2, "smapshot"),
         (["report", "/nonexistent/run.json"], 2, "No such file"),
@@ -250,7 +250,7 @@ def test_the_simulation_says_why_a_program_cannot_be_started(tmp_path: Path) -> 
         assert says in done.err
     done = gpuwatch("sim", "--gpus", "2", "--sim", "3x8GiB", "--", "true")
     assert (done.code, done.out) == (2, "")
-    assert "both choose the GPUs" in done.err
+    assert "cannot be combined (both choose the GPUs)" in done.err
 
 
 def test_usage_is_checked_before_the_environment(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from tests.terminal import Terminal
         (["--interval", "0"], "0 is not in the range"),
         (["--colums", "pid"], "--columns"),
         (["--config-file", "/"], "directory"),
-        (["smapshot"], "there is no command 'smapshot'; did you mean snapshot?"),
+        (["smapshot"], "no such command: 'smapshot'; did you mean snapshot?"),
         (["snapshot", "--jsno"], "--json"),
         (["probe", "--config", "grwoth"], "unknown configuration 'grwoth'; did you mean growth?"),
         (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),

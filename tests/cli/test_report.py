@@ -134,8 +134,8 @@ COMMANDS = (
         ("file.txt/x.html", "its folder does not exist"),
         (".", "it is a folder"),
         ("folder.html", "it is a folder"),
-        ("x.pdf", "no report format ends in .pdf"),
-        ("x", "no report format ends in nothing"),
+        ("x.pdf", "no report format has the suffix .pdf"),
+        ("x", "it has no suffix, which chooses the format"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_one_line_before_the_work(

@@ -111,7 +111,7 @@ def test_nothing_runs_on_when_we_are_killed() -> None:
     ("arguments", "says"),
     [
         (["run"], "no command to run"),
-        (["run", "--", ""], "the command to run is empty"),
+        (["run", "--", ""], "the command is empty"),
         (["run", "--json", "--", "true"], "--json needs -o"),
         (["run", "-o", "/nonexistent/x.json", "--", "true"], "its folder does not exist"),
     ],

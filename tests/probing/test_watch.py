@@ -409,7 +409,7 @@ def test_a_folder_that_cannot_be_written_is_said_and_the_program_runs(tmp_path: 
     blocked.write_text("a file")
     seen = watched("--", "sh", "-c", "exit 3", env={**os.environ, "XDG_STATE_HOME": str(blocked)})
     assert seen.returncode == 3
-    assert seen.stderr.startswith(b"gpuwatch: the run is not saved: ")
+    assert seen.stderr.startswith(b"gpuwatch: cannot save the run in ")
     assert seen.stderr.count(b"\n") == 1
 
 

@@ -97,7 +97,10 @@ def test_the_command_compares_reports(tmp_path: Path) -> None:
     assert done.code == 0
     assert json.loads(done.out)["schema"] == "gpuwatch.contrast/1"
     assert "node08" not in gpuwatch("compare", str(here), str(there), "--redact").out
-    for arguments, said in (([here], "one report cannot be compared alone"), ([here, run], "compared with runs")):
+    for arguments, said in (
+        ([here], "one report is not enough"),
+        ([here, run], "runs cannot be compared with reports"),
+    ):
         wrong = gpuwatch("compare", *map(str, arguments))
         assert (wrong.code, wrong.out) == (2, "")
         assert said in wrong.err

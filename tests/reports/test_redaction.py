@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.formatting.redaction import Redactor, redacted
+from gpuwatch.formatting.redaction import Redactor, redacted, sendable
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.reports.masking import sendable
 from gpuwatch.reports.registry import BY_NAME, render
 from tests.reports.diagnostics import died, program
 from tests.reports.documents import UUID, full_run, full_snapshot

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.formatting.masking import masked
+from gpuwatch.formatting.secrets import MASK, mask_text
 from gpuwatch.model.run import Throughput
 from gpuwatch.reports.compare import COLUMNS, cells, compare
-from gpuwatch.reports.masking import MASK, mask_text, masked
 from gpuwatch.reports.registry import FORMATS, format_for, render, write
 from tests.reports.documents import GIB, bare_run, full_run, full_snapshot
 

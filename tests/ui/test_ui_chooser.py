@@ -14,8 +14,9 @@ from gpuwatch.model.reading import Missing
 from gpuwatch.ui.panes.gpu_line import columns_for
 from gpuwatch.ui.screens.chooser import ChoiceList, Chooser
 from gpuwatch.ui.screens.settings_sheet import BrokenFile
-from gpuwatch.ui.settings.actions import ACTIONS, PANES_OF_TABS
+from gpuwatch.ui.settings.actions import ACTIONS
 from gpuwatch.ui.settings.preferences import Loaded, Preferences, default_path, load
+from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.columns import BY_ID, COLUMNS, DEFAULT_COLUMNS, place, unavailable
 from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, in_card, in_line
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -393,10 +394,10 @@ async def test_the_chooser_can_be_walked_at_any_size(stage: Stage, size: tuple[i
 
 
 def test_no_key_means_two_things_in_one_place() -> None:
-    for tab, panes in PANES_OF_TABS.items():
-        for pane in panes:
+    for tab in TABS:
+        for pane in tab.panes:
             keys = [key for action in ACTIONS if action.pane == pane for key in action.keys.split(",")]
-            assert len(keys) == len(set(keys)), (tab, pane, sorted(k for k in keys if keys.count(k) > 1))
+            assert len(keys) == len(set(keys)), (tab.id, pane, sorted(k for k in keys if keys.count(k) > 1))
 
 
 async def test_an_unknown_key_is_said_and_left_alone_by_saving(make_stage: Callable[..., Stage]) -> None:

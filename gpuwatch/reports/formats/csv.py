@@ -1,5 +1,4 @@
-"""CSV: one row per run, per device (metric ids as headings), per finding of a log or of the
-diagnostic report, or per check of the doctor."""
+"""CSV: a row per run, per device (a column per metric), per finding of a log or report, or per check of the doctor."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.codec import Document
@@ -23,35 +22,35 @@ from gpuwatch.reports import run_content
 
 _DEVICE_FIELDS = ("index", "uuid", "name", "pci_bus_id", "simulated", "state")
 _MIG_FIELDS = ("mig_instance", "mig_profile")
-"""Of the rows that follow their GPU's and stand for its MIG instances; empty in those of whole GPUs."""
-_RUN_FIELDS = (
-    "config",
-    "group",
-    "workload",
-    "framework",
-    "framework_version",
-    "host",
-    "driver_version",
-    "simulated",
-    "started_at",
-    "asked",
-    "device_map",
-    "granted_bytes",
-    "nvml_peak_bytes",
-    "allocator_peak_bytes",
-    "on_gpu_percent",
-    "fell_back",
-    "steps_per_second",
-    "p10_step_seconds",
-    "median_step_seconds",
-    "p90_step_seconds",
-    "ooms",
-    "errors",
-    "primary",
-    "verdict",
-    "verdict_reason",
-)
-
+"""Filled in the rows of MIG instances, which follow that of their GPU."""
+_RUN_FIELDS: dict[str, Callable[[Run], object]] = {
+    "config": lambda run: run.config,
+    "group": lambda run: run.group,
+    "workload": lambda run: run.workload,
+    "framework": lambda run: run.framework.name if run.framework else None,
+    "framework_version": lambda run: run.framework.version if run.framework else None,
+    "host": lambda run: run.host,
+    "driver_version": lambda run: run.driver_version,
+    "simulated": lambda run: run.simulated,
+    "started_at": lambda run: run.started_at.isoformat(),
+    "asked": lambda run: run_content.asked(run) if run.settings else None,
+    "device_map": lambda run: run_content.device_map(run) if run.device_map else None,
+    "granted_bytes": lambda run: _granted(run),
+    "nvml_peak_bytes": lambda run: run.memory.nvml_peak_bytes,
+    "allocator_peak_bytes": lambda run: run.memory.allocator_peak_bytes,
+    "on_gpu_percent": run_content.on_gpu,
+    "fell_back": lambda run: run_content.fell_back(run) if run.fallbacks else None,
+    "steps_per_second": lambda run: run.throughput and run.throughput.steps_per_second,
+    "p10_step_seconds": lambda run: run.throughput and run.throughput.p10_step_seconds,
+    "median_step_seconds": lambda run: run.throughput and run.throughput.median_step_seconds,
+    "p90_step_seconds": lambda run: run.throughput and run.throughput.p90_step_seconds,
+    "ooms": lambda run: len(run.ooms),
+    "errors": lambda run: len(run.errors),
+    "primary": lambda run: run.primary,
+    "verdict": lambda run: run.verdict,
+    "verdict_reason": lambda run: run.verdict_reason,
+}
+"""Column and its value of a run; None for unknown."""
 _NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?")
 _FORMULA = frozenset("=+-@＝＋－＠|%")
 _CHECK_FIELDS = ("id", "title", "state", "detail", "action")
@@ -59,7 +58,7 @@ _FINDING_FIELDS = ("source", "primary", "id", "severity", "certainty", "title", 
 
 
 def render(document: Document) -> str:
-    """The rows with one line of headings. Unknown is an empty cell."""
+    """A line of headings, then the rows. Unknown is an empty cell."""
     if isinstance(document, Snapshot):
         heads: Sequence[str] = ("taken_at", *_DEVICE_FIELDS, *(spec.id for spec in METRICS), *_MIG_FIELDS)
         return _table(heads, _device_rows(document))
@@ -74,7 +73,7 @@ def render(document: Document) -> str:
         by_source = (_finding_rows("; ".join(one.sources), (one,), main) for one in document.findings)
         return _table(_FINDING_FIELDS, itertools.chain.from_iterable(by_source))
     runs = document.runs if isinstance(document, Comparison) else (document,)
-    return _table(_RUN_FIELDS, ([_run_values(run)[name] for name in _RUN_FIELDS] for run in runs))
+    return _table(list(_RUN_FIELDS), ([value(run) for value in _RUN_FIELDS.values()] for run in runs))
 
 
 def _device_rows(snapshot: Snapshot) -> Iterable[list[object]]:
@@ -94,36 +93,9 @@ def _finding_rows(source: str | None, findings: Iterable[Finding], primary: str 
         yield [source, main, *facts, " / ".join(found.evidence)]
 
 
-def _run_values(run: Run) -> dict[str, object]:
-    granted = [mapping.granted_bytes for mapping in run.device_map if mapping.granted_bytes is not None]
-    t = run.throughput
-    return {
-        "config": run.config,
-        "group": run.group,
-        "workload": run.workload,
-        "framework": run.framework.name if run.framework else None,
-        "framework_version": run.framework.version if run.framework else None,
-        "host": run.host,
-        "driver_version": run.driver_version,
-        "simulated": run.simulated,
-        "started_at": run.started_at.isoformat(),
-        "asked": run_content.asked(run) if run.settings else None,
-        "device_map": run_content.device_map(run) if run.device_map else None,
-        "granted_bytes": sum(granted) if granted else None,
-        "nvml_peak_bytes": run.memory.nvml_peak_bytes,
-        "allocator_peak_bytes": run.memory.allocator_peak_bytes,
-        "on_gpu_percent": run_content.on_gpu(run),
-        "fell_back": run_content.fell_back(run) if run.fallbacks else None,
-        "steps_per_second": t.steps_per_second if t else None,
-        "p10_step_seconds": t.p10_step_seconds if t else None,
-        "median_step_seconds": t.median_step_seconds if t else None,
-        "p90_step_seconds": t.p90_step_seconds if t else None,
-        "ooms": len(run.ooms),
-        "errors": len(run.errors),
-        "primary": run.primary,
-        "verdict": run.verdict,
-        "verdict_reason": run.verdict_reason,
-    }
+def _granted(run: Run) -> int | None:
+    amounts = [mapping.granted_bytes for mapping in run.device_map if mapping.granted_bytes is not None]
+    return sum(amounts) if amounts else None
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -143,5 +115,5 @@ def _cell(value: object) -> object:
     text = printable(str(value))
     if _NUMBER.fullmatch(text):
         return text
-    # A spreadsheet would run a cell that begins like this as a formula, in East Asian width too.
+    # A spreadsheet would run such a cell as a formula; some accept full-width signs too.
     return f"'{text}" if text.lstrip()[:1] in _FORMULA else text

@@ -17,7 +17,6 @@ from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports.commands import command, parts
 from gpuwatch.reports.content import GLYPHS, sentence_case
 from gpuwatch.reports.document import content_of
-from gpuwatch.reports.formats.bars import draw
 from gpuwatch.reports.formats.chart import memory_chart
 
 _BREAKS = re.compile(r"(?<=\w[_=/,→.])(?=[^\s\d])")
@@ -68,6 +67,11 @@ def _sign(text: str) -> str:
     return _SIGNS.get(text[:1], "") if text[1:2] in (" ", "\u00a0") else ""
 
 
+def _along(amount: float, top: float) -> float:
+    """Where an amount lies on a bar of 1000 units."""
+    return min(max(amount / top, 0.0), 1.0) * 1000
+
+
 def _anchor(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
@@ -82,6 +86,6 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(breakable=_breakable, draw=draw, anchor=_anchor, sign=_sign)
+    environment.filters.update(breakable=_breakable, along=_along, timeline=memory_chart, anchor=_anchor, sign=_sign)
     environment.filters.update(code=_code, command=command, sentence=sentence_case)
     return environment.get_template("report.html.jinja")

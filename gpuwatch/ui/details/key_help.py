@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.settings.actions import PANES_OF_TABS, of_tab
-from gpuwatch.ui.settings.tabs import TABS
+from gpuwatch.ui.settings.actions import of_tab
+from gpuwatch.ui.settings.tabs import TABS, panes_of
 
 _HEADS = {
     "everywhere": "Everywhere",
@@ -51,7 +51,7 @@ def help_lines(tab: str, name: Callable[[str], str] = str) -> Lines:
     lines += [[(f"  {number} {tab.title:<10}", "key"), (tab.help, "text")] for number, tab in enumerate(TABS, 1)]
     lines.append([])
     size = max(8, *(len(name(action.shown)) + 1 for action in of_tab(tab)))
-    for pane in (*PANES_OF_TABS[tab], "everywhere"):
+    for pane in (*panes_of(tab), "everywhere"):
         lines.append([(_HEADS[pane], "title")])
         # The keys of the tabs are listed above.
         here = [one for one in of_tab(tab) if one.pane == pane and not one.id.startswith("show_tab")]

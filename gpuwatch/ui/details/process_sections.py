@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 
+from gpuwatch.formatting.secrets import MASK, mask_text, mask_value
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, duration, memory
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Process
 from gpuwatch.monitor.host_access import DeviceNumbers
-from gpuwatch.reports.masking import MASK, mask_text, mask_value
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.view import View
 from gpuwatch.sources.host import Details, Relative

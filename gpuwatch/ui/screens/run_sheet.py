@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
+from gpuwatch.formatting.masking import masked
 from gpuwatch.model.run import Run
 from gpuwatch.reports.content import GLYPHS, Content, Table
-from gpuwatch.reports.masking import masked
 from gpuwatch.reports.run_content import run_content
 from gpuwatch.ui.details.finding_lines import lines_of
 from gpuwatch.ui.drawing.cells import left, right, width_of

@@ -6,36 +6,12 @@ To add an action: an entry here, and a method ``action_<id>`` on the screens of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from gpuwatch.ui.settings.tabs import TABS
+from gpuwatch.ui.settings.tabs import TABS, Pane, panes_of
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
-
-Pane = Literal[
-    "everywhere",
-    "overview",
-    "gpus",
-    "processes",
-    "finding",
-    "readings",
-    "process",
-    "findings",
-    "events",
-    "probes",
-    "timeline",
-    "users",
-]
-"""Where an action works: on every tab, on the overview, or in one pane."""
-PANES_OF_TABS: dict[str, tuple[Pane, ...]] = {
-    "overview": ("overview", "processes", "gpus", "finding", "users", "timeline"),
-    "gpu": ("readings", "processes", "timeline"),
-    "process": ("process", "timeline"),
-    "probes": ("probes",),
-    "findings": ("findings", "timeline"),
-    "events": ("events", "timeline"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,7 +430,7 @@ def for_pane(pane: str, tab: str) -> tuple[Action, ...]:
 
 def of_tab(tab: str) -> tuple[Action, ...]:
     """Every action of a tab, by pane, then the global ones."""
-    panes = (*PANES_OF_TABS[tab], "everywhere")
+    panes = (*panes_of(tab), "everywhere")
     return tuple(action for pane in panes for action in ACTIONS if action.pane == pane)
 
 

@@ -5,6 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
+
+Pane = Literal[
+    "everywhere",
+    "overview",
+    "gpus",
+    "processes",
+    "finding",
+    "readings",
+    "process",
+    "findings",
+    "events",
+    "probes",
+    "timeline",
+    "users",
+]
+"""Where an action works: on every tab, on the overview, or in one pane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,32 +35,55 @@ class Tab:
     screen: str
     """Class of its screen."""
     help: str
+    panes: tuple[Pane, ...] = ("timeline",)
+    """Those with actions of their own, in the order of the help."""
     prepared: bool = True
     """Whether its modules are imported while idle, so that it opens without delay."""
 
 
 TABS = (
-    Tab("overview", "Overview", "OverviewScreen", "Everything at a glance: GPUs, processes, findings"),
-    Tab("gpu", "GPU", "GpuScreen", "One GPU: every reading, graphs, processes, limits, topology, events, probe runs"),
+    Tab(
+        "overview",
+        "Overview",
+        "OverviewScreen",
+        "Everything at a glance: GPUs, processes, findings",
+        ("overview", "processes", "gpus", "finding", "users", "timeline"),
+    ),
+    Tab(
+        "gpu",
+        "GPU",
+        "GpuScreen",
+        "One GPU: every reading, graphs, processes, limits, topology, events, probe runs",
+        ("readings", "processes", "timeline"),
+    ),
     Tab(
         "process",
         "Process",
         "ProcessScreen",
         "One process: its GPUs, settings, history, findings, process tree, environment",
+        ("process", "timeline"),
     ),
     Tab(
         "probes",
         "Probes",
         "ProbesScreen",
         "Run memory and placement settings here and compare what they do",
+        ("probes",),
         prepared=False,
     ),
-    Tab("findings", "Findings", "FindingsScreen", "All findings, with evidence and what to do"),
+    Tab(
+        "findings",
+        "Findings",
+        "FindingsScreen",
+        "All findings, with evidence and what to do",
+        ("findings", "timeline"),
+    ),
     Tab(
         "events",
         "Events",
         "EventsScreen",
         "What happened, even while nobody watched: processes, throttling, devices, memory",
+        ("events", "timeline"),
     ),
 )
 
@@ -56,6 +96,11 @@ _FACTS = 32
 def number_of(tab_id: str) -> int:
     """The number key of a tab."""
     return next(number for number, tab in enumerate(TABS, 1) if tab.id == tab_id)
+
+
+def panes_of(tab_id: str) -> tuple[Pane, ...]:
+    """The panes of a tab that have actions of their own."""
+    return next(tab.panes for tab in TABS if tab.id == tab_id)
 
 
 def labels(active: str, room: int, news: Mapping[str, int] | None = None) -> list[tuple[str, str, str]]:

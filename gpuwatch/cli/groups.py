@@ -1,0 +1,52 @@
+"""Groups of commands: imported when they are used, listed as declared, with a suggestion for a typo."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from gpuwatch.errors import UsageError
+from gpuwatch.formatting.suggest import did_you_mean
+
+
+class Group(click.Group):
+    """A group whose commands may be ``module:attribute``, imported on first use so that one does not pay for another.
+
+    ``noun``: what its commands are called in errors.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str] | None = None, noun: str = "command", **settings: Any):
+        super().__init__(*args, **settings)
+        self.lazy = dict(lazy or {})
+        self.noun = noun
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names in the order in which they were declared."""
+        return [*self.lazy, *self.commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported if it was not; None for an unknown name."""
+        if cmd_name not in self.lazy:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = self.lazy[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; a typo is a :class:`UsageError` with the closest name."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise no_such(self.noun, args[0], known)
+        return super().resolve_command(ctx, args)
+
+
+def no_such(noun: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for an unknown name: the closest known one, and the list of all."""
+    known = list(known)
+    return UsageError(f"no such {noun}: {name!r}{did_you_mean(name, known)}", hint="choose from " + ", ".join(known))

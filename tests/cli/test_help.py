@@ -1,0 +1,46 @@
+"""What ``--help`` prints: summaries that fit their line, and examples of commands and options that exist."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from gpuwatch.cli.main import cli
+
+
+def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group, info_name=path)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+
+
+COMMANDS = {"gpuwatch": cli, **dict(commands(cli, "gpuwatch"))}
+
+
+def page(path: str) -> list[str]:
+    command = COMMANDS[path]
+    return command.get_help(click.Context(command, info_name=path, terminal_width=80)).splitlines()
+
+
+@pytest.mark.parametrize("path", [path for path, command in COMMANDS.items() if isinstance(command, click.Group)])
+def test_no_summary_is_cut(path: str) -> None:
+    assert not [line for line in page(path) if line.endswith("...") and not line.startswith("Usage")]
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_examples_name_commands_and_options_that_exist(path: str) -> None:
+    for line in page(path):
+        if not line.startswith("  gpuwatch ") and not line.startswith("    gpuwatch "):
+            continue
+        words = shlex.split(line.strip().partition("  ")[0].partition("|")[0].partition(">")[0])
+        words = words[: words.index("--")] if "--" in words else words
+        name = next(name for size in (4, 3, 2, 1) if (name := " ".join(words[:size])) in COMMANDS)
+        known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= known, line
