@@ -38,7 +38,8 @@ def _pages(ctx: click.Context) -> Iterator[tuple[str, str]]:
         if name not in ONE_PAGE:
             lines.append(f"See \\fB{_escaped(_name(child))}\\fP(1).")
     if ctx.command.epilog:
-        lines += [".SH EXAMPLES", ".nf", *_escaped(ctx.command.epilog.replace("\b\n", "")).splitlines(), ".fi"]
+        examples = ctx.command.epilog.replace("\b\n", "").removeprefix("Examples:\n")
+        lines += [".SH EXAMPLES", ".nf", *_escaped(examples).splitlines(), ".fi"]
     yield f"{name}.1", "\n".join(lines) + "\n"
     if name not in ONE_PAGE:
         for child in children:

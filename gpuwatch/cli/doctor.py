@@ -13,8 +13,14 @@ from gpuwatch.model.doctor import Doctor
 from gpuwatch.probing.interpreter import program_of
 from gpuwatch.session.doctor import examined
 
+_EXAMPLES = """\b
+Examples:
+  gpuwatch doctor
+  gpuwatch doctor --python ~/venv/bin/python --framework torch
+"""
 
-@click.command()
+
+@click.command(epilog=_EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.doctor/1).")
 @python_option
 @framework_option
@@ -29,11 +35,6 @@ def doctor(
 
     Checks driver, devices, environment and framework, and names the cause if GPUs cannot be used. The framework is
     imported in a separate process and runs one small op on each GPU. Exits with 3 if something keeps it from them.
-
-    \b
-    Examples:
-      gpuwatch doctor
-      gpuwatch doctor --python ~/venv/bin/python --framework torch
     """
     check_output(output)
     if python is not None:

@@ -37,7 +37,15 @@ _BOMS = (
 """Python's codecs of these names skip the mark themselves."""
 
 
-@click.command()
+_EXAMPLES = """\b
+Examples:
+  gpuwatch explain train.log
+  python train.py 2>&1 | tee train.log | gpuwatch explain -
+  kubectl logs -f trainer | gpuwatch explain -
+"""
+
+
+@click.command(epilog=_EXAMPLES)
 @click.argument("log", type=click.Path(path_type=Path, allow_dash=True), metavar="LOG|-")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.explanation/1).")
 @output_option
@@ -48,12 +56,6 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
 
     With -, the log is read from stdin until the program that writes it ends. On a terminal, causes are shown as soon
     as they are recognised; Ctrl+C (or SIGTERM) stops reading and prints the explanation.
-
-    \b
-    Examples:
-      gpuwatch explain train.log
-      python train.py 2>&1 | tee train.log | gpuwatch explain -
-      kubectl logs -f trainer | gpuwatch explain -
     """
     from gpuwatch.cli.follow_input import InputFollower
     from gpuwatch.diagnosis.explain import explain as explained

@@ -40,7 +40,16 @@ _DEADLINE, _START = 180.0, 60.0
 """Seconds that a probe has by default, and those of them for its start."""
 
 
-@click.command()
+_EXAMPLES = """\b
+Examples:
+  gpuwatch probe --list
+  gpuwatch probe --config default --config growth
+  gpuwatch probe --group memory -o memory.html
+  gpuwatch probe --config growth --explain
+"""
+
+
+@click.command(epilog=_EXAMPLES)
 @click.option(
     "--config",
     "configs",
@@ -129,13 +138,6 @@ def probe(
     Reports for each configuration what was asked, what was granted, what ran where, what failed, and how fast it was;
     several are compared. Exits with 4 if a probe ended in an error or at its deadline, and with 3 if a finding is an
     error.
-
-    \b
-    Examples:
-      gpuwatch probe --list
-      gpuwatch probe --config default --config growth
-      gpuwatch probe --group memory -o memory.html
-      gpuwatch probe --config growth --explain
     """
     if listing:
         _list(as_json)

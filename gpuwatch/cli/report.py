@@ -41,7 +41,15 @@ def read_document(path: Path) -> Document:
         raise UsageError(f"{name} is not a gpuwatch document: {error}") from error
 
 
-@click.command()
+_REPORT_EXAMPLES = """\b
+Examples:
+  gpuwatch report -o diag.html
+  gpuwatch report --redact -o diag.md
+  gpuwatch report run.json --format csv
+"""
+
+
+@click.command(epilog=_REPORT_EXAMPLES)
 @click.argument("source", required=False, type=click.Path(path_type=Path), metavar="[DOCUMENT]")
 @output_option
 @click.option(
@@ -73,12 +81,6 @@ def report(
     Without DOCUMENT it is about this machine: what is wrong, what to do and the evidence, with its GPUs and processes,
     the doctor, and the latest probes and programs. With DOCUMENT, a saved run, comparison, snapshot, explanation or
     report (JSON) is converted to another format.
-
-    \b
-    Examples:
-      gpuwatch report -o diag.html
-      gpuwatch report --redact -o diag.md
-      gpuwatch report run.json --format csv
     """
     check_output(output, any_suffix=format_name is not None)
     if as_json and format_name not in (None, "json"):
@@ -97,7 +99,14 @@ def report(
     publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
 
 
-@click.command()
+_COMPARE_EXAMPLES = """\b
+Examples:
+  gpuwatch compare growth.json limit.json
+  gpuwatch compare here.json there.json -o differences.html
+"""
+
+
+@click.command(epilog=_COMPARE_EXAMPLES)
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN|REPORT...")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.comparison/1, for reports gpuwatch.contrast/1)."
@@ -109,11 +118,6 @@ def compare(sources: tuple[Path, ...], as_json: bool, output: Path | None, redac
 
     Runs, of one or several machines, are compared by what they requested, got and took; reports (of gpuwatch report or
     doctor) by versions, GPUs, variables, libraries and checks.
-
-    \b
-    Examples:
-      gpuwatch compare growth.json limit.json
-      gpuwatch compare here.json there.json -o differences.html
     """
     check_output(output)
     documents = [(source, read_document(source)) for source in sources]

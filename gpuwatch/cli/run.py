@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from gpuwatch.probing.run_builder import RunDraft
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+_EXAMPLES = """\b
+Examples:
+  gpuwatch run -- python train.py
+  gpuwatch run --placement -o run.html -- python train.py
+  gpuwatch run --sim 2x24GiB -- torchrun --nproc-per-node 2 train.py
+"""
+
+
+@click.command(epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
 @click.option("--placement", is_flag=True, help="Log which op ran where (TensorFlow's placement logging).")
 @click.option(
     "--live/--no-live",
@@ -78,12 +86,6 @@ def run(
     TensorFlow, Keras and PyTorch. The run is saved while it goes on. If gpuwatch is killed, the program and all its
     processes end. The exit code is 127 if the program is not found and 126 if it cannot be executed, as in a shell.
     gpuwatch adds only GPUWATCH_WATCH and a folder in PYTHONPATH to its environment.
-
-    \b
-    Examples:
-      gpuwatch run -- python train.py
-      gpuwatch run --placement -o run.html -- python train.py
-      gpuwatch run --sim 2x24GiB -- torchrun --nproc-per-node 2 train.py
     """
     if not command:
         raise UsageError("no command to run", hint="for example: gpuwatch run -- python train.py")

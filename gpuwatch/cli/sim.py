@@ -67,12 +67,21 @@ def _adapted(environment: dict[str, str]) -> dict[str, str]:
     return hooked(environment) if ENV_PLUGIN in environment else environment
 
 
+_EXAMPLES = """\b
+Examples:
+  gpuwatch sim -- nvitop
+  gpuwatch sim --gpus 4 --memory 80GiB -- python train.py
+  gpuwatch sim fault lost 1
+"""
+
+
 @click.group(
     cls=_Sim,
     lazy={"fault": "gpuwatch.cli.fault:fault"},
     invoke_without_command=True,
     subcommand_metavar="-- COMMAND... | fault FAULT...",
     context_settings={"allow_interspersed_args": False},
+    epilog=_EXAMPLES,
 )
 @click.option(
     "--gpus", type=click.IntRange(1, 16), metavar="N", default=2, show_default=True, help="Simulate this many GPUs."
@@ -88,12 +97,6 @@ def sim(ctx: click.Context, gpus: int, memory: str, tier: str) -> None:
     find GPUs on a machine without any. Commands with the same --gpus and --memory see the same devices.
     XLA does not support the plugin tier: Keras runs uncompiled, with a note; a tf.function with jit_compile=True
     fails.
-
-    \b
-    Examples:
-      gpuwatch sim -- nvitop
-      gpuwatch sim --gpus 4 --memory 80GiB -- python train.py
-      gpuwatch sim fault lost 1
     """
     if ctx.invoked_subcommand is None and not ctx.args:
         raise UsageError("no command to run", hint="for example: gpuwatch sim -- python train.py")

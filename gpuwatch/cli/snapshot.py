@@ -15,8 +15,15 @@ from gpuwatch.formatting.text import harmless
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.session.single_snapshot import findings, take
 
+_EXAMPLES = """\b
+Examples:
+  gpuwatch snapshot
+  gpuwatch snapshot --json | jq '.devices[].readings["power.draw_watts"]'
+  gpuwatch snapshot --csv -o gpus.csv
+"""
 
-@click.command()
+
+@click.command(epilog=_EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.snapshot/1).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row per GPU, a column per metric.")
 @click.option("--topology", is_flag=True, help="Print a matrix of how GPUs and CPUs are connected.")
@@ -46,12 +53,6 @@ def snapshot(
 
     Exits with 0 if the driver answered, whatever is wrong with its GPUs, and with 1 if it is missing, does not start
     or hangs.
-
-    \b
-    Examples:
-      gpuwatch snapshot
-      gpuwatch snapshot --json | jq '.devices[].readings["power.draw_watts"]'
-      gpuwatch snapshot --csv -o gpus.csv
     """
     if topology and (as_csv or output is not None):
         raise UsageError("--topology prints text only", hint="--json has the topology too, also with -o")
