@@ -1,4 +1,4 @@
-"""A chart as data, before a format draws it: bars, marks, the timeline of a run."""
+"""Types of charts: bars, marks, the timeline of a run."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One bar: its parts from the left, and what is written behind it."""
+    """One bar: its parts from the left, and the text after it."""
 
     label: str
     parts: tuple[Part, ...]
     shown: str
     low: float | None = None
     high: float | None = None
-    """A whisker from low to high: where most of what was measured lies."""
+    """A whisker from low to high: the range of most measurements."""
     mark: float | None = None
-    """A tick: a limit, or what was granted."""
+    """A tick: a limit, or the granted amount."""
     total: float | None = None
-    """Length of this row's own scale where rows differ in it (GPUs of several sizes)."""
+    """Scale of this row, if rows differ (GPUs of several sizes)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars under each other, on an axis from 0 to ``top``."""
+    """Bars on one axis from 0 to ``top``."""
 
     title: str
     rows: tuple[Row, ...]
     top: float
     axis: str
-    """What the axis is, in words."""
+    """The axis in words."""
     mark: str = ""
     """What the tick means."""
     whisker: str = ""
     more: str = ""
-    """What was left out."""
+    """A note on bars that are not shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Checks by group, a sign each."""
+    """Checks by group, one sign each."""
 
     title: str
     groups: tuple[tuple[str, tuple[tuple[State, str], ...]], ...]
@@ -63,7 +63,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The memory of a run over its time."""
+    """The memory of a run over time."""
 
     title: str
     run: Run

@@ -1,4 +1,4 @@
-"""What charts show, before anybody draws them: rows of amounts on one axis that starts at nothing."""
+"""Charts as data: rows of amounts on one axis from 0, which the formats draw."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from gpuwatch.reports.content import clean
 from gpuwatch.reports.speed import speed, step_time, wide
 
 _OWNERS = 6
-"""Processes of one GPU that get a colour of their own; the rest is one part."""
+"""Processes of a GPU with a colour of their own; the others share one."""
 _ROWS = 40
 _NAME = 28
 _STEPS = 8
-"""Amounts by which a timeline is told in words."""
+"""Amounts that describe a timeline in words."""
 
 
 def on_device(run: Run) -> str:
-    """`` on GPU 0``: the device that a timeline shows, which is the one that the run filled most."""
+    """`` on GPU 0``: the device of a timeline, the one that the run filled most."""
     entry = next((entry for entry in run.memory.devices if entry.uuid == run.memory.device_uuid), None)
     return f" on GPU {entry.index}" if entry is not None else ""
 
 
 def in_words(run: Run) -> str:
-    """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, sampled over 124 s``; empty where nothing is known."""
+    """``in use by the framework: 1.0 GiB → 4.0 GiB → 7.0 GiB, sampled over 124 s``; empty if unknown."""
     points = [(point.t, amount) for point in run.memory.timeline if (amount := point.allocator_bytes) is not None]
     whose = "in use by the framework"
     if not points:
@@ -41,14 +41,14 @@ def in_words(run: Run) -> str:
     shown = [points[round(step * (len(points) - 1) / (_STEPS - 1))][1] for step in range(_STEPS)]
     steps = f"{whose}: {' → '.join(shown for shown, _ in groupby(map(size, shown)))}"
     total = run.phases.total_seconds
-    of = f" of the {total:.0f} s that it ran" if total is not None and total > span + 1 else ""
+    of = f" of {total:.0f} s" if total is not None and total > span + 1 else ""
     peak = max((*run.memory.allocators.values(), 0)) if whose != "held, by NVML" else run.memory.nvml_peak_bytes or 0
-    between = f", {size(peak)} at most" if peak > max(shown) else ""
+    between = f", peak {size(peak)}" if peak > max(shown) else ""
     return f"{steps}, sampled over {span:.0f} s{of}{between}"
 
 
 def memory_by_owner(snapshot: Snapshot) -> Bars | None:
-    """Each GPU's memory, by who holds it. None where no GPU tells its memory."""
+    """Each GPU's memory by owner. None if no GPU reports its memory."""
     rows = [row for device in snapshot.devices if (row := _owners(device, snapshot.processes)) is not None]
     if not rows:
         return None
@@ -83,7 +83,7 @@ def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
         amount = sum(held for _, held in rest)
         parts.append(Part("others", f"{len(rest)} other processes", amount, memory(amount)))
     for kind, metric, name in (
-        ("unexplained", "memory.unexplained_bytes", "of no process that NVML lists"),
+        ("unexplained", "memory.unexplained_bytes", "owned by no listed process"),
         ("reserved", "memory.reserved_bytes", "reserved by the driver"),
     ):
         held_here = device.number(metric)
@@ -93,7 +93,7 @@ def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
 
 
 def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
-    """Steps per second of named runs with the range in which most steps were; the fastest first."""
+    """Steps per second of named runs with their range from p10 to p90, fastest first."""
     timed = [(name, run.throughput) for name, run in runs if run.throughput is not None]
     if len(timed) < 2:
         return None
@@ -105,7 +105,7 @@ def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
         rows,
         top,
         "from 0",
-        whisker="p10 to p90 of the steps; ▲ they scattered by more than 10 %",
+        whisker="p10 to p90; ▲ steps vary by more than 10 %",
         more=_left_out(len(timed)),
     )
 
@@ -118,7 +118,7 @@ def _speed(label: str, t: Throughput) -> Row:
 
 
 def step_times(run: Run) -> Bars | None:
-    """Time of a step: the median, and p10 to p90; of every process that was measured."""
+    """Time of a step, median and p10 to p90, of every measured process."""
     rows = []
     if run.throughput is not None:
         rows.append(_step("step", run.throughput))
@@ -140,7 +140,7 @@ def _step(label: str, t: Throughput) -> Row:
 
 
 def moved(run: Run) -> bool:
-    """Whether the timeline shows anything of this run: an empty chart says less than none."""
+    """Whether the memory of this run changed: an empty chart says less than none."""
     points = run.memory.timeline
     if len(points) < 2:
         return False
@@ -149,7 +149,7 @@ def moved(run: Run) -> bool:
 
 
 def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
-    """What NVML saw each named run hold at most, and what the framework was granted."""
+    """Peak memory of each named run by NVML, and what the framework was granted."""
     rows = []
     top = 0.0
     for name, run in runs:
@@ -164,7 +164,7 @@ def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
     if len(rows) < 2 or not any(row.parts[0].amount for row in rows):
         return None
     return Bars(
-        "GPU memory held, on the busiest device",
+        "GPU memory held on the busiest device",
         tuple(rows[:_ROWS]),
         top,
         f"from 0 to {size(top)}",
@@ -174,7 +174,7 @@ def memory_of_runs(runs: Sequence[tuple[str, Run]]) -> Bars | None:
 
 
 def _granted(run: Run) -> int | None:
-    """On the device that was granted most; logical devices of one GPU together."""
+    """The most granted on one GPU, its logical devices together."""
     by_gpu: dict[str, int] = {}
     for entry in run.device_map:
         if entry.granted_bytes is not None:
@@ -184,7 +184,7 @@ def _granted(run: Run) -> int | None:
 
 
 def checks(groups: Iterable[tuple[str, Sequence[Check]]]) -> Marks:
-    """The doctor's checks, a sign each."""
+    """The doctor's checks, one sign each."""
     return Marks(
         "Checks",
         tuple((name, tuple((check.state, clean(check.title or check.id)) for check in of)) for name, of in groups),
@@ -192,4 +192,4 @@ def checks(groups: Iterable[tuple[str, Sequence[Check]]]) -> Marks:
 
 
 def _left_out(count: int) -> str:
-    return f"{count - _ROWS} more are left out of the chart." if count > _ROWS else ""
+    return f"{count - _ROWS} more are not shown." if count > _ROWS else ""

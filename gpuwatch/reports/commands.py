@@ -1,4 +1,4 @@
-"""The commands and settings within a sentence: what a reader copies, and what no format may change."""
+"""Commands and settings in a sentence: readers copy them, so no format may change them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RUNS = ("export ", "unset ", "pip ", "/", "gpuwatch ", "nvidia-smi ", "docker "
 
 
 def parts(text: str) -> Iterator[tuple[str, bool]]:
-    """The text in pieces; True for those that are code."""
+    """The pieces of the text; True for code."""
     at = 0
     for match in _COMMAND.finditer(text):
         if match.start() > at:

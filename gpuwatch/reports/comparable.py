@@ -1,4 +1,4 @@
-"""Which runs may be compared with each other, and in what they differ as a whole."""
+"""Which runs can be compared with each other."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gpuwatch.model.run import Run
 from gpuwatch.reports.content import clean
 
 _WORK = ("size", "batch", "units", "features", "image", "filters", "timesteps", "bytes", "dtype", "jit_compile")
-"""Parameters of a workload that decide how much work a step is."""
+"""Parameters that decide how much work a step is."""
 _GPU = re.compile(r"^\d+ (.*) (?:GPU|MIG)-\S+$")
 
 
 def workload(run: Run, *, with_type: bool = True) -> str:
-    """``matmul 512 float32, eagerly``: what one step computes, and how it was executed where that is known."""
+    """``matmul 512 float32, eagerly``: what one step computes, and how it was executed if known."""
     step = amount(run, with_type=with_type)
     execution = clean(run.throughput.execution) if run.throughput is not None and run.throughput.execution else ""
     return f"{step}, {execution}" if execution else step
@@ -40,7 +40,7 @@ def _types(run: Run) -> list[str]:
 
 
 def workloads(run: Run, other: Run) -> tuple[str, str]:
-    """Of both, with their types where both are known (a run that failed early placed nothing)."""
+    """The workloads of both, with types if both are known (a run that failed early placed nothing)."""
     typed = bool(_types(run)) and bool(_types(other))
     return workload(run, with_type=typed), workload(other, with_type=typed)
 
@@ -55,12 +55,12 @@ def kind(run: Run) -> str:
 
 
 def _device(run: Run) -> tuple[str, str]:
-    """What makes speeds comparable: a simulated GPU computes on its host, and each tier in its own way."""
+    """What must be equal to compare speeds: a simulated GPU computes on its host, each tier in its own way."""
     return kind(run), (clean(run.host) if run.simulated else "")
 
 
 def same_work(run: Run, other: Run) -> bool:
-    """Whether the speeds of two runs may be compared."""
+    """Whether the speeds of two runs can be compared."""
     return workload(run) == workload(other) and _device(run) == _device(other)
 
 
@@ -84,6 +84,6 @@ def comparable(runs: Sequence[Run]) -> tuple[int, ...]:
             groups.setdefault((workload(run), _device(run)), []).append(index)
     if not groups:
         return ()
-    # Between sets of one size the one on GPUs is what a reader is after.
+    # Of equally large sets, prefer the one on GPUs.
     (_, _), members = max(groups.items(), key=lambda item: (len(item[1]), item[0][1][0] != "CPU", -item[1][0]))
     return tuple(members)

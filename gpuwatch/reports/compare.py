@@ -1,4 +1,4 @@
-"""Several runs side by side: the columns, their cells, and which runs are best and worst in a column."""
+"""Runs side by side: columns, cells, and the best and worst run of a column."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 """Column id and its heading."""
 
 STARTED = ("started", "STARTED")
-"""Appears where a configuration is there more than once."""
+"""Appears if a configuration was run more than once."""
 
 WHEN_DIFFERENT: tuple[tuple[str, str, Callable[[Run], str]], ...] = (
     ("framework", "FRAMEWORK", comparable.framework),
@@ -37,7 +37,7 @@ WHEN_DIFFERENT: tuple[tuple[str, str, Callable[[Run], str]], ...] = (
     ("workload", "WORKLOAD", comparable.workload),
     ("measured_on", "MEASURED ON", lambda run: comparable.kind(run) if run.throughput is not None else UNKNOWN),
 )
-"""Columns that appear, behind the configuration, where the runs differ in them."""
+"""Columns that appear after the configuration if the runs differ in them."""
 
 _NAMED = 6
 HEADS = {**dict(COLUMNS), **dict([STARTED]), **{name: head for name, head, _ in WHEN_DIFFERENT}}
@@ -45,7 +45,7 @@ RIGHT = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_secon
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
-    """The runs as a comparison. Best and worst are named among comparable runs only."""
+    """The runs as a comparison, with the best and worst among comparable runs."""
     group = comparable.comparable(runs)
     best: dict[str, int] = {}
     worst: dict[str, int] = {}
@@ -89,7 +89,7 @@ def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def labels(runs: Sequence[Run]) -> tuple[str, ...]:
-    """A name for each run: its configuration, numbered where that is there more than once."""
+    """A name for each run: its configuration, numbered if it was run more than once."""
     totals = Counter(run.config for run in runs)
     seen: Counter[str] = Counter()
     names = []
@@ -101,7 +101,7 @@ def labels(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def times(runs: Sequence[Run]) -> tuple[str, ...]:
-    """When each run started, UTC; without the date where that is the same for all."""
+    """When each run started, UTC; without the date if that is the same for all."""
     moments = [run.started_at.astimezone(datetime.UTC) for run in runs]
     one_day = len({moment.date() for moment in moments}) == 1
     return tuple(moment.strftime("%H:%M:%S" if one_day else "%Y-%m-%d %H:%M") for moment in moments)
@@ -115,14 +115,14 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
         names = _listed(clean(run.config) for run in apart)
         what = f"{comparable.workload(first)} on {comparable.kind(first)}"
         if len(group) == 1:
-            notes.append(f"The speed of {clean(first.config)}, of {what}, is compared with no other: not with {names}.")
+            notes.append(f"The speed of {clean(first.config)} ({what}) is not comparable with that of {names}.")
         else:
-            notes.append(f"Speeds are compared among the {len(group)} runs of {what}; not with {names}.")
+            notes.append(f"Speeds are compared among the {len(group)} runs of {what}, not with {names}.")
     scattered = [clean(run.config) for run in runs if wide(run.throughput)]
     if scattered:
         notes.append(
-            f"Steps scattered by more than 10 % in {_listed(scattered)}: these speeds say little;"
-            " measure longer, on a quiet machine."
+            f"Step times of {_listed(scattered)} vary by more than 10 %: these speeds are unreliable;"
+            " measure longer, on an idle machine."
         )
     return notes
 
@@ -139,14 +139,14 @@ def _steps_per_second(run: Run) -> float:
 
 
 def _proven(one: Run, other: Run) -> bool:
-    """Whether their speeds differ by more than noise, by the rule that the sentences about them follow too."""
+    """Whether their speeds differ by more than noise; the sentences about them follow the same rule."""
     if one.throughput is None or other.throughput is None:
         return False
     return not unproven(one.throughput, other.throughput, simulated=one.simulated or other.simulated)
 
 
 def cells(run: Run) -> dict[str, str]:
-    """What each column shows of this run; unknown is a dash."""
+    """The cell of each column; unknown is a dash."""
     share = run_content.on_gpu(run)
     verdict = run.verdict
     if run.primary not in (None, "healthy"):
@@ -169,5 +169,5 @@ def cells(run: Run) -> dict[str, str]:
 
 
 def all_cells(run: Run) -> dict[str, str]:
-    """The same with the columns that only appear where runs differ."""
+    """The same with the columns that appear only if runs differ."""
     return {**cells(run), **{name: value(run) for name, _, value in WHEN_DIFFERENT}}

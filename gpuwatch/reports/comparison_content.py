@@ -1,4 +1,4 @@
-"""A comparison as a report tells it: one table, then what explains the differences."""
+"""The content of a comparison: one table, then what explains the differences."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _LESS = (
     "started",
     "asked",
 )
-"""Columns that give way first where the terminal is narrow."""
-_CPU = "Simulated GPUs compute on this computer's CPU: their steps/s say nothing of GPUs, and are no ranking."
+"""Columns that a narrow terminal leaves out first."""
+_CPU = "Simulated GPUs compute on this computer's CPU: their steps/s say nothing about real GPUs."
 _TIER = "Driver tier: the framework's CUDA code on a simulated driver; plugin tier: a device plugin without CUDA code."
 _ELSEWHERE = (
-    "On GPU below 100 % and nothing fell back: the rest was placed on the CPU as asked, or no GPU has a kernel for it."
+    "On GPU below 100 % without a fallback: the other ops were placed on the CPU as asked, or have no GPU kernel."
 )
 _WHOLE = ("config", "started")
-"""Columns that are never squeezed."""
+"""Columns that are never narrowed."""
 
 
 def comparison_content(document: Comparison) -> Content:
-    """The table, the differences, and every run behind it."""
+    """The table, the differences, and every run."""
     table = comparison_table(document, "Comparison")
     bad = sum(_badly(run) for run in document.runs)
     count = len(document.runs)
@@ -47,7 +47,7 @@ def comparison_content(document: Comparison) -> Content:
         title=f"{count} run{'' if count == 1 else 's'} compared",
         subtitle=_subject(document),
         state="error" if bad else "ok",
-        verdict=f"{bad} of {count} did not end well" if bad else "all ended",
+        verdict=f"{bad} of {count} failed" if bad else "all completed",
         reason="",
         simulated=simulated_note(document.runs),
         facts=(),
@@ -65,13 +65,13 @@ def comparison_content(document: Comparison) -> Content:
 
 
 def comparison_table(document: Comparison, title: str) -> Table:
-    """A row for each run, best and worst marked; speeds of those that may be compared, and memory, as charts."""
+    """A row for each run, best and worst marked; comparable speeds, and memory, as charts."""
     known = tuple((name, HEADS[name]) for name in document.columns if name in HEADS) or (("config", HEADS["config"]),)
     rows = []
     names, started = labels(document.runs), times(document.runs)
     named = list(zip(names, document.runs, strict=True))
     simulated = any(run.simulated for run in document.runs)
-    # The speed of simulated GPUs is this computer's CPU's: bars in order of it would be read as a ranking.
+    # Simulated GPUs have the speed of this computer's CPU: sorted bars would look like a ranking.
     speeds = None if simulated else charts.speeds([named[index] for index in document.comparable])
     drawn = (speeds, charts.memory_of_runs(named))
     for index, run in enumerate(document.runs):
@@ -101,7 +101,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
 
 
 def _skipped(document: Comparison) -> Table:
-    """Why there is nothing in the rows of runs that could not show their subject here."""
+    """Why runs were skipped: their rows are empty."""
     named = zip(labels(document.runs), document.runs, strict=True)
     rows = tuple((name, clean(run.verdict_reason)) for name, run in named if run.verdict == "skipped")
     return Table("Skipped", ("Config", "Why"), rows, frozenset(), lines=4)
@@ -112,13 +112,13 @@ def _tiers(rows: list[tuple[str, ...]]) -> str:
 
 
 def _on_both(run: Run) -> bool:
-    """Whether some of its ops ran on the CPU and none of them fell back."""
+    """Whether some ops ran on the CPU and none fell back."""
     share = on_gpu(run)
     return share is not None and 0 < share < 100 and not run.fallbacks
 
 
 def _badly(run: Run) -> bool:
-    """Whether it failed; an out-of-memory that is the subject of its configuration is no failure."""
+    """Whether it failed; an out-of-memory that its configuration demonstrates is not a failure."""
     if run.verdict == "oom":
         return not as_shown(run)
     return run.verdict in ("error", "timeout")
@@ -139,7 +139,7 @@ def _cell(document: Comparison, index: int, run: Run, name: str, text: str) -> s
 
 
 def speed_marks(document: Comparison, index: int) -> tuple[str, ...]:
-    """Signs beside the speed of a run: its steps scattered, or it is not comparable with the others."""
+    """Signs beside the speed of a run: its step times vary, or it is not comparable with the others."""
     run = document.runs[index]
     if run.throughput is None:
         return ()
@@ -148,7 +148,7 @@ def speed_marks(document: Comparison, index: int) -> tuple[str, ...]:
 
 
 def _is(by_index: dict[str, int], by_config: dict[str, str], name: str, index: int, run: Run) -> bool:
-    """By index; by name in documents that were written before indices were."""
+    """By index; by name in documents of versions that had no index."""
     if by_index:
         return by_index.get(name) == index
     return by_config.get(name) == run.config
@@ -159,9 +159,9 @@ def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
     meanings = (
         (BEST, bool(document.best), "best in its column"),
         (WORST, bool(document.worst), "worst"),
-        (SCATTERED, any(wide(run.throughput) for run in document.runs), "steps scattered by more than 10 %"),
+        (SCATTERED, any(wide(run.throughput) for run in document.runs), "step times vary by more than 10 %"),
         (APART, APART in text, "not comparable with the others"),
-        ("±", " ±" in text, "half the distance from p10 to p90"),
+        ("±", " ±" in text, "half the range from p10 to p90"),
     )
     return ", ".join(f"{sign} {meaning}" for sign, present, meaning in meanings if present) + (
         "." if any(present for _, present, _ in meanings) else ""
@@ -185,7 +185,7 @@ def _machines(document: Comparison) -> Table:
     hosts = dict.fromkeys(
         (clean(run.host), clean(run.driver_version), clean(run.gpus)) for run in document.runs if run.host or run.gpus
     )
-    # One machine needs no table: the runs themselves say it.
+    # One machine needs no table: it is in the subtitle.
     rows = tuple(hosts) if len(hosts) > 1 else ()
     return Table("Machines", ("Host", "Driver", "GPUs"), rows)
 

@@ -1,4 +1,4 @@
-"""Why it works here and not there: the facts of several reports, held against each other."""
+"""Compares reports: why does it work here and not there?"""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gpuwatch.reports.doctor_content import MARKS
 from gpuwatch.reports.tables import short_device
 
 Fact = tuple[str, str, str, str]
-"""Part, name, what is shown, and what is compared (shown may hold times and sizes that always differ)."""
+"""Part, name, text, and key: keys are compared, since texts have times and sizes that always differ."""
 _ALWAYS = "Verdict"
-"""The part that is told even where all agree."""
+"""The part that is shown even if all agree."""
 _MODES = ("mode.compute", "mode.persistence", "mig.mode")
 
 
 def contrast(documents: Sequence[Diagnostic | Doctor]) -> Contrast:
-    """The facts in which the reports differ, in the order in which a helper asks."""
+    """The facts in which the reports differ, the most telling first."""
     facts_of = [{(part, name): (shown, key) for part, name, shown, key in _facts(one)} for one in documents]
     names = dict.fromkeys(name for facts in facts_of for name in facts)
     parts = list(dict.fromkeys(part for part, _ in names))
@@ -83,7 +83,7 @@ def _facts(document: Diagnostic | Doctor) -> Iterator[Fact]:
     for entry in doctor.distributions:
         yield from _same("Distributions", clean(entry.name), clean(entry.version))
     for check in doctor.checks:
-        # Details hold times and free memory, which differ between any two moments.
+        # Compared by state: details have times and free memory, which always differ.
         yield "Checks", clean(check.title or check.id), f"{MARKS[check.state]}: {clean(check.detail)}", check.state
 
 
@@ -109,12 +109,12 @@ def _gpus(snapshot: Snapshot) -> Iterator[Fact]:
 
 
 def _same(part: str, name: str, shown: str) -> Iterator[Fact]:
-    """A fact that is compared as it is shown."""
+    """A fact that is compared by its text."""
     yield part, name, shown, shown
 
 
 def contrast_content(document: Contrast) -> Content:
-    """A table for each part in which something differs."""
+    """A table for each part that differs."""
     heads = ("What", *document.sources)
     parts = dict.fromkeys(row.part for row in document.rows)
     tables = tuple(

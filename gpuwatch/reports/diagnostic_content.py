@@ -1,8 +1,8 @@
-"""The diagnostic report in the order in which a helper asks.
+"""The content of a diagnostic report, in the order in which a helper asks.
 
 Verdict and action; then which device is which GPU, whether driver, build and cards fit, which variables have
-an effect, which libraries are loaded from where, who is on the GPUs, what ran out of memory or fell back, how
-fast it was, and the raw lines.
+an effect, which libraries are loaded from where, who uses the GPUs, what ran out of memory or fell back, how
+fast it was, and raw log lines.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from gpuwatch.reports.content import SIMULATED_MACHINE, STATES, VALUES, Content,
 from gpuwatch.reports.diagnostic_story import became, story
 from gpuwatch.reports.doctor_content import libraries_table
 
-_WATCH = "If a program of yours fails or is slow all the same: gpuwatch run -- python train.py, then this report again."
+_WATCH = "If a program still fails or is slow: gpuwatch run -- python train.py, then make this report again."
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 _EVIDENCE = 6
 
 
 def diagnostic_content(document: Diagnostic) -> Content:
-    """Everything that the report shows."""
+    """The whole report."""
     main = document.findings[0] if document.findings and document.findings[0].id == document.primary else None
     doctor, snapshot, probes = document.doctor, document.snapshot, document.probes
     tables = (
@@ -86,7 +86,7 @@ def _subtitle(document: Diagnostic) -> Iterator[str]:
 
 def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
     if document.primary is None:
-        return "Neither the machine nor the doctor could be asked."
+        return "Neither the GPUs nor the environment could be examined."
     if main is None or main.id == "healthy":
         usable = _usable(document.doctor)
         own = next((found for found in document.findings if found.severity == "info" and _of_program(found)), None)
@@ -98,7 +98,7 @@ def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
 
 
 def _of_program(found: SourcedFinding) -> bool:
-    """Whether it is the remark on a program that ended in an exception of its own."""
+    """Whether it is the note on a program that failed by itself."""
     return found.id == "unknown" and found.sources != () and found.sources[0].startswith("run of ")
 
 
@@ -118,8 +118,8 @@ def _usable(doctor: Doctor | None) -> str:
 
 def _footer(document: Diagnostic) -> str:
     masked = MASK in msgspec.json.encode(document).decode()
-    masking = f"what looked like a secret is shown as {MASK}" if masked else "nothing in it looked like a secret"
-    names = "users, hosts and paths are replaced" if document.redacted else "names, hosts and paths are as they were"
-    more = "" if document.redacted else " (gpuwatch report --redact replaces them)"
+    masking = f"secrets are shown as {MASK}" if masked else "no secrets were found"
+    names = "users, hosts and paths are replaced" if document.redacted else "users, hosts and paths are not replaced"
+    more = "" if document.redacted else " (gpuwatch report --redact does that)"
     version = clean(document.gpuwatch_version)
     return f"gpuwatch {version}, gathered in {document.took_seconds:.1f} s; {masking}; {names}{more}."

@@ -1,4 +1,4 @@
-"""The machine in a diagnostic report: the map of its GPUs, the doctor's checks, variables, and who is there."""
+"""The machine in a diagnostic report: device map, the doctor's checks, variables, and who uses the GPUs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _ALWAYS = frozenset(
         "framework.op",
     }
 )
-"""Checks that a helper reads even when they pass."""
+"""Checks that are worth reading even if they pass."""
 _HERE = "this shell"
-_SHELL = "Environment variables are those of the shell in which this report was made"
+_SHELL = "Environment variables are those of the shell that made this report"
 
 
 def device_map(document: Diagnostic) -> Table:
-    """Framework device, CUDA ordinal, NVML index, address, UUID, limits with whose they are, and how full it is."""
+    """Framework device, CUDA ordinal, NVML index, address, UUID, memory limits and use."""
     snapshot, doctor = document.snapshot, document.doctor
     entries: list[DeviceMapping] = list(doctor.device_map) if doctor is not None else []
     if doctor is None and snapshot is not None:
@@ -70,14 +70,14 @@ def device_map(document: Diagnostic) -> Table:
         for entry in entries
     )
     if doctor is None or doctor.framework is None:
-        rows = tuple((UNKNOWN, *row[1:]) for row in rows)  # nobody asked a framework
+        rows = tuple((UNKNOWN, *row[1:]) for row in rows)  # no framework was asked
     who = ["the doctor's own run"] + ([name_of(program)] if program is not None else [])
     if not entries:
         return Table("Which device is which GPU", (), (), note=_unmapped(document))
     granted = program is not None or any(entry.granted_bytes for entry in entries)
     note = (
-        f"Got: what the framework's allocator was granted, in {' and in '.join(who)}: a limit that the program set,"
-        " else what was free at its start less a CUDA context and a reserve."
+        f"Got: the limit of the framework's allocator in {' and '.join(who)}: what the program set, or what was free at"
+        " its start minus a CUDA context and a reserve."
         if granted
         else ""
     )
@@ -100,7 +100,7 @@ def device_map(document: Diagnostic) -> Table:
 
 
 def _unmapped(document: Diagnostic) -> str:
-    """Why there is no map."""
+    """Why there is no device map."""
     snapshot = document.snapshot
     if snapshot is not None and snapshot.driver is None:
         return f"Not known: {nvml_silent(snapshot)}, and the framework has no GPU."
@@ -108,14 +108,14 @@ def _unmapped(document: Diagnostic) -> str:
 
 
 def _reserve(snapshot: Snapshot) -> str:
-    """What lies between total, used and free."""
+    """What the driver reserves: the difference between total and used plus free."""
     kept = [device.number("memory.reserved_bytes") for device in snapshot.devices]
     amounts = dict.fromkeys(size(amount) for amount in kept if amount)
-    return f"; the driver keeps {' or '.join(amounts)} of each besides, which is not free" if amounts else ""
+    return f"; the driver reserves another {' or '.join(amounts)} of each" if amounts else ""
 
 
 def _latest(document: Diagnostic) -> Run | None:
-    """The latest program, if it was granted anything of the GPUs that are here."""
+    """The latest program, if it was granted GPU memory."""
     run = document.programs[0] if document.programs else None
     return run if run is not None and any(entry.granted_bytes for entry in run.device_map) else None
 
@@ -126,7 +126,7 @@ def _granted(run: Run, entry: DeviceMapping) -> str:
 
 
 def _name(entry: DeviceMapping, snapshot: Snapshot | None) -> str:
-    """NVML's name: plugins call every device by one."""
+    """NVML's name: plugins give every device the same."""
     device = snapshot.device(entry.uuid) if snapshot is not None else None
     return clean(device.name if device is not None and device.name else entry.name)
 
@@ -141,7 +141,7 @@ def _now(entry: DeviceMapping, snapshot: Snapshot | None) -> str:
 
 
 def checks(document: Diagnostic, doctor: Doctor) -> Table:
-    """Driver, cards and build against each other: what is wrong first."""
+    """Checks of driver, cards and build, failures first."""
     groups = list(dict.fromkeys(check.group for check in doctor.checks))
     marks = charts.checks((GROUPS.get(name, name), [c for c in doctor.checks if c.group == name]) for name in groups)
     bad = sorted((c for c in doctor.checks if _bad(c)), key=lambda check: STATE_ORDER[check.state])
@@ -158,7 +158,7 @@ def checks(document: Diagnostic, doctor: Doctor) -> Table:
 
 
 def passed(document: Diagnostic, doctor: Doctor) -> Table:
-    """The rest of the checks: nobody needs them at once, and somebody will ask for one."""
+    """The other checks."""
     rest = [check for check in doctor.checks if not _bad(check) and check.id not in _ALWAYS]
     rest.sort(key=lambda check: check.state == "skip")
     rows = tuple(_check(document, check) for check in rest)
@@ -177,7 +177,7 @@ def _check(document: Diagnostic, check: Check) -> tuple[str, ...]:
 
 
 def _otherwise(document: Diagnostic, check: Check) -> str:
-    """What the latest program had that this check, of another environment, cannot see."""
+    """What the latest program had in its environment, which this check does not see."""
     notes = [
         f"{clean(short_command(entry.program))} had {clean(entry.name)}={variable_value(entry.value)}"
         for entry in document.variables
@@ -188,7 +188,7 @@ def _otherwise(document: Diagnostic, check: Check) -> str:
 
 
 def variables(document: Diagnostic) -> Table | None:
-    """What is set, where, and what it does; what is wrong first."""
+    """Which variables are set, where, and what they do; problems first."""
     if document.doctor is None and not document.variables:
         return None
     order = list(_EFFECTS)
@@ -204,12 +204,12 @@ def variables(document: Diagnostic) -> Table | None:
         for entry in shown
     )
     if not rows:
-        rows = (("○ none", "", "", _HERE, "no variable that bears on GPUs is set"),)
+        rows = (("○ none", "", "", _HERE, "no variable that affects GPUs is set"),)
     return Table(
         "Environment variables",
         ("State", "Variable", "Value", "Set in", "What it does"),
         rows,
-        note=f"This shell: the one in which this report was made. {_programs(document)}".strip(),
+        note=f"This shell: the one that made this report. {_programs(document)}".strip(),
         keep=frozenset({0, 1, 3}),
         below=4,
     )
@@ -219,21 +219,21 @@ def _programs(document: Diagnostic) -> str:
     if not document.programs:
         return ""
     run = document.programs[0]
-    own = ", and not what gpuwatch sets for simulated GPUs" if run.simulated else ""
-    return f"Of {name_of(run)} only what differs from this shell is listed{own}."
+    own = ", without what gpuwatch sets for simulated GPUs" if run.simulated else ""
+    return f"For {name_of(run)}, only differences from this shell are listed{own}."
 
 
 def distributions(doctor: Doctor) -> Table:
-    """The packages of the framework's environment."""
+    """The packages in the framework's environment."""
     rows = tuple((clean(entry.name), clean(entry.version)) for entry in doctor.distributions)
     return Table("Installed distributions", ("Name", "Version"), rows, folded=True)
 
 
 def people(snapshot: Snapshot) -> Table | None:
-    """Who is on the GPUs, the largest first."""
+    """Who uses the GPUs, largest first."""
     if not snapshot.devices:
         silent = f"Not known: {nvml_silent(snapshot)}." if snapshot.driver is None else ""
-        return Table("Who is on the GPUs", (), (), note=silent)
+        return Table("Who uses the GPUs", (), (), note=silent)
     shown = sorted(
         (p for p in snapshot.processes if p.device_uuid is not None),
         key=lambda p: (p.device_index or 0, -(p.number("gpu_memory_bytes") or 0)),
@@ -242,12 +242,12 @@ def people(snapshot: Snapshot) -> Table | None:
     heads = ("GPU", "PID", "User", "Framework", "GPU mem", "SM", "Time", "Sees", "Command")
     chart = charts.memory_by_owner(snapshot)
     return Table(
-        "Who is on the GPUs",
+        "Who uses the GPUs",
         heads,
         cut(rows, len(heads)),
         frozenset({0, 1, 4, 5, 6}),
         below=8,
-        note="" if rows else "No process is on a GPU.",
+        note="" if rows else "No process uses a GPU.",
         charts=(chart,) if chart is not None else (),
     )
 
@@ -267,7 +267,7 @@ def _person(process: Process, at: float) -> tuple[str, ...]:
 
 
 def _sees(process: Process) -> str:
-    """CUDA_VISIBLE_DEVICES; a process whose environment nobody may read sees who knows what."""
+    """CUDA_VISIBLE_DEVICES; a dash if the environment is not readable."""
     if process.cuda_visible_devices is not None:
         return variable_value(process.cuda_visible_devices)
     return UNKNOWN if process.note or process.create_time is None else "all"

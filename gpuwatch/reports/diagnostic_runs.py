@@ -1,4 +1,4 @@
-"""Programs and probes in a diagnostic report: how they ended, what ran out of memory or fell back, and their logs."""
+"""Programs and probes in a diagnostic report: how they ended, out-of-memory failures, fallbacks, and logs."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def programs(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding |
     timelines = tuple(
         Timeline(f"Memory of {name_of(run, runs)}{charts.on_device(run)}", run) for run in runs[:2] if charts.moved(run)
     )
-    heads = ("Program", "Ended", "How", "Device map", "Held at most (NVML)", "Fell back")
-    note = "Device map: the framework's device → NVML's index. Ages are those at the time of this report."
-    return Table("Programs that were watched", heads, rows, note=note if rows else "", charts=timelines, below=2)
+    heads = ("Program", "Ended", "How", "Device map", "Peak held (NVML)", "Fell back")
+    note = "Device map: the framework's device → NVML's index. Ages are as of this report."
+    return Table("Watched programs", heads, rows, note=note if rows else "", charts=timelines, below=2)
 
 
 def _held(run: Run) -> str:
-    """The most that it held, of each GPU by itself."""
+    """The peak that it held on each GPU."""
     found = [entry for entry in run.memory.devices if entry.process_bytes is not None]
     if len(found) > 1:
         return ", ".join(f"GPU {entry.index} {size(entry.process_bytes)}" for entry in found)
@@ -53,7 +53,7 @@ def _held(run: Run) -> str:
 
 
 def ooms(document: Diagnostic) -> Table:
-    """Each failure with its numbers; one that says nothing beside another of the same run is left out."""
+    """Each failure with its numbers; one without numbers is left out if its run has others."""
     heads = ("Run", "Device", "Requested", "Limit", "In use", "Largest free", "Cause", "Expected")
     rows = [
         (
@@ -71,9 +71,9 @@ def ooms(document: Diagnostic) -> Table:
     ]
     notes = []
     if any(row[-1] == "yes" for row in rows):
-        notes.append("Expected: the probe provokes it; it may catch it and end well.")
+        notes.append("Expected: the probe provokes it, and may catch it.")
     if any(run.workers and run.ooms for run in _runs(document)):
-        notes.append("Limit and in use are those of the process that failed, in a run of several that of one.")
+        notes.append("Limit and in use are those of the process that failed.")
     return Table("Out of memory", heads, cut(rows, len(heads)), frozenset({2, 3, 4, 5}), note=" ".join(notes))
 
 
@@ -83,7 +83,7 @@ def _telling(found: Sequence[Oom]) -> list[Oom]:
 
 
 def fallbacks(document: Diagnostic) -> Table:
-    """Ops that ran elsewhere than asked."""
+    """Ops that did not run where asked."""
     heads = ("Run", "Op", "Type", "Asked", "Ran on", "Count", "Why")
     rows = [
         (
@@ -102,7 +102,7 @@ def fallbacks(document: Diagnostic) -> Table:
 
 
 def comparison(probes: Comparison, *, timeline: bool) -> Table | None:
-    """The probes side by side; the memory of the latest over its time, where no program shows one."""
+    """The probes side by side; with the memory timeline of the latest if no program shows one."""
     if not probes.runs:
         return None
     table = comparison_table(probes, "Probes compared")
@@ -115,17 +115,17 @@ def comparison(probes: Comparison, *, timeline: bool) -> Table | None:
 
 
 def part(run: Run, main: SourcedFinding | None, among: Sequence[Run]) -> Content:
-    """A program by itself: what stands above already, its findings, its log and the headline, is not told again."""
+    """A program by itself, without its findings, log and headline, which are above."""
     whole = run_content.run_content(run)
     causes = ", ".join(dict.fromkeys(found.id for found in run.findings if found.id != "healthy"))
     known = tuple(fact for fact in whole.facts if fact[1] != UNKNOWN)
-    facts = (*known, *((("found", f"{causes} (told above)"),) if causes else ()))
+    facts = (*known, *((("found", f"{causes} (see above)"),) if causes else ()))
     at_the_top = main is not None and clean(main.title).rstrip(".") in whole.reason
     return dataclasses.replace(
         whole,
         title=name_of(run, among),
         subtitle=clean(run.title),
-        reason="why: as told at the top" if at_the_top else whole.reason,
+        reason="see the top" if at_the_top else whole.reason,
         facts=facts,
         findings=(),
         log_tail=(),
@@ -133,7 +133,7 @@ def part(run: Run, main: SourcedFinding | None, among: Sequence[Run]) -> Content
 
 
 def raw(document: Diagnostic) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The last lines of the doctor's run, of programs, and of probes that failed."""
+    """The last log lines of the doctor, of programs, and of failed probes."""
     doctor = document.doctor
     if doctor is not None and doctor.log_tail:
         yield "Log of the doctor's run", readable(doctor.log_tail, _RAW, simulated=doctor.simulated)

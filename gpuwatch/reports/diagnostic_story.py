@@ -1,4 +1,4 @@
-"""The diagnostic report in short: a line each for what a helper asks first."""
+"""The summary of a diagnostic report: a line for each thing that a helper asks first."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _DOCTOR = "doctor"
 _CLEAR = "gpuwatch sim fault clear"
 _DOCTOR_IS = "doctor (gpuwatch's own check of this machine)"
 _HOW = {
-    "ok": "ended well",
-    "fallback": "ran to its end on the CPU",
+    "ok": "completed",
+    "fallback": "completed on the CPU",
     "oom": "ran out of GPU memory",
-    "error": "ended in an error",
+    "error": "failed",
     "timeout": "was stopped at its deadline",
     "interrupted": "was interrupted",
     "skipped": "did not run",
@@ -34,16 +34,16 @@ _HOW = {
 
 
 def story(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[str, str]]:
-    """What a helper reads first, a line each."""
+    """What a helper reads first, one line each."""
     doctor, snapshot = document.doctor, document.snapshot
     if document.programs:
         run = document.programs[0]
-        where = ", on other GPUs than those here now" if _elsewhere(run, snapshot) else ""
+        where = ", on GPUs that are not here now" if _elsewhere(run, snapshot) else ""
         yield "last program", f"{name_of(run)}: {ended(run, main)}; {_when(run, document.taken_at)}{where}"
     if main is not None and main.id != "healthy":
         sources = [_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources]
         yield "found in", ", ".join(sources) + _where(main)
-        yield "meaning", f"{_injected(document, main)}{meaning(main.id)} All of it: gpuwatch cause {main.id}".strip()
+        yield "meaning", f"{_injected(document, main)}{meaning(main.id)} More: gpuwatch cause {main.id}".strip()
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
         yield "also", _also(others)
@@ -67,7 +67,7 @@ def story(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[s
 
 
 def _where(main: SourcedFinding) -> str:
-    """Whose environment it is that is wrong."""
+    """Whose environment is wrong."""
     return ": the environment of this shell" if _of_environment(main) and main.sources[:1] == (_DOCTOR,) else ""
 
 
@@ -76,7 +76,7 @@ def _of_environment(main: SourcedFinding | None) -> bool:
 
 
 def meaning(cause: str) -> str:
-    """The first paragraph of the page about it, for readers who have no gpuwatch."""
+    """The first paragraph of its page, for readers without gpuwatch."""
     path = files("gpuwatch") / "docs" / "causes" / f"{cause}.md"
     if cause not in CAUSES or not path.is_file():
         return ""
@@ -85,7 +85,7 @@ def meaning(cause: str) -> str:
 
 
 def _apart(document: Diagnostic, main: SourcedFinding | None) -> str:
-    """Libraries that would still be missing when the first problem is mended."""
+    """Libraries that would still be missing once the first problem is fixed."""
     doctor = document.doctor
     if doctor is None or main is None or any(found.id.startswith("cuda.") for found in document.findings):
         return ""
@@ -94,7 +94,7 @@ def _apart(document: Diagnostic, main: SourcedFinding | None) -> str:
 
 
 def _machine(document: Diagnostic) -> str:
-    """The system around the GPUs, as far as it is known."""
+    """The system around the GPUs, as far as known."""
     doctor, snapshot = document.doctor, document.snapshot
     known = doctor.versions if doctor is not None else {}
     system = [f"{name}{clean(known[key])}" for key, name in _SYSTEM if known.get(key)]
@@ -103,16 +103,16 @@ def _machine(document: Diagnostic) -> str:
         count = f"{host.cpu_count} CPUs" if host is not None and host.cpu_count else "CPU"
         system.append(f"{count} ({clean(known['processor'])})" if known.get("processor") else count)
     if host is not None and host.memory_total_bytes:
-        system.append(f"{size(host.memory_total_bytes)} of memory")
+        system.append(f"{size(host.memory_total_bytes)} memory")
     checks = doctor.checks if doctor is not None else ()
     container = next((check.detail for check in checks if check.id == "container.kind" and check.state != "skip"), "")
     if container:
-        system.append("in no container" if container == "none" else f"in a container: {clean(container)}")
+        system.append("no container" if container == "none" else f"in a container: {clean(container)}")
     return ", ".join(system)
 
 
 def _when(run: Run, now: datetime.datetime) -> str:
-    """When it started and ended, in UTC: a file is read later than it is written."""
+    """When it started and ended, in UTC, and how long ago that was."""
     ago = age(run, now)
     before = "" if ago == "just now" else f", {ago} when this was written"
     over = utc(over_at(run))
@@ -143,26 +143,26 @@ def _also(others: Sequence[SourcedFinding]) -> str:
 
 
 def _elsewhere(run: Run, snapshot: Snapshot | None) -> bool:
-    """Whether it ran on other GPUs than those that are here now."""
+    """Whether it ran on GPUs that are not here now."""
     here = {device.uuid for device in snapshot.devices} if snapshot is not None else set()
     then = {text.rpartition(" ")[2] for text in run.gpus}
     return bool(here and then) and not here & then
 
 
 def _injected(document: Diagnostic, main: SourcedFinding) -> str:
-    """What a page says of a cause is of real machines."""
+    """A cause's page describes real machines."""
     return "On a real machine: " if document.simulated and _CLEAR in main.action else ""
 
 
 def nvml_silent(snapshot: Snapshot) -> str:
-    """That NVML tells nothing, and why."""
+    """That NVML does not answer, and why."""
     problem = next((entry for entry in snapshot.problems if entry.source == "nvml"), None)
     why = f" ({clean(problem.detail)})" if problem is not None and problem.detail else ""
     return f"NVML does not answer{why}"
 
 
 def _cuda_starts(document: Diagnostic) -> str:
-    """What libcuda says by itself, where it starts while NVML does not."""
+    """What libcuda reports if it starts although NVML does not."""
     checks = document.doctor.checks if document.doctor is not None else ()
     found = next((check for check in checks if check.id == "driver.start" and check.state == "pass"), None)
     return clean(found.detail) if found is not None else ""
@@ -171,7 +171,7 @@ def _cuda_starts(document: Diagnostic) -> str:
 def _gpus(document: Diagnostic) -> str:
     snapshot = document.snapshot
     if snapshot is None:
-        return "not looked at"
+        return "not examined"
     if snapshot.driver is None and not snapshot.devices and _cuda_starts(document):
         return "not listed: NVML does not answer"
     names: dict[str, int] = {}
@@ -186,10 +186,10 @@ def _driver(document: Diagnostic) -> str:
     driver = document.snapshot.driver if document.snapshot is not None else None
     if driver is None:
         if document.snapshot is None:
-            return "not looked at"
+            return "not examined"
         starts = _cuda_starts(document)
-        half = f"{nvml_silent(document.snapshot)}; CUDA by itself starts, for programs that do not ask NVML: {starts}"
-        return half if starts else "none answers"
+        half = f"{nvml_silent(document.snapshot)}; CUDA itself starts, for programs that do not use NVML: {starts}"
+        return half if starts else "not answering"
     return f"{clean(driver.version)}, CUDA up to {clean(driver.cuda_version)}"
 
 
@@ -204,7 +204,7 @@ def _framework(doctor: Doctor | None) -> str:
 
 
 def ended(run: Run, main: SourcedFinding | None = None) -> str:
-    """How it ended, and why; not what the top of the report, ``main``, says already."""
+    """How it ended, and why unless the top of the report, ``main``, says it."""
     how = _how(run)
     if run.outcome.signal is not None:
         how += f", killed by signal {run.outcome.signal}"
@@ -212,20 +212,19 @@ def ended(run: Run, main: SourcedFinding | None = None) -> str:
         how += f", exit code {run.outcome.exit_code}"
     wrong = main is not None and main.id != "healthy" and main.id == run.primary
     if wrong and any(found.id == run.primary for found in run.findings):
-        return f"{how} ({'with a warning, ' if run.verdict == 'ok' else 'why: '}as told at the top)"
+        return f"{how} ({'with a warning: ' if run.verdict == 'ok' else ''}see the top)"
     reason = run.verdict_reason.strip().removeprefix("It ended well").strip(" .;,")
     return f"{how} ({clean(reason)})" if reason else how
 
 
 def _how(run: Run) -> str:
     if run.verdict == "fallback" and run.fallbacks:
-        return "ended, with ops that fell back"
+        return "completed, with ops that fell back"
     return _HOW.get(run.verdict, run.verdict)
 
 
 def became(document: Diagnostic, main: SourcedFinding) -> str:
-    """``python train.py ran out of GPU memory``: what the cause did to the latest program; empty where it harmed none
-    or another."""
+    """``python train.py ran out of GPU memory``: what the cause did to the latest program; empty if nothing."""
     run = document.programs[0] if document.programs else None
     if run is None or run.verdict in ("ok", "skipped", "interrupted") or run.primary != main.id:
         return ""
@@ -240,14 +239,14 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
         if run.verdict == "oom" and run.ooms and all(oom.expected for oom in run.ooms):
             name = "out of memory as expected"
         elif run.verdict == "ok" and run.ooms:
-            name = "ok after an out-of-memory that was expected"
+            name = "ok after an expected out-of-memory"
         elif run.verdict == "fallback" and run_content.expected_fallback(run):
             name = "fallback as expected"
         counts[name] = counts.get(name, 0) + 1
     newest = max(probes.runs, key=lambda run: run.started_at)
     counted = ", ".join(f"{count} {name}" for name, count in counts.items())
     elsewhere = sum(_elsewhere(run, snapshot) for run in probes.runs)
-    note = f"; {elsewhere} of them on other GPUs than those here now" if elsewhere else ""
+    note = f"; {elsewhere} of them on GPUs that are not here now" if elsewhere else ""
     return f"{len(probes.runs)} configurations: {counted}; the last {age(newest, now)}{note}"
 
 
@@ -263,7 +262,7 @@ def age(run: Run, now: datetime.datetime) -> str:
 
 
 def name_of(run: Run, among: Sequence[Run] = ()) -> str:
-    """A program by its command line, a probe by its configuration; with its start where several are called so."""
+    """A program by its command line, a probe by its configuration; with its start if several have the same name."""
     name = clean(run.config) if run.group != "run" or not run.title else short_command(run.title)
     if any(other is not run and name_of(other) == name for other in among):
         name += f" ({utc(run.started_at).partition(' ')[2]})"
@@ -271,6 +270,6 @@ def name_of(run: Run, among: Sequence[Run] = ()) -> str:
 
 
 def short_command(command: str) -> str:
-    """``python train.py`` of ``/opt/venv/bin/python /home/…/train.py``: the whole line is in the part of the run."""
+    """``python train.py`` of ``/opt/venv/bin/python /home/…/train.py``: the part of the run has the whole line."""
     words = [word if "=" in word or "://" in word else word.rpartition("/")[2] or word for word in command.split()]
     return shorten(clean(" ".join(words)), _NAME)

@@ -1,4 +1,4 @@
-"""Why two runs differ, in sentences: what was chosen differently, what changed with it, what explains it."""
+"""Differences between two runs, in sentences: other settings, other results, and what explains them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gpuwatch.reports.content import clean
 from gpuwatch.reports.speed import speed, unproven
 
 _SAME_MEMORY = 0.01
-"""NVML's peaks that differ by less than this share tell nothing."""
+"""Share by which NVML's peaks must differ to be mentioned."""
 _LOG_CHARS = 110
-# Lines on devices and memory; not those of the loader, which depend on what was loaded before the start.
+# Lines about devices and memory; not about loading, which depends on what was loaded before.
 _TELLING = re.compile(r"device|memory|cuInit|kernel|driver|cudnn|allocat", re.IGNORECASE)
 _PREPARATION = re.compile(r"NUMA|DLL info|factory|dynamic library|dlopen|CPU instructions|oneDNN", re.IGNORECASE)
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
@@ -24,10 +24,10 @@ _PATHS = re.compile(r"(?<!\S)/\S+")
 
 
 def differences(runs: Sequence[Run]) -> tuple[Difference, ...]:
-    """Each run against its neighbour.
+    """Each run against another.
 
-    Runs of one configuration stand against each other (two versions, two machines). Otherwise a run
-    stands against ``default`` where that was run, else against the run before it.
+    Runs of one configuration are compared with each other (two versions, two machines), other runs with
+    ``default`` if that was run, else with the run before.
     """
     return tuple(_difference(runs, one, other) for one, other in _pairs(runs))
 
@@ -104,7 +104,7 @@ def _changed(run: Run, other: Run) -> Iterator[str]:
 
 
 def _requests(run: Run) -> dict[str, Setting]:
-    """What was asked for: not what a probe only noted."""
+    """The requested settings, without what a probe only noted."""
     return {name: setting for name, setting in run.settings.items() if run_content.requested(setting)}
 
 
@@ -115,9 +115,9 @@ def _setting(name: str, value: object) -> str:
 def _effects(run: Run, other: Run) -> Iterator[str]:
     if run.verdict != other.verdict:
         reason = f" ({clean(run.verdict_reason).rstrip('.')})" if run.verdict_reason else ""
-        yield f"it ended in {run.verdict} instead of {other.verdict}{reason}"
+        yield f"verdict {run.verdict} instead of {other.verdict}{reason}"
     if run_content.device_map(run) != run_content.device_map(other):
-        yield f"the device map is {run_content.device_map(run)} instead of {run_content.device_map(other)}"
+        yield f"device map {run_content.device_map(run)} instead of {run_content.device_map(other)}"
     granted, before = run_content.granted(run), run_content.granted(other)
     if granted != before:
         how = _how(run) if run.predicted and granted != "–" else ""
@@ -151,7 +151,7 @@ def _speeds(run: Run, other: Run) -> Iterator[str]:
             why = f"{ways[0]}, not {ways[1]}" if alike and all(ways) else "another amount of work"
         else:
             why = f"measured on {here}, not on {there}" if here != there else "simulated on another computer"
-        yield f"the speeds cannot be compared ({why})"
+        yield f"speeds not comparable ({why})"
         return
     ratio = two.median_step_seconds / one.median_step_seconds
     shown = f"{speed(one)} against {speed(two)} steps/s"
@@ -165,7 +165,7 @@ def _speeds(run: Run, other: Run) -> Iterator[str]:
 
 
 def _log_wording(run: Run, other: Run) -> Iterator[str]:
-    """Messages that only one of the two logs has, numbers and paths apart."""
+    """Messages that only one of the two logs has, ignoring numbers and paths."""
     mine, theirs = _messages(run), _messages(other)
     sides = (("its log has", "the other", mine, theirs), ("the other's log has", "its own", theirs, mine))
     for whose, lacking, here, there in sides:
@@ -186,7 +186,7 @@ def _messages(run: Run) -> dict[str, str]:
 
 
 def _explaining(run: Run, other: Run) -> list[tuple[str, Finding]]:
-    """The gravest finding that the run has and the other has not; else the other way round."""
+    """The most severe finding that only this run has; else one that only the other has."""
     for where, one, another in (("Explained by", run, other), (f"{clean(other.config)} has", other, run)):
         elsewhere = {found.id for found in another.findings}
         own = [found for found in one.findings if found.id not in elsewhere and found.id != "healthy"]

@@ -1,4 +1,4 @@
-"""What the doctor says, as a report shows it: verdict and action, the checks by group, libraries, the map."""
+"""The content of a doctor's report: verdict and action, the checks by group, libraries, device map."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpuwatch.reports.content import SIMULATED_MACHINE, STATES, Content, Table, 
 from gpuwatch.reports.tables import device_map_table
 
 MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}
-"""Shape and word, so that colour is never the only sign."""
+"""Sign and word, so that colour is never the only sign."""
 GROUPS = {
     "driver": "Driver",
     "devices": "Devices",
@@ -20,7 +20,7 @@ _NAME_THEMSELVES = ("os", "libc", "processor")
 
 
 def doctor_content(document: Doctor) -> Content:
-    """Everything that a report of the doctor shows; nothing is left out."""
+    """Everything that the doctor found."""
     main = next((found for found in document.findings if found.id == document.primary), None)
     ordered = sorted(document.findings, key=lambda found: found is not main)
     groups = list(dict.fromkeys(check.group for check in document.checks))
@@ -79,7 +79,7 @@ def _facts(document: Doctor, main: Finding | None) -> list[tuple[str, str]]:
         for name, value in document.versions.items()
         if value
     ]
-    facts.append(("versions", ", ".join(known) or "none is known"))
+    facts.append(("versions", ", ".join(known) or "none known"))
     return facts
 
 
@@ -98,7 +98,7 @@ def _checks(group: str, checks: list[Check]) -> Table:
 
 
 def libraries_table(document: Doctor) -> Table:
-    """Wanted, found where, and whether the framework opened it."""
+    """Each library: where it was found, and whether the framework opened it."""
     rows = tuple(
         (
             clean(library.name),

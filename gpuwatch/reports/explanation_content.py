@@ -1,4 +1,4 @@
-"""A log as a report explains it: cause and action first, then everything that the log tells."""
+"""The content of an explanation: cause and action first, then everything that the log says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwatch.reports.tables import (
 
 
 def explanation_content(document: Explanation) -> Content:
-    """Everything that a report of one log shows."""
+    """Everything that was found in a log."""
     main = _primary(document)
     known = not _tells_nothing(document)
     findings = sorted(document.findings, key=lambda found: (found is not main, SEVERITY_ORDER[found.severity]))
@@ -57,14 +57,14 @@ def _primary(document: Explanation) -> Finding | None:
 
 def _reason(document: Explanation, main: Finding | None) -> str:
     if _tells_nothing(document):
-        return "Nothing that gpuwatch knows was found: is it the log of a TensorFlow or PyTorch program?"
+        return "gpuwatch recognises nothing in it: is it the log of a TensorFlow or PyTorch program?"
     if document.primary in (None, "healthy"):
         return clean(main.title if main is not None else CAUSES["healthy"]) + "."
     return clean(main.title if main is not None else CAUSES.get(document.primary or "", "")) + "."
 
 
 def _tells_nothing(document: Explanation) -> bool:
-    """Whether the log holds nothing that is known: not even a program that ran well."""
+    """Whether nothing in the log was recognised, not even a healthy program."""
     if document.findings:
         return document.primary == "unknown" and all(found.severity == "info" for found in document.findings)
     known = document.frameworks or document.device_map or document.errors or document.placements or document.ooms
@@ -72,7 +72,7 @@ def _tells_nothing(document: Explanation) -> bool:
 
 
 def _facts(document: Explanation, main: Finding | None) -> list[tuple[str, str]]:
-    """The story in short; the finding itself, with its evidence, follows."""
+    """A summary; the finding itself follows with its evidence."""
     facts: list[tuple[str, str]] = []
     if main is not None and main.action:
         facts.append(("do", clean(main.action)))

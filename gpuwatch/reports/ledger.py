@@ -1,4 +1,4 @@
-"""The memory of a run, owner within owner; what was expected; and the processes that shared a device."""
+"""The memory of a run by owner, the expected grants, and the processes that shared a device."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from gpuwatch.reports.speed import speed, unproven
 
 _WITHIN = "↳ "
 _NOTE = (
-    "A line marked ↳ lies within the one above it that has a mark less. Each size is its own source's;"
-    " none is a sum of what different sources say."
+    "↳ marks a part of the line above with one mark less. Each size is from its own source; none is a sum over sources."
 )
 _ALONE = "the time per step that it takes alone"
-_HEADS = ("Whose", "What", "Size", "Says")
+_HEADS = ("Owner", "What", "Size", "Source")
 
 Row = tuple[int, str, str, int | None, str]
 
 
 def memory_table(run: Run) -> Table:
-    """Device, processes, allocators: each number with its owner and its source."""
+    """Device, processes, allocators: each number with its owner and source."""
     memory = run.memory
     if memory.devices:
         rows = [row for entry in memory.devices for row in _device(run, entry)]
@@ -43,7 +42,7 @@ def memory_table(run: Run) -> Table:
 
 
 def several(run: Run) -> bool:
-    """Whether only processes beside the one that started them used the GPUs: no number is that of "the" process."""
+    """Whether only child processes used the GPUs: no number belongs to one main process."""
     return bool(run.workers) and all(entry.process_bytes is None for entry in run.memory.devices)
 
 
@@ -53,9 +52,9 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
     yield 1, "All owners", "used before the start", entry.before_bytes, "NVML"
     yield 1, "All owners", "used at the peak", entry.used_bytes, "NVML"
     yield 2, "Other processes", "at the peak", entry.others_bytes or None, "NVML"
-    yield 2, "Unexplained", "of no process that NVML lists", entry.unexplained_bytes or None, "NVML"
+    yield 2, "Unexplained", "owned by no listed process", entry.unexplained_bytes or None, "NVML"
     if several(run):
-        # One process is one process: what each held at most, with the limits of their allocators in a table above.
+        # What each held at most; the limits of their allocators are in a table above.
         for worker in run.workers:
             held = next((holder.peak_bytes for holder in entry.holders if holder.pid == worker.pid), None)
             setting = f", {clean(worker.setting)}" if worker.setting else ""
@@ -67,21 +66,21 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
 
 
 def _allocators(run: Run, uuid: str | None) -> Iterator[Row]:
-    """Those of the logical devices on one GPU; of all where ``uuid`` is None."""
+    """The allocators of the logical devices on one GPU; of all if ``uuid`` is None."""
     if uuid is None:
-        yield 3, "Allocator", "may take at most", run.memory.allocator_limit_bytes, "framework"
-        yield 3, "Allocator", "in use, peak", run.memory.allocator_peak_bytes, "framework"
+        yield 3, "Allocator", "limit", run.memory.allocator_limit_bytes, "framework"
+        yield 3, "Allocator", "peak in use", run.memory.allocator_peak_bytes, "framework"
         return
     peaks = {device_name(name): amount for name, amount in run.memory.allocators.items()}
     for mapping in run.device_map:
         if mapping.uuid == uuid:
             name = device_name(clean(mapping.framework_device))
-            yield 3, f"Allocator of {name}", "may take at most", mapping.granted_bytes, "framework"
-            yield 4, f"Allocator of {name}", "in use, peak", peaks.get(name), "framework"
+            yield 3, f"Allocator of {name}", "limit", mapping.granted_bytes, "framework"
+            yield 4, f"Allocator of {name}", "peak in use", peaks.get(name), "framework"
 
 
 def expected(run: Run, framework_device: str) -> str:
-    """What this device was expected to be granted; a dash where nothing was said."""
+    """What this device was expected to be granted; a dash if nothing was predicted."""
     for entry in run.predicted or ():
         if device_name(entry.framework_device) == device_name(framework_device):
             within = f" ± {size(entry.tolerance_bytes)}" if entry.tolerance_bytes else ""
@@ -90,13 +89,13 @@ def expected(run: Run, framework_device: str) -> str:
 
 
 def expectation(run: Run) -> str:
-    """How the expected amounts were computed, each way once."""
+    """How the expected amounts were computed."""
     ways = dict.fromkeys(clean(entry.how) for entry in run.predicted or () if entry.how)
     return f"Expected: {'; '.join(ways)}." if ways else ""
 
 
 def workers_table(run: Run) -> Table:
-    """The processes of a run: who got what, who died, and how fast each was alone and beside the others."""
+    """The processes of a run: what each got, how it ended, and how fast it was alone and beside the others."""
     rows = [_worker(worker, simulated=run.simulated) for worker in run.workers]
     heads = (
         "Setting",
@@ -121,13 +120,13 @@ def workers_table(run: Run) -> Table:
 
 
 def _speeds_note(run: Run) -> str:
-    """What the speeds are, and why some are not compared."""
+    """The unit of the speeds, and why some are not compared."""
     measured = [(w.alone, w.throughput) for w in run.workers if w.throughput is not None]
     reasons = [
         unproven(one, two, simulated=run.simulated) for one, two in measured if one is not None and two is not None
     ]
     unknown = "; ".join(dict.fromkeys(filter(None, reasons)))
-    note = f" No slow-down is told where it is a dash: {unknown}." if unknown else ""
+    note = f" A dash in Slower by: {unknown}." if unknown else ""
     return f"Alone and together in steps/s.{note}" if measured else ""
 
 
@@ -142,13 +141,13 @@ def _worker(worker: Worker, *, simulated: bool) -> tuple[str, ...]:
         _rate(worker.alone),
         _rate(worker.throughput),
         slow_down(worker, simulated=simulated),
-        # How much slower it was stands in a column of its own.
+        # How much slower it was has its own column.
         "" if _ALONE in worker.detail else clean(worker.detail) if worker.detail else "",
     )
 
 
 def slow_down(worker: Worker, *, simulated: bool) -> str:
-    """``× 1.92``: how much longer a step takes beside the others than alone; a dash where it may be noise."""
+    """``× 1.92``: how much longer a step takes beside the others than alone; a dash if it may be noise."""
     alone, together = worker.alone, worker.throughput
     if alone is None or together is None or alone.median_step_seconds <= 0:
         return UNKNOWN
@@ -162,13 +161,13 @@ def _rate(throughput: Throughput | None) -> str:
 
 
 def results_table(run: Run) -> Table:
-    """What the configuration was after."""
+    """The results of the configuration."""
     rows = tuple((_title(name), _result(name, value)) for name, value in run.results.items())
     return Table("Results", ("What", "Value"), rows)
 
 
 def _title(name: str) -> str:
-    """``largest_batch`` as a heading: ``Largest batch``; the unit stands in the value."""
+    """``largest_batch`` as a heading: ``Largest batch``; the unit is in the value."""
     text = clean(name.removesuffix("_bytes")).replace("_", " ")
     return text[:1].upper() + text[1:]
 

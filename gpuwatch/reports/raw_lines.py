@@ -1,4 +1,4 @@
-"""Log lines as a report shows them: verbatim, without what fills pages and tells nothing; what was left out is said."""
+"""Log lines for a report: verbatim, without noise; marks say what was left out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _USUAL = re.compile(
     r"oneDNN custom operations are on|This TensorFlow binary is optimized to use available CPU instructions"
     r"|^To enable the following instructions: |All log messages before absl::InitializeLog\(\) is called"
 )
-"""What every start of TensorFlow prints, whatever happens afterwards."""
+"""What TensorFlow prints at every start."""
 _OPENED = re.compile(r"Successfully opened dynamic library (\S+)")
 _EPOCH = re.compile(r"^[IWEF]0000 00:00:(\d{9,11})\.")
-"""TensorFlow's prefix before its log has a clock: seconds since 1970."""
+"""TensorFlow's prefix before it reads the time zone: seconds since 1970."""
 _KEPT = 6
 _CHUNKS = 6
 _NOTES = (
@@ -43,9 +43,9 @@ _SIMULATED = (
 
 
 def readable(lines: Iterable[str], most: int, *, simulated: bool) -> tuple[str, ...]:
-    """The last lines, ``most`` at most, after repetitions and empty bins of an allocator's dump are put together.
+    """The last ``most`` lines, after merging repetitions and the empty bins of an allocator's dump.
 
-    A decisive line that would fall out stays, above a mark of how many are missing.
+    Decisive lines before them are kept, above a mark that counts the missing lines.
     """
     clean = [printable(line) for line in lines]
     shown = list(_explained(_thinned(clean), (*_NOTES, *(_SIMULATED if simulated else ()))))
@@ -54,15 +54,15 @@ def readable(lines: Iterable[str], most: int, *, simulated: bool) -> tuple[str, 
         return (*clock, *shown)
     cut = len(shown) - most
     kept = [line for line in shown[:cut] if decisive(line)]
-    # Which GPUs there were comes first, what failed comes last.
+    # The first ones name the GPUs, the last ones the failure.
     kept = kept if len(kept) <= _KEPT else [*kept[: _KEPT // 2], *kept[-_KEPT // 2 :]]
-    # A mark of lines that were never kept is no line itself.
+    # A mark stands for several lines.
     gone = cut - len(kept) + sum(max(not_kept(line) - 1, 0) for line in shown[:cut])
     return (*clock, *kept, f"… {gone} earlier lines left out", *shown[cut:])
 
 
 def _clock(lines: Iterable[str]) -> Iterator[str]:
-    """What the first time in a prefix means, for readers who do not count seconds since 1970."""
+    """A note on the first time in a prefix, which is in seconds since 1970."""
     stamp = next((match[1] for line in lines if (match := _EPOCH.match(line)) is not None), None)
     if stamp is not None:
         moment = datetime.datetime.fromtimestamp(int(stamp), datetime.UTC)
@@ -92,7 +92,7 @@ def _thinned(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _kind(line: str) -> str:
-    """What makes two lines one: the text without its time and thread."""
+    """What two lines must share to be merged: the text without its time and thread."""
     if _EMPTY_BIN.search(line):
         return "bin"
     if _CHUNK.search(line):
@@ -109,7 +109,7 @@ def _lines(count: int) -> str:
 
 
 def _explained(lines: Iterable[str], notes: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Lines that mislead (of the simulation, and others), each kind explained once."""
+    """Explains misleading lines, each kind once."""
     taken: set[str] = set()
     for line in lines:
         yield line

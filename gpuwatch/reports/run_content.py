@@ -1,4 +1,4 @@
-"""A run as a report tells it: asked → granted → seen by NVML → what happened → speed."""
+"""The content of a run: asked → granted → seen by NVML → what happened → speed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from gpuwatch.sim.limits import computes
 
 _TIERS = {
     "driver": "driver tier: simulated libcuda and NVML under the framework's own CUDA code",
-    "plugin": "plugin tier: simulated GPUs as a plugin of the framework, which works without CUDA code",
+    "plugin": "plugin tier: simulated GPUs as a plugin of the framework, without CUDA code",
 }
 _STATES = {"ok": "ok", "fallback": "warning", "skipped": "skipped", "interrupted": "warning"}
 
 
 def run_content(run: Run) -> Content:
-    """Everything that a report of one run shows."""
+    """Everything that is known of a run."""
     tables = (
         device_map_table(run.device_map, run),
         watched_processes(run),
@@ -86,13 +86,13 @@ def _simulated(run: Run) -> str:
 
 
 def simulated_note(shown: Iterable[Run]) -> str:
-    """What is to be said of simulated GPUs above runs: no more than holds for all of them."""
+    """The note on simulated GPUs above runs: only what holds for all of them."""
     simulated = [run for run in shown if run.simulated]
     if not simulated:
         return ""
     skipped = [run for run in simulated if not computes(run.simulation_limits)]
     ignored = any(run.simulation_limits for run in simulated if run not in skipped)
-    # Of a probe it is known: nothing but its matrix products is computed.
+    # On the driver tier a probe computes only its matrix products.
     hollow = skipped or any(run.simulation == "driver" and run.device_map for run in simulated)
     refused = all(run.framework is not None and run.framework.name == "torch" for run in simulated)
     values = f" {TORCH_VALUES if refused else VALUES}" if hollow else ""
@@ -100,7 +100,7 @@ def simulated_note(shown: Iterable[Run]) -> str:
 
 
 def _kind(run: Run) -> tuple[str, ...]:
-    """Of a watched program the command line says it all."""
+    """Group and workload; nothing for a watched program, whose title is its command line."""
     return () if run.group == "run" else (f"group {clean(run.group)}", clean(run.workload))
 
 
@@ -111,11 +111,11 @@ def asked(run: Run) -> str:
 
 
 OWN = "gpuwatch run"
-"""The source of a setting that gpuwatch made, by an option of its own."""
+"""Source of a setting that gpuwatch itself made for one of its options."""
 
 
 def requested(setting: Setting) -> bool:
-    """Whether it was asked for; what a probe noted as the effect ``by CUDA_VISIBLE_DEVICES`` is that variable's."""
+    """Whether it was asked for; ``by CUDA_VISIBLE_DEVICES`` notes the effect of that variable."""
     if setting.source == OWN:
         return False
     return setting.asked is not None and not (isinstance(setting.asked, str) and setting.asked.startswith("by "))
@@ -125,28 +125,28 @@ def setting_text(name: str, value: object) -> str:
     """``memory_limit 1024``, ``CUDA_VISIBLE_DEVICES=0``, ``no memory growth``."""
     if isinstance(value, bool):
         return name if value else f"no {name}"
-    # A variable is written as in a shell, anything else as in a sentence.
+    # Variables as in a shell, other settings as in a sentence.
     unit = " MiB" if name == "memory_limit" and isinstance(value, (int, float)) else ""
     return f"{name}={clean(value)}" if name.isupper() else f"{name} {clean(value)}{unit}"
 
 
 def granted(run: Run) -> str:
-    """The allocators' limits, in the framework's own words."""
+    """The allocators' limits, as the framework reported them."""
     amounts = [size(mapping.granted_bytes) for mapping in run.device_map if mapping.granted_bytes is not None]
     alike = {amount: amounts.count(amount) for amount in amounts}
     return " + ".join(amount if count == 1 else f"{count} × {amount}" for amount, count in alike.items()) or UNKNOWN
 
 
 def device_map(run: Run) -> str:
-    """``GPU:0→1`` for every framework device, physical index behind the arrow."""
+    """``GPU:0→1`` for every framework device: the physical index follows the arrow."""
     if not run.device_map:
         return "none" if run.devices.logical else UNKNOWN
     return ", ".join(_short(mapping) for mapping in run.device_map)
 
 
 def on_gpu(run: Run) -> float | None:
-    """Share of the placed ops that ran on a GPU, in percent; None where no placement is known."""
-    # A probe names its work with types; what its log adds is preparation.
+    """Share of the placed ops that ran on a GPU, in percent; None if no placement is known."""
+    # The placements that a probe reports have types; those of its log are preparation.
     typed = [placement for placement in run.placements if placement.dtype] if run.group != "run" else []
     placements = typed or run.placements
     total = sum(placement.count for placement in placements)
@@ -161,16 +161,16 @@ def is_gpu(device: str) -> bool:
 
 
 def fell_back(run: Run) -> str:
-    """``GPU:7→CPU:0``, or what the run ran into."""
+    """``GPU:7→CPU:0``, or another form of fallback."""
     fallen = [entry for entry in run.fallbacks if entry.reason != "simulation.limit"]
     moves = dict.fromkeys(f"{clean(entry.requested)}→{clean(entry.actual)}" for entry in fallen)
     if not moves and run.verdict == "fallback" and not run.device_map:
-        return "all of it ran on the CPU"
+        return "everything ran on the CPU"
     return ", ".join(moves) or _moved(run) or UNKNOWN
 
 
 def _moved(run: Run) -> str:
-    """A single op that a probe asked for on one GPU, and of which it saw where it ran: no part of the measured work."""
+    """The move of a single op that a probe placed on one GPU, apart from the measured work."""
     device = run.settings.get("device")
     if device is None or not isinstance(device.asked, str) or "GPU" not in device.asked.upper() or run.errors:
         return ""
@@ -185,7 +185,7 @@ def _moved(run: Run) -> str:
 
 
 def expected_fallback(run: Run) -> bool:
-    """Whether a probe is there to fall back: its own choice of devices or placement did it, and nothing failed."""
+    """Whether a probe demonstrates a fallback: its own settings caused it, and nothing failed."""
     return (
         run.group != "run"
         and bool(run.fallbacks)
@@ -195,7 +195,7 @@ def expected_fallback(run: Run) -> bool:
 
 
 def as_shown(run: Run) -> bool:
-    """Whether an end that is none of a healthy program is what this configuration is there to show."""
+    """Whether a run that did not end as a healthy program ended as its configuration demonstrates."""
     if run.verdict == "oom":
         failed = any(found.severity == "error" for found in run.findings)
         return bool(run.ooms) and all(oom.expected for oom in run.ooms) and not failed
@@ -203,7 +203,7 @@ def as_shown(run: Run) -> bool:
 
 
 def state_of(run: Run) -> str:
-    """The state that chooses colour and sign; red is for what should not have been."""
+    """The state that chooses colour and sign; expected failures are not red."""
     return "info" if as_shown(run) else _STATES.get(run.verdict, "error")
 
 
@@ -221,9 +221,9 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     if wanted == UNKNOWN and rounds:
         wanted = f"one after another: {', '.join(rounds)}"
     if run.settings or run.group != "run":
-        yield "asked", wanted  # what a program of the user's asks is in its own code
+        yield "asked", wanted  # the user's own program asks in its code
     mapped = [f"{_short(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
-    # An empty map is "no GPU" only where the framework did list its devices.
+    # An empty map means "no GPU" only if the framework listed its devices.
     yield "granted", ", ".join(mapped) or ("no GPU" if run.devices.logical else UNKNOWN)
     yield "seen by NVML", _seen(run)
     yield "happened", "; ".join(_happened(run)) or UNKNOWN
@@ -256,12 +256,12 @@ def _seen(run: Run) -> str:
         if len(run.gpus) < 2
         else f"the fullest of {len(run.gpus)} GPUs"
     )
-    whose = "the process with most" if several(run) else "process"
+    whose = "the largest process" if several(run) else "process"
     return f"{whose} {size(memory.nvml_peak_bytes)}, {which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
 
 
 def _seen_on(entry: DeviceMemory) -> str:
-    """As above for one of several devices: in the sample in which most of it was used."""
+    """The same for one of several devices, in the sample in which most of it was used."""
     of_total = f" of {size(entry.total_bytes)}" if entry.total_bytes is not None else ""
     before = f", {size(entry.before_bytes)} in use before" if entry.before_bytes is not None else ""
     return f"process {size(entry.process_bytes)}, all {size(entry.used_bytes)}{of_total}{before}"
@@ -274,7 +274,7 @@ def _happened(run: Run) -> Iterator[str]:
     if ran:
         yield ", ".join(ran)
     elif _placements_not_asked(run):
-        yield "where its ops ran was not looked at (run --placement tells it)"
+        yield "placement was not logged (run --placement logs it)"
     if run.placement_coverage is not None and run.placement_coverage.unclear:
         yield coverage_text(run.placement_coverage)
     if run.copies:
@@ -294,13 +294,13 @@ def _happened(run: Run) -> Iterator[str]:
 
 
 def _placements_not_asked(run: Run) -> bool:
-    """TensorFlow says where ops ran only where somebody switches it on."""
+    """Whether TensorFlow's placement logging was off."""
     tensorflow = run.framework is not None and run.framework.name == "tensorflow"
     return run.group == "run" and tensorflow and "placement logging" not in run.settings
 
 
 def _kind_of(placement: Placement) -> str:
-    """``MatMul float32``, where the type is known."""
+    """``MatMul float32``, or without the type if it is unknown."""
     return " ".join(clean(part) for part in (placement.op, placement.dtype) if part)
 
 
@@ -336,44 +336,42 @@ def _speed(run: Run) -> Table:
     if t.bytes_per_second is not None:
         rows.append(("Data", rate(t.bytes_per_second)))
     if t.compile_seconds is not None:
-        rows.append(("Compilation, apart", seconds(t.compile_seconds)))
+        rows.append(("Compilation (not in the steps)", seconds(t.compile_seconds)))
     if t.device:
         rows.append(("Measured on", short_device(t.device)))
     chart = charts.step_times(run)
     drawn = (chart,) if chart is not None else ()
-    # Keras prints the mean of an epoch, in which tracing and whatever lies between batches are counted too.
-    note = (
-        "The median of the steps: pauses, tracing and the ends of epochs are not in it." if run.group == "run" else ""
-    )
-    footnote = f"{note} ± is half the distance from p10 to p90{f'; {SCATTER}' if wide(t) else ''}.".strip()
-    # What was counted is a sentence, which a column of numbers would not fold.
+    # Differs from the mean per epoch that Keras prints, which includes them.
+    note = "The median of the steps, without pauses, tracing and ends of epochs." if run.group == "run" else ""
+    footnote = f"{note} ± is half the range from p10 to p90{f'; {SCATTER}' if wide(t) else ''}.".strip()
+    # What was counted is a sentence; columns of numbers are not folded.
     right: frozenset[int] = frozenset() if t.counted else frozenset({1})
     heads = ("What", "Value")
     return Table("Throughput", heads, tuple(rows), right, note=footnote, charts=drawn, keep=frozenset({0}))
 
 
 def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
-    """Of a program the first steps are among those that were counted, of a probe they came before."""
+    """In a program the first steps are among the counted ones; a probe warms up before it counts."""
     if run.group == "run":
         of = f" {clean(t.counted)}" if t.counted else ""
-        return "Steps counted", f"{t.steps}{of}, the first {t.warmup_steps} of them left out of the times"
-    return "Steps measured", f"{t.steps} after {t.warmup_steps} to warm up"
+        return "Steps counted", f"{t.steps}{of}, the first {t.warmup_steps} not timed"
+    return "Steps measured", f"{t.steps} after {t.warmup_steps} warm-up steps"
 
 
 def _phases(run: Run) -> Table:
     phases = run.phases
     rows = (
-        ("Import of the framework", phases.import_seconds),
+        ("Framework import", phases.import_seconds),
         ("Device initialisation", phases.device_init_seconds),
         ("First step", phases.first_step_seconds),
         ("Total", phases.total_seconds),
     )
     total = phases.total_seconds
     known = [(name, value) for name, value in rows if value is not None]
-    # A template imports the framework once for many runs, before the first of them is started.
+    # A template imports the framework once for many runs, before the first starts.
     apart = [(name, value) for name, value in known if total is not None and value > total]
     shown = tuple((name, seconds(value)) for name, value in known if (name, value) not in apart)
-    note = "; ".join(f"{name}: {seconds(value)}, before this run and not part of its total" for name, value in apart)
+    note = "; ".join(f"{name}: {seconds(value)}, before this run, not in its total" for name, value in apart)
     return Table("Time", ("Phase", "Took"), shown, frozenset({1}), note=f"{note}." if note else "")
 
 

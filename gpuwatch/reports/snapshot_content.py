@@ -1,4 +1,4 @@
-"""A snapshot as a report tells it: GPUs, processes, what could not be read."""
+"""The content of a snapshot: GPUs, processes, and what could not be read."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SILENT = {
     "driver.mismatch": "the driver's library and kernel module differ",
 }
 _BUSIEST = 10
-"""Without a GPU processes are not what one looks for."""
+"""Processes to list without a GPU."""
 _BRIEF = 9
-"""Characters of ``tf 2.21``, a framework's name where the room is short."""
+"""Characters of a framework's short name, ``tf 2.21``."""
 
 
 def snapshot_content(snapshot: Snapshot) -> Content:
-    """Everything that a report of one snapshot shows."""
+    """Everything that was read."""
     if snapshot.devices:
         tables: tuple[Table, ...] = (
             _gpus(snapshot),
@@ -39,7 +39,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         tables = (_problems(snapshot), _busiest(snapshot))
     host, driver = snapshot.host, snapshot.driver
     facts = [
-        ("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}" if driver else "none answers"),
+        ("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}" if driver else "not answering"),
         (
             "host",
             f"{clean(host.hostname)}: CPU {percent(host.cpu_percent)} of {clean(host.cpu_count)} cores, "
@@ -76,7 +76,7 @@ def _gpus(snapshot: Snapshot) -> Table:
 
 
 def _silence(snapshot: Snapshot) -> str:
-    """Why nobody knows which GPUs there are; empty where the driver said it, be it none."""
+    """Why the GPUs are unknown; empty if the driver listed them, or that there are none."""
     if snapshot.driver is not None:
         return ""
     if any(one.reason == FAILED_ITSELF for one in snapshot.problems):
@@ -102,7 +102,7 @@ def _device_row(device: Device, *, marked: bool) -> tuple[str, ...]:
 
 
 def _mig_instances(snapshot: Snapshot) -> Table:
-    """The parts of GPUs that MIG divides; each is a device of its own to CUDA."""
+    """The MIG instances of GPUs; each is a CUDA device."""
     rows: list[tuple[str, ...]] = []
     active = any("activity.sm_percent" in part.readings for d in snapshot.devices for part in d.mig_instances)
     for device in snapshot.devices:
@@ -130,7 +130,7 @@ def _mig_instances(snapshot: Snapshot) -> Table:
 
 
 def _of(part: str, whole: str) -> str:
-    """``12.0 / 24.0 GiB``: the unit once, where both have the same."""
+    """``12.0 / 24.0 GiB``: the unit once if both have the same."""
     if part == whole == UNKNOWN:
         return UNKNOWN
     amount, _, unit = part.rpartition(" ")
@@ -138,7 +138,7 @@ def _of(part: str, whole: str) -> str:
 
 
 def _processes(snapshot: Snapshot) -> Table:
-    """The processes on the GPUs; on each the largest first."""
+    """The processes on the GPUs; largest first on each."""
     processes = sorted(
         snapshot.processes,
         key=lambda p: (p.device_index if p.device_index is not None else 1 << 30, -(p.number("gpu_memory_bytes") or 0)),
@@ -168,7 +168,7 @@ def _processes(snapshot: Snapshot) -> Table:
 
 
 def _busiest(snapshot: Snapshot) -> Table:
-    """Without a GPU: what the host is busy with."""
+    """The busiest processes of a host without a GPU."""
     at = snapshot.taken_at.timestamp()
     rows = tuple(
         (
@@ -183,7 +183,7 @@ def _busiest(snapshot: Snapshot) -> Table:
         for process in snapshot.processes[:_BUSIEST]
     )
     there, listed = snapshot.host_processes, len(snapshot.processes)
-    note = "None of them is on a GPU." if snapshot.driver else "Which of them use a GPU, nobody can tell."
+    note = "None of them uses a GPU." if snapshot.driver else "Which of them use a GPU is unknown."
     if there is not None and there > len(rows):
         note = f"The {len(rows)} busiest of {there} processes; --json has {min(listed, there)}. {note}"
     return Table(
@@ -222,7 +222,7 @@ def _command(process: Process) -> str:
 
 
 def _advised(found: Finding, snapshot: Snapshot) -> Finding:
-    """With the advice of the source where it told the same: that one knows of simulated GPUs too."""
+    """With the advice of a source that reports the same problem: it knows about simulated GPUs too."""
     for problem in snapshot.problems:
         if problem.hint and found.id == problem.reason and _explains(problem, snapshot):
             return msgspec.structs.replace(found, action=problem.hint)
@@ -230,7 +230,7 @@ def _advised(found: Finding, snapshot: Snapshot) -> Finding:
 
 
 def _explains(problem: Problem, snapshot: Snapshot) -> bool:
-    """Whether a finding says the same already, with its own advice."""
+    """Whether a finding covers this problem, with its own advice."""
     return bool(problem.detail) and any(
         found.id == problem.reason and problem.detail in f"{found.title} {' '.join(found.evidence)}"
         for found in snapshot.findings
@@ -238,7 +238,7 @@ def _explains(problem: Problem, snapshot: Snapshot) -> bool:
 
 
 def _problems(snapshot: Snapshot) -> Table:
-    """What could not be read, and is not among the findings."""
+    """What could not be read and is not among the findings."""
     rows = tuple(
         (
             clean(problem.source),

@@ -1,4 +1,4 @@
-"""Throughput in words, with its spread."""
+"""Throughput as text, with its spread."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from gpuwatch.formatting.units import UNKNOWN, per_second
 from gpuwatch.model.run import Throughput
 
 WIDE = 0.10
-"""p10 to p90 of more than this share of the median: the number says little."""
-SCATTER = "▲ the steps scattered by more than 10 %: this speed says little"
+"""Share of the median that p10 to p90 may span; beyond, the speed is unreliable."""
+SCATTER = "▲ step times vary by more than 10 %: this speed is unreliable"
 
 
 def speed(throughput: Throughput | None) -> str:
-    """``412 ±2``: median steps per second, and half the distance from p10 to p90."""
+    """``412 ±2``: median steps per second, and half the range from p10 to p90."""
     if throughput is None:
         return UNKNOWN
     spread = half_spread(throughput)
@@ -23,7 +23,7 @@ def speed(throughput: Throughput | None) -> str:
 
 
 def step_time(value: float) -> str:
-    """Three digits, because steps are compared with each other: ``1.08 ms``."""
+    """Three significant digits, since steps are compared: ``1.08 ms``."""
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
         if value * factor >= 1:
             return f"{value * factor:#.3g} {unit}".replace(". ", " ")
@@ -31,7 +31,7 @@ def step_time(value: float) -> str:
 
 
 def half_spread(throughput: Throughput) -> float | None:
-    """Half of p10 to p90, in steps per second."""
+    """Half the range from p10 to p90, in steps per second."""
     fast, slow = throughput.p10_step_seconds, throughput.p90_step_seconds
     if fast <= 0 or slow <= 0:
         return None
@@ -39,21 +39,21 @@ def half_spread(throughput: Throughput) -> float | None:
 
 
 def wide(throughput: Throughput | None) -> bool:
-    """Whether the steps scattered so much that their speed says little."""
+    """Whether step times vary so much that the speed is unreliable."""
     if throughput is None or throughput.median_step_seconds <= 0:
         return False
     return throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE * throughput.median_step_seconds
 
 
 def apart(one: Throughput, other: Throughput) -> bool:
-    """Whether the ranges from p10 to p90 do not overlap: else one speed cannot be told from the other."""
+    """Whether the ranges from p10 to p90 do not overlap."""
     return one.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < one.p10_step_seconds
 
 
 def unproven(one: Throughput, other: Throughput, *, simulated: bool) -> str:
-    """Why no ratio of two speeds of the same work may be told; empty where it may."""
+    """Why two speeds of the same work cannot be compared; empty if they can."""
     if simulated:
-        return "simulated GPUs compute on this computer's CPU, so that no speeds are compared"
+        return "speeds not compared (simulated GPUs compute on this computer's CPU)"
     if wide(one) or wide(other):
-        return "no speeds are compared, as steps scattered by more than 10 %"
-    return "" if apart(one, other) else "the speed is the same within its scatter"
+        return "speeds not compared (step times vary by more than 10 %)"
+    return "" if apart(one, other) else "same speed within noise"

@@ -1,4 +1,4 @@
-"""Tables that documents of several kinds have in common: maps, placements, fallbacks, failures."""
+"""Tables that several kinds of documents share: device maps, placements, fallbacks, failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwatch.reports.content import Table, clean
 from gpuwatch.reports.ledger import expectation, expected
 
 _ROWS = 40
-"""Longer tables end in "… and n more": a log can hold hundreds of ops."""
+"""Longer tables end in "… and n more": a log can have hundreds of ops."""
 
 
 def short_device(name: str) -> str:
@@ -28,7 +28,7 @@ def cut(rows: Sequence[tuple[str, ...]], columns: int) -> tuple[tuple[str, ...],
 
 
 def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) -> Table:
-    """Framework devices and the physical GPUs behind them; with a run, what was expected of them."""
+    """Framework devices and their physical GPUs; with a run, the expected grants."""
     predicted = run is not None and bool(run.predicted)
     rows = [
         (
@@ -58,9 +58,9 @@ def device_map_table(mappings: Sequence[DeviceMapping], run: Run | None = None) 
 
 
 def coverage_text(coverage: PlacementCoverage) -> str:
-    """How much of the placer's lines could not be joined with what the program asked."""
+    """How many of the placer's lines could not be joined with a request of the program."""
     share = percent(100 * coverage.unclear / coverage.nodes)
-    return f"{coverage.unclear} of {coverage.nodes} graph nodes ({share}) are counted without what was asked for them"
+    return f"{coverage.unclear} of {coverage.nodes} graph nodes ({share}) are counted without their request"
 
 
 def copy_table(copies: Sequence[DeviceCopy]) -> Table:
@@ -68,13 +68,13 @@ def copy_table(copies: Sequence[DeviceCopy]) -> Table:
     rows = [
         (clean(c.op), str(c.input), short_device(c.source), short_device(c.destination), str(c.count)) for c in copies
     ]
-    heads = ("Op", "Input", "Lay on", "Copied to", "Count")
-    note = "Inputs of eager ops, as TensorFlow logs them under its device policy warn. Each copy takes time."
+    heads = ("Op", "Input", "From", "To", "Count")
+    note = "Inputs of eager ops, as TensorFlow logs them with device policy warn. Each copy takes time."
     return Table("Automatic copies", heads, cut(rows, len(heads)), frozenset({4}), note=note if rows else "")
 
 
 def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage | None = None) -> Table:
-    """Where each op ran, how often."""
+    """Where each op ran, and how often."""
     rows = [
         (
             clean(p.op),
@@ -92,7 +92,7 @@ def placement_table(placements: Sequence[Placement], coverage: PlacementCoverage
 
 
 def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
-    """Ops that ran elsewhere than asked."""
+    """Ops that did not run where asked."""
     rows = [
         (
             clean(f.op),
@@ -121,8 +121,8 @@ def oom_table(ooms: Sequence[Oom], *, with_expected: bool = True) -> Table:
         frozenset({2, 3, 4, 5, 6}),
         below=7,
         optional=(1,),
-        note="Free is limit minus in use, of PyTorch what is free on the device; a request larger than the largest"
-        " block fails however much is free.",
+        note="Free is limit minus in use (PyTorch: free on the device). A request larger than the largest block fails"
+        " however much is free.",
     )
 
 

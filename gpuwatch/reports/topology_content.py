@@ -1,4 +1,4 @@
-"""How the GPUs hang together, as a matrix in the manner of ``nvidia-smi topo -m``."""
+"""How the GPUs are connected, as a matrix like that of ``nvidia-smi topo -m``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEGEND = {
 
 
 def topology_content(snapshot: Snapshot) -> Content:
-    """The matrix, and what its names mean."""
+    """The matrix and its legend."""
     found = snapshot.topology
     there = [] if found is None else [path_name(found, a, b) for a in snapshot.devices for b in snapshot.devices]
     used = {name.rstrip("0123456789") + ("#" if name[-1:].isdigit() else "") for name in there}
@@ -29,7 +29,7 @@ def topology_content(snapshot: Snapshot) -> Content:
         subtitle=snapshot.taken_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
         state="ok" if found is not None else "unknown",
         verdict=f"{len(snapshot.devices)} GPU{'' if len(snapshot.devices) == 1 else 's'}",
-        reason="" if found is not None else "how they hang together was not read",
+        reason="" if found is not None else "how they are connected was not read",
         simulated=SIMULATED_MACHINE if snapshot.simulated else "",
         facts=(),
         tables=tuple(table for table in tables if table.rows),
@@ -38,7 +38,7 @@ def topology_content(snapshot: Snapshot) -> Content:
 
 
 def topology_table(snapshot: Snapshot) -> Table:
-    """A row and a column for each GPU, then the CPUs and NUMA nodes beside it; no rows where nothing is known."""
+    """A row and a column for each GPU, then its CPUs and NUMA nodes; no rows if nothing is known."""
     found, devices = snapshot.topology, snapshot.devices
     heads = ("", *(f"GPU{device.index}" for device in devices), "CPUs", "NUMA")
     if found is None:
@@ -63,7 +63,7 @@ def topology_table(snapshot: Snapshot) -> Table:
 
 
 def path_name(found: Topology, a: Device, b: Device) -> str:
-    """``NV4``, ``PIX``, ``X`` for a GPU and itself, a dash where nobody knows."""
+    """``NV4``, ``PIX``, ``X`` for a GPU and itself, a dash if unknown."""
     if a.uuid == b.uuid:
         return "X"
     connection = found.between(a.uuid, b.uuid)

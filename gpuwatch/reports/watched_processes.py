@@ -1,4 +1,4 @@
-"""The processes of a watched program: which had which devices, held what, ran out of memory, how fast."""
+"""The processes of a watched program: devices, memory, out-of-memory failures and speed of each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _HEADS = ("Process", "Command", "Framework", "Devices", "Allocator peak", "Held,
 
 
 def watched_processes(run: Run) -> Table:
-    """Nothing where one process did all the work: the run itself is its."""
+    """A row for each process; none if the program has only one, which the run describes."""
     rows = tuple(_row(process, run) for process in run.processes) if len(run.processes) > 1 else ()
-    note = "A process without a command is known from NVML alone." if any(not row[1] for row in rows) else ""
+    note = "A process without a command is known only from NVML." if any(not row[1] for row in rows) else ""
     return Table(
         "Processes",
         _HEADS,

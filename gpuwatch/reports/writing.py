@@ -1,4 +1,4 @@
-"""Text onto disk: a file is either whole or as it was before; links stay links, devices and pipes are written to."""
+"""Writes text to files: a file is whole or unchanged. Links stay links; devices and pipes are written to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwatch.formatting.terminal import file_name
 
 
 def is_special(path: Path) -> bool:
-    """Whether there is something at ``path``, links followed, that is no plain file: a device, a pipe, a terminal."""
+    """Whether ``path``, links followed, is a device, a pipe, a terminal or another special file."""
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except OSError:
@@ -20,9 +20,9 @@ def is_special(path: Path) -> bool:
 
 
 def unwritable(path: Path) -> str:
-    """Why ``path`` cannot be written, as far as it can be told before; empty where nothing speaks against it.
+    """Why ``path`` cannot be written, as far as known beforehand; empty if it can.
 
-    Makes and removes a file in its folder: permissions alone do not tell of read-only file systems.
+    Creates and removes a file in its folder: permissions do not reveal read-only file systems.
     """
     try:
         if is_special(path):
@@ -39,9 +39,9 @@ def unwritable(path: Path) -> str:
 
 
 def write_text(rendered: str, path: Path) -> None:
-    """Writes to a temporary file beside the target of ``path`` and renames it there; GpuwatchError where it fails.
+    """Writes a temporary file beside the target of ``path`` and renames it; GpuwatchError if that fails.
 
-    A device or a pipe cannot be renamed to and is written as it is.
+    A device or a pipe is written to directly.
     """
     temporary: str | None = None
     try:
@@ -55,7 +55,7 @@ def write_text(rendered: str, path: Path) -> None:
             file.write(rendered)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files private; a report gets the mode that any new file would have.
+        # mkstemp makes files private; a report gets the mode of any new file.
         Path(temporary).chmod(_mode(target))
         Path(temporary).replace(target)
         temporary = None
@@ -67,10 +67,10 @@ def write_text(rendered: str, path: Path) -> None:
 
 
 def _target(path: Path) -> Path:
-    """Where the links lead; OSError where they lead in circles."""
+    """The target of links; OSError for a circle of them."""
     try:
         return path.resolve()
-    except RuntimeError as error:  # what Python before 3.13 calls a circle of links
+    except RuntimeError as error:  # Python before 3.13, for a circle of links
         raise OSError(40, "its links lead in a circle") from error
 
 

@@ -80,7 +80,7 @@ def test_no_gpus_where_the_driver_lists_none(machine: SimMachine, snapshot: Call
     assert told["host_processes"] >= len(told["processes"]) > 0
     listed = [line for line in rows.splitlines()[2:] if line.split() and line.split()[0].isdecimal()]
     assert len(listed) == min(told["host_processes"], 10)
-    assert "None of them is on a GPU." in rows
+    assert "None of them uses a GPU." in rows
 
 
 def test_with_gpus_the_processes_of_the_host_are_not_counted(snapshot: Callable[..., Result]) -> None:

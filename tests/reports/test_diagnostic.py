@@ -257,17 +257,17 @@ def test_markdown_of_one_endless_line_is_cut_with_its_blocks_closed() -> None:
 def test_a_machine_without_processes_says_so() -> None:
     snapshot = judged(machines.snapshot(machines.gpu(0), processes=()))
     content = diagnostic_content(diagnostic(looks(snapshot=snapshot)))
-    (people,) = [table for table in content.tables if table.title == "Who is on the GPUs"]
-    assert people.note == "No process is on a GPU."
+    (people,) = [table for table in content.tables if table.title == "Who uses the GPUs"]
+    assert people.note == "No process uses a GPU."
     for name in ("html", "markdown", "text"):
-        assert "No process is on a GPU." in whole(diagnostic(looks(snapshot=snapshot)), name)
+        assert "No process uses a GPU." in whole(diagnostic(looks(snapshot=snapshot)), name)
 
 
 def test_programs_of_other_gpus_are_told_as_such() -> None:
     here = looks().snapshot.devices[0]  # type: ignore[union-attr]
     other = diagnostic(looks(programs=(program(gpus=("0 NVIDIA H200 GPU-11111111-aaaa",)),)))
     same = diagnostic(looks(programs=(program(gpus=(f"0 {here.name} {here.uuid}",)),)))
-    assert ", on other GPUs than those here now" in whole(other, "markdown")
+    assert ", on GPUs that are not here now" in whole(other, "markdown")
     assert ", on other GPUs" not in whole(same, "markdown")
 
 

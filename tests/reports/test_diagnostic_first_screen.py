@@ -58,7 +58,7 @@ def table(document: Diagnostic, title: str) -> Table:
 def test_the_headline_says_what_became_of_the_program_and_why() -> None:
     reason = diagnostic_content(died()).reason
     assert reason == "python train.py ran out of GPU memory: Another process holds 20.0 GiB of GPU 0."
-    assert diagnostic_content(hides_itself()).reason.startswith("python train.py ran to its end on the CPU: CUDA_VIS")
+    assert diagnostic_content(hides_itself()).reason.startswith("python train.py completed on the CPU: CUDA_VIS")
 
 
 def test_a_cause_that_did_not_end_the_program_is_not_blamed_for_its_end() -> None:
@@ -95,7 +95,7 @@ def silent() -> Diagnostic:
 def test_what_cuda_says_does_not_contradict_that_nvml_says_nothing() -> None:
     facts = dict(diagnostic_content(silent()).facts)
     assert facts["GPUs"] == "not listed: NVML does not answer"
-    assert facts["driver"].startswith("NVML does not answer (two versions); CUDA by itself starts")
+    assert facts["driver"].startswith("NVML does not answer (two versions); CUDA itself starts")
     assert facts["meaning"].startswith("On a real machine: A package update")
     rows = {row[1]: row[2] for row in table(silent(), "Checks: driver, build and cards").rows}
     assert "not known" not in rows["Driver against the build's CUDA"]
@@ -104,7 +104,7 @@ def test_what_cuda_says_does_not_contradict_that_nvml_says_nothing() -> None:
 
 def test_sections_of_what_nvml_would_tell_say_why_they_are_empty() -> None:
     drawn = " ".join(BY_NAME["text"].render(silent()).split())
-    assert "Who is on the GPUs Not known: NVML does not answer (two versions)." in drawn
+    assert "Who uses the GPUs Not known: NVML does not answer (two versions)." in drawn
 
 
 def test_the_command_that_ends_a_fault_is_code() -> None:
@@ -151,7 +151,7 @@ def test_a_program_that_ended_well_has_no_warning_at_the_top() -> None:
     )
     told = dict(diagnostic_content(diagnostic(looks(programs=(run,)))).facts)["last program"]
     assert "warning" not in told
-    assert "ended well" in told
+    assert "completed" in told
 
 
 # -- speeds, evidence, placement --------------------------------------------------------------------
@@ -163,10 +163,10 @@ def test_a_scattered_speed_is_marked_in_a_single_run_and_its_spread_explained() 
     scattered = replace(steady, throughput=speed)
     for run, marked in ((steady, False), (scattered, True)):
         content = run_content(run)
-        assert ("scattered by more than 10 %" in dict(content.facts)["speed"]) == marked
+        assert ("vary by more than 10 %" in dict(content.facts)["speed"]) == marked
         note = next(entry.note for entry in content.tables if entry.title == "Throughput")
-        assert "± is half the distance from p10 to p90" in note
-        assert ("scattered" in note) == marked
+        assert "± is half the range from p10 to p90" in note
+        assert ("vary" in note) == marked
 
 
 def test_evidence_is_folded_and_keeps_its_end() -> None:

@@ -120,7 +120,7 @@ def test_a_hidden_gpu_is_told_with_the_shell_that_hides_it_and_probes_with_their
 def test_the_headline_is_not_repeated_all_over() -> None:
     drawn = draw(misspelt(), "text")
     assert " ".join(drawn.split()).count("is not a variable that anything reads") <= 1
-    assert "as told at the top" in drawn
+    assert "see the top" in drawn
 
 
 def test_a_log_and_its_findings_are_in_the_document_once() -> None:
@@ -130,7 +130,7 @@ def test_a_log_and_its_findings_are_in_the_document_once() -> None:
         drawn = draw(document, name)
         assert drawn.count("a line that is there once") == 1
         assert drawn.count("pid 4711 of alice") == 1
-    assert "memory.other-process (told above)" in draw(document, "markdown")
+    assert "memory.other-process (see above)" in draw(document, "markdown")
 
 
 # -- logs -----------------------------------------------------------------------------------------
@@ -279,9 +279,9 @@ def test_a_second_problem_is_told_on_the_first_screen() -> None:
 def test_the_footer_says_whether_anything_was_masked_and_what_was_not() -> None:
     run = program(environment={"CUDA_CACHE_PATH": MASK, "XLA_FLAGS": MASK})
     footer = diagnostic_content(replace(diagnostic(looks(programs=(run,))), variables=())).footer
-    assert f"what looked like a secret is shown as {MASK}" in footer
-    assert "nothing in it looked like a secret" in diagnostic_content(healthy()).footer
-    assert "names, hosts and paths are as they were" in footer
+    assert f"secrets are shown as {MASK}" in footer
+    assert "no secrets were found" in diagnostic_content(healthy()).footer
+    assert "users, hosts and paths are not replaced" in footer
     assert "are replaced" in diagnostic_content(replace(healthy(), redacted=True)).footer
 
 
@@ -310,7 +310,7 @@ def test_what_a_probe_is_there_for_is_called_expected_everywhere() -> None:
     ]
     document = diagnostic(looks(probes=compare(probes)))
     told = dict(diagnostic_content(document).facts)["probes"]
-    for part in ("1 fallback as expected", "1 ok after an out-of-memory", "1 out of memory as expected"):
+    for part in ("1 fallback as expected", "1 ok after an expected out-of-memory", "1 out of memory as expected"):
         assert part in told
     assert [row[0] for row in table(document, "Out of memory").rows] == ["largest-batch", "contention"]
     assert any(
@@ -333,7 +333,7 @@ def test_steps_of_a_program_are_counted_with_those_that_are_left_out() -> None:
     run = full_run(group="run")
     run = replace(run, throughput=replace(run.throughput, steps=96, warmup_steps=5, counted="batches of Keras"))  # type: ignore[type-var]
     drawn = draw(diagnostic(looks(programs=(run,))), "markdown")
-    assert "96 batches of Keras, the first 5 of them left out of the times" in drawn
+    assert "96 batches of Keras, the first 5 not timed" in drawn
 
 
 def test_a_chart_is_told_in_words_where_nothing_can_be_drawn() -> None:
@@ -374,7 +374,7 @@ def test_a_text_file_has_the_details_and_the_footer_too() -> None:
     details = drawn[drawn.index("Details of python train.py") :]
     assert "--xla_dump_to=/d" in details
     assert "Machine and process" in details
-    assert details.rstrip().endswith("(gpuwatch report --redact replaces them).")
+    assert details.rstrip().endswith("(gpuwatch report --redact does that).")
     assert drawn.count("a line that is there once") == 1
 
 
@@ -392,18 +392,18 @@ def test_what_each_gpu_held_is_told_of_each() -> None:
         program().memory,
         devices=tuple(DeviceMemory(uuid=f"GPU-{n}", index=n, process_bytes=(22 - 21 * n) * GIB) for n in range(2)),
     )
-    shown = table(diagnostic(looks(programs=(program(memory=memory),))), "Programs that were watched")
+    shown = table(diagnostic(looks(programs=(program(memory=memory),))), "Watched programs")
     row = dict(zip(shown.heads, shown.rows[0], strict=True))
-    assert row["Held at most (NVML)"] == "GPU 0 22.0 GiB, GPU 1 1.0 GiB"
+    assert row["Peak held (NVML)"] == "GPU 0 22.0 GiB, GPU 1 1.0 GiB"
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"verdict": "fallback", "device_map": ()}, "ran to its end on the CPU, exit code 0"),
-        ({"verdict": "ok"}, "ended well, exit code 0"),
+        ({"verdict": "fallback", "device_map": ()}, "completed on the CPU, exit code 0"),
+        ({"verdict": "ok"}, "completed, exit code 0"),
         ({"verdict": "oom", "outcome": Outcome(exit_code=1)}, "ran out of GPU memory, exit code 1"),
-        ({"verdict": "error", "outcome": Outcome(signal=9)}, "ended in an error, killed by signal 9"),
+        ({"verdict": "error", "outcome": Outcome(signal=9)}, "failed, killed by signal 9"),
     ],
 )
 def test_how_a_program_ended_is_said_in_words_with_its_times(changes: dict[str, Any], said: str) -> None:
@@ -412,8 +412,8 @@ def test_how_a_program_ended_is_said_in_words_with_its_times(changes: dict[str, 
     fact = dict(diagnostic_content(shown).facts)["last program"]
     assert said in fact
     assert re.search(r"started 2026-\d\d-\d\d \d\d:\d\d:\d\d UTC, ended \d\d:\d\d:\d\d UTC", fact)
-    row = table(shown, "Programs that were watched").rows[0]
-    assert (row[-1] == "all of it ran on the CPU") == (run.verdict == "fallback")
+    row = table(shown, "Watched programs").rows[0]
+    assert (row[-1] == "everything ran on the CPU") == (run.verdict == "fallback")
 
 
 def test_values_of_simulated_kernels_are_not_taken_for_results() -> None:
@@ -435,7 +435,7 @@ def test_what_was_sampled_is_not_called_all_and_the_peak_is_told() -> None:
     run = program()
     memory = replace(run.memory, timeline=points, allocators={"/device:GPU:0": 3 * GIB})
     run = replace(run, memory=memory, phases=replace(run.phases, total_seconds=24.0))
-    told = "in use by the framework: 1.0 GiB, sampled over 7 s of the 24 s that it ran, 3.0 GiB at most"
+    told = "in use by the framework: 1.0 GiB, sampled over 7 s of 24 s, peak 3.0 GiB"
     assert in_words(run) == told
 
 

@@ -45,7 +45,7 @@ def test_no_phase_is_longer_than_the_whole() -> None:
     phases = Phases(import_seconds=5.0, device_init_seconds=0.2, first_step_seconds=0.1, total_seconds=0.9)
     table = next(table for table in run_content(full_run(phases=phases)).tables if table.title == "Time")
     assert [row[0] for row in table.rows] == ["Device initialisation", "First step", "Total"]
-    assert "Import of the framework: 5.00 s, before this run" in table.note
+    assert "Framework import: 5.00 s, before this run" in table.note
     fresh = msgspec.structs.replace(phases, total_seconds=6.0)
     table = next(table for table in run_content(full_run(phases=fresh)).tables if table.title == "Time")
     assert len(table.rows) == 4
@@ -100,7 +100,7 @@ def test_of_several_processes_each_has_its_line_and_the_result_comes_in_words() 
     assert not any("This process" in owner or "Allocator" in owner for owner in rows)
     story = dict(run_content(run).facts)
     assert story["asked"] == "one after another: default, growth"
-    assert story["seen by NVML"].startswith("the process with most")
+    assert story["seen by NVML"].startswith("the largest process")
     told = complete(run, LogFacts(), None).verdict_reason
     assert told == (
         "Under default the second process ran out of memory beside the first, which held 2.0 GiB;"

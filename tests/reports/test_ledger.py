@@ -20,10 +20,10 @@ ROWS = {(row[0], row[1]): row[2] for row in memory_table(full_run()).rows}
         ("↳ Driver", "reserved, not counted as used", "258 MiB"),
         ("↳ All owners", "used at the peak", "15.0 GiB"),
         ("↳ ↳ Other processes", "at the peak", "300 MiB"),
-        ("↳ ↳ Unexplained", "of no process that NVML lists", "724 MiB"),
+        ("↳ ↳ Unexplained", "owned by no listed process", "724 MiB"),
         ("↳ ↳ This process", "at the peak", "14.0 GiB"),
-        ("↳ ↳ ↳ Allocator of GPU:0", "may take at most", "21.0 GiB"),
-        ("↳ ↳ ↳ ↳ Allocator of GPU:0", "in use, peak", "6.0 GiB"),
+        ("↳ ↳ ↳ Allocator of GPU:0", "limit", "21.0 GiB"),
+        ("↳ ↳ ↳ ↳ Allocator of GPU:0", "peak in use", "6.0 GiB"),
     ],
 )
 def test_each_owner_lies_within_the_one_above(owner: str, what: str, amount: str) -> None:
@@ -42,7 +42,7 @@ def test_a_run_without_samples_of_devices_keeps_what_it_has() -> None:
     run = full_run(memory=Memory(allocator_peak_bytes=GIB, device_total_bytes=2 * GIB))
     assert [row[:3] for row in memory_table(run).rows] == [
         ("Device", "total", "2.0 GiB"),
-        ("↳ ↳ ↳ Allocator", "in use, peak", "1.0 GiB"),
+        ("↳ ↳ ↳ Allocator", "peak in use", "1.0 GiB"),
     ]
     assert memory_table(bare_run()).rows == ()
 

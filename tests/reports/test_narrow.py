@@ -44,7 +44,7 @@ _LONG = 28
 
 def _said_left_out(drawn: str) -> set[str]:
     told = " ".join(drawn.split())
-    return {name for names in re.findall(r"Not shown for want of width: (.*?);", told) for name in names.split(", ")}
+    return {name for names in re.findall(r"Hidden for lack of width: (.*?);", told) for name in names.split(", ")}
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -1,4 +1,4 @@
-"""The memory timeline of a run as inline SVG: fixed axis from nothing to the device's total."""
+"""The memory timeline of a run as inline SVG, on a fixed axis from 0 to the device's total."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SERIES: tuple[tuple[str, str, Callable[[MemoryPoint], int | None]], ...] = (
     ("process", "This process (NVML)", lambda point: point.process_bytes),
     ("allocator", "In use (allocator)", lambda point: point.allocator_bytes),
 )
-_OF_SEVERAL = "Process with most (NVML)"
-"""Of several processes the memory is never added up."""
+_OF_SEVERAL = "Largest process (NVML)"
+"""The memory of several processes is never summed."""
 
 
 def memory_chart(run: Run) -> Markup | None:
-    """The chart, or None where it would show nothing of the run. Only numbers go into the SVG."""
+    """The chart; None if the memory did not change. Only numbers go into the SVG."""
     points = run.memory.timeline
     if not moved(run):
         return None
@@ -33,7 +33,7 @@ def memory_chart(run: Run) -> Markup | None:
     top = run.memory.device_total_bytes or max(known, default=0)
     if not top:
         return None
-    # From the start of the program, though nothing was seen of it at first.
+    # From the start of the program, even if the first samples came later.
     start, end = min(0.0, points[0].t), points[-1].t
     span = max(end - start, 1e-9)
 
@@ -55,10 +55,10 @@ def memory_chart(run: Run) -> Markup | None:
     if not legend:
         return None
     if run.memory.allocator_limit_bytes is not None:
-        # In the legend: the lines that reach the limit would run through its name.
+        # In the legend, where no line runs through it.
         limit = size(run.memory.allocator_limit_bytes)
         legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {limit}</span>')
-    axis = "device total" if run.memory.device_total_bytes else "largest value seen (the total is not known)"
+    axis = "device total" if run.memory.device_total_bytes else "largest value seen (total unknown)"
     label = f"GPU memory over {span:.1f} s; vertical axis from 0 to {size(top)}, the {axis}"
     return Markup(
         f'<figure class="chart"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">'
@@ -97,7 +97,7 @@ def _path(
     x: Callable[[float], float],
     y: Callable[[float], float],
 ) -> str:
-    """A path with gaps where nothing was read. Long series are thinned, extremes kept by bucket."""
+    """A path with gaps where nothing was read. Long series are thinned to the maximum of each bucket."""
     step = max(1, -(-len(points) // _MOST_POINTS))
     parts: list[str] = []
     pen_down = False

@@ -1,4 +1,4 @@
-"""Lines that fit a terminal: words and ids stay whole, paths are divided where they have a slash."""
+"""Folds text to a width: words and ids stay whole, paths are divided at slashes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterable
 
 from rich.cells import cell_len
 
-_WORD = re.compile(r"([ \t\n]*)([^ \t\n]+)")  # not at \u00a0, which is there to hold words together
+_WORD = re.compile(r"([ \t\n]*)([^ \t\n]+)")  # not at \u00a0, which holds words together
 _SOFT = (
     re.compile(r"[^/]*/+|[^/]+"),
     re.compile(r"[^,;=:&?]*[,;=:&?]+|[^,;=:&?]+"),
     re.compile(r"[^-_.]*[-_.]+|[^-_.]+"),
 )
-"""Where a word that is longer than the line may be divided; the better places first."""
+"""Where a word longer than the line may be divided, the best places first."""
 _ID = re.compile(r"(?<![A-Za-z0-9])((?:MIG-)?GPU|MIG)-([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
 _LEAST_OF_ID = 8
-"""Digits of a UUID that are shown at least; more where they would not tell two devices apart."""
+"""Least digits of a shortened UUID; more if two devices would look the same."""
 _LONG_WORD = 28
-"""Cells of a word that no narrow column divides."""
+"""Cells of a word that a narrow column does not divide."""
 
 
 def words(text: str) -> list[str]:
-    """What must stay together."""
+    """The words of a text, which stay whole."""
     return [word for _, word in _WORD.findall(text)]
 
 
@@ -43,8 +43,8 @@ def fold(text: str, width: int) -> list[str]:
 
 
 def paragraph(text: str, width: int, first: str = "", rest: str = "", most: int = 0) -> list[str]:
-    """``text`` folded behind ``first`` and then ``rest``; after ``most`` lines (0: any number) it ends in ``…``."""
-    lead = text[: len(text) - len(text.lstrip(" "))]  # of code that a log quotes
+    """``text`` folded after ``first`` and then ``rest``; cut with ``…`` after ``most`` lines (0: never)."""
+    lead = text[: len(text) - len(text.lstrip(" "))]  # of code in a log
     room = max(width - max(len(first), len(rest)) - len(lead), 20)
     lines = fold(text, room)
     if most and len(lines) > most:
@@ -53,12 +53,12 @@ def paragraph(text: str, width: int, first: str = "", rest: str = "", most: int 
 
 
 def _cut(line: str, room: int) -> str:
-    """Without its last word where something must stand behind it."""
+    """The line without its last word if it is too long."""
     return line if cell_len(line) <= room or " " not in line else line.rpartition(" ")[0]
 
 
 def least(text: str) -> int:
-    """The narrowest column in which no word of ``text`` is divided, but for long paths and the like."""
+    """The narrowest column in which no word of ``text`` is divided, except long paths."""
     return max((_least(word) for word in words(text)), default=0)
 
 
@@ -71,7 +71,7 @@ def _least(word: str) -> int:
 
 
 def _pieces(word: str, width: int) -> list[str]:
-    """The parts of a word, none wider than ``width``: the word itself where it fits."""
+    """The parts of a word, none wider than ``width``."""
     if cell_len(word) <= width:
         return [word]
     for soft in _SOFT:
@@ -82,7 +82,7 @@ def _pieces(word: str, width: int) -> list[str]:
 
 
 def short_ids(texts: Iterable[str]) -> Callable[[str], str]:
-    """Shortens the UUIDs of GPUs to what tells those in ``texts`` apart: ``GPU-71ae67ee…``."""
+    """Shortens the UUIDs of GPUs, keeping those in ``texts`` distinct: ``GPU-71ae67ee…``."""
     known = {match.group().lower() for text in texts if "-" in text for match in _ID.finditer(text)}
     digits = _LEAST_OF_ID
     while len({_start(uuid, digits) for uuid in known}) < len(known):

@@ -1,8 +1,7 @@
-"""Tables for a terminal: columns where they fit, else fewer, else each row as a few lines of its own.
+"""Tables for a terminal: columns if they fit, else fewer, else a few lines for each row.
 
-In this order something gives way: ids and command lines are shortened, a column of sentences goes under its
-rows, optional columns are left out (and named under the table), and at last there are no columns any more.
-No word is divided in any of these forms.
+First ids and command lines are shortened, then a column of sentences goes under its rows, then optional columns
+are left out (and named under the table); at last there are no columns. No form divides a word.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from gpuwatch.reports.formats.folding import fold, least, paragraph, words
 _GAP = "  "
 _INDENT = "  "
 _LEAST_SENTENCE = 24
-"""Cells below which a sentence is better read under its row."""
+"""Cells below which a sentence goes under its row."""
 _LEAST_CUT = 24
-"""Cells of the last column of a long list, which alone is cut there."""
+"""Least cells of the last column of a long list, the only one that is cut."""
 _BETWEEN = "   "
-"""Between two values of a row that has no columns."""
+"""Separator of the values of a row without columns."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Form:
-    """A way to show a table: the columns that are left, what goes under each row, the headings left out."""
+    """A way to show a table: its columns, what goes under each row, the headings left out."""
 
     table: Table
     under: tuple[str, ...] = ()
@@ -36,9 +35,9 @@ class _Form:
 
 
 def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elastic: bool = False) -> Iterator[str]:
-    """The rows and what stands under them, without the title; ``table`` has rows.
+    """The heading, rows and note of a table with rows, without its title.
 
-    ``elastic`` is for files: nothing is shortened or left out, so that a line that cannot be divided may be longer.
+    ``elastic`` is for files: nothing is shortened or left out, so a line may be longer than ``width``.
     """
     form = _whole(table, width - len(_INDENT)) if elastic else _form(table, width - len(_INDENT), shorten)
     shown = form.table
@@ -56,13 +55,13 @@ def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elas
                 yield from paragraph(form.under[number], width, "    ", "    ")
     note = table.note
     if form.left_out:
-        note += f" Not shown for want of width: {', '.join(form.left_out)}; a wider terminal and -o FILE have them."
+        note += f" Hidden for lack of width: {', '.join(form.left_out)}; use a wider terminal or -o FILE."
     if note:
         yield from paragraph(note.strip(), width, _INDENT, _INDENT)
 
 
 def _whole(table: Table, room: int) -> _Form:
-    """The first form that fits and has everything."""
+    """The first form that fits and shows everything."""
     table = dataclasses.replace(table, optional=(), shorter=(), lines=0, one_line=False)
     if _total(table) <= room and (table.below is None or _sentence_fits(table, room)):
         return _Form(table)
@@ -71,7 +70,7 @@ def _whole(table: Table, room: int) -> _Form:
 
 
 def _form(table: Table, room: int, shorten: Callable[[str], str]) -> _Form:
-    """The first form that fits, the fullest one first."""
+    """The fullest form that fits."""
     if _total(table) <= room and (table.below is None or _sentence_fits(table, room)):
         return _Form(table)
     table = _shorter(table, shorten)
@@ -83,7 +82,7 @@ def _form(table: Table, room: int, shorten: Callable[[str], str]) -> _Form:
 
 
 def _fewer(table: Table, room: int) -> _Form | None:
-    """With the sentences under their rows, or without optional columns; None where even that is too wide."""
+    """With the sentences under their rows, or without optional columns; None if that is still too wide."""
     for count in range(len(table.optional) + 1):
         gone = table.optional[:count]
         left_out = tuple(table.heads[i] for i in sorted(gone))
@@ -98,17 +97,17 @@ def _fewer(table: Table, room: int) -> _Form | None:
 
 
 def _sentence_fits(table: Table, room: int) -> bool:
-    """Whether the column of sentences is wide enough to be read in its place."""
+    """Whether the column of sentences is wide enough to stay a column."""
     assert table.below is not None
     cells = [row[table.below] for row in (table.heads, *table.rows)]
-    # A path is divided where it has a slash; what has none (a name in code) wants to be whole.
+    # Paths are divided at slashes; other words stay whole.
     solid = max((cell_len(word) for cell in cells for word in words(cell) if "/" not in word), default=0)
     wanted = max(min(max(map(cell_len, cells)), _LEAST_SENTENCE), min(solid, room))
     return _widths(table, room)[table.below] >= wanted
 
 
 def _shorter(table: Table, shorten: Callable[[str], str]) -> Table:
-    """With the short forms of ids, and of what the table has short forms for."""
+    """With ids and the columns of ``table.shorter`` in their short forms."""
     brief = dict(table.shorter)
     return dataclasses.replace(
         table,
@@ -133,12 +132,12 @@ def _without(table: Table, *gone: int) -> Table:
 
 
 def _total(table: Table) -> int:
-    """Cells of the narrowest table in which no word is divided."""
+    """Least width in which no word is divided."""
     return sum(_least(table, i) for i in range(len(table.heads))) + len(_GAP) * (len(table.heads) - 1)
 
 
 def _least(table: Table, column: int) -> int:
-    """Numbers need their width; text can be folded, down to its words; headings always."""
+    """Least width of a column: numbers whole, text and headings down to their words."""
     head = least(table.heads[column])
     cells = [row[column] for row in table.rows]
     whole = max(map(cell_len, cells), default=0)
@@ -146,12 +145,12 @@ def _least(table: Table, column: int) -> int:
         return max(head, min(whole, _LEAST_CUT))
     if table.one_line or column in table.right or column in table.keep:
         return max(head, whole)
-    # One more where a cell may end in an ellipsis, which must not cost its last word a letter.
+    # One more cell for an ellipsis.
     return max(head, *(least(cell) + bool(table.lines and cell) for cell in cells))
 
 
 def _widths(table: Table, room: int) -> list[int]:
-    """The widest column gives way first, none below its words."""
+    """Column widths: the widest gives way first, none below its least width."""
     columns = range(len(table.heads))
     widths = [max(cell_len(row[i]) for row in (table.heads, *table.rows)) for i in columns]
     floors = [_least(table, i) for i in columns]
@@ -160,7 +159,7 @@ def _widths(table: Table, room: int) -> list[int]:
         if not roomy:
             break
         widths[max(roomy, key=lambda i: widths[i])] -= 1
-    # A heading that was folded leaves its column as narrow as its lines are.
+    # A folded heading narrows its column.
     for i in (i for i in columns if i in table.right):
         lines = (*fold(table.heads[i], widths[i]), *(row[i] for row in table.rows))
         widths[i] = max(map(cell_len, lines))
@@ -197,7 +196,7 @@ def _cell(text: str, width: int, *, right: bool) -> str:
 
 
 def _card(table: Table, row: tuple[str, ...], width: int) -> Iterator[str]:
-    """A row without columns: its first value, then the others behind their headings."""
+    """A row without columns: its first value, then the others after their headings."""
     first = f"{table.heads[0]} {row[0]}" if 0 in table.right else row[0]
     yield from paragraph(first, width, _INDENT, "    ")
     line = ""

@@ -48,7 +48,7 @@ def _part(name: str) -> str:
 
 
 def _breakable(text: str) -> Markup:
-    """Lets a browser break long names where a reader would, and commands nowhere; the parts are escaped."""
+    """Lets browsers break long names at separators, and commands nowhere; everything is escaped."""
     return Markup("").join(
         Markup("<code>{}</code>").format(piece) if code and " " in piece else Markup("<wbr>").join(_BREAKS.split(piece))
         for piece, code in parts(text)
@@ -63,7 +63,7 @@ def _code(text: str) -> Markup:
 
 
 def _sign(text: str) -> str:
-    """A class for cells that begin with a sign of state; the sign itself is there without colour."""
+    """The CSS class of cells that begin with a sign of state."""
     return _SIGNS.get(text[:1], "") if text[1:2] in (" ", "\u00a0") else ""
 
 

@@ -1,4 +1,4 @@
-"""Markdown that pastes into an issue tracker: tables, and the log folded away."""
+"""Markdown for issue trackers: tables, and logs folded away."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _FOLDED = ("Environment", "Placements", "Machine and process")
 _LONG = 25
 """Rows of a table that is folded away."""
 MOST = 65_000
-"""GitHub refuses a comment of 65,536 characters; a few are left for what is written around it."""
+"""GitHub refuses comments of 65,536 characters; a few are left for text around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """How much of a document is told: the first of :data:`_ROOMS` that fits is taken."""
+    """How much of a document is written: the first of :data:`_ROOMS` that fits."""
 
     parts: bool = True
     raw: int = 200
@@ -44,14 +44,14 @@ _ROOMS = (
 
 
 def render(document: Document) -> str:
-    """The document as Markdown, short enough for an issue tracker; what is left out for that is said."""
+    """The document as Markdown, short enough for an issue tracker; it names what was left out."""
     content = content_of(document)
     drawn = ""
     for room in _ROOMS:
         drawn = "\n".join(_document(content, 1, room)) + "\n"
         if len(drawn) <= MOST:
             return drawn
-    # Lines that are longer than anybody's: cut between lines, with every block closed before.
+    # Still too long: cut between paragraphs, closing every block.
     cut = drawn[: MOST - 200].rpartition("\n\n")[0]
     open_blocks = cut.count("<details>") - cut.count("</details>")
     return cut + "\n\n" + "</details>\n\n" * open_blocks + "_The rest does not fit into an issue._\n"
@@ -79,7 +79,7 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
         yield from (f"- {_code(line)}" for line in content.evidence)
         yield ""
     if content.action and content.facts:
-        # The order of a helper: the situation in short, then what else was found.
+        # The situation first, then other findings.
         yield from _facts(content)
         yield from _findings(content.findings, level + 1)
     else:
@@ -104,7 +104,7 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
 
 def _facts(content: Content) -> Iterator[str]:
     if content.evidence:
-        # Without a paragraph between them two lists become one.
+        # A paragraph between two lists keeps them apart.
         yield "**In short:**"
         yield ""
     yield from (f"- **{_text(name)}:** {_text(value)}" for name, value in content.facts)
@@ -175,19 +175,19 @@ def _timeline(chart: Timeline) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """In a table a bar ends the cell, even within code."""
+    """Escapes bars, which end a cell even in code."""
     return _text(text, bar="\\|")
 
 
 def _text(text: str, bar: str = "|") -> str:
-    """Prose with its commands as code, which must come out of it as they went in."""
+    """Prose with its commands as code, unchanged."""
     return "".join(_code(piece).replace("|", bar) if code else _prose(piece) for piece, code in parts(text))
 
 
 def _prose(text: str) -> str:
     escaped = html.escape(text, quote=False)
     escaped = _SPECIAL.sub(r"\\\1", escaped)
-    # An issue tracker would notify people and link other issues.
+    # Issue trackers would notify people and link issues.
     return escaped.replace("@", "&#64;").replace("://", ":&#8203;//")
 
 

@@ -1,4 +1,4 @@
-"""Plain text for the terminal and for mails: aligned, without colour, at most ``width`` columns."""
+"""Plain text for terminals and mails: aligned, without colour, at most ``width`` columns."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from gpuwatch.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.reports.formats.grid import table_lines
 
 WIDTH = 100
-"""Where no terminal tells its own."""
+"""Columns if the terminal does not report its own."""
 IN_FILES = 80
-"""What mails, editors and issue trackers show without folding."""
+"""Columns that mails, editors and issue trackers show without folding."""
 _NARROWEST = 40
 _LABEL = 13
 _EVIDENCE = 4
-"""Lines of a piece of evidence: what decides often stands at the end of a log line."""
-# What the short story at the top already tells in full.
+"""Most lines of one piece of evidence: the end of a log line is often the telling part."""
+# Tables that the summary at the top already covers.
 _DETAILS = frozenset({"Memory", "Machine and process", "Environment", "Throughput", "Placements", "Settings", "Time"})
 
 
 def render(document: Document, width: int = IN_FILES, *, details: bool = True) -> str:
-    """The document as text, no line longer than ``width`` (40 at least). Without ``details`` it is for a terminal:
-    a run is its story, what went wrong and the findings. With them it is for a file: nothing is left out.
+    """The document as text, no line longer than ``width`` (at least 40).
+
+    ``details`` is for files: nothing is left out. Without it, for terminals, a run is its summary, failures and
+    findings.
     """
     width = max(width, _NARROWEST)
     content = content_of(document)
@@ -40,7 +42,7 @@ def render(document: Document, width: int = IN_FILES, *, details: bool = True) -
     lines = list(_head(content, width))
     if isinstance(document, Snapshot) and document.devices:
         findings = _findings(content.findings, width)
-        # The table is what one looks for; versions and host stand under it.
+        # The table comes first; versions and host are under it.
         for table in content.tables:
             lines += ["", *_table(table, width, shorten, elastic=details)]
         lines += ["", *_facts(content, width), *findings]
@@ -55,7 +57,7 @@ def render(document: Document, width: int = IN_FILES, *, details: bool = True) -
 def _body(
     content: Content, width: int, shorten: Callable[[str], str], left_out: frozenset[str], *, details: bool
 ) -> Iterator[str]:
-    """What to do, the story, the findings, the tables: the cause comes before what is long."""
+    """Action, summary, findings, tables: the cause comes before long parts."""
     yield from _action(content, width)
     if content.facts:
         yield ""
@@ -68,7 +70,7 @@ def _body(
 
 
 def _rest(content: Content, width: int, shorten: Callable[[str], str]) -> Iterator[str]:
-    """What a file has beyond a screen: logs, the documents inside this one, and how it was made."""
+    """What only files have: logs, documents inside this one, and the footer."""
     if content.log_tail:
         yield from ("", "Log, last lines")
         for line in content.log_tail[-20:]:
@@ -86,7 +88,7 @@ def _rest(content: Content, width: int, shorten: Callable[[str], str]) -> Iterat
 
 
 def tables(content: Content, width: int = WIDTH) -> str:
-    """The tables of a content alone, one under the other."""
+    """Only the tables of a content."""
     width = max(width, _NARROWEST)
     shorten = _ids(content)
     lines = [line for table in content.tables for line in ("", *_table(table, width, shorten))]
@@ -118,7 +120,7 @@ def _action(content: Content, width: int) -> Iterator[str]:
 
 
 def _raw(line: str, width: int) -> list[str]:
-    """A line as it was, folded where it is longer than the page; lines of a drawn table (nvidia-smi) stay whole."""
+    """A verbatim line, folded if it is too long; lines of drawn tables (nvidia-smi) stay whole."""
     if line[:1] in ("|", "+") and len(line) <= WIDTH:
         return [f"  {line}"]
     return textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False) or [""]
