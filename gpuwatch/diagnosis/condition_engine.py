@@ -409,7 +409,7 @@ class Conditions:
             "healthy",
             "info",
             "likely",
-            title="Nothing wrong was found",
+            title="No problems found",
             evidence=self.looked_at(snapshot),
         )
         return replace(found, since=_time(since))

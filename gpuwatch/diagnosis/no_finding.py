@@ -11,7 +11,7 @@ from gpuwatch.model.findings import Finding
 
 NO_GPU_NAMED = "Nothing that failed was found, but the log names no GPU: TensorFlow may have run on the CPU"
 NOTHING_KNOWN = "Nothing that gpuwatch knows was found: is it the log of a TensorFlow or PyTorch program?"
-_DEVICE_UNKNOWN = "Nothing wrong was found; the log does not tell on which device the work ran"
+_DEVICE_UNKNOWN = "No problems found; the log does not tell on which device the work ran"
 OF_A_PART = frozenset({NO_GPU_NAMED, NOTHING_KNOWN})
 """Titles that the rest of a log may prove wrong."""
 

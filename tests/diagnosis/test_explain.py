@@ -127,8 +127,8 @@ _EPOCHS = ("Epoch 1/2", "100/100 ━━━━━━━━━━━━━━━�
     [
         ((_START, *_EPOCHS), "names no GPU", True),
         ((_START, _ON_CPU), "names no GPU", True),
-        ((_START, _MAPPED, *_EPOCHS), "Nothing wrong was found", False),
-        ((_START, _ON_CPU.replace("CPU:0", "GPU:0")), "Nothing wrong was found", False),
+        ((_START, _MAPPED, *_EPOCHS), "No problems found", False),
+        ((_START, _ON_CPU.replace("CPU:0", "GPU:0")), "No problems found", False),
         (("2026-05-04 10:11:12.1: I tensorflow/core/x.cc:7] a line",), "does not tell on which device", False),
         (("dear diary",), "Nothing that gpuwatch knows", False),
     ],

@@ -16,7 +16,7 @@ from gpuwatch.probing.locate import find_probes
 from tests.probing.test_recipe import undefined
 
 FOLDER = Path(pages.__file__).parents[1] / pages.FOLDER
-SECTIONS = ["What it is", "How it is recognised", "Often mistaken", "What to do", "How to see it", "Sources"]
+SECTIONS = ["What it is", "How it is recognised", "Common mistakes", "What to do", "Reproduce it", "Sources"]
 PROBES = set(find_probes())
 
 

@@ -68,7 +68,7 @@ def program(**changes: Any) -> Run:
         "workload": "program",
         "simulated": False,
         "verdict": "oom",
-        "verdict_reason": "Another process holds the memory.",
+        "verdict_reason": "Another process holds the GPU memory.",
         "ooms": tuple(replace(oom, expected=False) for oom in full_run().ooms),
         "findings": (
             Finding(

@@ -200,7 +200,7 @@ def full_run(**changes: object) -> Run:
                 id="placement.device-missing",
                 severity="warning",
                 certainty="fact",
-                title="A device was asked for that the framework does not have",
+                title="The requested device does not exist",
                 evidence=("MatMul asked for GPU:7, ran on GPU:0", "the framework has GPU:0 only"),
                 action="Ask for a device that exists.",
             ),

@@ -289,7 +289,7 @@ def test_the_latest_memory_is_drawn_over_its_time() -> None:
 def test_a_driver_that_does_not_answer_is_never_healthy() -> None:
     document = diagnostic(looks(snapshot=None, silent="the driver did not answer within 10 s"))
     assert document.primary == "driver.bad-state"
-    assert "Nothing wrong was found" not in whole(document, "text")
+    assert "No problems found" not in whole(document, "text")
 
 
 def test_simulated_gpus_whose_driver_does_not_answer_are_marked() -> None:

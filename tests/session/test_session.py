@@ -21,7 +21,7 @@ from tests.ui.feed import FakeFeed
 from tests.ui.fixed_findings import FixedFindings
 
 HOT = Finding(id="throttle.thermal", severity="warning", certainty="fact", title="GPU 0 is hot")
-WELL = Finding(id="healthy", severity="info", certainty="likely", title="Nothing wrong was found")
+WELL = Finding(id="healthy", severity="info", certainty="likely", title="No problems found")
 
 
 def pair(tick: int) -> Snapshot:

@@ -48,7 +48,7 @@ WELL = Finding(
     id="healthy",
     severity="info",
     certainty="likely",
-    title="Nothing wrong was found",
+    title="No problems found",
     evidence=("watched: 2 GPUs and 3 processes, for 12 min", "looked for: heat"),
     since=at(12),
 )
@@ -95,7 +95,7 @@ async def test_from_the_symptom_to_the_cause_it_takes_two_keys(make_stage: Calla
         await settle(pilot)
         sheet = stage.app.screen
         assert isinstance(sheet, CauseSheet)
-        assert "Often mistaken" in sheet.sheet.plain
+        assert "Common mistakes" in sheet.sheet.plain
         await pilot.press("escape", "escape", "5", "p")
         await settle(pilot)
         assert isinstance(stage.app.screen, CauseSheet)
@@ -112,7 +112,7 @@ async def test_that_all_is_well_is_said_with_what_was_looked_at(make_stage: Call
         screen = stage.app.screen
         assert isinstance(screen, FindingsScreen)
         first, second = [line for line in screen.finding_list.plain.splitlines() if "●" in line or "○" in line]
-        assert "Nothing wrong was found" in first
+        assert "No problems found" in first
         assert "watched: 2 GPUs and 3 processes, for 12 min" in first
         assert "pcie.degraded" in second
         assert "looked for: heat" in screen.evidence.plain
@@ -163,7 +163,7 @@ async def test_nothing_is_offered_for_what_is_well(make_stage: Callable[..., Sta
         await settle(pilot)
         screen = stage.app.screen
         assert isinstance(screen, FindingsScreen)
-        assert "Nothing wrong was found; 1 note below" in screen.finding_list.plain
+        assert "No problems found; 1 note below" in screen.finding_list.plain
         assert "wrong ─" not in screen.finding_list.plain, "a note is not counted"
         assert "c copy" not in screen.keys.plain
         assert "p cause page" not in screen.keys.plain
@@ -210,4 +210,4 @@ async def test_a_driver_that_is_silent_and_its_replaced_reader_are_one_finding(
         stage.app._tick()
         await settle(pilot)
         assert "does not answer" not in screen.finding_list.plain
-        assert "Nothing wrong was found" in screen.finding_list.plain
+        assert "No problems found" in screen.finding_list.plain

@@ -134,7 +134,7 @@ async def test_a_machine_with_nothing_wrong() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         feed.push()
         await press(pilot, "5")
-        row(pilot, "▶ ● Nothing wrong was found", "watched: 1 GPU and 6 processes")
+        row(pilot, "▶ ● No problems found", "watched: 1 GPU and 6 processes")
         row(pilot, "· looked for: ")
 
 

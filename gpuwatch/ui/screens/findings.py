@@ -143,7 +143,7 @@ def _nothing(view: View) -> Line:
     words, ink = verdict(view)
     if ink not in ("ok", "dim") or not words:
         return Line((("  ◌ ", "dim"), ("not evaluated yet", "dim")))
-    return Line((("  ● ", "ok"), ("Nothing wrong was found.", "text")))
+    return Line((("  ● ", "ok"), ("No problems found.", "text")))
 
 
 class FindingsScreen(TabScreen):
