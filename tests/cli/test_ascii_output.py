@@ -34,7 +34,7 @@ def ran(where: Path, locale: dict[str, str], *arguments: str) -> subprocess.Comp
 def test_text_has_the_signs_of_the_dashboard_in_ascii(tmp_path: Path, locale: dict[str, str]) -> None:
     told = ran(tmp_path, locale, "explain", str(LOG)).stdout.decode("ascii")
     assert told.splitlines()[1].startswith("  108 lines - tensorflow -")
-    assert "x memory.request-too-large: One request is larger" in told
+    assert "x memory.request-too-large: Out of memory: one" in told
     assert "    > Split this tensor" in told
     assert "?" not in told
     assert "\\u" not in told
