@@ -9,10 +9,10 @@ import click
 
 from gpuwatch.cli.completion import names
 from gpuwatch.cli.output import data
-from gpuwatch.diagnosis.pages import grouped, near, page
+from gpuwatch.diagnosis.cause_pages import grouped, near, page
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.suggest import meant
-from gpuwatch.model.causes import CauseList, CauseName, CausePage
+from gpuwatch.model.cause_list import CauseList, CauseName, CausePage
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.findings import CAUSES
 

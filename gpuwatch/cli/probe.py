@@ -25,9 +25,9 @@ from gpuwatch.cli.options import (
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option, say
 from gpuwatch.cli.save_run import keep, no_save_option
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
-from gpuwatch.model.catalogue import ProbeEntry, ProbeList, RecipeList
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.events import Event
+from gpuwatch.model.probe_list import ProbeEntry, ProbeList, RecipeList
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.interpreter import FrameworkMissing, program_of

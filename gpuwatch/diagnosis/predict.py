@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuwatch.diagnosis.capability import built_for, capability, least
+from gpuwatch.diagnosis.compute_capability import built_for, capability, least
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.model.run import Framework, PredictedMapping, Run
 from gpuwatch.model.snapshot import Device, Mapped, Snapshot

@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gpuwatch.model.catalogue import ProbeList, RecipeList
-from gpuwatch.model.causes import CauseList, CausePage
+from gpuwatch.model.cause_list import CauseList, CausePage
 from gpuwatch.model.characters import escaped, printable
-from gpuwatch.model.consistency import MOST_DEPTH, MOST_VALUES, Inconsistent, check
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
+from gpuwatch.model.probe_list import ProbeList, RecipeList
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import RUN_SECONDS, Process, Snapshot
+from gpuwatch.model.validation import MOST_DEPTH, MOST_VALUES, Inconsistent, check
 
 Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast
 

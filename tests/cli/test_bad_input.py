@@ -15,8 +15,8 @@ import pytest
 
 from gpuwatch.cli.main import cli
 from gpuwatch.errors import UsageError
-from gpuwatch.model.catalogue import ProbeList, RecipeList
 from gpuwatch.model.codec import PRINTED, schema_of
+from gpuwatch.model.probe_list import ProbeList, RecipeList
 from gpuwatch.probing.locate import find_probes
 from tests.conftest import gpuwatch
 

@@ -10,8 +10,8 @@ import sys
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.pages import page
-from gpuwatch.model.causes import CauseList, CausePage
+from gpuwatch.diagnosis.cause_pages import page
+from gpuwatch.model.cause_list import CauseList, CausePage
 from gpuwatch.model.findings import CAUSES
 from tests.terminal import Terminal
 

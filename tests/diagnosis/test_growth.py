@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.diagnosis.arithmetic import Surroundings, judge
 from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.growth import growth
+from gpuwatch.diagnosis.memory_growth import growth
+from gpuwatch.diagnosis.oom_arithmetic import Surroundings, judge
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.findings import Finding

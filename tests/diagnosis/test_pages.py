@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.main import cli
-from gpuwatch.diagnosis import pages
+from gpuwatch.diagnosis import cause_pages as pages
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.probing.locate import find_probes
 from tests.probing.test_recipe import undefined

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.capability import built_for, support
+from gpuwatch.diagnosis.compute_capability import built_for, support
 from gpuwatch.diagnosis.finish_run import complete
 from gpuwatch.diagnosis.predict import Asked, asked_of, predict
 from gpuwatch.logs.facts import LogFacts

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.diagnosis.arithmetic import Surroundings, judge
 from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.oom_arithmetic import Surroundings, judge
 from gpuwatch.diagnosis.registry import RULES, Rule, finding, rule
 from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
 from gpuwatch.diagnosis.visible_devices import read_visible

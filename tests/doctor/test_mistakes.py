@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.diagnosis.doctor.facts import relevant
 from gpuwatch.diagnosis.finish_run import complete
-from gpuwatch.diagnosis.holders import make_room
+from gpuwatch.diagnosis.memory_holders import make_room
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.doctor import Doctor, Loaded
 from gpuwatch.model.run import Outcome, RunError

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuwatch.diagnosis.arithmetic import Surroundings, judge
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.diagnostic import DOCTOR, diagnostic
 from gpuwatch.diagnosis.driver_releases import cuda_of_tensorflow, update
 from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.holders import ANYWHERE, headline, make_room
+from gpuwatch.diagnosis.memory_holders import ANYWHERE, headline, make_room
+from gpuwatch.diagnosis.oom_arithmetic import Surroundings, judge
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.doctor import FrameworkLook, Library
 from gpuwatch.model.findings import Finding

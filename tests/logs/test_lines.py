@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpuwatch.diagnosis.arithmetic import Surroundings, judge
+from gpuwatch.diagnosis.oom_arithmetic import Surroundings, judge
 from gpuwatch.logs import clean
 from gpuwatch.logs.log_parser import LogParser, parse
 from gpuwatch.logs.placement import op_name

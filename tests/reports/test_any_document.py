@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from gpuwatch.model.codec import MOST_BYTES, MOST_VALUES, NotADocument, from_json, read, to_json
-from gpuwatch.model.consistency import MOST_DEPTH, MOST_TEXT
 from gpuwatch.model.contrast import Contrast, Row
 from gpuwatch.model.run import Setting
+from gpuwatch.model.validation import MOST_DEPTH, MOST_TEXT
 from gpuwatch.reports.registry import FORMATS, render
 from tests.reports.documents import bare_run
 from tests.reports.fuzz import EVIL, HIDDEN, examined, made_up

@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.diagnosis.diagnostic import diagnostic
 from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.holders import make_room
+from gpuwatch.diagnosis.memory_holders import make_room
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import DeviceMapping, DeviceMemory, Run, Setting

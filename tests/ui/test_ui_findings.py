@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
-from gpuwatch.diagnosis.pages import page
+from gpuwatch.diagnosis.cause_pages import page
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.ui.screens.cause_sheet import CauseSheet, page_lines

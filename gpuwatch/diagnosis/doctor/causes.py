@@ -16,7 +16,7 @@ from gpuwatch.diagnosis.doctor.driver import REBOOT, advice, driver_versions, st
 from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.diagnosis.engine import NO_GPU, diagnose
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.holders import described, holders, make_room
+from gpuwatch.diagnosis.memory_holders import described, holders, make_room
 from gpuwatch.diagnosis.registry import Rule, finding
 from gpuwatch.diagnosis.rules.driver import HALF_ACTION
 from gpuwatch.formatting.units import size

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuwatch.diagnosis.capability import built_for, capability, support
+from gpuwatch.diagnosis.compute_capability import built_for, capability, support
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.doctor.facts import Facts, cuda_version, several, took
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpuwatch.diagnosis.capability import capability
+from gpuwatch.diagnosis.compute_capability import capability
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.frameworks import JAX, TENSORFLOW, framework_of, gpu_build

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuwatch.diagnosis.capability import built_for, capability, support
+from gpuwatch.diagnosis.compute_capability import built_for, capability, support
 from gpuwatch.diagnosis.driver_releases import branch, cuda_of_tensorflow, first_release, update
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule

@@ -8,12 +8,20 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gpuwatch.diagnosis.arithmetic import REFUSED, WHAT_WOULD_TELL, Judgement, Surroundings, is_round, is_small, judge
-from gpuwatch.diagnosis.cards import memory_in_log
+from gpuwatch.diagnosis.card_memory import memory_in_log
 from gpuwatch.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.diagnosis.frameworks import framework_of, memory_action
-from gpuwatch.diagnosis.growth import growth, kept
-from gpuwatch.diagnosis.holders import ANYWHERE, described, headline, holders, make_room
+from gpuwatch.diagnosis.memory_growth import growth, kept
+from gpuwatch.diagnosis.memory_holders import ANYWHERE, described, headline, holders, make_room
+from gpuwatch.diagnosis.oom_arithmetic import (
+    REFUSED,
+    WHAT_WOULD_TELL,
+    Judgement,
+    Surroundings,
+    is_round,
+    is_small,
+    judge,
+)
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.sharing import beside, entry_of, share, trifling
 from gpuwatch.formatting.secrets import mask_text
