@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpuwatch.diagnosis.conditions import one_sample
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.no_finding import nothing_found
 from gpuwatch.diagnosis.registry import RULES, Rule, finding
@@ -23,6 +22,7 @@ from gpuwatch.diagnosis.rules import (
     predicted,
     simulated_driver,
     simulation,
+    snapshot_conditions,
     unexplained,
     visibility,
 )
@@ -39,7 +39,7 @@ TOPICS = (
     log_statements,
     compatibility,
     partition,
-    one_sample,
+    snapshot_conditions,
     compute_mode,
     kernels,
     idle,

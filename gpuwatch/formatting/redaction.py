@@ -39,7 +39,7 @@ _USER_IN_TEXT = re.compile(
     r"(?=,? (?:held|or)\b|;|$)"
     r"|\bpid \d{1,9}(?: \(|, )([A-Za-z_][\w.-]{0,63})\)"
 )
-"""How findings name the owner of a process (:mod:`gpuwatch.diagnosis.memory_holders`), who may be gone from the list since."""
+"""How :mod:`gpuwatch.diagnosis.memory_holders` names the owner of a process, which may have exited since."""
 _VERSION_BEFORE = re.compile(r"(?:version|cudnn|cuda|driver|nvml|library|runtime|\bv)[ =:v]*$", re.IGNORECASE)
 
 _PUBLIC = (

@@ -292,7 +292,7 @@ def test_errors_of_nvlinks_sram_and_fabric_are_counted_and_found(
     assert len(told[0]) == 4, told[0]
     assert any("more SRAM errors" in title for title in told[0])
     assert any("route unhealthy" in title for title in told[0])
-    assert any("NVLink recoveries that failed" in title for title in told[1])
+    assert any("failed NVLink recoveries" in title for title in told[1])
     assert any("not registered with the NVLink fabric" in title for title in told[1])
     assert not any(found["id"] == "healthy" for found in document["findings"])
     text = gpuwatch("snapshot", environment=machine.environment(os.environ)).out

@@ -88,7 +88,7 @@ async def test_nothing_is_cut_and_nothing_is_wasted(size: tuple[int, int], gpus:
         told = [line for line in lines if line.rstrip().endswith("[f] why")]
         assert len(told) == 1
         # Memory that grows, as it does on this machine now and then, is worse than memory that is held.
-        first = r"▲ (GPU \d+ +)?(alice's python \(48121\) holds 130\.4 GiB|memory grows and would be full)"
+        first = r"▲ (GPU \d+ +)?(alice's python \(48121\) holds 130\.4 GiB|memory is filling up)"
         assert re.search(first, told[0])
 
         # The processes that fit are there, from the largest on, each with all of its numbers.

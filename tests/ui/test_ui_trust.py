@@ -147,7 +147,7 @@ async def test_what_a_card_calls_slowed_is_no_machine_on_which_all_is_well(judge
     ("changes", "words", "glyph", "severity"),
     [
         (HOT, "throttled (thermal)", "▲", "warning"),
-        ({"ecc__uncorrected": 3}, "uncorrected ECC errors: 3 since its last reset", "▲", "warning"),
+        ({"ecc__uncorrected": 3}, "uncorrected ECC errors: 3 since the last reset", "▲", "warning"),
         ({"remapped_rows__failure": "yes"}, "memory could not be remapped", "✖", "error"),
     ],
 )

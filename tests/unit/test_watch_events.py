@@ -80,8 +80,8 @@ def test_a_counter_that_a_device_did_not_have_is_told_with_what_it_begins() -> N
     same, found = watched(((without, unread), ()), (tuple(counting), ()))
     assert same == []
     assert [(one.severity, one.text) for one in found] == [
-        ("error", "GPU 0 uncorrected ECC errors: 2 more, 2 in all"),
-        ("warning", "GPU 1 uncorrected ECC errors: 2 since its last reset"),
+        ("error", "GPU 0 uncorrected ECC errors: 2 new, 2 in total"),
+        ("warning", "GPU 1 uncorrected ECC errors: 2 since the last reset"),
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_power_cap_is_told_when_it_lasts_and_a_touch_of_it_is_not() -> None:
     told = [one for some in lasting for one in some]
     assert kinds(told) == ["power-cap.began", "power-cap.ended"]
     assert [one.severity for one in told] == ["info", "info"]
-    assert told[0].text == "GPU 0 at its power limit, as a busy GPU usually is"
+    assert told[0].text == "GPU 0 at its power limit, which is normal for a busy GPU"
     assert told[1].text == "GPU 0 no longer at its power limit (94 s)"
 
 
@@ -226,7 +226,7 @@ def test_growing_memory_says_when_it_would_be_full() -> None:
     told = [one for some in found for one in some]
     assert kinds(told) == ["memory-filling.began"]
     assert (told[0].certainty, told[0].severity, told[0].cause) == ("likely", "warning", "memory.model-too-large")
-    assert told[0].text == "GPU 0 memory grows and would be full in about 20 s"
+    assert told[0].text == "GPU 0 memory is filling up: full in about 20 s at this rate"
 
 
 def test_a_leak_beside_ups_and_downs_is_seen_and_noise_alone_is_not() -> None:
@@ -287,18 +287,18 @@ def test_counters_of_errors_that_grow() -> None:
     assert [[one.text for one in some] for some in found] == [
         [],
         [],
-        ["GPU 0 corrected ECC errors: 4 more, 9 in all"],
+        ["GPU 0 corrected ECC errors: 4 new, 9 in total"],
         [],
         [],
         [
-            "GPU 0 uncorrected ECC errors: 1 more, 1 in all",
-            "GPU 0 bad memory rows are to be remapped at the next reset",
+            "GPU 0 uncorrected ECC errors: 1 new, 1 in total",
+            "GPU 0 bad memory rows will be remapped at the next reset",
         ],
         [
             "GPU 0 error counters were reset",
-            "no longer: GPU 0 bad memory rows are to be remapped at the next reset (0 s)",
+            "no longer: GPU 0 bad memory rows will be remapped at the next reset (0 s)",
         ],
-        ["GPU 0 corrected ECC errors: 1 more, 1 in all"],
+        ["GPU 0 corrected ECC errors: 1 new, 1 in total"],
     ]
     assert [one.severity for one in found[5]] == ["error", "warning"]
 
@@ -312,12 +312,12 @@ def test_links_fabric_and_sram_are_events() -> None:
     none = msgspec.structs.replace(device(), missing={"fabric.health": lacks, "ecc.sram_threshold_exceeded": lacks})
     now = at(2, "route-unhealthy", "yes")
     flags = [
-        ("error", "GPU 0 more SRAM errors than the threshold of NVIDIA's field diagnostic"),
+        ("error", "GPU 0 SRAM errors exceed the threshold of NVIDIA's field diagnostic"),
         ("error", "GPU 0 NVLink fabric reports route unhealthy"),
     ]
     found = watched(((at(0, "healthy", "no"),), ()), ((now,), ()))
     assert [(one.severity, one.text) for one in found[1]] == [
-        ("warning", "GPU 0 NVLink recoveries: 2 more, 2 in all"),
+        ("warning", "GPU 0 NVLink recoveries: 2 new, 2 in total"),
         *flags,
     ]
     first = watched(((none,), ()), ((now,), ()))[1]
@@ -332,8 +332,8 @@ def test_growth_within_a_minute_of_the_last_is_told_after_it_though_nothing_else
     for at in range(3, 70):
         told += [one.text for one in watcher.look(machines.snapshot(shots[-1].devices, (), tick=at))]
     assert told == [
-        "GPU 0 corrected ECC errors: 1 more, 2 in all",
-        "GPU 0 corrected ECC errors: 5 more, 7 in all",
+        "GPU 0 corrected ECC errors: 1 new, 2 in total",
+        "GPU 0 corrected ECC errors: 5 new, 7 in total",
     ]
 
 

@@ -1,4 +1,4 @@
-"""A program that computes on the CPU with a GPU framework, while GPUs are free."""
+"""A program with a GPU framework that computes on the CPU while GPUs are free."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from gpuwatch.diagnosis.conditions.durations import lasted, mean
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.diagnosis.registry import finding
 from gpuwatch.diagnosis.rules.phrasing import IDLE, command, who
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.model.findings import Finding, Severity
@@ -16,9 +15,9 @@ from gpuwatch.model.snapshot import Device, Process
 from gpuwatch.model.visibility import visible_devices
 
 _CORE = 30.0
-"""Percent of one core from which it computes."""
+"""Percent of one core from which a process computes."""
 _FREE_SHARE = 0.1
-"""Of a device's memory; a device with more in use is not free."""
+"""Share of a device's memory up to which it counts as free."""
 _CPU_BUILD = "+cpu"
 _MIG = "MIG-"
 
@@ -36,7 +35,7 @@ def _free(context: SampleContext) -> list[Device]:
 
 
 def cause_of(process: Process, devices: tuple[Device, ...]) -> tuple[str, str] | None:
-    """Cause id, and the line that says why it is this one; None where it was given parts of GPUs."""
+    """Cause id, and the evidence for it; None if the process was given MIG instances."""
     value = process.cuda_visible_devices
     if value is not None and _MIG in value:
         return None
@@ -44,27 +43,27 @@ def cause_of(process: Process, devices: tuple[Device, ...]) -> tuple[str, str] |
     if value is not None and not seen.map and not seen.unsure:
         shown = f"CUDA_VISIBLE_DEVICES={shorten(printable(value), 60)}"
         if seen.invalid is not None and not seen.hidden:
-            return "visibility.bad-ordinal", f"{shown}: {shorten(printable(seen.invalid), 40)} is no GPU here"
+            return "visibility.bad-ordinal", f"{shown}: {shorten(printable(seen.invalid), 40)} is not a GPU here"
         return "visibility.hidden", f"{shown}: it sees no GPU"
     framework = printable(process.framework or "")
     if _CPU_BUILD in framework:
         return "build.cpu-only", f"{framework} is a build without CUDA"
     if process.cuda_loaded is False:
-        return "unknown", "it has not loaded libcuda: a build without CUDA, or nothing asked for a GPU"
+        return "unknown", "it has not loaded libcuda: a build without CUDA, or nothing requested a GPU"
     return "unknown", "nothing in its environment keeps it from the GPUs"
 
 
 _ACTIONS = {
-    "visibility.hidden": "If that is not on purpose: unset CUDA_VISIBLE_DEVICES and start it again.",
-    "visibility.bad-ordinal": "Set CUDA_VISIBLE_DEVICES to GPUs that exist (nvidia-smi -L) and start it again.",
+    "visibility.hidden": "If not intended: unset CUDA_VISIBLE_DEVICES and restart the program.",
+    "visibility.bad-ordinal": "Set CUDA_VISIBLE_DEVICES to GPUs that exist (nvidia-smi -L) and restart the program.",
     "build.cpu-only": "Install the CUDA build of the framework in its environment.",
-    "unknown": "gpuwatch doctor --python with the interpreter of this process says what keeps it from the GPUs.",
+    "unknown": "Run gpuwatch doctor --python with this process's interpreter: it says what keeps it from the GPUs.",
 }
 
 
 @condition
 class CpuWithFreeGpu(Condition):
-    """It keeps a core busy, has a GPU framework loaded, is on no GPU, and at least one is free."""
+    """It keeps a core busy, has a GPU framework loaded, uses no GPU, and at least one is free."""
 
     name = "cpu-with-free-gpu"
     causes = ("visibility.hidden", "visibility.bad-ordinal", "build.cpu-only", "unknown")
@@ -73,7 +72,7 @@ class CpuWithFreeGpu(Condition):
     leaves = 30.0
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """Who hides the GPUs may do so on purpose; that shows in the severity."""
+        """One per process. GPUs may be hidden on purpose; that only lowers the severity."""
         free = _free(context) if context.snapshot.bystanders else []
         if not free:
             return
@@ -81,32 +80,28 @@ class CpuWithFreeGpu(Condition):
             cpu = process.number("cpu_percent")
             if process.framework is None or cpu is None or cpu < _CORE:
                 continue
-            why = cause_of(process, context.snapshot.devices)
-            if why is None:
-                continue
-            cause, why_this = why
-            yield Sign(cause=cause, process=process, about=why_this, numbers={"cpu": cpu, "free": len(free)})
+            found = cause_of(process, context.snapshot.devices)
+            if found is not None:
+                yield Sign(cause=found[0], process=process, about=found[1], numbers={"cpu": cpu, "free": len(free)})
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """``likely`` in any case: what the program wants is not known from outside."""
-        process, cause = occurrence.sign.process, occurrence.sign.cause
-        assert process is not None
+        """Always ``likely``: what the program wants is not visible from outside."""
+        process, cause = occurrence.process, occurrence.sign.cause
         free = ", ".join(str(device.index) for device in _free(context))
         empty = (process.cuda_visible_devices or "").strip() in ("", "-1", "NoDevFiles")
         severity: Severity = "warning"
         if cause == "unknown" or (cause == "visibility.hidden" and empty):
             severity = "info"
-        return finding(
-            cause,
+        return self.report(
+            occurrence,
             severity,
             "likely",
             title=f"{who(process)} computes on the CPU with {printable(process.framework or '')} while GPUs are free",
             evidence=(
-                f"{mean(occurrence, 'cpu', '%')} of a CPU core {lasted(occurrence, context.at)}; it is on no GPU",
+                f"{mean(occurrence, 'cpu', '%')} of a CPU core {lasted(occurrence, context.at)}; it uses no GPU",
                 occurrence.sign.about,
                 f"free: GPU {free}" if free else "",
                 command(process),
             ),
             action=_ACTIONS[cause],
-            pid=process.pid,
         )

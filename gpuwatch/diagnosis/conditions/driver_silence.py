@@ -1,4 +1,4 @@
-"""The driver, or the collector that asks it, does not answer: seen from the feed's state, without a snapshot."""
+"""The driver, or the collector that queries it, does not answer: detected from the feed's state, without a snapshot."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from gpuwatch.formatting.text import printable
 from gpuwatch.history.machine_event import MachineEvent, span
 from gpuwatch.model.findings import Finding
 
-_OLD = "what is on the screen is from before, and nothing is judged meanwhile"
+_OLD = "the data shown is older, and nothing is judged meanwhile"
 
 
 class FeedState(Protocol):
-    """What is watched of a feed: :class:`gpuwatch.monitor.feed.FeedStatus` has it."""
+    """The state of a feed, as in :class:`gpuwatch.monitor.feed.FeedStatus`."""
 
     @property
     def state(self) -> str:
-        """``not-answering`` and ``ok`` count here."""
+        """Only ``not-answering`` and ``ok`` matter here."""
 
     @property
     def waiting_seconds(self) -> float:
@@ -28,7 +28,7 @@ class FeedState(Protocol):
 
     @property
     def replaced(self) -> int:
-        """How often a collector was replaced."""
+        """How often the collector was replaced."""
 
     @property
     def detail(self) -> str:
@@ -36,27 +36,27 @@ class FeedState(Protocol):
 
     @property
     def blame(self) -> str:
-        """What is wrong with the collector itself; empty while it is the driver that is waited for."""
+        """What is wrong with the collector itself; empty while waiting for the driver."""
 
 
 class DriverSilence:
-    """From the feed's state to events and findings: one silence, whatever was replaced in it."""
+    """Turns the feed's state into events and findings: one silence, however often the collector is replaced in it."""
 
     def __init__(self) -> None:
         self.silence: Finding | None = None
-        """While nothing answers."""
+        """The finding while nothing answers."""
         self.replaced: Finding | None = None
-        """From the replacement of a collector until its successor works."""
+        """The finding from the replacement of a collector until its successor works."""
         self._replaced = 0
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """One: a replacement in a silence is a part of it."""
+        """At most one: a replacement during a silence is part of it."""
         one = self.silence or self.replaced
         return (one,) if one is not None else ()
 
     def look(self, status: FeedState, at: float) -> list[MachineEvent]:
-        """The state of the feed at a moment (seconds since the epoch); what became of it since the last."""
+        """Takes the state of the feed at ``at`` (seconds since the epoch); the events since the last call."""
         found: list[MachineEvent] = []
         if status.replaced > self._replaced:
             self._replaced, self.replaced = status.replaced, _replacement(status, at)
@@ -71,7 +71,7 @@ class DriverSilence:
             if before is None:
                 found.append(_event(at, "silence.began", now))
         elif status.state == "ok" and self.silence is not None:
-            who = "The driver answers again" if self.silence.id == "driver.bad-state" else "Samples come again"
+            who = "The driver answers again" if self.silence.id == "driver.bad-state" else "Samples arrive again"
             since = self.silence.since or _time(at)
             text = f"{who}, after {span(at - since.timestamp())}"
             found.append(_event(at, "silence.ended", self.silence, text))
@@ -79,7 +79,7 @@ class DriverSilence:
         return found
 
     def answered(self, at: float) -> None:
-        """A snapshot of this moment came: a collector that was replaced before it has a successor that works."""
+        """A snapshot of this moment arrived: the successor of a replaced collector works."""
         if self.replaced is not None and self.replaced.since is not None and at > self.replaced.since.timestamp():
             self.replaced = None
 
@@ -101,8 +101,8 @@ def _replacement(status: FeedState, at: float) -> Finding:
         "warning",
         "fact",
         title=printable(status.detail) or "the collector did not answer and was replaced",
-        evidence=("gpuwatch asks the driver in a process of its own; no sample came before another had begun",),
-        action="The Events tab shows what came before it.",
+        evidence=("gpuwatch queries the driver in a separate process; no sample arrived until another one started",),
+        action="The Events tab shows what happened before.",
     )
     return replace(found, since=_time(at))
 
@@ -113,9 +113,9 @@ def _not_working(status: FeedState, since: datetime.datetime) -> Finding:
         "unknown",
         "error",
         "fact",
-        title=f"The collector, which asks the driver, {printable(status.blame)}",
+        title=f"The collector, which queries the driver, {printable(status.blame)}",
         evidence=("the collector is a process of gpuwatch itself", printable(status.detail), _waited(since)),
-        action="Wait: gpuwatch replaces it by itself. An error in gpuwatch itself: report it with its traceback.",
+        action="Wait: gpuwatch replaces it. If it is an error in gpuwatch, report it with its traceback.",
     )
     return replace(found, since=since)
 
@@ -129,13 +129,13 @@ def _silent(status: FeedState, since: datetime.datetime) -> Finding:
         title="The driver does not answer",
         evidence=(
             _waited(since),
-            "the process that asks it runs, and waits for an answer",
+            "the process that queries it is running and waiting for an answer",
             f"it was replaced {times} so far" if status.replaced else "",
         ),
-        action="If it lasts: look for Xid or NVRM lines in dmesg, and whether nvidia-smi hangs as well.",
+        action="If it lasts: look for Xid or NVRM lines in dmesg, and check whether nvidia-smi hangs too.",
     )
     return replace(found, since=since)
 
 
 def _waited(since: datetime.datetime) -> str:
-    return f"no sample has come since {since.astimezone():%H:%M:%S}; {_OLD}"
+    return f"no sample since {since.astimezone():%H:%M:%S}; {_OLD}"

@@ -1,4 +1,4 @@
-"""Durations and times in findings: coarse, so that a line changes seldom; in events exact."""
+"""Durations and times as text: coarse in findings, so that a line seldom changes; exact in events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuwatch.history.machine_event import span as exact_span
 
 
 def span(seconds: float) -> str:
-    """``40 s``, ``4 min``, ``2.5 h``: seconds in tens, so that not every sample changes the words."""
+    """``40 s``, ``4 min``, ``2.5 h``: seconds in tens, so that the text does not change with every sample."""
     if seconds < 10:
         return f"{max(seconds, 0):.0f} s"
     if seconds < 115:
@@ -23,26 +23,26 @@ def clock(at: float) -> str:
 
 
 def lasted(occurrence: Occurrence, at: float) -> str:
-    """``since 10:02:31, for 4 min: in 80 % of the samples, 3 min in all``, and what nobody observed of it."""
+    """``since 10:02:31, for 4 min: in 80 % of the samples, 3 min in all``, and how much was not observed."""
     if occurrence.samples < 2:
         return "seen in one sample so far"
     whole = at - occurrence.since
     text = f"since {clock(occurrence.since)}, for {span(whole)}"
-    if occurrence.share < 0.95 and occurrence.samples > 1:
+    if occurrence.share < 0.95:
         text += f": in {occurrence.share * 100:.0f} % of the samples, {span(occurrence.held)} in all"
     elif occurrence.observed < 0.8 * (whole - occurrence.unobserved):
         text += f", {span(occurrence.observed)} of which could be judged"
     if occurrence.unobserved:
-        text += f"; {span(occurrence.unobserved)} of it nobody observed"
+        text += f"; not observed for {span(occurrence.unobserved)} of it"
     return text
 
 
 def mean(occurrence: Occurrence, name: str, unit: str) -> str:
-    """``1410 MHz``: the mean while it held; empty where it was never read."""
+    """``1410 MHz``: the mean while it held; empty if it was never read."""
     figure = occurrence.figure(name)
     return f"{figure.mean:.0f} {unit}" if figure is not None else ""
 
 
 def duration(occurrence: Occurrence) -> str:
-    """From the first to the last sample in which it held, for an event: ``3 min``."""
+    """``3 min``, from the first to the last sample in which it held; for events."""
     return exact_span(occurrence.last - occurrence.since)

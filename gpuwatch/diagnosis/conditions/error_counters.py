@@ -1,4 +1,4 @@
-"""Error counters of memory, PCIe and NVLinks: what they had counted before, and what is new."""
+"""Error counters of memory (ECC, remapped rows, retired pages), PCIe and NVLink: old counts and new errors."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from gpuwatch.diagnosis.conditions.durations import lasted
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import Count, SampleContext
-from gpuwatch.diagnosis.registry import finding
 from gpuwatch.diagnosis.rules.phrasing import seen_as
-from gpuwatch.model.findings import Finding, Severity
+from gpuwatch.model.findings import SEVERITY_ORDER, Finding, Severity
 from gpuwatch.model.reading import number
 from gpuwatch.model.snapshot import Device
 
 _PAUSE = 60.0
-"""Seconds in which growth of one counter is one event."""
+"""Minimum seconds between two events about one counter."""
 _RETRANSMITTED = frozenset({"nvlink.crc_errors", "nvlink.receive_errors"})
-"""The link sends these again. NVIDIA says that they matter at 100 a second and more (``dcgm_gpu_hardware_limits.h`` of
-DCGM, DCGM_LIMIT_MAX_NVLINK_CRC_ERROR); a count since the reset is no rate, however large."""
+"""Errors that the link retransmits. By NVIDIA they matter from 100 a second (``dcgm_gpu_hardware_limits.h`` of DCGM,
+DCGM_LIMIT_MAX_NVLINK_CRC_ERROR); a count since the reset is not a rate, however large."""
 _CHECK_LINKS = (
-    "Look at nvidia-smi nvlink -e and for Xid 74 in dmesg; reset the GPUs (nvidia-smi -r), and have bridge, cable or "
-    "NVSwitch looked at if the counter grows again."
+    "Check nvidia-smi nvlink -e, and dmesg for Xid 74; reset the GPUs (nvidia-smi -r), and have bridge, cable or "
+    "NVSwitch checked if the counter grows again."
 )
-_WATCH_LINKS = "None while the count stands still: the link sent these again. From 100 a second the link is at fault."
+_WATCH_LINKS = "Nothing to do while the count does not grow: the link retransmitted. From 100 a second it is faulty."
 _RESET = "End the work on this GPU and reset it (nvidia-smi -r); look for Xid 48, 63, 64, 94 or 95 in dmesg."
 
 
 class Counters(Condition):
-    """Counters of one kind of error on a device. It holds while one of them stands above its first reading."""
+    """Counters of one kind of error on a device. Holds while one of them is above its first reading."""
 
     causes = ("hardware.fault",)
     appears = 0.0
@@ -38,10 +37,10 @@ class Counters(Condition):
     words: ClassVar[Mapping[str, str]]
     """By metric."""
     old_counts: ClassVar[frozenset[str]] = frozenset()
-    """Counters that are reported whatever they had counted before, too."""
+    """Counters whose old counts are reported, too."""
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """One a device. A reset begins anew; what cannot be read has not changed."""
+        """One per device. A reset starts over; a counter that cannot be read has not changed."""
         for device in context.devices.values():
             known = [count for metric in self.words if (count := _count(context, device, metric)) is not None]
             if not known:
@@ -50,7 +49,7 @@ class Counters(Condition):
                 yield Sign(cause="hardware.fault", device=device, about=self.name)
 
     def _bad(self, context: SampleContext, device: Device) -> list[tuple[str, Count]]:
-        """Counters to report: the ones with new errors first."""
+        """Counters to report, those with new errors first."""
         counters = context.memory.counters
         bad = [
             (metric, count)
@@ -61,25 +60,23 @@ class Counters(Condition):
         return sorted(bad, key=lambda entry: entry[1].now <= entry[1].base)
 
     def severity(self, metric: str, count: Count) -> Severity:
-        """Of one counter that is bad."""
+        """Severity of one counter with errors."""
         raise NotImplementedError
 
     action: ClassVar[str]
     action_of_note: ClassVar[str] = ""
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """Its title is about the worst of them."""
-        device = occurrence.sign.device
-        assert device is not None
+        """The title is about the worst of them."""
+        device = occurrence.device
         bad = self._bad(context, device)
         if not bad:
             return None
-        order: tuple[Severity, ...] = ("error", "warning", "info")
         severity, metric, count = min(
-            ((self.severity(metric, count), metric, count) for metric, count in bad), key=lambda e: order.index(e[0])
+            ((self.severity(metric, count), metric, count) for metric, count in bad), key=lambda e: SEVERITY_ORDER[e[0]]
         )
-        return finding(
-            "hardware.fault",
+        return self.report(
+            occurrence,
             severity,
             "fact",
             title=self._line(device, metric, count.now - count.base, count.now),
@@ -91,13 +88,11 @@ class Counters(Condition):
                 lasted(occurrence, context.at),
             ),
             action=self.action if severity != "info" else self.action_of_note,
-            device_uuid=device.uuid,
         )
 
     def news(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
-        """What grew since the last event about it, once a minute."""
-        device = occurrence.sign.device
-        assert device is not None
+        """Growth since the last event, at most once a minute."""
+        device = occurrence.device
         for metric, count in self._bad(context, device):
             if count.now > count.in_event and context.at - count.event_at >= _PAUSE:
                 yield self._line(device, metric, count.now - count.in_event, count.now)
@@ -105,17 +100,16 @@ class Counters(Condition):
 
     def _line(self, device: Device, metric: str, new: float, total: float) -> str:
         if not new:
-            return f"{seen_as(device)} {self.words[metric]}: {total:.0f} since its last reset"
-        return f"{seen_as(device)} {self.words[metric]}: {new:.0f} more, {total:.0f} in all"
+            return f"{seen_as(device)} {self.words[metric]}: {total:.0f} since the last reset"
+        return f"{seen_as(device)} {self.words[metric]}: {new:.0f} new, {total:.0f} in total"
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
-        """By a reset."""
-        assert occurrence.sign.device is not None
-        return f"{seen_as(occurrence.sign.device)} error counters were reset"
+        """Only a reset ends it."""
+        return f"{seen_as(occurrence.device)} error counters were reset"
 
 
 def _count(context: SampleContext, device: Device, metric: str) -> float | None:
-    """The counter now, kept with what it began with."""
+    """The current count, remembered with its first value."""
     key, memory = (device.uuid, metric), context.memory
     now = number(device.readings.get(metric))
     if now is None:
@@ -136,10 +130,10 @@ def _count(context: SampleContext, device: Device, metric: str) -> float | None:
 
 @condition
 class MemoryErrors(Counters):
-    """What the program computed since may be wrong, or it was ended by the driver."""
+    """Uncorrected errors: results since then may be wrong, or the driver ended the program."""
 
     name = "memory-errors"
-    looks_for = "memory errors that ECC could not correct"
+    looks_for = "uncorrected memory errors (ECC)"
     needs = ("ecc.uncorrected",)
     one_sample = True
     action = _RESET
@@ -152,37 +146,37 @@ class MemoryErrors(Counters):
     old_counts = frozenset({"ecc.uncorrected", "ecc.sram_uncorrected"})
 
     def severity(self, metric: str, count: Count) -> Severity:
-        """Old ones are a warning."""
+        """An error if new, a warning if old."""
         return "error" if count.now > count.base else "warning"
 
 
 @condition
 class RepairedMemory(Counters):
-    """Memory that was replaced after errors which were corrected in time: more of them are to come."""
+    """Memory replaced after corrected errors: more of them are likely."""
 
     name = "repaired-memory"
-    action = "Nothing was lost. Have the card looked at if the count goes on growing."
+    action = "Nothing was lost. Have the card checked if the count keeps growing."
     words: ClassVar[Mapping[str, str]] = {
         "remapped_rows.correctable": "memory rows remapped after correctable errors",
         "retired_pages.single_bit": "memory pages retired after single-bit errors",
     }
 
     def severity(self, metric: str, count: Count) -> Severity:
-        """New ones only are looked for."""
+        """Only new ones are reported."""
         return "warning"
 
 
 @condition
 class LinkErrors(Counters):
-    """NVLinks: collectives wait or fail while a link recovers; errors that it sends again only cost time."""
+    """NVLink errors: collectives wait or fail while a link recovers; retransmitted errors only cost time."""
 
     name = "nvlink-errors"
-    looks_for = "errors on NVLinks"
+    looks_for = "NVLink errors"
     one_sample = True
     action = _CHECK_LINKS
     action_of_note = _WATCH_LINKS
     words: ClassVar[Mapping[str, str]] = {
-        "nvlink.failed_recoveries": "NVLink recoveries that failed",
+        "nvlink.failed_recoveries": "failed NVLink recoveries",
         "nvlink.recoveries": "NVLink recoveries",
         "nvlink.effective_errors": "NVLink errors left after error correction",
         "nvlink.data_crc_errors": "NVLink CRC errors in data",
@@ -193,7 +187,7 @@ class LinkErrors(Counters):
     old_counts = frozenset(words)
 
     def severity(self, metric: str, count: Count) -> Severity:
-        """Old ones that the link sent again are a note, however many."""
+        """Old ones that the link retransmitted are a note, however many."""
         if count.now > count.base:
             return "error" if metric == "nvlink.failed_recoveries" else "warning"
         return "info" if metric in _RETRANSMITTED else "warning"
@@ -201,7 +195,7 @@ class LinkErrors(Counters):
 
 @condition
 class Corrected(Counters):
-    """Errors that were corrected or sent again: events that may explain something later, and no finding."""
+    """Corrected or retransmitted errors: only events, which may explain something later."""
 
     name = "corrected-errors"
     action = ""
@@ -212,9 +206,9 @@ class Corrected(Counters):
     }
 
     def severity(self, metric: str, count: Count) -> Severity:
-        """Everyday."""
+        """Normal."""
         return "info"
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
-        """Not among the findings."""
+        """Never a finding."""
         return False

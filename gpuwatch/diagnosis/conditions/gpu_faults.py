@@ -1,4 +1,4 @@
-"""A GPU that does not answer, or is not listed any more; and errors of the hardware that the driver reported."""
+"""A GPU that does not answer or is no longer listed, and hardware errors (Xids) that the driver reported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.diagnosis.registry import finding
 from gpuwatch.diagnosis.rules.phrasing import seen_as
 from gpuwatch.formatting.text import printable
 from gpuwatch.history.machine_event import BAD_STATES, span
@@ -17,14 +16,14 @@ from gpuwatch.model.snapshot import Device
 
 _FAULTS = {"lost": "has fallen off the bus", "reset-required": "needs a reset", "failed": "does not answer"}
 _LATEST = 3
-"""Of the errors that the driver reported, so many are evidence."""
+"""Xids in the evidence."""
 _RECENT = 3600.0
-"""Seconds for which an error that the driver reported is an error; later it is a warning, as nothing came after it."""
+"""Seconds for which an Xid is an error; a warning afterwards, if no other followed."""
 
 
 @condition
 class Lost(Condition):
-    """A GPU in a state in which its readings cannot be believed, or that has left the driver's list."""
+    """A GPU whose readings cannot be trusted, or that the driver no longer lists."""
 
     name = "gpu-lost"
     causes = ("hardware.fault",)
@@ -35,7 +34,7 @@ class Lost(Condition):
     dead_devices = True
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """By what it was seen as last."""
+        """The device as last seen."""
         for device in context.devices.values():
             if device.state in BAD_STATES:
                 yield Sign(cause="hardware.fault", device=device, about="lost")
@@ -43,25 +42,22 @@ class Lost(Condition):
             yield Sign(cause="hardware.fault", device=context.memory.devices[uuid], about="lost")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """With what the driver reported of it."""
-        device = occurrence.sign.device
-        assert device is not None
+        """Includes what the driver reported about it."""
+        device = occurrence.device
         listed = device.uuid in context.devices
         detail = f": {printable(device.state_detail)}" if listed and device.state_detail else ""
-        return finding(
-            "hardware.fault",
+        return self.report(
+            occurrence,
             "error",
             "fact",
-            title=f"{seen_as(device)} {_FAULTS[device.state] if listed else 'is not listed any more'}",
+            title=f"{seen_as(device)} {_FAULTS[device.state] if listed else 'is no longer listed'}",
             evidence=(f"{device.state}{detail}" if listed else "", *_xid_lines(device, context), _which(device)),
             action="Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
-            device_uuid=device.uuid,
         )
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
-        """``GPU 0 is back, after 3 min``; nothing where it was removed for good."""
-        device = occurrence.sign.device
-        assert device is not None
+        """``GPU 0 is back, after 3 min``; nothing if it was removed for good."""
+        device = occurrence.device
         if device.uuid not in context.devices:
             return ""
         return f"{seen_as(device)} is back, after {span(context.at - occurrence.since)}"
@@ -69,7 +65,7 @@ class Lost(Condition):
 
 @condition
 class HardwareXid(Condition):
-    """The driver reported an Xid that tells of the card. It is known for as long as somebody watches."""
+    """The driver reported an Xid that points to the card. Remembered for the whole session."""
 
     name = "xid"
     causes = ("hardware.fault",)
@@ -80,7 +76,7 @@ class HardwareXid(Condition):
     dead_devices = True
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """An old one is another condition, of another severity."""
+        """An old one is another condition, with another severity."""
         for uuid, xids in context.memory.xids.items():
             device = context.devices.get(uuid) or context.memory.devices.get(uuid)
             if xids and device is not None:
@@ -88,42 +84,35 @@ class HardwareXid(Condition):
                 yield Sign(cause="hardware.fault", device=device, about="recent Xid" if recent else "old Xid")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """The newest is the title."""
-        device = occurrence.sign.device
-        assert device is not None
+        """The title is the latest one."""
+        device = occurrence.device
         xids, recent = context.memory.xids[device.uuid], occurrence.sign.about == "recent Xid"
         hours = (context.at - xids[-1].at) / 3600
-        return finding(
-            "hardware.fault",
+        return self.report(
+            occurrence,
             "error" if recent else "warning",
             "fact",
             title=_reported(device, xids[-1].text) + ("" if recent else ", an hour ago or longer"),
-            evidence=(
-                *_xid_lines(device, context),
-                "" if recent else f"none for {hours:.0f} h since",
-                _which(device),
-            ),
-            action="End the work on this GPU and reset it (nvidia-smi -r), or reboot; if it comes again, have the card,"
-            " its power and its seat looked at.",
-            device_uuid=device.uuid,
+            evidence=(*_xid_lines(device, context), "" if recent else f"none for {hours:.0f} h since", _which(device)),
+            action="End the work on this GPU and reset it (nvidia-smi -r), or reboot; if it returns, have the card,"
+            " its power and its seating checked.",
         )
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
-        """A GPU that is lost has it among its evidence."""
-        device = occurrence.sign.device
-        return device is not None and device.uuid in context.devices and device.state not in BAD_STATES
+        """For a lost GPU it is part of that finding's evidence."""
+        device = occurrence.device
+        return device.uuid in context.devices and device.state not in BAD_STATES
 
     def news(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
-        """Each of them is an event."""
-        device, memory = occurrence.sign.device, context.memory
-        assert device is not None
+        """Each Xid is an event."""
+        device, memory = occurrence.device, context.memory
         for xid in memory.xids[device.uuid]:
             if xid.at > memory.xids_in_events.get(device.uuid, float("-inf")):
                 memory.xids_in_events[device.uuid] = xid.at
                 yield _reported(device, xid.text)
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
-        """Nothing that was reported once is over."""
+        """A reported error does not end."""
         return ""
 
 
@@ -140,5 +129,5 @@ def _xid_lines(device: Device, context: SampleContext) -> list[str]:
 
 def _which(device: Device) -> str:
     if not device.pci_bus_id:  # it did not answer when it was listed
-        return f"NVML knows nothing of it but its place: it is number {device.index} of the list"
+        return f"NVML only knows its position: number {device.index} of the list"
     return f"{device.name} {device.uuid} at {device.pci_bus_id}"

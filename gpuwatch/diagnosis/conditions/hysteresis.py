@@ -1,9 +1,9 @@
 """How long a condition has held, and when that is long enough to report it.
 
-An occurrence has a level between 0 and 1. It rises while the condition holds and falls while it does not,
-each at its own pace; the occurrence is reported from level 1 on, until the level is 0 again. So a condition must
-hold for a stated time before it is reported, must be gone for a stated time before it has ended, and noise around
-its threshold can do neither twice within that time. Time that nobody observed moves nothing.
+An occurrence has a level between 0 and 1 that rises while the condition holds and falls while it does not. It is
+reported when the level reaches 1, and ends when it is 0 again. So a condition must hold for some time before it is
+reported and be gone for some time before it ends, and noise around its threshold causes no series of events.
+Unobserved time changes nothing.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import msgspec
 from gpuwatch.model.snapshot import Device, Process
 
 LEAST_SAMPLES = 5
-"""A condition that takes time must have been seen this often, however far apart the samples are."""
+"""Samples in which a condition that needs time must have held, however far apart they are."""
 _ROUNDING = 1e-9
 
 
 class Sign(msgspec.Struct, frozen=True, kw_only=True):
-    """What one sample says about one condition of one subject."""
+    """What one sample says about one condition of one device, process or machine."""
 
     cause: str
     holds: bool | None = True
-    """None: this sample cannot tell (an idle device says nothing about its link)."""
+    """None: unknown from this sample (an idle device says nothing about its link)."""
     device: Device | None = None
     process: Process | None = None
     about: str = ""
-    """What tells apart two conditions of the same cause and subject."""
+    """Distinguishes conditions of the same cause and subject."""
     numbers: dict[str, float | None] = {}
-    """Averaged over the samples in which it holds; what is None there is left out."""
+    """Averaged over the samples in which it holds, without those that are None."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -41,7 +41,7 @@ class Sign(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Figure:
-    """A number over the samples in which a condition held."""
+    """Statistics of a number over the samples in which a condition held."""
 
     first: float
     last: float
@@ -52,7 +52,7 @@ class Figure:
 
     @property
     def mean(self) -> float:
-        """Arithmetic, each sample alike."""
+        """Arithmetic mean over samples."""
         return self.total / self.count
 
     def add(self, value: float) -> None:
@@ -68,7 +68,7 @@ class Occurrence:
     """One condition of one subject, from the first sample in which it held until it ends."""
 
     sign: Sign
-    """The newest in which it held."""
+    """The latest sign that held."""
     since: float
     """Seconds since the epoch."""
     last: float
@@ -76,40 +76,52 @@ class Occurrence:
     appears: float
     """Seconds for which it must hold."""
     leaves: float
-    """Seconds for which it must be gone."""
+    """Seconds for which it must be gone before it ends."""
     level: float = 0.0
     reported: bool = False
     observed: float = 0.0
-    """Seconds of it that somebody observed."""
+    """Observed seconds since it began."""
     held: float = 0.0
-    """Those of them in which it held."""
+    """Observed seconds in which it held."""
     unknown: float = 0.0
-    """Seconds since a sample could last tell."""
+    """Seconds since the last sample from which it was known."""
     unobserved: float = 0.0
-    """Seconds of it in which no sample came."""
+    """Seconds without samples since it began."""
     samples: int = 0
     holding: int = 0
     figures: dict[str, Figure] = field(default_factory=dict)
     _held_before: bool | None = None
 
     @property
+    def device(self) -> Device:
+        """The device; only for conditions of devices."""
+        assert self.sign.device is not None
+        return self.sign.device
+
+    @property
+    def process(self) -> Process:
+        """The process; only for conditions of processes."""
+        assert self.sign.process is not None
+        return self.sign.process
+
+    @property
     def over(self) -> bool:
-        """Nothing is left of it."""
+        """Whether it has ended."""
         return self.level <= _ROUNDING and self._held_before is False
 
     @property
     def share(self) -> float:
-        """Of its samples, those in which it held; 0 to 1."""
+        """Share of its samples in which it held, 0 to 1."""
         return self.holding / self.samples if self.samples else 0.0
 
     def figure(self, name: str) -> Figure | None:
-        """A number of its signs; None where none of them had it."""
+        """A number of its signs; None if none of them had it."""
         return self.figures.get(name)
 
     def add(self, sign: Sign | None, at: float, seconds: float, samples: int = 1) -> None:
-        """A sample taken at ``at``, ``seconds`` of observed time after the one before; it stands for ``samples``.
+        """Adds a sample at ``at``, ``seconds`` of observed time after the previous one; it stands for ``samples``.
 
-        None as ``sign``: it did not hold. Time counts where both ends of it say the same.
+        ``sign`` None: it did not hold. An interval counts only if the samples at both ends agree.
         """
         holds = sign.holds if sign is not None else False
         if holds is None:

@@ -1,4 +1,4 @@
-"""GPU memory that is held while its device does nothing, and memory that nobody visible holds."""
+"""GPU memory held by an idle process, and memory that no listed process holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from gpuwatch.diagnosis.conditions.durations import lasted, mean, span
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.diagnosis.registry import finding
 from gpuwatch.diagnosis.rules.phrasing import HELD_LEAST, HELD_SHARE, IDLE, command, seen_as, setting_of, who
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import memory, size
@@ -17,17 +16,17 @@ from gpuwatch.model.reading import number
 from gpuwatch.model.snapshot import WSL, Device, Process
 
 _YOUNG = 120.0
-"""Seconds for which a process may load its data before its idleness means anything."""
+"""Age in seconds below which a process may still be loading data."""
 _LONG = 300.0
-"""Seconds of idleness from which it is a warning."""
+"""Idle seconds from which it is a warning."""
 _UNEXPLAINED_SHARE = 0.05
 _WORKS = 80.0
-"""Percent of one core from which a process that is idle on its GPU works on the CPU."""
+"""Percent of one core from which a process that is idle on its GPU is working on the CPU."""
 
 
 @condition
 class IdleMemory(Condition):
-    """A process holds much memory while it does not compute."""
+    """A process holds much memory without computing."""
 
     name = "idle-memory"
     causes = ("idle.memory-held",)
@@ -35,9 +34,10 @@ class IdleMemory(Condition):
     needs = ("utilization.gpu_percent", "memory.total_bytes")
     appears = 60.0
     leaves = 15.0
+    one_sample = True
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """Unknown utilization is not idle, and one who has just begun is not either."""
+        """Unknown utilization is not idle, nor is a process that has just started."""
         for uuid, rows in context.processes.items():
             device = context.devices.get(uuid)
             total = device.number("memory.total_bytes") if device is not None else None
@@ -64,46 +64,44 @@ class IdleMemory(Condition):
                     )
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """A note at first, a warning once it is long."""
-        device, process = occurrence.sign.device, occurrence.sign.process
-        assert device is not None
-        assert process is not None
-        lasts = context.at - occurrence.since
+        """A note at first, a warning after some minutes. A single sample counts only if the whole device is idle."""
+        device, process = occurrence.device, occurrence.process
+        single = occurrence.samples < 2
         held, total = process.number("gpu_memory_bytes"), device.number("memory.total_bytes")
         rows = context.of.get((process.pid, process.create_time), [])
         elsewhere = [row for row in rows if row.device_uuid != device.uuid and (row.number("sm_percent") or 0) > IDLE]
         action = setting_of(process)
         if process.note.startswith("zombie"):
-            action = "End the parent of this zombie process: only then the driver frees its memory."
+            action = "End the parent of this zombie process: only then does the driver free its memory."
         elif elsewhere:
             used = ", ".join(str(row.device_index) for row in elsewhere)
-            action = f"It computes on GPU {used} only: CUDA_VISIBLE_DEVICES={used} at its start keeps this one free."
+            action = f"It only computes on GPU {used}: start it with CUDA_VISIBLE_DEVICES={used} to keep this one free."
         age = process.run_seconds(context.at)
         busy = occurrence.figure("busy")
         alone = busy is not None and busy.mean <= IDLE
+        if single and not alone:
+            return None
         where = f"idle {seen_as(device)}" if alone else f"{seen_as(device)} and does not compute there"
-        whose = "" if alone else ", by others: the driver has no sample of a kernel of this process"
-        return finding(
-            "idle.memory-held",
-            "warning" if lasts >= _LONG else "info",
-            "fact" if alone else "likely",
+        whose = "" if alone else ", by others: the driver has no kernel sample of this process"
+        return self.report(
+            occurrence,
+            "warning" if context.at - occurrence.since >= _LONG else "info",
+            "fact" if alone and not single else "likely",
             title=f"{who(process)} holds {memory(held)} on {where}",
             evidence=(
                 f"process {process.pid} holds {memory(held)} of {size(total)}",
                 f"idle {lasted(occurrence, context.at)} (utilization {mean(occurrence, 'busy', '%')}{whose})",
-                f"it has run for {span(age)}" if age is not None else "",
+                f"running for {span(age)}" if age is not None else "",
                 f"framework: {printable(process.framework)}" if process.framework else "",
                 _instead(occurrence),
                 command(process),
             ),
             action=action,
-            device_uuid=device.uuid,
-            pid=process.pid,
         )
 
 
 def _instead(occurrence: Occurrence) -> str:
-    """Who computes meanwhile has its ops elsewhere: silent soft placement looks like this from outside."""
+    """A process that computes meanwhile has its ops elsewhere: silent soft placement looks like this from outside."""
     cpu = occurrence.figure("cpu")
     if cpu is None or cpu.mean < _WORKS:
         return ""
@@ -114,7 +112,7 @@ def _instead(occurrence: Occurrence) -> str:
 
 
 def _idle(row: Process, device: Device, rows: list[Process]) -> bool | None:
-    """Where the device works, the driver's samples per process say for whom; no sample is no kernel."""
+    """If the device is busy, the driver's samples per process say for whom; no sample means no kernel."""
     busy = device.number("utilization.gpu_percent")
     if busy is not None and busy <= IDLE:
         return True
@@ -135,17 +133,17 @@ def _young(row: Process, at: float) -> bool:
 
 @condition
 class UnexplainedMemory(Condition):
-    """Much memory is used, and the processes that the driver lists do not hold it."""
+    """Much memory is used that no listed process holds."""
 
     name = "unexplained-memory"
     causes = ("container.pid-namespace", "memory.other-process")
-    looks_for = "GPU memory that no visible process holds"
+    looks_for = "GPU memory that no listed process holds"
     needs = ("memory.unexplained_bytes", "memory.total_bytes")
     appears = 20.0
     leaves = 20.0
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """One for the machine. Not of a divided device, whose instances have processes of their own."""
+        """One for the machine, without devices in MIG mode, whose processes belong to the instances."""
         cause = "container.pid-namespace" if context.snapshot.host.container else "memory.other-process"
         parts = _unexplained(context)
         if parts:
@@ -155,8 +153,8 @@ class UnexplainedMemory(Condition):
             yield Sign(cause=cause, holds=None, about="unexplained")
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """Who it may be; which of them it is cannot be seen from here."""
-        parts = _unexplained(context, 0.5)  # reported until it is well below the threshold
+        """Says who it may be; which of them it is cannot be seen from here."""
+        parts = _unexplained(context, 0.5)  # reported until well below the threshold
         if not parts:
             return None
         host = context.snapshot.host
@@ -169,42 +167,36 @@ class UnexplainedMemory(Condition):
             where = "Linux under Windows" if windows else f"a container ({host.container})"
             action = "Look on the host (nvidia-smi, or gpuwatch there), or start this container with --pid=host."
             if windows:
-                action = "Look in the Task Manager of Windows (Details, with the column of dedicated GPU memory)."
-            return finding(
-                "container.pid-namespace",
+                action = "Look in the Task Manager of Windows (Details, column Dedicated GPU memory)."
+            return self.report(
+                occurrence,
                 "info",
                 "likely",
-                title=f"{amount} on {where} belong to nobody who can be seen from here",
-                evidence=(*lines, f"this is {where}: processes of others are not listed in it"),
+                title=f"{amount} on {where} held by processes that are not visible here",
+                evidence=(*lines, f"this is {where}, which does not list processes outside of it"),
                 action=action,
                 device_uuid=uuid,
             )
         nodes = " ".join(f"/dev/nvidia{device.index}" for device, _ in parts)
-        return finding(
-            "memory.other-process",
+        return self.report(
+            occurrence,
             "warning",
             "likely",
-            title=f"{amount} on {where} are held by no process that is listed",
-            evidence=(
-                *lines,
-                "it may be a worker whose parent was killed, a process of a container, or an MPS client",
-            ),
-            action=f"As root: fuser -v {nodes} names who has the devices open; end what is left over.",
+            title=f"{amount} on {where} held by no listed process",
+            evidence=(*lines, "possibly a worker whose parent was killed, a container's process, or an MPS client"),
+            action=f"As root: fuser -v {nodes} shows who has the devices open; end leftover processes.",
             device_uuid=uuid,
         )
 
 
 def _judged(device: Device) -> bool:
-    """Whether its memory can be compared with that of its processes."""
+    """Whether its memory can be compared with its processes' memory."""
     amount, total = device.number("memory.unexplained_bytes"), device.number("memory.total_bytes")
     return amount is not None and bool(total) and device.readings.get("mig.mode") != "enabled"
 
 
 def _unexplained(context: SampleContext, share: float = 1.0) -> list[tuple[Device, float]]:
-    """Devices of which much memory is held by no process that is listed, and how much, in bytes.
-
-    ``share`` of the threshold is enough.
-    """
+    """Devices with much memory that no listed process holds, in bytes; ``share`` of the threshold is enough."""
     parts = []
     for device in context.devices.values():
         amount, total = device.number("memory.unexplained_bytes"), device.number("memory.total_bytes")

@@ -1,4 +1,4 @@
-"""A GPU that waits for the host: its input, or the program that launches its kernels."""
+"""A GPU starved by the host: by its input, or by the program that launches its kernels."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from gpuwatch.diagnosis.conditions.durations import lasted, mean, span
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import BUCKET, RESTING, Bucket, SampleContext, Series
-from gpuwatch.diagnosis.registry import finding
 from gpuwatch.diagnosis.rules.phrasing import command, who
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import Finding
 
 _WINDOW = 9
-"""Buckets that are looked at together: a minute and a half."""
+"""Buckets judged together: 90 seconds."""
 _LOW = 60.0
-"""Mean utilization in percent up to which the device waits for a good part of the time."""
+"""Mean utilization in percent up to which the device waits much of the time."""
 _CORE = 90.0
-"""Percent of one core from which the host is busy on behalf of this process."""
+"""Percent of one core from which the host is busy for this process."""
 _DISK = 0.3
-"""Share of the samples in which the process waited for a disk."""
+"""Share of samples in which the process waited for a disk."""
 _WARM = 120.0
-"""Seconds after its first kernels for which a process compiles, tunes and fills its buffers."""
+"""Seconds after its first kernels in which a process compiles, tunes and fills its buffers."""
 _AT_WORK = 30.0
-"""Seconds after it was first seen within which an old process must have worked to have been at work before."""
+"""An old process that computes within so many seconds after it was first seen was at work before."""
 
 _ADVICE = {
     "tensorflow": "Feed it faster: map(f, num_parallel_calls=tf.data.AUTOTUNE), cache(), prefetch(tf.data.AUTOTUNE).",
@@ -33,7 +32,7 @@ _ADVICE = {
 
 
 def _settled(series: Series, at: float) -> bool:
-    """Past import, compilation and warm-up: not judged before."""
+    """Whether import, compilation and warm-up are over."""
     if series.active_since is None:
         return False
     if series.old and series.active_since - series.began <= _AT_WORK:
@@ -42,10 +41,10 @@ def _settled(series: Series, at: float) -> bool:
 
 
 def waits(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
-    """The numbers of a process whose GPU waits for the host; None where it does not, or where too little is known.
+    """The numbers of a process whose GPU waits for the host; None if it does not, or too little is known.
 
-    Every bucket must show the GPU at work: an evaluation on the CPU, a checkpoint, a compilation or the end of
-    a training are rests of one piece, and are no evidence.
+    Every bucket must show the GPU at work: an evaluation on the CPU, a checkpoint, a compilation or the end of a
+    training is a single pause, which proves nothing.
     """
     if not buckets or any(bucket.count < 2 or bucket.most < RESTING for bucket in buckets):
         return None
@@ -70,7 +69,7 @@ def waits(buckets: Sequence[Bucket]) -> dict[str, float | None] | None:
 
 @condition
 class InputBound(Condition):
-    """Utilization is low, or a sawtooth, while the process keeps a core busy or waits for a disk."""
+    """Low or sawtooth utilization while the process keeps a core busy or waits for a disk."""
 
     name = "input-bound"
     causes = ("input.bound",)
@@ -80,7 +79,7 @@ class InputBound(Condition):
     leaves = 60.0
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """One for a process, whichever of its devices works most."""
+        """One per process, for its busiest device."""
         for rows in context.of.values():
             process = rows[0]
             series = context.series(process)
@@ -93,22 +92,21 @@ class InputBound(Condition):
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
         """Inferred, so ``likely``: a program that launches very small kernels looks the same from outside."""
-        process = occurrence.sign.process
-        assert process is not None
+        process = occurrence.process
         low, high, rises = (occurrence.figure(name) for name in ("least", "most", "rises"))
         cpu, disk = occurrence.figure("cpu"), occurrence.figure("disk")
         framework = (process.framework or "").partition(" ")[0]
         teeth = ""
         if rises is not None and low is not None and high is not None and rises.mean >= _WINDOW / 2:
             every = _WINDOW * BUCKET / rises.mean
-            teeth = f"a sawtooth between {low.least:.0f} and {high.most:.0f} %: from rest to work every {span(every)}"
+            teeth = f"a sawtooth between {low.least:.0f} and {high.most:.0f} %: from idle to busy every {span(every)}"
         rows = context.of.get((process.pid, process.create_time), [])
         gpus = ", ".join(str(row.device_index) for row in rows if row.device_index is not None)
-        return finding(
-            "input.bound",
+        return self.report(
+            occurrence,
             "warning",
             "likely",
-            title=f"GPU {gpus} waits for {who(process)} to feed it",
+            title=f"GPU {gpus} is starved for input by {who(process)}",
             evidence=(
                 f"utilization {mean(occurrence, 'busy', '%')} on average {lasted(occurrence, context.at)}",
                 teeth,
@@ -119,7 +117,6 @@ class InputBound(Condition):
                 f"framework: {printable(process.framework or '')}",
                 command(process),
             ),
-            action=_ADVICE.get(framework, "Prepare the input in more parallel workers, ahead of its step."),
+            action=_ADVICE.get(framework, "Prepare the input in more parallel workers, ahead of the step."),
             device_uuid=process.device_uuid,
-            pid=process.pid,
         )

@@ -1,4 +1,4 @@
-"""GPU memory that grows steadily and would soon be full, and memory that is nearly full."""
+"""GPU memory that grows steadily and will soon be full, and memory that is nearly full."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from gpuwatch.diagnosis.conditions.durations import duration, lasted, span
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import MEMORY_WINDOW, SampleContext
-from gpuwatch.diagnosis.registry import finding
 from gpuwatch.diagnosis.rules.phrasing import seen_as, who
 from gpuwatch.formatting.units import memory, size
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Device, Process
+from gpuwatch.model.snapshot import Process
 
 _SOON = 600.0
 """Seconds to full from which growth is a warning."""
 _URGENT = 30.0
-"""Seconds to full from which growth of :data:`_SHORT` is believed; else it must go on for the whole window."""
+"""Seconds to full below which growth over :data:`_SHORT` seconds is enough; else it must last the whole window."""
 _SHORT = 20.0
 _LEAST_USED = 0.5
-"""Share of the device below which growth is no worry yet."""
+"""Share of the device below which growth is not yet a problem."""
 _LOADING = 300.0
-"""Age in seconds below which the largest holder may still be loading its model, which ends by itself."""
+"""Age in seconds below which the largest holder may still be loading its model."""
 _LEAST_SAMPLES = 8
 _LEAST_GROWTH = 0.005
-"""Of the whole memory, over the samples."""
+"""Share of the total memory, over the samples."""
 _SIGNIFICANT = 4.0
-"""Growth over the samples against how far they lie off the line: less is noise."""
+"""Growth over the samples relative to their scatter around the line: less is noise."""
 _PARTS = 4
-"""Growth must go on in each of so many parts: one step is no trend."""
+"""Memory must grow in each of so many parts: one step is not a trend."""
 _NEARLY_FULL = 0.95
 _FREE_AGAIN = 0.90
 
@@ -38,11 +37,11 @@ Samples = list[tuple[float, float]]
 
 
 def trend(samples: Samples, total: float) -> float | None:
-    """Bytes per second by which memory grows steadily; None where it does not, or noise is as large.
+    """Bytes per second by which memory grows steadily; None if it does not, or noise is as large.
 
-    A straight line through the samples (seconds, bytes; least squares), believed when it rises well above the
-    scatter, and rises in every part, the last tenth included: a start-up that levels off is no leak. Where the last
-    third is slower, its pace counts.
+    A least-squares line through the samples (seconds, bytes). Its rise must exceed the scatter, and memory must rise
+    in every part, including the last tenth: a start-up that levels off is not a leak. If the last third is slower,
+    its rate counts.
     """
     if len(samples) < _LEAST_SAMPLES or samples[-1][1] - samples[0][1] < _LEAST_GROWTH * total / 2:
         return None
@@ -69,7 +68,7 @@ def trend(samples: Samples, total: float) -> float | None:
 
 
 def to_full(samples: Samples, total: float) -> tuple[float, float] | None:
-    """Bytes per second and seconds until ``total`` is reached; None unless memory grows steadily towards it."""
+    """Bytes per second, and seconds until ``total`` is reached; None unless memory grows steadily."""
     if len(samples) < 2 or not _LEAST_USED * total <= samples[-1][1] < _NEARLY_FULL * total:
         return None
     long = samples[-1][0] - samples[0][0]
@@ -92,17 +91,17 @@ def _loading(context: SampleContext, uuid: str) -> bool:
 
 @condition
 class Filling(Condition):
-    """At this pace the device is full within ten minutes."""
+    """At this rate the device is full within ten minutes."""
 
     name = "memory-filling"
     causes = ("memory.model-too-large",)
     looks_for = "memory that grows until it is full"
     needs = ("memory.used_bytes", "memory.total_bytes")
-    appears = 0.0  # the samples that show the growth are many
+    appears = 0.0  # the trend already needs many samples
     leaves = 30.0
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """Per device."""
+        """One per device."""
         for uuid, device in context.devices.items():
             total, samples = device.number("memory.total_bytes"), context.memory.used.get(uuid)
             if not total or not samples:
@@ -116,39 +115,32 @@ class Filling(Condition):
                 yield Sign(cause="memory.model-too-large", device=device, about="filling", numbers=numbers)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """With the largest holder, who need not be the one that grows."""
-        device = occurrence.sign.device
-        assert device is not None
+        """Names the largest holder, which need not be the one that grows."""
+        device = occurrence.device
         rate, left, used = (occurrence.figures[name] for name in ("rate", "seconds", "used"))
         first = _holder(context, device.uuid)
-        return finding(
-            "memory.model-too-large",
+        return self.report(
+            occurrence,
             "warning",
             "likely",
-            title=f"{seen_as(device)} memory grows and would be full in {_about(left.last)}",
+            title=f"{seen_as(device)} memory is filling up: full in about {span(left.last)} at this rate",
             evidence=(
-                f"{size(used.last)} of {size(device.number('memory.total_bytes'))} are used",
+                f"{size(used.last)} of {size(device.number('memory.total_bytes'))} used",
                 f"it grows by {size(rate.last * 60)} a minute; {lasted(occurrence, context.at)}",
                 f"{who(first)} holds most: {memory(first.number('gpu_memory_bytes'))}" if first is not None else "",
             ),
-            action="Look for what keeps tensors alive between steps (lists of losses, growing shapes).",
-            device_uuid=device.uuid,
+            action="Look for tensors kept alive between steps (lists of losses, growing shapes).",
             pid=first.pid if first is not None else None,
         )
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 memory no longer grows (3 min)``."""
-        assert occurrence.sign.device is not None
-        return f"{seen_as(occurrence.sign.device)} memory no longer grows ({duration(occurrence)})"
-
-
-def _about(seconds: float) -> str:
-    return f"about {span(seconds)}"
+        return f"{seen_as(occurrence.device)} memory no longer grows ({duration(occurrence)})"
 
 
 @condition
 class NearlyFull(Condition):
-    """An everyday event and no finding: TensorFlow maps nearly all that is free at its start."""
+    """Only an event, because it is normal: TensorFlow allocates nearly all free memory at its start."""
 
     name = "memory-full"
     causes = ("memory.model-too-large",)
@@ -157,7 +149,7 @@ class NearlyFull(Condition):
     forgets = float("inf")
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """Between nearly full and free again it is what it was."""
+        """Unknown between nearly full and free again, so that it stays as it was."""
         for device in context.devices.values():
             used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
             share = used / total if used is not None and total else None
@@ -166,26 +158,17 @@ class NearlyFull(Condition):
                 yield Sign(cause=self.causes[0], device=device, about="full", holds=True if full else None)
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """For its event."""
-        device = occurrence.sign.device
-        assert device is not None
-        return finding(
-            "memory.model-too-large",
-            "info",
-            "fact",
-            title=f"{seen_as(device)} memory is nearly full: {_used(device)}",
-            device_uuid=device.uuid,
+        """Only its title is used, for the event."""
+        device = occurrence.device
+        used, total = (size(device.number(f"memory.{name}_bytes")) for name in ("used", "total"))
+        return self.report(
+            occurrence, "info", "fact", title=f"{seen_as(device)} memory is nearly full: {used} of {total}"
         )
 
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
-        """Not among the findings."""
+        """Never a finding."""
         return False
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
         """``GPU 0 memory is no longer full (3 min)``."""
-        assert occurrence.sign.device is not None
-        return f"{seen_as(occurrence.sign.device)} memory is no longer full ({duration(occurrence)})"
-
-
-def _used(device: Device) -> str:
-    return f"{size(device.number('memory.used_bytes'))} of {size(device.number('memory.total_bytes'))}"
+        return f"{seen_as(occurrence.device)} memory is no longer full ({duration(occurrence)})"

@@ -1,65 +1,75 @@
-"""The conditions, in the order in which they were declared. Filled by imports in :mod:`..condition_engine`."""
+"""The conditions in the order of their declaration, filled by the imports in :mod:`..condition_engine`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gpuwatch.diagnosis.conditions.durations import duration
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.model.findings import CAUSES, Finding
+from gpuwatch.diagnosis.registry import finding
+from gpuwatch.model.findings import CAUSES, Certainty, Finding, Severity
 
 
 class Condition:
-    """Something that is wrong for a while: what a sample says about it, and the finding while it holds.
+    """A problem that lasts: how a sample shows it, and the finding while it holds.
 
-    ``signs`` yields where the condition holds, and signs with ``holds=None`` where the sample cannot tell;
-    everywhere else it does not hold. Its beginning and its end are events: ``NAME.began``, ``NAME.ended``.
+    ``signs`` yields a sign for each subject for which it holds, and one with ``holds=None`` if that is unknown; for
+    all others it does not hold. Its onset and end are events: ``NAME.began``, ``NAME.ended``.
     """
 
     name: ClassVar[str]
     causes: ClassVar[tuple[str, ...]]
     looks_for: ClassVar[str] = ""
-    """In a few words, for the sentence that says that nothing was found."""
+    """Named in the finding that no problems were found."""
     needs: ClassVar[tuple[str, ...]] = ()
-    """Device metrics without which it cannot judge."""
+    """Device metrics that it needs."""
     appears: ClassVar[float]
     """Seconds for which it must hold before it is reported."""
     leaves: ClassVar[float]
-    """Seconds for which it must be gone before it has ended."""
+    """Seconds for which it must be gone before it ends."""
     forgets: ClassVar[float] = 900.0
-    """Seconds without a sample that can tell, after which it has ended as well."""
+    """Seconds of unknown samples after which it ends, too."""
     one_sample: ClassVar[bool] = False
-    """Whether one sample alone is reported too, where there is no other (``gpuwatch snapshot``)."""
+    """Whether it is also reported from a single sample (``gpuwatch snapshot``)."""
     dead_devices: ClassVar[bool] = False
-    """Whether it judges GPUs that do not answer, too; for the others such a GPU is unknown."""
+    """Whether it also judges GPUs that do not answer; for other conditions these are unknown."""
 
     def signs(self, context: SampleContext) -> Iterator[Sign]:
-        """What this sample says."""
+        """The signs of this sample."""
         raise NotImplementedError
 
     def finding(self, occurrence: Occurrence, context: SampleContext) -> Finding | None:
-        """The finding, its title the words of the event too; None while it is not worth a word."""
+        """The finding, whose title is also the text of the event; None if it is not worth reporting."""
         raise NotImplementedError
 
+    def report(self, occurrence: Occurrence, severity: Severity, certainty: Certainty, **fields: Any) -> Finding:
+        """A finding with the cause, device and process of the occurrence; ``fields`` as in :func:`finding`."""
+        sign = occurrence.sign
+        subject = {
+            "device_uuid": sign.device.uuid if sign.device is not None else None,
+            "pid": sign.process.pid if sign.process is not None else None,
+        }
+        return finding(sign.cause, severity, certainty, **(subject | fields))
+
     def listed(self, occurrence: Occurrence, context: SampleContext) -> bool:
-        """Whether it is among the findings; else its events are all there is of it."""
+        """Whether it is a finding; otherwise it only has events."""
         return True
 
     def news(self, occurrence: Occurrence, context: SampleContext) -> Iterable[str]:
-        """What came to it since the last event, each an event of its own."""
+        """What happened since the last event; each is an event of its own."""
         return ()
 
     def unknown(self, sign: Sign, context: SampleContext) -> bool:
-        """Whether a sample that has no such sign says nothing, as its GPU is asleep, lost, or not listed."""
+        """Whether a sample without this sign says nothing, because its GPU is asleep, lost or not listed."""
         if sign.device is None or self.dead_devices:
             return False
         device = context.devices.get(sign.device.uuid)
         return device is None or device.state != "ok"
 
     def ended(self, occurrence: Occurrence, finding: Finding, context: SampleContext) -> str:
-        """The words of the event at its end; empty for none."""
+        """The text of the event at its end; empty for none."""
         return f"no longer: {finding.title} ({duration(occurrence)})"
 
 

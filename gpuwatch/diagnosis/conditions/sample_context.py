@@ -1,4 +1,4 @@
-"""One sample as the conditions see it: the snapshot, and the little that is kept of those before."""
+"""One sample as the conditions see it: the snapshot, and what is kept of earlier ones."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from gpuwatch.model.snapshot import Device, Process, Snapshot
 from gpuwatch.model.xids import Xid
 
 BUCKET = 10.0
-"""Seconds that are summed up together."""
+"""Seconds in a bucket."""
 BUCKETS = 12
-"""How many of them are kept: two minutes."""
+"""Buckets that are kept: two minutes."""
 UNDER_LOAD = 50.0
-"""Utilization in percent from which a device is busy: idle links and idle clocks are slow by design."""
+"""Utilization in percent from which a device is busy: idle links and clocks are slow by design."""
 SETTLED = 600.0
-"""Age in seconds from which a program is taken to be past its compilation when it is first seen at work."""
+"""Age in seconds from which a program that is first seen at work has finished compiling."""
 RESTING = 10.0
-"""Utilization in percent below which a device waits between two pieces of work."""
+"""Utilization in percent below which a device is waiting for work."""
 MEMORY_WINDOW = 90.0
-"""Seconds for which the memory in use of each device is kept at least, sample by sample."""
-_MISSED = 900.0
-"""Seconds after which a device that is not listed any more was removed for good."""
-_MOST_XIDS = 8
+"""Seconds for which samples of each device's memory in use are kept."""
 _MEMORY_STEP = 0.7
-"""Seconds between two of them at least."""
+"""Minimum seconds between two of them."""
+_MISSED = 900.0
+"""Seconds after which a device that is no longer listed counts as removed."""
+_MOST_XIDS = 8
 
 Who = tuple[int, float | None]
 
@@ -43,44 +43,44 @@ class Bucket:
     least: float = 100.0
     most: float = 0.0
     rises: int = 0
-    """How often the device went from rest to work."""
+    """How often the device went from idle to busy."""
     cpu: float = 0.0
-    """Sum over the samples, its workers' included."""
+    """Sum over the samples, including its workers."""
     cpu_count: int = 0
     disk: int = 0
     """Samples in which the process waited for a disk (state D)."""
 
 
 class Series:
-    """The last minutes of one process in buckets; the newest is still being filled."""
+    """The last minutes of one process in buckets; the last one is still being filled."""
 
     def __init__(self, at: float, *, old: bool = False) -> None:
         self.began = at
         self.old = old
-        """Whether it had lived long when it was first seen, and has not rested for minutes since."""
+        """Whether it was already old when first seen, and has not been idle for minutes since."""
         self.active_since: float | None = None
         """When its GPU was first seen working."""
         self.buckets: deque[Bucket] = deque([Bucket()], maxlen=BUCKETS + 1)
         self.verdict: dict[str, float | None] | None = None
-        """What a condition concluded from the complete buckets; kept until there is another."""
+        """What a condition concluded from the complete buckets; kept until the next one is complete."""
         self._filled_until = at + BUCKET
         self._judged: float | None = None
         self._resting: bool | None = None
 
     def roll(self, at: float) -> None:
-        """To the bucket of ``at``; a gap leaves empty ones."""
+        """Advances to the bucket of ``at``; a gap leaves empty ones."""
         while at >= self._filled_until:
             self.buckets.append(Bucket())
             self._filled_until += BUCKET
             if len(self.buckets) > BUCKETS and all(bucket.most < RESTING for bucket in self.buckets):
-                self.active_since, self.old = None, False  # what begins now begins anew
+                self.active_since, self.old = None, False  # what follows is a new start
             if at - self._filled_until > BUCKET * BUCKETS:
                 self.buckets.clear()
                 self.buckets.append(Bucket())
                 self._filled_until = at + BUCKET
 
     def add_utilization(self, at: float, value: float) -> None:
-        """Of the process on its device, or of the device that is its alone."""
+        """Adds the utilization of the process, or of its device if it is alone there."""
         bucket = self.buckets[-1]
         bucket.count += 1
         bucket.utilization += value
@@ -93,12 +93,12 @@ class Series:
             self.active_since = at
 
     def due(self) -> bool:
-        """Whether a bucket was completed since this was last asked."""
+        """Whether a bucket was completed since the last call."""
         judged, self._judged = self._judged, self._filled_until
         return judged != self._filled_until
 
     def whole(self, count: int) -> Sequence[Bucket]:
-        """The newest ``count`` that are complete, oldest first; empty when there are not as many."""
+        """The latest ``count`` complete buckets, oldest first; empty if there are fewer."""
         complete = list(self.buckets)[:-1]
         return complete[-count:] if len(complete) >= count else ()
 
@@ -108,10 +108,10 @@ class Count:
     """One error counter of one device."""
 
     base: float
-    """Its first reading, or that after a reset: what is above it is new."""
+    """Its first reading, or the first after a reset: anything above it is new."""
     now: float
     in_event: float
-    """Its reading at the last event about it."""
+    """Its value at its last event."""
     event_at: float = float("-inf")
 
 
@@ -120,40 +120,35 @@ class Memory:
 
     def __init__(self) -> None:
         self.devices: dict[str, Device] = {}
-        """The last that was seen of each device, those that are not listed any more included."""
+        """Each device as last seen, including those no longer listed."""
         self.missed: dict[str, float] = {}
-        """Since when devices are not listed any more, in seconds since the epoch."""
+        """Since when a device is no longer listed, in seconds since the epoch."""
         self.processes: dict[Who, Series] = {}
-        """Of a framework only."""
+        """Only processes with a framework."""
         self.used: dict[str, deque[tuple[float, float]]] = {}
         """Memory in use by device: seconds since the epoch, bytes."""
         self.free_clock: dict[str, float] = {}
-        """Highest SM clock (MHz) of each device while it was busy and nothing held it."""
+        """Highest SM clock (MHz) of each device while busy and not throttled."""
         self.counters: dict[tuple[str, str], Count] = {}
         """By UUID and metric."""
         self.unsupported: set[tuple[str, str]] = set()
-        """Counters that a device did not support at first: what they begin with is new."""
+        """Counters that a device did not support at first: all that they count is new."""
         self.xids: dict[str, tuple[Xid, ...]] = {}
-        """Hardware errors that the driver reported, by UUID; a collector that was replaced may not know them."""
+        """Hardware errors that the driver reported, by UUID; a replacement collector may not know them."""
         self.xids_in_events: dict[str, float] = {}
-        """When the last of them that is an event was reported."""
+        """When the latest of them with an event was reported."""
 
     def restart(self) -> None:
-        """The clock was set back: what is kept with its time is of no use."""
+        """Drops everything with a time: the clock was set back."""
         self.processes.clear()
         self.used.clear()
         self.missed.clear()
 
-    def forget_processes(self, here: Mapping[Who, object]) -> None:
-        """Drops those that are gone."""
-        for who in self.processes.keys() - here.keys():
-            del self.processes[who]
-
     def know_devices(self, here: Mapping[str, Device], at: float) -> None:
-        """The devices of a sample; one that is not listed any more is missed for a quarter of an hour."""
+        """Adds the devices of a sample; one that is no longer listed is missed for a quarter of an hour."""
         for uuid in self.devices.keys() - here.keys():
             known = self.devices[uuid]
-            # One that slept when it was first listed has no name of its own before it wakes.
+            # A device that was asleep when first listed gets its UUID when it wakes.
             woken = known.state == ASLEEP and any(one.pci_bus_id == known.pci_bus_id for one in here.values())
             if woken or at - self.missed.setdefault(uuid, at) > _MISSED:
                 del self.devices[uuid]
@@ -164,9 +159,9 @@ class Memory:
 
 
 class SampleContext:
-    """One sample, or several that do not differ.
+    """One sample, or several identical ones.
 
-    ``seconds`` is the observed time since the one before: 0 for the first, and after a gap.
+    ``seconds`` is the observed time since the previous one: 0 for the first, and after a gap.
     """
 
     def __init__(self, snapshot: Snapshot, at: float, seconds: float, memory: Memory, samples: int = 1) -> None:
@@ -179,7 +174,7 @@ class SampleContext:
         self.processes: dict[str, list[Process]] = {}
         """By UUID of the device."""
         self.of: dict[Who, list[Process]] = {}
-        """Rows by process: one for each of its devices."""
+        """The rows of a process, one per device."""
         for row in snapshot.processes:
             if row.device_uuid is not None:
                 self.processes.setdefault(row.device_uuid, []).append(row)
@@ -190,13 +185,14 @@ class SampleContext:
         return self.processes.get(uuid, ())
 
     def series(self, process: Process) -> Series | None:
-        """What is kept of a framework's process."""
+        """The series of a process; None without a framework."""
         return self.memory.processes.get((process.pid, process.create_time))
 
     def remember(self) -> None:
         """Adds this sample to what is kept."""
         memory = self.memory
-        memory.forget_processes(self.of)
+        for who in memory.processes.keys() - self.of.keys():
+            del memory.processes[who]
         memory.know_devices(self.devices, self.at)
         busy: dict[str, float | None] = {}
         for uuid, device in self.devices.items():
@@ -246,7 +242,7 @@ class SampleContext:
             bucket.disk += 1
 
     def _utilization(self, row: Process, busy: Mapping[str, float | None]) -> float | None:
-        """Its own where the driver tells it; the device's where nobody else computes there."""
+        """Its own if the driver reports it; the device's if nobody else computes there."""
         own = number(row.readings.get("sm_percent"))
         if own is not None:
             return own

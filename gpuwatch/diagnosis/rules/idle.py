@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
-from gpuwatch.diagnosis.rules.phrasing import HELD_LEAST, HELD_SHARE, IDLE, command, seen_as, setting_of, who
-from gpuwatch.formatting.units import memory, size
+from gpuwatch.formatting.units import size
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Device, Process
 
 _MAPPED_SHARE = 0.8
 _USED_SHARE = 0.1
@@ -85,40 +83,4 @@ def takes_and_does_not_use(evidence: Evidence) -> Iterator[Finding]:
         action=f"Hide unused GPUs{hide}, or let it use all of them: a distribution strategy"
         " (tf.distribute.MirroredStrategy; in PyTorch DistributedDataParallel).",
         device_uuid=idle[0].uuid,
-    )
-
-
-@rule("idle.memory-held", single_look=True)
-def process_holds_idle_device(evidence: Evidence) -> Iterator[Finding]:
-    """A process holds much memory while its device is idle, in a single sample."""
-    snapshot = evidence.snapshot
-    if snapshot is None or evidence.run is not None:
-        return
-    for device in snapshot.devices:
-        total = device.number("memory.total_bytes")
-        busy = device.number("utilization.gpu_percent")
-        if not total or busy is None or busy > IDLE:
-            continue  # unknown utilization is not idle
-        for process in snapshot.processes:
-            held = process.number("gpu_memory_bytes")
-            if process.device_uuid != device.uuid or held is None:
-                continue
-            if held >= max(HELD_LEAST, HELD_SHARE * total):
-                yield _held(device, process, busy, held, total)
-
-
-def _held(device: Device, process: Process, busy: float, held: float, total: float) -> Finding:
-    return finding(
-        "idle.memory-held",
-        "info",
-        "likely",
-        title=f"{who(process)} holds {memory(held)} on idle {seen_as(device)}",
-        evidence=(
-            f"process {process.pid} holds {memory(held)} of {size(total)}",
-            f"{seen_as(device)} utilization {busy:.0f} % in this single sample",
-            command(process),
-        ),
-        action=setting_of(process),
-        device_uuid=device.uuid,
-        pid=process.pid,
     )

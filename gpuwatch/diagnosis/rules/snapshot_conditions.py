@@ -1,10 +1,10 @@
-"""The conditions as one sample shows them, where there is no other: ``gpuwatch snapshot``, a run, the doctor."""
+"""Conditions judged from a single snapshot: for ``gpuwatch snapshot``, a run and the doctor."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuwatch.diagnosis.conditions import error_counters, gpu_faults, health_flags, throttling
+from gpuwatch.diagnosis.conditions import error_counters, gpu_faults, health_flags, idle_memory, throttling
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence
 from gpuwatch.diagnosis.conditions.registry import CONDITIONS
 from gpuwatch.diagnosis.conditions.sample_context import Memory, SampleContext
@@ -12,14 +12,14 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import rule
 from gpuwatch.model.findings import Finding
 
-TOPICS = (gpu_faults, throttling, error_counters, health_flags)
+TOPICS = (gpu_faults, throttling, error_counters, health_flags, idle_memory)
 """The modules that have such conditions."""
 _CONDITIONS = tuple(one for one in CONDITIONS if one.one_sample)
 
 
 @rule(*dict.fromkeys(cause for one in _CONDITIONS for cause in one.causes), single_look=True)
 def conditions(evidence: Evidence) -> Iterator[Finding]:
-    """What holds in this sample, however long it must hold where somebody watches."""
+    """What holds in this sample, regardless of how long; of a run only what concerns its GPUs."""
     snapshot = evidence.snapshot
     if snapshot is None:
         return
@@ -28,7 +28,7 @@ def conditions(evidence: Evidence) -> Iterator[Finding]:
     context.remember()
     for condition in _CONDITIONS:
         for sign in condition.signs(context):
-            if not sign.holds:
+            if not sign.holds or (sign.process is not None and evidence.run is not None):
                 continue
             occurrence = Occurrence(sign, at, at, appears=0.0, leaves=0.0)
             occurrence.add(sign, at, 0.0)
