@@ -1,8 +1,8 @@
-"""How much memory a GPU has, where nothing but a log is there to tell it.
+"""How much memory a GPU has, from a log alone.
 
-Versions of TensorFlow before 2.6 print it. Later ones print the card's name, and that of many models has its
-size in it or is made with one size only (NVIDIA's product pages). Where a name stands for several sizes the
-smallest is taken, so that what is concluded ("others hold most of it") is never concluded too soon.
+TensorFlow before 2.6 prints it. Later versions print the card's name, which for many models contains the size or
+implies it (NVIDIA's product pages). For a name with several sizes the smallest is used, so that a conclusion such as
+"others hold most of it" is never drawn too early.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from gpuwatch.logs.facts import LogFacts
 
 _GIB = 1 << 30
 _USABLE = 0.92
-"""Of the size in a name: decimal gigabytes, less ECC and what the driver keeps."""
+"""Share of the size in a name: decimal gigabytes, less ECC and the driver's part."""
 _IN_NAME = re.compile(r"(?<![\w.])(\d{1,3}) ?Gi?B\b", re.IGNORECASE)
 
-# Longer names first: "RTX 3060 Ti" is no RTX 3060.
+# Longer names first: an "RTX 3060 Ti" is not an RTX 3060.
 _BY_MODEL: tuple[tuple[str, int], ...] = (
     ("RTX 2080 Ti", 11), ("RTX 3060 Ti", 8), ("RTX 3070 Ti", 8), ("RTX 3080 Ti", 12), ("RTX 3090 Ti", 24),
     ("RTX 4060 Ti", 8), ("RTX 4070 Ti", 12), ("GTX 1080 Ti", 11), ("GTX 1070 Ti", 8), ("GTX 1050 Ti", 4),
@@ -32,7 +32,7 @@ _BY_MODEL: tuple[tuple[str, int], ...] = (
 
 
 def memory_of_name(name: str | None) -> int | None:
-    """Bytes that a card of this name has at least; None where the name does not tell."""
+    """Minimum bytes of a card with this name; None if the name does not tell."""
     if not name:
         return None
     if match := _IN_NAME.search(name):
@@ -44,7 +44,7 @@ def memory_of_name(name: str | None) -> int | None:
 
 
 def memory_in_log(log: LogFacts, framework_device: str | None) -> tuple[int | None, bool]:
-    """Bytes of the GPU behind ``GPU:0`` as the log tells them, and whether it says so itself."""
+    """Bytes of the GPU behind ``GPU:0``, and whether the log states them (else they follow from the name)."""
     wanted = device_name(framework_device) if framework_device else None
     mapping = next((entry for entry in log.device_map if device_name(entry.framework_device) == wanted), None)
     if mapping is None:

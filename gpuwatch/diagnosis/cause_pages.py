@@ -1,4 +1,4 @@
-"""The pages about causes, as Markdown: ``gpuwatch/docs/causes/<id>.md``, one for each cause id."""
+"""The cause pages, in Markdown: ``gpuwatch/docs/causes/<id>.md``, one for each cause id."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from gpuwatch.model.findings import CAUSES
 FOLDER = "docs/causes"
 _MOST = 3
 _SHORTEST = 3
-"""Letters below which a word stands on every page."""
+"""Shorter words appear on every page."""
 
 GROUPS = (
     ("Memory", "memory."),
     ("Placement, settings and code", ("placement.", "config.", "api.", "distribution.")),
-    ("Which GPUs a program sees", "visibility."),
+    ("GPU visibility", "visibility."),
     ("Driver, libraries and build", ("driver.", "cuda.", "build.")),
     ("Shared machines", ("mode.", "mig.", "container.")),
-    ("Hardware, and why it is slow", ("hardware.", "throttle.", "pcie.", "idle.", "input.")),
+    ("Hardware and performance", ("hardware.", "throttle.", "pcie.", "idle.", "input.")),
     ("No cause", ("simulation.", "healthy", "unknown")),
 )
-"""Headings of the list of causes, with what the ids below them begin with."""
+"""Headings of the list of causes, with the prefixes of their ids."""
 
 
 def grouped() -> list[tuple[str, list[str]]]:
-    """Every cause id below its heading, in the order of :data:`CAUSES`."""
+    """Every cause id by heading, in the order of :data:`CAUSES`."""
     return [(title, [cause for cause in CAUSES if cause.startswith(begins)]) for title, begins in GROUPS]
 
 
 def page(cause: str) -> str:
-    """The page of a cause id, as Markdown; KeyError for an id that there is not."""
+    """The page of a cause in Markdown; KeyError for an unknown id."""
     if cause not in CAUSES:
         raise KeyError(cause)
     return (files("gpuwatch") / FOLDER / f"{cause}.md").read_text(encoding="utf-8")
@@ -50,11 +50,11 @@ _EVERYDAY = {
     "fallback": ("placement.no-kernel", "placement.device-missing", "build.cpu-only"),
     "slow": ("input.bound", "throttle.thermal", "throttle.power"),
 }
-"""What people call it, and the causes that it mostly is."""
+"""Common search words, and the causes that they usually mean."""
 
 
 def near(word: str) -> list[str]:
-    """Cause ids that ``word`` may have meant, the likeliest first."""
+    """Cause ids that ``word`` may mean, the likeliest first."""
     asked = word.strip().lower().replace("_", "-").replace(" ", "-")
     if asked in _EVERYDAY:
         return list(_EVERYDAY[asked])
@@ -69,7 +69,7 @@ def near(word: str) -> list[str]:
 
 
 def _telling_of(word: str) -> list[str]:
-    """The causes whose pages use the word most: ``oom``, ``xid``, ``nvlink``."""
+    """The causes whose pages contain the word most often: ``oom``, ``xid``, ``nvlink``."""
     if len(word.strip()) < _SHORTEST:
         return []
     pattern = re.compile(rf"\b{re.escape(word.strip())}\b", re.IGNORECASE)
@@ -78,14 +78,14 @@ def _telling_of(word: str) -> list[str]:
 
 
 def index() -> str:
-    """The list of all pages, as Markdown (``README.md`` beside them)."""
+    """The list of all pages in Markdown (``README.md`` of the same folder)."""
     lines = [
         "# Causes",
         "",
-        "What gpuwatch can name, one page each: `gpuwatch cause ID` prints it, and `p` on the Findings tab opens it.",
-        "Of equally grave findings the first is what ended the work, then why no GPU was usable, then the rest.",
+        "All causes that gpuwatch recognises. `gpuwatch cause ID` prints a page, and `p` on the Findings tab opens it.",
+        "Findings of equal severity are sorted: what ended the work, then why no GPU was usable, then the rest.",
     ]
     for title, causes in grouped():
-        lines += ["", f"## {title}", "", "| id | in one line |", "|---|---|"]
+        lines += ["", f"## {title}", "", "| id | cause |", "|---|---|"]
         lines += [f"| [`{cause}`]({cause}.md) | {CAUSES[cause]} |" for cause in causes]
     return "\n".join(lines) + "\n"

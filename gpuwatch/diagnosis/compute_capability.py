@@ -1,8 +1,8 @@
-"""Whether a build of TensorFlow has code for a GPU: native, compiled at the start, or none.
+"""Whether a TensorFlow build has code for a GPU: native, compiled at the start, or none.
 
-``cuda_compute_capabilities`` of ``tf.sysconfig.get_build_info()`` lists ``sm_80`` (binary code) and
-``compute_90`` (binary code, and PTX that the driver can compile for anything newer). Binary code runs on
-the same major version with an equal or higher minor one.
+``cuda_compute_capabilities`` of ``tf.sysconfig.get_build_info()`` lists ``sm_80`` (binary code) and ``compute_90``
+(binary code, and PTX that the driver can compile for newer GPUs). Binary code runs on the same major version with an
+equal or higher minor one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def capability(text: object) -> tuple[int, int] | None:
 
 
 def built_for(build: dict[str, Any]) -> tuple[tuple[str, tuple[int, int]], ...]:
-    """The capabilities that a build names, with their kind; empty where it names none."""
+    """The capabilities in a build, with their kind (``sm`` or ``compute``); empty if it lists none."""
     listed = build.get("cuda_compute_capabilities")
     if not isinstance(listed, (list, tuple)):
         return ()
@@ -31,7 +31,7 @@ def built_for(build: dict[str, Any]) -> tuple[tuple[str, tuple[int, int]], ...]:
 
 
 def support(card: tuple[int, int], built: Iterable[tuple[str, tuple[int, int]]]) -> Support:
-    """What this build can do on a card of this compute capability."""
+    """How a build supports a card of this compute capability."""
     entries = tuple(built)
     if any(major == card[0] and minor <= card[1] for _, (major, minor) in entries):
         return "native"

@@ -1,9 +1,9 @@
-"""What has happened to a machine that somebody watches, and what is wrong with it now: one engine for both.
+"""What happened to a watched machine, and what is wrong with it now: events and findings from one engine.
 
-A fold over snapshots in the order of their times: the same snapshots give the same events and findings, whether
-they come one by one on the dashboard or all at once from a recording (:func:`over`). Each condition is judged once:
-its onset and its end are events, and while it holds it is a finding with the same words, severity and cause.
-Pure: no clock, nothing is asked. Findings are put into words again every few seconds only.
+A fold over snapshots in order of time: the same snapshots give the same events and findings, whether they arrive one
+by one or from a recording (:func:`over`). Each condition is judged once: its onset and end are events, and while it
+holds it is a finding with the same text, severity and cause. Pure: it reads no clock and no device. Findings are
+reworded only every few seconds.
 """
 
 from __future__ import annotations
@@ -52,21 +52,20 @@ TOPICS = (
     health_flags,
     cpu_with_free_gpu,
 )
-"""The modules whose conditions are judged. A new one: one import above, one name here."""
+"""The modules whose conditions are judged. To add one: one import above, one name here."""
 
 CAPACITY = 1000
-"""Events that are kept."""
+"""Events kept."""
 GAP = 15.0
-"""Seconds between two samples from which nobody observed what was in between, where samples come more often."""
+"""Seconds between two samples that count as unobserved, if samples are usually more frequent."""
 _USUAL = 2.5
-"""So many times the usual distance of the samples is a gap, where they come seldom."""
+"""A gap is this many times the usual interval, if samples are less frequent."""
 AGAIN = 5.0
-"""Seconds after which findings are put into words again, the rules for one look asked again, and a machine judged
-again of which nothing has changed."""
+"""Seconds after which findings are reworded, single-sample rules rerun, and an unchanged machine is judged again."""
 PAST = 1800.0
 """Seconds for which a past finding is listed."""
 _RESUMES = 10.0
-"""Seconds in which a condition that ends at once and comes again is the same one."""
+"""A condition that ends without delay and returns within so many seconds is the same occurrence."""
 
 _MOMENTARY = tuple(rule for rule in RULES if not rule.single_look)
 
@@ -76,29 +75,29 @@ _Key = tuple[object, ...]
 @dataclass(slots=True)
 class _Entry:
     number: int
-    """Of the occurrence, as its events have it."""
+    """The number of the occurrence in its events."""
     occurrence: Occurrence
     condition: Condition | None
-    """None: a finding of the rules for one look, whose words are in ``finding``."""
+    """None: ``finding`` is from a single-sample rule."""
     finding: Finding | None = None
     listed: bool = True
     worded: float = float("-inf")
     announced: bool = False
-    """Whether its onset is an event."""
+    """Whether its onset event was sent."""
 
 
 class Conditions:
-    """Takes snapshots, and the state of their feed, in the order of their times."""
+    """Takes snapshots, and the state of their feed, in order of time."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.events: deque[MachineEvent] = deque(maxlen=capacity)
         """Oldest first."""
         self.count = 0
-        """All events that ever came; :attr:`events` forgets the oldest."""
+        """Number of all events so far; :attr:`events` drops the oldest."""
         self.past: deque[Finding] = deque(maxlen=100)
-        """Findings that hold no more, the newest last; each with ``until``."""
+        """Findings that no longer hold, the latest last; each with ``until``."""
         self._number = 0
-        """Of the latest occurrence."""
+        """Number of the latest occurrence."""
         self._processes = ProcessEvents()
         self._devices = DeviceEvents()
         self._silence = DriverSilence()
@@ -107,25 +106,25 @@ class Conditions:
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing is known of any duration."""
+        """Forgets everything that depends on time."""
         self.samples = 0
         self.observed = 0.0
-        """Seconds that were observed."""
+        """Observed seconds."""
         self.unobserved = 0.0
-        """Seconds in gaps between samples, in which the driver or its reader did not answer."""
+        """Seconds in gaps between samples, while the driver or the collector did not answer."""
         self.past.clear()
         self._held: tuple[Finding, ...] = ()
         self._all: tuple[tuple[Finding, ...], tuple[Finding, ...], tuple[Finding, ...]] | None = None
         self._came: float | None = None
         """When the last sample was taken."""
         self._unjudged = 0.0
-        """Observed seconds since samples were judged; nothing has changed in them."""
+        """Observed seconds since the last judged sample, without changes."""
         self._skipped = 0
-        """Samples in which nothing had changed, since then."""
+        """Unchanged samples since then."""
         self._judged = float("-inf")
         self._snapshot: Snapshot | None = None
         self._steps: deque[float] = deque(maxlen=8)
-        """Seconds between the last samples."""
+        """Seconds between the latest samples."""
         self._entries: dict[_Key, _Entry] = {}
         self._momentary: tuple[Finding, ...] = ()
         self._asked = float("-inf")
@@ -137,7 +136,7 @@ class Conditions:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong now, and what is worth a note; ``healthy`` alone, or with notes, where nothing is wrong."""
+        """The current problems and notes; ``healthy``, perhaps with notes, if there is no problem."""
         silence = self._silence.findings
         if not silence:
             return self._held
@@ -148,7 +147,7 @@ class Conditions:
 
     @property
     def held(self) -> dict[int, Finding]:
-        """The findings of conditions that hold, by the number that their events have."""
+        """The findings of current conditions, by the number in their events."""
         return {
             entry.number: entry.finding
             for entry in self._entries.values()
@@ -157,29 +156,29 @@ class Conditions:
 
     @property
     def silence(self) -> Finding | None:
-        """That the driver or the collector does not answer, while it does not."""
+        """The finding that the driver or the collector does not answer, if so."""
         return self._silence.silence
 
     def throttling(self, uuid: str, until: float) -> list[Episode]:
-        """What held the clocks of a device down, as it was known at a moment; the latest onset first."""
+        """When and why a device was throttled, as known at a moment; the latest onset first."""
         return self._episodes.of(uuid, until)
 
-    # -- what comes in --------------------------------------------------------------------------
+    # -- input ----------------------------------------------------------------------------------
 
     def feed(self, status: FeedState, at: float) -> list[MachineEvent]:
-        """The state of the feed, also while no snapshot comes."""
+        """Takes the state of the feed, also while no snapshots arrive."""
         found = self._silence.look(status, at)
         if self._silence.silence is not None:
             self._healthy_since, self._healthy = None, None
         return self._keep(found)
 
     def look(self, snapshot: Snapshot) -> list[MachineEvent]:
-        """One more snapshot; the events since the one before. One that is older, or the same, changes nothing."""
+        """Takes a snapshot; the events since the previous one. An older or identical one changes nothing."""
         at = snapshot.taken_at.timestamp()
         if self._came is not None and (at < self._came or (at == self._came and snapshot.unchanged(self._snapshot))):
             if self._came - at < GAP:
                 return []
-            self._begin()  # the clock was set back: times before and after do not compare
+            self._begin()  # the clock was set back: earlier times cannot be compared
             self._memory.restart()
         self._silence.answered(at)
         before, came, self._snapshot = self._snapshot, self._came, snapshot
@@ -191,7 +190,7 @@ class Conditions:
             return []
         found: list[MachineEvent] = []
         if not still and self._skipped and before is not None and came is not None:
-            found += self._judge(before, came, 0.0)  # what had held until this change
+            found += self._judge(before, came, 0.0)  # the state until this change
         self._unjudged += seconds
         self._skipped += still
         if gap:
@@ -201,7 +200,7 @@ class Conditions:
         return self._keep(found)
 
     def _step(self, at: float) -> tuple[float, float]:
-        """One sample further: the observed seconds before it, and those of a gap; one of them is 0."""
+        """Advances to a sample: the observed seconds before it, and those of a gap; one of them is 0."""
         seconds = 0.0 if self._came is None else at - self._came
         usual = min(self._steps, default=0.0)
         if seconds:
@@ -223,7 +222,7 @@ class Conditions:
         return found
 
     def _judge(self, snapshot: Snapshot, at: float, gap: float, *, first: bool = False) -> list[MachineEvent]:
-        """A sample, and those before it that did not differ from it."""
+        """Judges a sample, together with the identical ones before it."""
         seconds, self._unjudged, self._judged = self._unjudged, 0.0, at
         samples, self._skipped = self._skipped or 1, 0
         context = SampleContext(snapshot, at, seconds, self._memory, samples)
@@ -247,7 +246,7 @@ class Conditions:
         now = [
             entry.finding
             for entry in self._entries.values()
-            # What lasts cannot be seen while the driver tells nothing: it is neither there nor over.
+            # Without the driver a condition is neither present nor over.
             if entry.announced
             and entry.finding is not None
             and entry.listed
@@ -255,7 +254,7 @@ class Conditions:
         ]
         now += self._broken.values()
         if gap or any(one.severity != "info" for one in now):
-            self._healthy_since, self._healthy = None, None  # after a gap nobody knows what was in between
+            self._healthy_since, self._healthy = None, None  # a gap may have hidden a problem
         if not any(one.severity != "info" for one in now):
             self._healthy_since = at if self._healthy_since is None else self._healthy_since
             if self._healthy is None or at - self._healthy_worded >= AGAIN:
@@ -300,7 +299,7 @@ class Conditions:
         return found
 
     def _course(self, entry: _Entry, condition: Condition, context: SampleContext) -> Iterator[MachineEvent]:
-        """Words for it where it is time, its onset, and what has come to it since."""
+        """Rewords the finding when due; yields its onset event and later news."""
         at, before = context.at, entry.finding
         try:
             news = list(condition.news(entry.occurrence, context))
@@ -308,7 +307,7 @@ class Conditions:
                 entry.worded = at
                 entry.listed = condition.listed(entry.occurrence, context)
                 entry.finding = condition.finding(entry.occurrence, context)
-        except Exception as error:  # noqa: BLE001 - shown as a finding; the other conditions still speak
+        except Exception as error:  # noqa: BLE001 - shown as a finding; the other conditions still work
             self._break(condition, error, at)
             entry.finding = None
         if entry.finding is None or entry.finding is before:
@@ -317,7 +316,7 @@ class Conditions:
             self._resume(entry)
         severity = entry.finding.severity
         if before is not None and SEVERITY_ORDER[before.severity] < SEVERITY_ORDER[severity]:
-            severity = before.severity  # while it holds it does not become better by turns
+            severity = before.severity  # never lowered while it holds
         entry.finding = replace(entry.finding, severity=severity, since=_time(entry.occurrence.since))
         phase = "changed" if entry.announced else "began"
         if not entry.announced or (before is not None and before.severity != severity):
@@ -328,7 +327,7 @@ class Conditions:
             phase = "changed"
 
     def _resume(self, entry: _Entry) -> None:
-        """One that ended at once and comes again goes on: it is one finding with two onsets."""
+        """Continues one that ended without delay and returns: one finding with two onsets."""
         for past in self.past:
             same = entry.finding is not None and _subject(past) == _subject(entry.finding)
             ended_at_once = entry.occurrence.leaves <= 0
@@ -338,7 +337,7 @@ class Conditions:
                 return
 
     def _unseen(self, context: SampleContext) -> list[MachineEvent]:
-        """The driver tells nothing: what held is neither there nor over, until it is forgotten."""
+        """Without the driver, conditions are neither present nor over, until they are forgotten."""
         found: list[MachineEvent] = []
         for key, entry in list(self._entries.items()):
             if entry.condition is not None:
@@ -373,10 +372,10 @@ class Conditions:
         name = type(condition).__name__
         self._broken.setdefault(name, replace(broken(name, condition.causes, error), since=_time(at)))
 
-    # -- rules for one look ---------------------------------------------------------------------
+    # -- single-sample rules --------------------------------------------------------------------
 
     def _once(self, context: SampleContext) -> Iterator[MachineEvent]:
-        """Asked again when something turned, and every few seconds: what they look at seldom changes."""
+        """Runs the single-sample rules when the machine changed, else every few seconds."""
         snapshot, at = context.snapshot, context.at
         state = (tuple(device.state for device in snapshot.devices), snapshot.problems, snapshot.driver is None)
         if state != self._state or at - self._asked >= AGAIN:
@@ -402,48 +401,37 @@ class Conditions:
                 entry.occurrence.add(None, at, context.seconds)
                 yield from self._end(key, entry, context)
 
-    # -- nothing wrong --------------------------------------------------------------------------
+    # -- healthy --------------------------------------------------------------------------------
 
     def _nothing_wrong(self, snapshot: Snapshot, since: float) -> Finding:
-        found = finding(
-            "healthy",
-            "info",
-            "likely",
-            title="No problems found",
-            evidence=self.looked_at(snapshot),
-        )
+        found = finding("healthy", "info", "likely", evidence=self._looked_at(snapshot))
         return replace(found, since=_time(since))
 
-    def looked_at(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """What was looked at and for how long, what was looked for, and what could not be judged."""
+    def _looked_at(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """What was watched and for how long, what was looked for, and what could not be judged."""
         gpus, programs = len(snapshot.devices), len({row.pid for row in snapshot.processes})
         what = f"{gpus} GPU{'' if gpus == 1 else 's'} and {programs} process{'' if programs == 1 else 'es'}"
         lines = [f"watched: {what}, for {span(self.observed)}"]
         if self.unobserved:
-            lines.append(f"not observed: {span(self.unobserved)}, in which no sample came")
+            lines.append(f"not observed: {span(self.unobserved)} without samples")
         able, unable = [], []
-        for condition in CONDITIONS:
-            if not condition.looks_for:
-                continue
-            lacking = [
-                metric
-                for metric in condition.needs
-                if snapshot.devices and not any(metric in device.readings for device in snapshot.devices)
-            ]
+        for condition in filter(lambda one: one.looks_for, CONDITIONS):
+            lacking = next(
+                (name for name in condition.needs if all(name not in d.readings for d in snapshot.devices)), ""
+            )
             if not lacking:
                 able.append(condition.looks_for)
-            else:
-                reason = next((d.missing[lacking[0]].reason for d in snapshot.devices if lacking[0] in d.missing), "")
+            elif snapshot.devices:
+                reason = next((d.missing[lacking].reason for d in snapshot.devices if lacking in d.missing), "")
                 why = f": {reason.replace('_', ' ')}" if reason else ""
-                unable.append(f"not judged: {condition.looks_for} ({lacking[0]}{why})")
+                unable.append(f"not judged: {condition.looks_for} ({lacking}{why})")
         if able and snapshot.devices:
-            able.append("GPUs closed by their compute mode")
-            lines.append(f"looked for: {'; '.join(able)}")
+            lines.append(f"looked for: {'; '.join((*able, 'GPUs in an exclusive or prohibited compute mode'))}")
         return (*lines, *unable)
 
 
 def over(snapshots: Iterable[Snapshot]) -> tuple[Sequence[Finding], Sequence[Finding]]:
-    """The findings at the end of ``snapshots`` (oldest first), and those that were past by then."""
+    """The findings at the end of ``snapshots`` (oldest first), and the past ones."""
     conditions = Conditions()
     for snapshot in snapshots:
         conditions.look(snapshot)
@@ -455,7 +443,7 @@ def _subject(one: Finding) -> tuple[object, ...]:
 
 
 def _process_gone(sign: Sign, context: SampleContext) -> bool:
-    """Whether the process has ended; a device that is away may come back, and says nothing meanwhile."""
+    """Whether the process has exited; a device that is away may come back, and says nothing meanwhile."""
     process, device = sign.process, sign.device
     if process is None or process.device_uuid is None:
         return False

@@ -1,4 +1,4 @@
-"""Runs every rule, sorts what they found, and names the one primary cause."""
+"""Runs every rule, sorts the findings, and picks the primary cause."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ TOPICS = (
     simulated_driver,
     unexplained,
 )
-"""The modules whose rules run. A new topic: one import above, one name here."""
+"""The modules whose rules run. To add one: one import above, one name here."""
 
-# The fixed order of primary causes. What ended the work:
+# The order of primary causes. What ended the work:
 ENDED_WORK = (
     "memory.context-failed",
     "memory.fragmented",
@@ -67,7 +67,7 @@ ENDED_WORK = (
     "api.removed",
     "hardware.fault",
 )
-# Else why no GPU was usable:
+# Otherwise, why no GPU was usable:
 NO_GPU = (
     "visibility.hidden",
     "visibility.bad-ordinal",
@@ -85,20 +85,20 @@ NO_GPU = (
 )
 _Key = tuple[str, str | None, int | None, str]
 _TELLING = 12
-"""Characters from which the same text in two findings is the same line."""
+"""Characters from which equal text in two findings is the same log line."""
 _RANK = {cause: rank for rank, cause in enumerate((*ENDED_WORK, *NO_GPU))}
 
 
 def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
-    """All findings, most severe first; the same evidence gives the same findings in the same order.
+    """All findings, most severe first; deterministic for the same evidence.
 
-    A rule that raises becomes a finding that says so: the other rules still speak.
+    A rule that raises is reported as a finding; the other rules still run.
     """
     found: dict[_Key, Finding] = {}
     for entry in RULES if rules is None else rules:
         try:
             results = tuple(entry.find(evidence))
-        except Exception as error:  # noqa: BLE001 - shown as a finding, see above
+        except Exception as error:  # noqa: BLE001 - reported as a finding, see above
             results = (broken(entry.name, entry.causes, error),)
         for result in results:
             key = (result.id, result.device_uuid, result.pid, result.title)
@@ -114,7 +114,7 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None) -> tuple[F
 
 
 def _repeated(found: Mapping[_Key, Finding]) -> list[_Key]:
-    """Failures that no rule knows, of lines for which another rule has named a cause: one line has one meaning."""
+    """Unrecognised failures whose line is evidence for another cause: a line has one meaning."""
     named = [line for one in found.values() if one.id not in ("unknown", "healthy") for line in one.evidence]
     return [
         key
@@ -134,15 +134,15 @@ def _within(lines: Iterable[str], other: str) -> bool:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """The most severe first, then by the fixed order of causes."""
+    """Sorted by severity, then by the order of causes."""
     return sorted(findings, key=_order)
 
 
 def primary(findings: Iterable[Finding]) -> str | None:
-    """The one cause to show first; ``healthy`` where nothing is wrong, None without findings. ``unknown`` where that
-    is all that there is to say.
+    """The cause to show first; ``healthy`` if nothing is wrong, ``unknown`` if that is the only finding, None without
+    findings.
 
-    An expected outcome has severity ``info`` and never wins over a real finding.
+    An expected outcome has severity ``info`` and never outranks a real finding.
     """
     ordered = in_order(findings)
     for severity in ("error", "warning"):
@@ -162,7 +162,7 @@ def _wrong(found: Finding) -> bool:
 
 
 def _of_the_work(found: Finding) -> bool:
-    """Whether it is about the work and its machine: what a simulated GPU lacks is not, unless it ended the work."""
+    """Whether it is about the program or machine: a limit of a simulated GPU is not, unless it ended the work."""
     return found.id != "simulation.limit" or found.severity == "error"
 
 
@@ -172,12 +172,12 @@ def _order(found: Finding) -> tuple[int, int, str, str, int]:
 
 
 def broken(name: str, causes: Iterable[str], error: Exception) -> Finding:
-    """What stands for a rule that failed."""
+    """The finding for a rule that failed."""
     return finding(
         "unknown",
         "warning",
         "fact",
         title=f"gpuwatch's own rule {name} failed",
-        evidence=(f"{type(error).__name__}: {error}", f"causes it looks for: {', '.join(causes)}"),
+        evidence=(f"{type(error).__name__}: {error}", f"causes it checks: {', '.join(causes)}"),
         action="Report this as a bug of gpuwatch; the other findings are complete.",
     )

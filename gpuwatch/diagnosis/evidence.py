@@ -1,4 +1,4 @@
-"""Everything that rules may look at. Frozen: a rule is a pure function of it."""
+"""The input of rules, which are pure functions of it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known. None means "not looked at", which is different from "looked, found nothing"."""
+    """What is known. None means "not checked", which differs from "checked, found nothing"."""
 
     snapshot: Snapshot | None = None
-    """The machine; for a run, as it was before the start."""
+    """The machine; for a run, before its start."""
     run: Run | None = None
     log: LogFacts | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def driver_answers(self) -> bool | None:
-        """Whether NVML answered; None where nobody asked it, which is so where gpuwatch itself failed."""
+        """Whether NVML answered; None if it was not asked, also because gpuwatch itself failed."""
         if self.snapshot is None or any(one.reason == FAILED_ITSELF for one in self.snapshot.problems):
             return None
         return self.snapshot.driver is not None
 
     @property
     def device_map(self) -> tuple[DeviceMapping, ...]:
-        """Framework devices, from the run or else from the log."""
+        """Framework devices, from the run, else from the log."""
         if self.run is not None and self.run.device_map:
             return self.run.device_map
         return tuple(self.log.device_map) if self.log is not None else ()
@@ -46,28 +46,25 @@ class Evidence:
         return self.run is not None and any("GPU" in name for name in self.run.devices.logical)
 
     def variable(self, name: str) -> str | None:
-        """An environment variable as the work saw it."""
+        """An environment variable as the program saw it."""
         if self.run is not None and name in self.run.environment:
             return self.run.environment[name]
         return self.environment.get(name)
 
     @property
     def variables(self) -> dict[str, str]:
-        """The whole environment as the work saw it."""
-        merged = dict(self.environment)
-        if self.run is not None:
-            merged.update(self.run.environment)
-        return merged
+        """The whole environment as the program saw it."""
+        return {**self.environment, **(self.run.environment if self.run is not None else {})}
 
     def asked(self, setting: str) -> object:
-        """What the probe itself asked for, or None."""
+        """The value of a setting that a probe requested; None for a user's program, which has its own reasons."""
         if self.run is None or setting not in self.run.settings or self.run.group == "run":
-            return None  # a user's program has its own reasons
+            return None
         return self.run.settings[setting].asked
 
     @property
     def visible_devices(self) -> str | None:
-        """CUDA_VISIBLE_DEVICES as the work saw it; what the probe set wins over what it inherited."""
+        """CUDA_VISIBLE_DEVICES as the program saw it; a probe's own value wins over the inherited one."""
         asked = self.asked("CUDA_VISIBLE_DEVICES")
         if isinstance(asked, str):
             return asked
@@ -77,11 +74,11 @@ class Evidence:
 
     @property
     def visibility_on_purpose(self) -> bool:
-        """Whether the probe itself chose CUDA_VISIBLE_DEVICES, so that its effect is the subject."""
+        """Whether a probe set CUDA_VISIBLE_DEVICES, so that its effect is the subject of the probe."""
         return isinstance(self.asked("CUDA_VISIBLE_DEVICES"), str)
 
     def device_of(self, framework_device: str | None) -> Device | None:
-        """The physical GPU behind ``GPU:0``, where the map and the snapshot know it."""
+        """The physical GPU behind ``GPU:0``; None if map or snapshot do not tell."""
         if self.snapshot is None or framework_device is None:
             return None
         wanted = device_name(framework_device)
@@ -92,7 +89,7 @@ class Evidence:
 
 
 def device_behind(mapping: DeviceMapping, snapshot: Snapshot) -> Device | None:
-    """By UUID where it is known, else by PCI address: never by index, which CUDA renumbers."""
+    """The physical GPU by UUID if known, else by PCI address; never by index, which CUDA renumbers."""
     for device in snapshot.devices:
         if mapping.uuid is not None:
             if device.uuid == mapping.uuid:

@@ -1,4 +1,4 @@
-"""What is said where no rule found anything: not more than what was looked at allows."""
+"""The finding reported when no rule fires: it claims no more than the evidence allows."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from gpuwatch.diagnosis.registry import finding
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import Finding
 
-NO_GPU_NAMED = "Nothing that failed was found, but the log names no GPU: TensorFlow may have run on the CPU"
-NOTHING_KNOWN = "Nothing that gpuwatch knows was found: is it the log of a TensorFlow or PyTorch program?"
-_DEVICE_UNKNOWN = "No problems found; the log does not tell on which device the work ran"
+NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
+NOTHING_KNOWN = "Nothing recognised: is this the log of a TensorFlow or PyTorch program?"
+_DEVICE_UNKNOWN = "No problems found; the log does not say on which device the work ran"
 OF_A_PART = frozenset({NO_GPU_NAMED, NOTHING_KNOWN})
-"""Titles that the rest of a log may prove wrong."""
+"""Titles that the rest of a log may contradict."""
 
 
 def nothing_found(evidence: Evidence, others: Iterable[Finding] = ()) -> Finding:
-    """Healthy, in words that claim less where all that there is to judge by is a log that names no GPU; ``unknown``
-    where it holds nothing at all that is known.
+    """``healthy``, with a weaker claim if there is only a log without a GPU; ``unknown`` if nothing in it is known.
 
-    TensorFlow names every GPU that it takes after its start. That it names none has many reasons: a CPU build,
-    hidden log lines, and (from 2.21 on) NVML that does not work. PyTorch names no GPU in any case, and what was cut
-    out of a log need not. ``others``: remarks that rules made.
+    TensorFlow logs every GPU that it uses when it starts. If it logs none, the reason may be a CPU build, hidden log
+    lines, or (since 2.21) NVML that does not work. PyTorch never logs its GPU, and an excerpt may lack the line.
+    ``others``: notes of other rules.
     """
     log = evidence.log
     if log is None or evidence.run is not None or evidence.snapshot is not None or _names_a_gpu(log):
@@ -40,13 +39,13 @@ def nothing_found(evidence: Evidence, others: Iterable[Finding] = ()) -> Finding
         title=NO_GPU_NAMED,
         evidence=(
             *started,
-            f"none of its {log.lines} line{'s' if log.lines != 1 else ''} tells of a GPU that was found or taken",
+            f"none of its {log.lines} line{'s' if log.lines != 1 else ''} mentions a GPU that was found or used",
             f"{placed} ops were placed, all of them on the CPU" if placed else "",
-            "a build without GPU support prints no more, nor does 2.21 or newer where NVML does not work, nor any"
-            " version under TF_CPP_MIN_LOG_LEVEL=1",
+            "a CPU-only build logs no more, nor does 2.21 or later if NVML does not work, nor any version with"
+            " TF_CPP_MIN_LOG_LEVEL=1",
         ),
-        action="Run gpuwatch doctor where this was run: it tells whether TensorFlow gets a GPU, and else why not."
-        " gpuwatch run -- python train.py tells it of the program itself.",
+        action="Run gpuwatch doctor on that machine: it says whether TensorFlow gets a GPU, and if not, why."
+        " gpuwatch run -- python train.py says so for the program itself.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The rules, in the order in which they were declared. Filled by imports in :mod:`.engine`, nothing scans."""
+"""The rules in the order of their declaration, filled by the imports in :mod:`.engine`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ RuleFunction = Callable[[Evidence], Iterable[Finding]]
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A pure function from evidence to findings, and the causes that it may name."""
+    """A pure function from evidence to findings, and the causes that it may report."""
 
     name: str
     causes: tuple[str, ...]
     find: RuleFunction
     single_look: bool = False
-    """Whether it stands in, where there is one look only, for a rule over time."""
+    """Whether it replaces conditions over time if there is only one snapshot."""
 
 
 RULES: list[Rule] = []
 
 
 def rule(*causes: str, single_look: bool = False) -> Callable[[RuleFunction], RuleFunction]:
-    """Declares a rule. ``causes`` are the cause ids that it can yield."""
+    """Declares a rule; ``causes`` are the cause ids that it may report."""
     unknown = [cause for cause in causes if cause not in CAUSES]
     if unknown or not causes:
         raise ValueError(f"unknown cause ids: {unknown}")
@@ -49,7 +49,7 @@ def finding(
     device_uuid: str | None = None,
     pid: int | None = None,
 ) -> Finding:
-    """A finding of a known cause; its title is the cause's unless a better one is given."""
+    """A finding of a known cause, with the cause's title unless another one is given."""
     return Finding(
         id=cause,
         severity=severity,
