@@ -128,7 +128,7 @@ class Row:
 
 
 NO_PROGRAM = {"doctor": ("healthy", "the machine is fine: what fails is the program, which the doctor does not run")}
-NOT_SAID = {"explain": ("healthy", "TensorFlow 2.21 says nothing when NVML does not work: its log names no GPU")}
+NOT_SAID = {"explain": ("healthy", "TensorFlow 2.21 says nothing when NVML does not work: its log mentions no GPU")}
 NO_ENVIRONMENT = {"explain": ("healthy", "a log does not tell the environment, and nothing failed")}
 
 ROWS = (

@@ -644,4 +644,4 @@ def test_healthy_says_what_was_looked_at_and_what_was_not() -> None:
     alone = watched(seconds(20, lambda s: sample(s, [blind])))
     assert any("not judged: PCIe links" in line and "not supported" in line for line in alone.findings[0].evidence)
     gappy = watched([sample(0, [gpu()]), sample(1, [gpu()]), sample(200, [gpu()])])
-    assert "not observed: 3 min, in which no sample came" in gappy.findings[0].evidence
+    assert "not observed: 3 min without samples" in gappy.findings[0].evidence

@@ -125,12 +125,12 @@ _EPOCHS = ("Epoch 1/2", "100/100 ━━━━━━━━━━━━━━━�
 @pytest.mark.parametrize(
     ("lines", "says", "acts"),
     [
-        ((_START, *_EPOCHS), "names no GPU", True),
-        ((_START, _ON_CPU), "names no GPU", True),
+        ((_START, *_EPOCHS), "mentions no GPU", True),
+        ((_START, _ON_CPU), "mentions no GPU", True),
         ((_START, _MAPPED, *_EPOCHS), "No problems found", False),
         ((_START, _ON_CPU.replace("CPU:0", "GPU:0")), "No problems found", False),
-        (("2026-05-04 10:11:12.1: I tensorflow/core/x.cc:7] a line",), "does not tell on which device", False),
-        (("dear diary",), "Nothing that gpuwatch knows", False),
+        (("2026-05-04 10:11:12.1: I tensorflow/core/x.cc:7] a line",), "does not say on which device", False),
+        (("dear diary",), "Nothing recognised", False),
     ],
 )
 def test_of_a_quiet_log_no_more_is_claimed_than_it_tells(lines: tuple[str, ...], says: str, acts: bool) -> None:
