@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gpuwatch.diagnosis.conditions import snapshot_rule
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.no_finding import nothing_found
 from gpuwatch.diagnosis.registry import RULES, Rule, finding
@@ -22,7 +23,6 @@ from gpuwatch.diagnosis.rules import (
     predicted,
     simulated_driver,
     simulation,
-    snapshot_conditions,
     unexplained,
     visibility,
 )
@@ -39,7 +39,7 @@ TOPICS = (
     log_statements,
     compatibility,
     partition,
-    snapshot_conditions,
+    snapshot_rule,
     compute_mode,
     kernels,
     idle,
