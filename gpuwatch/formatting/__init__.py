@@ -1,1 +1,1 @@
-"""Units to text: one place for the screen and for files. Imports only :mod:`gpuwatch.model`."""
+"""Text for screens and files: units, shortening, masking, redaction. Imports only :mod:`gpuwatch.model`."""

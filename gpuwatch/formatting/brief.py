@@ -1,4 +1,4 @@
-"""Short forms of what processes are called, for where the room is short. One definition for every screen and table."""
+"""Short forms of commands and frameworks, for narrow columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def without_folder(command: str) -> str:
 
 
 def short_framework(framework: str | None, width: int) -> str:
-    """``tensorflow 2.21.0`` as it fits: without the patch level, or ``tf 2.21``; whole where neither does."""
+    """``tensorflow 2.21.0`` to fit ``width``: without the patch level, or ``tf 2.21``; whole if neither fits."""
     if not framework:
         return UNKNOWN
     framework = printable(framework)

@@ -1,6 +1,6 @@
-"""Secrets out of whole documents, before any format or file sees them.
+"""Masks secrets in whole documents, before any format or file sees them.
 
-Masked are values of variables and settings whose name speaks of a secret, and what
+Masks the values of variables and settings with a secret's name, and what
 :func:`gpuwatch.formatting.secrets.mask_text` finds in texts.
 """
 
@@ -17,12 +17,12 @@ _D = TypeVar("_D", bound=msgspec.Struct)
 
 
 def masked(document: _D) -> _D:
-    """The same document with its secrets masked; the original is not changed."""
+    """A copy of the document with its secrets masked."""
     return changed(document, mask_text)
 
 
 def changed(document: _D, text: Callable[[str], str]) -> _D:
-    """The document with every text, keys apart, gone through ``text``; what is named a secret is masked."""
+    """A copy with ``text`` applied to every string except keys; values with a secret's name are masked."""
     plain = msgspec.to_builtins(document)
     return msgspec.convert(_walk(plain, text), type(document))
 
@@ -44,7 +44,7 @@ def _walk(value: Any, text: Callable[[str], str]) -> Any:
 
 
 def _hidden(name: str, value: Any, shown: Any) -> Any:
-    """A variable's value: masked where the variable's name speaks of a secret, else as it is shown."""
+    """A variable's value: masked if the name is that of a secret, else ``shown``."""
     if isinstance(value, (list, tuple)):
         return [_hidden(name, item, other) for item, other in zip(value, shown, strict=True)]
     return MASK if isinstance(value, str) and mask_value(name, value) == MASK else shown

@@ -1,7 +1,7 @@
-"""Secrets that stand behind a name that speaks of one: options, assignments, members of JSON, Python source, headers.
+"""Finds secrets by their names: options, assignments, JSON members, Python source, headers.
 
-A scan, not one large expression: it goes from one telling word to the next, takes the name around it, and looks at
-what follows. Nothing is looked at twice, so its time grows with the length of the text alone.
+A scan instead of one large expression: it goes from hint to hint (``token``, ``passw``), takes the name around it, and
+examines what follows. Nothing is examined twice, so the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -11,67 +11,64 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
+from gpuwatch.formatting.text import word_set
+
 MASK: Final = "•••"
 
 _LONGEST_NAME: Final = 80
-"""A name that is longer is none; so far, too, a scan goes back."""
+"""Characters of the longest name; how far a scan goes back."""
 _LONGEST_GROUP: Final = 400
-"""Characters of a call or a list behind a name that are searched for literals."""
+"""Characters of a call or a list after a name that are searched for literals."""
 
 _HINTS: Final = (
     *("token", "key", "secret", "passw", "passphrase", "pass", "pwd", "credential", "cookie", "private", "signature"),
     *("auth", "login", "dsn", "connectionstring", "connection_string", "webhook", "bearer", "sword"),
 )
 _HINT_WORDS: Final = ("sig", "pin", "otp", "pw")
-"""Words, too, in the middle of which nothing is meant: ``pin`` in ``spinning``."""
+"""Hints only as whole words: not ``pin`` in ``spinning``."""
 _NAME_END = re.compile(r"[\w.-]*+")
 _NAME_CHARS = frozenset("_.-")
 
 
 class Strength(IntEnum):
-    """How surely a name is that of a secret."""
+    """How likely a name is that of a secret."""
 
     NONE = 0
     WEAK = 1
-    """``key``, ``signature``: a secret only where the value looks like one."""
+    """``key``, ``signature``: a secret only if the value looks like one."""
     FIRM = 2
-    """``token``: a secret unless the value is a number, a switch or a plain place holder."""
+    """``token``: a secret unless the value is a number, a switch or a placeholder."""
     STRONG = 3
-    """``password``: a secret whatever the value is, short of none at all."""
+    """``password``: a secret whatever the value is, unless there is none."""
 
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_KEY_OF_WORDS = """
+_KEY_OF = word_set("""
 api access secret private account auth encryption signing license licence service storage subscription master ssh
 client consumer app application aes hmac shared deploy webhook wandb tls ssl pre presigned gpg deployment user
 project org server session
-"""
-_KEY_OF = frozenset(_KEY_OF_WORDS.split())
-_PUBLIC_KEY_WORDS = """
+""")
+_PUBLIC_KEY = word_set("""
 sort group monitor embedding primary public foreign partition metric num max min cache dict config index order
 row column label feature image batch input output state random prng rng map lookup join search answer host values
 known trusted host registry reg hot short
-"""
-_PUBLIC_KEY = frozenset(_PUBLIC_KEY_WORDS.split())
-_VOCABULARY_WORDS = """
+""")
+_VOCABULARY = word_set("""
 eos bos pad unk mask sep cls stop start end special image audio text prompt next new first last max min num per n
 total top input output completion prefix suffix decoder forced begin beginning padding separator additional
 remaining used prompt cached context reserved unexpected valid invalid csrfless by single
-"""
-_VOCABULARY = frozenset(_VOCABULARY_WORDS.split())
-_ATTRIBUTE_WORDS = """
+""")
+_ATTRIBUTE = word_set("""
 command cmd program script helper manager provider
 type types id ids len length lens size sizes count counts num number timeout ttl expiry expires expiration prompt
 policy mode index indices format version enabled required stdin def defs name names limit budget rate usage error
 errors value values heads board map embedding embeddings classification logits mask ring rings per s method
 algorithm alg schema style hint field level strategy column columns file path dir folder location url uri
 endpoint host port command cmd program script helper store manager provider
-"""
-_ATTRIBUTE = frozenset(_ATTRIBUTE_WORDS.split())
-_NAMES_FILE_WORDS = """
+""")
+_NAMES_FILE = word_set("""
 file path dir folder location
-"""
-_NAMES_FILE = frozenset(_NAMES_FILE_WORDS.split())
+""")
 _SECRET_KEY = re.compile(
     r"(?:api|access|secret|private|account|auth|encrypt|encryption|signing|license|ssh|master|client)keys?"
 )
@@ -83,7 +80,7 @@ _STRONG_WORD = re.compile(
 
 @lru_cache(4096)
 def strength(name: str) -> Strength:
-    """How surely values under ``name`` are secret, in any spelling: ``HF_TOKEN``, ``apiKey``, ``--db-password``."""
+    """How likely values of ``name`` are secret, in any spelling: ``HF_TOKEN``, ``apiKey``, ``--db-password``."""
     if len(name) > _LONGEST_NAME:
         name = name[-_LONGEST_NAME:]
     parts = [part.lower() for part in _PARTS.findall(name)]
@@ -150,7 +147,7 @@ _PATH = re.compile(r"(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)*+|[A-Za-z]:\\[^\s]{1
 
 
 def looks_secret(value: str) -> bool:
-    """Whether a value is more like a password than like a word, a number or a path."""
+    """Whether a value looks like a password rather than a word, a number or a path."""
     if len(value) < 6 or _is_void(value) or _NUMBER.fullmatch(value):
         return False
     if len(value) <= _LONGEST_GROUP and (_WORDS.fullmatch(value) or _PATH.fullmatch(value)):
@@ -163,7 +160,7 @@ def looks_secret(value: str) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    """Whether a value names a file, and is no base64 with slashes in it."""
+    """Whether a value is a path, not base64 with slashes."""
     if len(value) > _LONGEST_GROUP or not _PATH.fullmatch(value) or value.count("/") + value.count("\\") < 2:
         return False
     return not any(len(part) >= 16 and looks_secret(part) and "." not in part for part in value.split("/"))
@@ -176,7 +173,7 @@ def _is_void(value: str) -> bool:
 
 
 def is_secret_value(name: str, value: str) -> bool:
-    """Whether the value of a variable is to be masked as a whole because of its name."""
+    """Whether to mask the whole value of a variable because of its name."""
     return _is_secret(strength(name), name, value)
 
 
@@ -184,9 +181,9 @@ def _is_secret(sure: Strength, name: str, value: str) -> bool:
     if not sure or _is_void(value):
         return False
     if len(value) > _LONGEST_GROUP and not any(map(str.isspace, value)):
-        return True  # masked whole: nothing of it is looked at again
+        return True  # masked whole
     if sure is Strength.WEAK:
-        return looks_secret(value) and " " not in value and not value.startswith("/job:")  # a device of TensorFlow
+        return looks_secret(value) and " " not in value and not value.startswith("/job:")  # a TensorFlow device
     if (sure is Strength.FIRM or any(part in name.lower() for part in ("pwd", "credential", "key"))) and _is_path(
         value
     ):
@@ -214,7 +211,7 @@ _QUOTED_REST = {
     "'''": re.compile(r"(?:[^'\\]|\\.|'(?!''))*+", re.DOTALL),
 }
 _ESCAPED_REST = {'"': re.compile(r"[^\"\\\n]*+"), "'": re.compile(r"[^'\\\n]*+")}
-# In the middle of a word; a quote that has blanks behind it ends what began before the name.
+# Inside a word; a quote followed by a blank ends what began before the name.
 _PIECE = r"\"(?:[^\"\\\s]|\\.)*+\"|'(?:[^'\\\s]|\\.)*+'|\\."
 _BARE = re.compile(
     rf"(?:{_PIECE}|[^\s\"'\\,;&)\]}}<>{{]|\{{[^{{}}\n]{{0,200}}\}}|\{{|[,;)\]}}](?![\s,;)\]}}'\"]|$|\w{{1,40}}\s?[=:]))++"
@@ -233,7 +230,7 @@ _HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-coo
 
 
 def mask_named(text: str) -> str:
-    """``text`` without what stands behind names of secrets."""
+    """``text`` with the values of secret names masked."""
     shown: list[str] = []
     done = at = 0
     for begins, ends in _hits(text):
@@ -254,9 +251,9 @@ def mask_named(text: str) -> str:
 
 
 def _hits(text: str) -> list[tuple[int, int]]:
-    """Where the telling words stand; finding them one by one is far faster than one expression for all."""
+    """Where the hints are; searching them one by one is much faster than one expression for all."""
     lowered = text.lower()
-    if len(lowered) != len(text):  # some letters become two
+    if len(lowered) != len(text):  # lowering some letters gives two
         lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
     found: list[tuple[int, int]] = []
     for hint in (*_HINTS, *_HINT_WORDS):
@@ -271,7 +268,7 @@ def _hits(text: str) -> list[tuple[int, int]]:
 
 
 def _name_around(text: str, begins: int, ends: int, since: int) -> tuple[int, int]:
-    """The name in which a telling word stands."""
+    """The name around a hint."""
     start = begins
     lowest = max(since, start - _LONGEST_NAME)
     while start > lowest and (text[start - 1].isalnum() or text[start - 1] in _NAME_CHARS):
@@ -286,7 +283,7 @@ _Spans = list[tuple[int, int]]
 
 
 def _behind(text: str, start: int, end: int) -> tuple[_Spans, int]:
-    if text[max(0, start - 3) : start].endswith(("…", "...")):  # the beginning of the name is cut off
+    if text[max(0, start - 3) : start].endswith(("…", "...")):  # the start of the name is cut off
         match = _ASSIGN.match(text, end)
         value = _BARE.match(text, match.end()) if match else None
         if value is not None and _like_password(value[0]):
@@ -297,7 +294,7 @@ def _behind(text: str, start: int, end: int) -> tuple[_Spans, int]:
 
 
 def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple[_Spans, int]:
-    """What is secret behind a name, and where the search goes on."""
+    """The secret spans after a name, and where the search continues."""
     is_option = name.startswith("-")
     if text.startswith(">", end) and text.startswith("<", start - 1):  # <password>x</password>
         stop = text.find("<", end)
@@ -359,7 +356,7 @@ def _like_password(value: str) -> bool:
 
 
 def _field(text: str, name: str, sure: Strength, after: int) -> tuple[_Spans, int]:
-    """``{"name": "DB_PASSWORD", "value": "x"}``: the name is itself a value."""
+    """``{"name": "DB_PASSWORD", "value": "x"}``: the name is a value itself."""
     match = _FIELD.match(text, after) if sure >= Strength.FIRM else None
     if match is None:
         return [], after
@@ -369,7 +366,7 @@ def _field(text: str, name: str, sure: Strength, after: int) -> tuple[_Spans, in
 def _one(
     text: str, at: int, name: str, sure: Strength, *, option: bool = False, member: bool = False
 ) -> tuple[_Spans, int]:
-    """The value that begins at ``at``: a literal, a call or list with literals in it, or a bare word."""
+    """The value at ``at``: a literal, a call or list with literals, or a bare word."""
     header = name.lower() in _HEADERS
     quote = _QUOTE.match(text, at)
     if quote is not None:
@@ -380,12 +377,12 @@ def _one(
         if header and (scheme := _SCHEME.match(text, begin, stop)):
             begin = scheme.end()
         value = text[begin:stop]
-        if value[:1] in (")", "]", ",", ";"):  # the quote ends the text in which the name stands: input("Password: ")
+        if value[:1] in (")", "]", ",", ";"):  # the quote ends the text around the name: input("Password: ")
             return [], at
         if not _is_secret(sure, name, value):
             return [], begin
         spans = [(begin, stop)]
-        # 'a'\''b': a shell puts the pieces together
+        # 'a'\''b': a shell joins the pieces
         more = stop + len(quote[1]) + len(quote[2])
         if text.startswith("\\'", more) or text.startswith("'\"", more):
             tail = _ARGUMENT.match(text, more)
@@ -421,7 +418,7 @@ def _one(
 
 
 def _is_word(text: str, call: re.Match[str]) -> bool:
-    """Whether what looks like a call is a password with a bracket in it: nothing closes it on this line."""
+    """Whether what looks like a call is a password with a bracket: nothing closes it on this line."""
     if call[0][-1] == "[" and looks_secret(call[0][:-1]):
         return True
     closing = {"(": ")", "[": "]", "{": "}"}[call[0][-1]]
@@ -430,7 +427,7 @@ def _is_word(text: str, call: re.Match[str]) -> bool:
 
 
 def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, int]:
-    """What follows an option on a command line; a passphrase may have blanks that nobody quoted."""
+    """What follows an option on a command line; a passphrase may have unquoted blanks."""
     quote = _QUOTE.match(text, at)
     if quote is not None and not quote[1]:
         return _one(text, at, name, sure)
@@ -451,7 +448,7 @@ def _is_random(value: str) -> bool:
 
 
 def _literals(text: str, at: int) -> tuple[_Spans, int]:
-    """Literals in the call, list or right side that begins at ``at``, as far as they look like secrets."""
+    """Literals that look like secrets in the call, list or right-hand side at ``at``."""
     limit = min(len(text), at + _LONGEST_GROUP)
     line = text.find("\n", at, limit)
     limit = limit if line < 0 else line
@@ -463,5 +460,5 @@ def _literals(text: str, at: int) -> tuple[_Spans, int]:
         if _like_password(text[begin:stop]) or _is_random(text[begin:stop]):
             spans.append((begin, stop))
     end = spans[-1][1] if spans else at
-    # A name in it is looked at by itself, unless a literal was found behind it.
+    # Names before the last literal are done; others are examined on their own.
     return spans, max(end, at)

@@ -1,7 +1,7 @@
-"""Passwords that a command line hands over in one program's own way: ``mysql -pX``, ``curl -u a:X``, ``vault login X``.
+"""Finds passwords in the options of known programs: ``mysql -pX``, ``curl -u a:X``, ``vault login X``.
 
-What ``-p`` or ``-u`` mean is the program's own affair (``mkdir -p``, ``docker run -u 1000:100``), so they are only
-read behind a program that is known, up to the next program or the end of the line.
+``-p`` and ``-u`` mean different things to different programs (``mkdir -p``, ``docker run -u 1000:100``), so they are
+read only after a known program, up to the next one or the end of the line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _USER: Final = r"[\w.@\\+-]{0,64}"
 _WORD: Final = r"\S{1,200}\s{1,3}"
 _HTTP_USER: Final = rf"{_BEFORE}(?:-u|-U|-a|--user|--proxy-user|--auth|--login){_S}?{_USER}:(?!/){_VALUE}"
 PROGRAMS: Final = (
-    # With a blank behind -p they ask for the password, and the next word is a database; people forget that.
+    # After "-p " they prompt for the password and the next word is a database, but people type the password there.
     Program(
         "mysql mysqldump mysqladmin mysqlimport mysqlsh mysqlcheck mysqlbinlog mysqlslap mysqlshow mariadb mariadb-dump"
         " mariadb-admin mariadb-backup xtrabackup mycli",
@@ -70,11 +70,11 @@ _BY_NAME: Final[dict[str, tuple[re.Pattern[str], ...]]] = {
 }
 _ENDS = re.compile(r"\n|\||&&|;\s")
 _LONGEST: Final = 4000
-"""Of one command line: what follows a program by more is not its."""
+"""Characters of one command line: a program's options end within them."""
 
 
 def without_program_passwords(text: str, mask: str) -> str:
-    """``text`` with ``mask`` in place of passwords that a known program takes by its own options. Linear in time."""
+    """``text`` with ``mask`` in place of passwords in options of known programs. Takes linear time."""
     hits = _programs(text)
     if not hits:
         return text
@@ -103,7 +103,7 @@ def without_program_passwords(text: str, mask: str) -> str:
 
 
 def _programs(text: str) -> list[tuple[int, str]]:
-    """Where words stand that are a known program's name; of two at one place the longer."""
+    """Where names of known programs are; the longer of two at one place comes last."""
     found = []
     for name in _BY_NAME:
         at = text.find(name)

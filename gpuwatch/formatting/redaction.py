@@ -1,8 +1,7 @@
-"""Users, hosts, paths, addresses and ids out of a document, each by a name that stays the same in it.
+"""Replaces users, hosts, paths, addresses and ids in a document, each by the same name everywhere.
 
-``alice`` is ``user-1`` wherever she is named: in a field, a path, a command line, a line of a log. What a
-reader needs stays: the places of the system, the names of CUDA's libraries, the folders of a framework.
-Secrets are masked first (:mod:`gpuwatch.formatting.masking`); this is for what is private, not secret.
+``alice`` becomes ``user-1`` in fields, paths, command lines and log lines. System folders, CUDA libraries and the
+folders of frameworks stay. Secrets are masked first (:mod:`gpuwatch.formatting.masking`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpuwatch.formatting.masking import masked
+from gpuwatch.formatting.text import word_set
 from gpuwatch.model.codec import closed_values
 
 _D = TypeVar("_D", bound=msgspec.Struct)
@@ -29,7 +29,7 @@ _IPV4 = re.compile(r"(\w{1,16}[ =:v]{1,8})?(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3})(
 _IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:.])")
 _PATH = re.compile(r"(?<![\w.%/~)\]-])(~?)(?!//)(/[^\s:;,'\"<>|()\[\]{}=*?!&$`\\#]+)(?=(:?))")
 _DRIVE = re.compile(r"(?<![\w])([A-Za-z]:)((?:[\\/][^\s\\/:;,'\"<>|()]+)+)")
-# What TensorFlow prints of the machine that it runs on.
+# How TensorFlow names its machine.
 _HOST_IN_TEXT = re.compile(
     r"\bthis host \(([\w.-]{1,255}+)\)|\bhost(?:name)?: ([\w.-]{1,255}+)|(?<=[\w.-])@([\w.-]{1,255}+):[~/]"
 )
@@ -46,17 +46,18 @@ _PUBLIC = (
     "nvidia.com", "tensorflow.org", "pytorch.org", "python.org", "pypi.org", "keras.io", "docker.com", "kernel.org",
     "google.com", "kubernetes.io", "docs.rs", "readthedocs.io", "ubuntu.com", "debian.org",
 )  # fmt: skip
-"""Sites that logs and advice point to."""
+"""Sites that logs and advice link to."""
 _PUBLIC_REPOSITORIES = ("/tensorflow/", "/pytorch/", "/nvidia/", "/keras-team/", "/openxla/")
 _PLACES = "/usr/lib /usr/lib64 /usr/bin /usr/share /lib /lib64 /bin /sbin /proc /sys /dev /etc /run /boot"
 _SYSTEM = tuple(_PLACES.split())
-"""Folders that are the same everywhere: their files stay."""
+"""Folders that are the same everywhere: paths in them stay."""
 _TEMPORARY = re.compile(r"(?:/tmp|/var/tmp|/dev/shm|/run/user/\d+)/(?=.)")
-"""Folders of everybody: whatever is in them bears a name that somebody chose, be it as plain as ``venv``."""
+"""Shared folders: users choose the names in them, even plain ones such as ``venv``."""
 _DEVICES = frozenset({"job", "replica", "task", "device", "gpu", "cpu", "physical_device", "xla_cpu", "xla_gpu"})
-"""``/job:localhost`` and ``/GPU:0`` are devices of TensorFlow, no paths."""
+"""``/job:localhost`` and ``/GPU:0`` are TensorFlow devices, not paths."""
 _PACKAGES = ("nvidia", "tensorflow", "torch", "keras", "triton", "jax", "numpy", "xla", "tf_keras", "gpuwatch")
-_COMMON_PARTS = """
+_COMMON = word_set(
+    """
 usr lib lib64 lib32 bin sbin local opt home Users users root tmp var proc sys dev etc mnt media srv data run boot
 site-packages dist-packages envs env venv .venv virtualenvs .local .cache .config .conda .pyenv versions share include
 src stubs compat targets x86_64-linux x86_64-linux-gnu aarch64-linux-gnu sbsa-linux extras CUPTI nvvm wsl kernel
@@ -64,44 +65,42 @@ nvidia cudnn cublas cuda_runtime cuda_nvrtc cufft curand cusolver cusparse nccl 
 cuda conda miniconda3 anaconda3 miniforge3 appdata programdata program files path to kaggle input working content
 mambaforge uv pip tools gpuwatch sim runs workspace build scratch python python3 sh bash zsh jupyter-lab
 jupyter-notebook ipython torchrun accelerate . .. ~
-"""
-_COMMON = frozenset(part.lower() for part in _COMMON_PARTS.split())
+""".lower()
+)
 _SOURCES = re.compile(
     r"(?:tensorflow|tensorflow_core|xla|tsl|torch|keras)/(?:core|python|compiler|stream_executor|framework|csrc|cuda|nn"
     r"|src|engine|backend|_inductor|_dynamo)/"
 )
-"""Where the frameworks' own sources begin in a path of the machine that built them."""
+"""Where a framework's sources begin in a path of its build machine."""
 _LIKE_COMMON = re.compile(
     r"lib[\w+-]+(?:\.so|\.a)[\d.]*|python\d*(?:\.\d+)*|cuda-?[\d.]*|v?\d+(?:\.\d+)*|[\w-]+\.dist-info|nvidia[\w.-]*"
 )
 _SUFFIXES = "py|sh|ipynb|ya?ml|json|toml|cfg|ini|h5|keras|pt|pth|ckpt|npz|npy|csv|parquet|tfrecord"
 _SCRIPT = re.compile(rf"[\w.-]+\.(?:{_SUFFIXES})")
 _USERS = frozenset({"user", "username"})
-_ACCOUNTS = """
+_NOBODY = word_set("""
 root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats messagebus syslog sshd
 systemd-network systemd-resolve systemd-timesync dbus polkitd chrony nvidia-persistenced nvidia-fabricmanager gdm xrdp
 postgres mysql redis slurm munge docker containerd kubelet jovyan jupyter ubuntu debian centos fedora ec2-user
 azureuser opc vagrant runner
-"""
-_NOBODY = frozenset(_ACCOUNTS.split())
-"""Accounts of systems and images: they name no person."""
+""")
+"""Accounts of systems and images, not of persons."""
 _USER_VARIABLES = frozenset({"USER", "LOGNAME", "USERNAME", "SUDO_USER", "SLURM_JOB_USER", "JUPYTERHUB_USER"})
 _HOSTS = frozenset({"host", "hostname"})
 _HOST_VARIABLES = frozenset({"HOSTNAME", "HOST", "SLURMD_NODENAME", "SLURM_NODELIST", "MASTER_ADDR", "NODE_NAME"})
 _ID_VARIABLES = re.compile(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
-_ORDINARY = """
+_WORDS = word_set("""
 root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local localhost test user users admin train default
 data model run node server host machine driver device process memory growth
-"""
-_WORDS = frozenset(_ORDINARY.split())
-"""Names that are words, too: they are replaced in their own fields and in paths alone."""
+""")
+"""Names that are also words: replaced only in their own fields and in paths."""
 _BEGINS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9\s][A-Za-z0-9]*")
-"""How a word begins, by which it is looked up."""
+"""The start of a word, by which it is looked up."""
 _NAMES_PATHS = frozenset({"interpreter", "path", "shadows", "folder", "source"})
 
 
 def redacted(document: _D) -> _D:
-    """The document without secrets, users, hosts, paths, addresses and ids; the original is not changed."""
+    """A copy without secrets, users, hosts, paths, addresses and ids."""
     plain = msgspec.to_builtins(masked(document))
     redactor = Redactor()
     redactor.learn(plain)
@@ -122,20 +121,20 @@ class Redactor:
     def __init__(self) -> None:
         self._names: dict[str, dict[str, str]] = {}
         self._taken: dict[str, int] = {}
-        """How many names of a kind were given."""
+        """How many names of each kind were given."""
         self._of_word: dict[str, str] = {}
         self._lengths: dict[str, list[int]] = {}
-        """Of the words that begin with the same letters and digits, longest first."""
+        """Lengths of the words with the same start, longest first."""
         self._gpus: dict[str, list[str]] = {}
-        """Known numbers of GPUs by their first four characters."""
+        """Known UUIDs of GPUs by their first four characters."""
 
-    # What is to be replaced
+    # Finding what to replace
 
     def learn(self, value: Any) -> None:
         """Finds users, hosts, containers and files by the fields and paths that name them."""
         for key, text in _texts(value):
             if key == "uuid":
-                self.text(text)  # numbered as the devices are listed, not as logs happen to name them
+                self.text(text)  # numbered in the order of the devices, not of log lines
         for key, text in _texts(value):
             self._learn(key, text)
         lengths: dict[str, set[int]] = {}
@@ -188,7 +187,7 @@ class Redactor:
             self._of_word.setdefault(text, name)
 
     def name(self, kind: str, text: str) -> str:
-        """The name of this one; the same at every call."""
+        """The replacement for ``text``; the same at every call."""
         known = self._names.setdefault(kind, {})
         if kind == "user" and text in _NOBODY:
             return text
@@ -200,7 +199,7 @@ class Redactor:
     # Replacing
 
     def replaced(self, value: Any, key: str = "") -> Any:
-        """``value`` with every text in it gone through :meth:`text`."""
+        """``value`` with everything private replaced."""
         if isinstance(value, str):
             return self._field(key, value)
         if isinstance(value, dict):
@@ -230,7 +229,7 @@ class Redactor:
         return self.text(text)
 
     def text(self, text: str) -> str:
-        """One line of anything."""
+        """A text with everything private replaced."""
         if "@" in text:
             text = _MAIL.sub(lambda match: self.name("mail", match[0]), text)
         if "://" in text:
@@ -248,7 +247,7 @@ class Redactor:
         return self._without_words(text) if self._lengths else text
 
     def _without_words(self, text: str) -> str:
-        """Looks each word up instead of trying every known one: a document may name many files."""
+        """Looks up each word instead of searching for every known one: a document may name many files."""
         shown: list[str] = []
         done = at = 0
         while match := _BEGINS.search(text, at):
@@ -267,7 +266,7 @@ class Redactor:
     def _gpu(self, match: re.Match[str]) -> str:
         kind, number = match[1], match[2].lower()
         known = self._names.setdefault(kind[:3], {})
-        # CUDA takes the beginning of a UUID for the whole.
+        # CUDA accepts the start of a UUID.
         alike = self._gpus.setdefault(kind[:3] + number[:4], [])
         whole = number if number in known else ""
         whole = whole or next((full for full in alike if full.startswith(number) or number.startswith(full)), number)
@@ -342,7 +341,7 @@ class Redactor:
         return self.name("dir", part)
 
     def _command(self, command: str) -> str:
-        """Words of a command line that are files, though no path says so."""
+        """Replaces the words of a command line that are files."""
         return "".join(
             self._argument(word) if word.strip() and not word.startswith("/") else word
             for word in re.split(r"(\s+)", command)
@@ -366,7 +365,7 @@ def _is_device(match: re.Match[str]) -> bool:
 
 
 def _key(entry: dict[str, Any], name: str) -> str:
-    """A program that was watched has its command line for a title."""
+    """The title of a watched program is its command line."""
     return "command" if name == "title" and entry.get("group") == "run" else name
 
 

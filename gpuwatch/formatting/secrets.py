@@ -1,11 +1,10 @@
-"""Secrets out of one text: a command line, a variable, a line of a log.
+"""Masks secrets in one text: a command line, a variable, a log line.
 
-Masked are values behind options, assignments, headers and members of JSON whose name speaks of a secret
-(:mod:`gpuwatch.formatting.named_secrets`), passwords that a program takes in its own way
-(:mod:`gpuwatch.formatting.program_passwords`), credentials and signatures in URLs, private keys, words that have the
-shape of a well-known token (:mod:`gpuwatch.formatting.token_shapes`), or that look random as nothing else does.
-Rather too much than too little: what is masked here is sent away. Every expression takes time that grows with the
-length of the text alone.
+Masks values of options, assignments, headers and JSON members with a secret's name
+(:mod:`gpuwatch.formatting.named_secrets`), passwords in options of known programs
+(:mod:`gpuwatch.formatting.program_passwords`), credentials and signatures in URLs, private keys, well-known tokens
+(:mod:`gpuwatch.formatting.token_shapes`), and words that look random. Reports are sent to others, so it masks too
+much rather than too little. Every expression takes linear time.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _NO_SECRET = frozenset({"OLDPWD", "SSH_AUTH_SOCK", "KEYMAP", "XAUTHORITY"})
 _USER_ONLY: Final = frozenset(["git", "hg", "svn", "anonymous", "root", "ubuntu", "ec2-user", "user"])
 _CREDENTIALS = re.compile(r"://([^\s/@:\"'<>?#]{0,256})(:[^\s/\"'<>]{0,512})?@")
 _HOLDERS = re.compile(r":?(?:\{[^{}]{0,60}\}|\$\{?\w{1,60}\}?|•+|\*+|:){0,3}")
-"""A place holder of a format string: nothing is written there yet."""
+"""A placeholder of a format string."""
 _PGPASS = re.compile(
     r"^([\w.*-]{1,100}:(?:\d{1,5}|\*):[\w*-]{1,64}:[\w.*-]{1,64}:)(?=\S{0,200}\d)([^\s:]{6,200})$", re.MULTILINE
 )
@@ -45,7 +44,7 @@ _KEY_LINE = re.compile(r"(?:^|\s)[A-Za-z0-9+/]{16,76}={0,2}\s*$")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _PUTTY_LINES = re.compile(r"\bPrivate-Lines: (\d{1,4})\b")
 _KEY_LINES = 200
-"""A key of 16384 bits has fewer; a beginning without an end must not swallow a whole log."""
+"""Most lines of a key (16384 bits have fewer), so that a start without an end does not mask a whole log."""
 _WANDB = re.compile(r"(\bwandb\b[^\n]{0,40}?[\s:=])([0-9a-f]{40})(?![0-9a-f])")
 _HOOK = re.compile(
     r"((?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/))[\w/@-]++"
@@ -54,42 +53,42 @@ _LONG = re.compile(r"(?<![\w+/.-])(?![/~_])[A-Za-z0-9+/_-]{40,}+={0,2}(?![\w+/-]
 _RANDOM_BITS, _RANDOM_BITS_WITH_SLASH = 4.5, 4.75
 """Bits of entropy in each character; base64 of 40 random characters has about 4.8, names and paths below 4.4."""
 _AWS = 40
-"""The length of a secret key of AWS, slashes and all."""
+"""The length of a secret key of AWS, including slashes."""
 _SLASH_FROM = 56
 """A word with slashes must be longer to be base64 rather than a path."""
 _CHECKSUM = re.compile(r"sha(?:1|224|256|384|512)[-:_]", re.IGNORECASE)
 _OPEN_BEFORE = re.compile(r"(?:\bpeer|public[ _-]?key|fingerprint|digest|\bsha\d{1,3})\W{0,4}$", re.IGNORECASE)
-"""What stands before numbers that look random and may be known: public keys, check sums."""
+"""What precedes public random numbers: public keys, checksums."""
 _PUBLIC = re.compile(r"AAAA(?:[BC]3Nza|E2Vj|Gnnr|InNr)")
-"""How the public keys of SSH begin: the length of their algorithm's name, and the name."""
+"""The start of SSH public keys: length and name of the algorithm."""
 _PUBLIC_BLOCK = re.compile(
     r"(-----BEGIN (?![A-Z ]{0,40}PRIVATE)[A-Z0-9 ]{1,40}-----[^-]*+-----END [A-Z0-9 ]{1,40}-----)"
 )
 
 
 def secret_name(name: str) -> bool:
-    """Whether values under this name are not shown."""
+    """Whether values of this name are masked."""
     return name not in _NO_SECRET and _SECRET_NAME.search(name) is not None
 
 
 def mask_value(name: str, value: str) -> str:
-    """The value of a variable: masked whole where its name speaks of a secret and it is not none, a count or a path."""
+    """The value of a variable, masked whole if its name is that of a secret and it is not empty, a count or a path."""
     if name in _NO_SECRET:
         return value
     return MASK if is_secret_value(name, value) else mask_text(value)
 
 
 def mask_lines(lines: Sequence[str]) -> list[str]:
-    """Lines or arguments that belong together: a name and its value may stand in two of them."""
+    """Masks lines or arguments together: a name and its value may be in two of them."""
     lines = mask_keys(lines) if any("PRIVATE KEY-----" in line or "Private-Lines:" in line for line in lines) else lines
     together = mask_text("\n".join(lines)).split("\n")
     if len(together) == len(lines):
         return together
-    return [mask_text(line) for line in lines]  # some hold line breaks themselves
+    return [mask_text(line) for line in lines]  # some contain line breaks
 
 
 def mask_text(text: str) -> str:
-    """``text`` without credentials, whatever it is: a command line, a variable's value, a line of a log."""
+    """``text`` with its secrets masked: a command line, a variable's value, a log line."""
     if len(text) < 4:
         return text
     if "-----BEGIN" in text or "PRIVATE KEY-----" in text or "Private-Lines:" in text:
@@ -130,9 +129,9 @@ def _credentials(match: re.Match[str]) -> str:
 
 
 def mask_keys(lines: Sequence[str]) -> list[str]:
-    """Lines that belong together, without private keys: no line of a key looks like one by itself.
+    """Masks private keys in lines that belong together: a line of a key does not look like one by itself.
 
-    A key is masked from its first line to its last; from the start of ``lines`` where its first is cut off.
+    A key is masked from its first line to its last; from the start of ``lines`` if its first is cut off.
     """
     shown = list(lines)
     since: int | None = None
@@ -150,7 +149,7 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
             begin = since
             if begin is None:
                 begin = number
-                # The last line of a key is as short as it comes.
+                # The last line of a key may be short.
                 while (
                     begin
                     and number - begin < _KEY_LINES
@@ -164,18 +163,18 @@ def mask_keys(lines: Sequence[str]) -> list[str]:
         elif since is not None:
             if number - since < _KEY_LINES and (number == since or not line.strip() or _is_key_line(line, prefix)):
                 shown[number] = MASK
-            elif ":" not in line or number - since >= _KEY_LINES:  # "Proc-Type: 4,ENCRYPTED" stands in some
+            elif ":" not in line or number - since >= _KEY_LINES:  # some keys have "Proc-Type: 4,ENCRYPTED"
                 since = None
     return shown
 
 
 def _is_key_line(line: str, prefix: int) -> bool:
-    """Whether a line belongs to a key, however short, behind as much as stands before the key's first line."""
+    """Whether a line belongs to a key, after a prefix as long as that of the key's first line."""
     return bool(_KEY_LINE.search(line) or _BASE64.fullmatch(line[prefix:].strip()))
 
 
 def _random(match: re.Match[str]) -> str:
-    """Masked, if it looks like nothing but chance."""
+    """The mask, if the word looks random."""
     word = match[0]
     if _CHECKSUM.match(word) or _PUBLIC.match(word):
         return word

@@ -1,14 +1,14 @@
-"""For a name that nobody knows: the one that was probably meant."""
+"""Suggests the closest known name for a typo."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 _ALIKE = 0.72
-"""Ratio of difflib from which one name is taken for a misspelling of another: record is none of report."""
+"""difflib's least ratio for a misspelling: record is not one of report."""
 
 _SHORT = 5
-"""Letters up to which two that changed places make a name less alike than that: pdi of pid."""
+"""Names up to this length may be less alike: pdi for pid."""
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -19,18 +19,18 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     found = get_close_matches(word.lower(), names, n=1, cutoff=_ALIKE if len(word) > _SHORT else 0.6)
     found = found or [name for name in names if len(word) > 2 and name.startswith(word.lower())][:1]
     if not found:
-        # One word of a name that has several: drak, of textual-dark.
+        # One word of a longer name: drak for textual-dark.
         parts = {part: name for name in reversed(names.values()) for part in name.lower().split("-") if len(part) > 2}
         return next((parts[part] for part in get_close_matches(word.lower(), parts, n=1, cutoff=0.7)), None)
     return names[found[0]]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean growth?``, to stand behind a message; empty where nothing is close."""
+    """``; did you mean growth?`` to end a message; empty if nothing is close."""
     found = closest(word, known)
     return meant([found] if found else [])
 
 
 def meant(names: Sequence[str]) -> str:
-    """``; did you mean growth or default?``, to stand behind a message; empty where there are no names."""
+    """``; did you mean growth or default?`` to end a message; empty without names."""
     return f"; did you mean {' or '.join(names)}?" if names else ""

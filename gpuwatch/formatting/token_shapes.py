@@ -1,7 +1,7 @@
-"""Tokens that are known by their shape: a fixed beginning, an alphabet and a length.
+"""Tokens known by their shape: prefix, alphabet and length.
 
-The shapes are facts that the vendors publish (or that every token of theirs shows); the source stands beside each.
-A shape whose beginning is not telling enough has its whole length, so that no ordinary word fits by chance.
+The vendors publish the shapes, or all of their tokens show them; each has its source. A shape with a common prefix has
+its exact length, so that no ordinary word fits.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ SHAPES: Final = (
 
 
 _BESIDE: Final[dict[tuple[str, ...], str]] = {("SK", "AC"): r"(?:[\"',:\s]{1,6}[0-9a-f]{32}(?![0-9a-f]))?"}
-"""Twilio's secret has no beginning of its own, but stands behind the identifier that it belongs to."""
+"""Twilio's secret has no prefix, but follows its identifier."""
 
 
 def _compiled(shape: Shape) -> re.Pattern[str]:
@@ -112,7 +112,7 @@ def _compiled(shape: Shape) -> re.Pattern[str]:
 
 _RESTS: Final = (
     *((prefix, _compiled(shape)) for shape in SHAPES for prefix in shape.prefixes),
-    # JSON Web Tokens (RFC 7519): two or three parts of base64url, of which the first begins with {".
+    # JSON Web Tokens (RFC 7519): two or three parts of base64url, the first of which begins with {".
     ("eyJ", re.compile(r"(?<![\w-]eyJ)[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]++)*+")),
     # Keys in DER (RFC 5958) as base64 in one line.
     *((prefix, re.compile(r"[\w+/]{40,}+={0,2}")) for prefix in ("MII", "MIC")),
@@ -124,7 +124,7 @@ _TELEGRAM = re.compile(r"(?<!\d)\d{8,10}:AA[\w-]{32,34}(?![\w-])")
 
 
 def without_tokens(text: str, mask: str) -> str:
-    """``text`` with ``mask`` in place of what has the shape of a token. Linear in its length."""
+    """``text`` with ``mask`` in place of tokens. Takes linear time."""
     spans = []
     for prefix, rest in _RESTS:
         at = text.find(prefix)

@@ -1,6 +1,8 @@
-"""Numbers with their units as people read them; unknown values as ``–``."""
+"""Numbers with units as text; unknown values as ``–``."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 from gpuwatch.model.metrics import MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Reading
@@ -10,41 +12,46 @@ UNKNOWN = "–"
 _MIB = 1024**2
 _GIB = 1024**3
 _MIB_UP_TO = 10 * 1024
-"""MiB from which a process's memory is told in GiB."""
+"""MiB from which a process's memory is shown in GiB."""
 _LITTLE = 0.1 * _GIB
-"""Less than this is told in MiB: a client with a window or two holds 4 to 50 MiB."""
-_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+"""A tenth of a GiB, the least that one decimal can show: a client with a window or two holds 4 to 50 MiB."""
+
+
+def _scaled(amount: float, units: Sequence[str], step: int, decimals: Callable[[float, str], int]) -> str:
+    """The amount in the first unit in which it is below 1000, else in the last."""
+    for unit in units:
+        places = decimals(abs(amount), unit)
+        if round(abs(amount), places) < 1000:
+            return f"{amount:.{places}f}{unit}"
+        amount /= step
+    return f"{amount * step:.0f}{units[-1]}"
 
 
 def size(count: float | None) -> str:
-    """Bytes as people say them: ``139.8 GiB``, ``33.0 GiB``, ``512 MiB``; from GiB on always with one decimal.
+    """Bytes as people write them: ``139.8 GiB``, ``33.0 GiB``, ``512 MiB``; from GiB on always with one decimal.
 
-    One decimal of a GiB is what every column of memory has, so that the same amount reads the same everywhere.
+    Every column of memory has one decimal of a GiB, so that the same amount reads the same everywhere.
     """
     if count is None:
         return UNKNOWN
-    amount = float(count)
-    for unit in _BINARY:
-        small = unit == "B" or (abs(amount) >= 99.95 and unit in ("KiB", "MiB"))
-        if round(abs(amount), 0 if small else 1) < 1000:
-            return f"{amount:.{0 if small else 1}f} {unit}"
-        if unit == _BINARY[-1]:
-            return f"{amount:.0f} {unit}"
-        amount /= 1024
-    raise AssertionError("unreachable")
+    return _scaled(count, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"), 1024, _size_decimals)
+
+
+def _size_decimals(amount: float, unit: str) -> int:
+    return 0 if unit == " B" or (amount >= 99.95 and unit in (" KiB", " MiB")) else 1
 
 
 def gib(count: float | None) -> str:
-    """Bytes always in GiB with one decimal, for columns that must line up; ``<0.1`` for what is little and not none."""
+    """Bytes in GiB with one decimal, for columns that must line up; ``<0.1`` for little but not none."""
     if count is None:
         return UNKNOWN
     return "<0.1" if 0 < count < _LITTLE / 2 else f"{count / _GIB:.1f}"
 
 
 def memory(count: float | None, *, short: bool = False) -> str:
-    """What a process holds on a GPU: ``130.4 GiB``, or ``130.4G``; below 10 GiB ``2047 MiB``, or ``2047M``.
+    """The GPU memory of a process: ``130.4 GiB``, or ``130.4G``; below 10 GiB ``2047 MiB``, or ``2047M``.
 
-    Of a few GiB a decimal is too coarse: what grows by 50 MiB a minute stood still. 0 is for none.
+    One decimal of a few GiB is too coarse to show growth by 50 MiB a minute. 0 means none.
     """
     if count is None:
         return UNKNOWN
@@ -56,7 +63,7 @@ def memory(count: float | None, *, short: bool = False) -> str:
 
 
 def shown_memory(count: float) -> float:
-    """The amount that :func:`memory` shows for ``count`` bytes: whoever compares compares what can be read."""
+    """The amount that :func:`memory` shows for ``count`` bytes, to compare what users see."""
     if count < _MIB:
         return count
     whole = round(count / _MIB)
@@ -67,37 +74,24 @@ def short_size(count: float | None) -> str:
     """Bytes in at most six characters: ``33.0G``, ``512M``."""
     if count is None:
         return UNKNOWN
-    amount = float(count)
-    for unit in ("B", "K", "M", "G", "T", "P"):
-        decimals = 0 if unit in ("B", "K", "M") else 1
-        if round(abs(amount), decimals) < 1000:
-            return f"{amount:.{decimals}f}{unit}"
-        if unit == "P":
-            return f"{amount:.0f}{unit}"
-        amount /= 1024
-    raise AssertionError("unreachable")
+    return _scaled(count, ("B", "K", "M", "G", "T", "P"), 1024, lambda amount, unit: 1 if unit in "GTP" else 0)
 
 
 def rate(per_second: float | None) -> str:
-    """Bytes per second in decimal units, as links are sold and as NVML counts them: ``1.2 GB/s``, ``278 MB/s``."""
+    """Bytes per second in decimal units, as links are sold and as NVML counts: ``1.2 GB/s``, ``278 MB/s``."""
     if per_second is None:
         return UNKNOWN
-    amount = float(per_second)
-    for unit in ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"):
-        decimals = 0 if unit == "B/s" or abs(amount) >= 99.95 else 1
-        if round(abs(amount), decimals) < 1000 or unit == "TB/s":
-            return f"{amount:.{decimals}f} {unit}"
-        amount /= 1000
-    raise AssertionError("unreachable")
+    units = (" B/s", " kB/s", " MB/s", " GB/s", " TB/s")
+    return _scaled(per_second, units, 1000, lambda amount, unit: 0 if unit == " B/s" or amount >= 99.95 else 1)
 
 
 def percent(value: float | None, decimals: int = 0) -> str:
-    """``97 %`` with a space, as in the rest of the tool."""
+    """``97 %``, with a space."""
     return UNKNOWN if value is None else f"{value:.{decimals}f} %"
 
 
 def duration(seconds: float | None) -> str:
-    """Run time as ``h:mm:ss``, with days in front when there are any: ``3d 04:05``."""
+    """Run time as ``h:mm:ss``, with days as ``3d 04:05``."""
     if seconds is None:
         return UNKNOWN
     whole = int(seconds)
@@ -133,11 +127,7 @@ def flops(value: float | None) -> str:
     """Floating-point operations per second: ``35.1 GFLOP/s``."""
     if value is None:
         return UNKNOWN
-    for unit in ("FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s"):
-        if value < 1000 or unit == "TFLOP/s":
-            return f"{value:.1f} {unit}"
-        value /= 1000
-    raise AssertionError("unreachable")
+    return _scaled(value, (" FLOP/s", " kFLOP/s", " MFLOP/s", " GFLOP/s", " TFLOP/s"), 1000, lambda amount, unit: 1)
 
 
 def reading(spec: MetricSpec, value: Reading) -> str:

@@ -1,4 +1,4 @@
-"""Terminals with sixteen colours, and those on which nothing can be drawn."""
+"""Terminals with sixteen colours, and those that cannot move the cursor."""
 
 from __future__ import annotations
 
