@@ -18,10 +18,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuwatch.probing.runner import LOG_ENVIRONMENT
 from gpuwatch.sim.environment import ENV_PLUGIN
+from tests.conftest import Result
 
 _SERVER = """
-import gc, json, os, runpy, signal, socket, sys, traceback
+import gc, json, os, runpy, signal, socket, sys, tempfile, traceback, types
 
 def run(order):
     os.environ.clear()
@@ -74,7 +76,24 @@ def keeper(order, files):
 control, PLUGIN = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-import tensorflow, keras
+# What a program that asks for it is told of this interpreter, see forked_python.py.
+server = sys.modules["forked_server"] = types.ModuleType("forked_server")
+given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+server.path = [entry for entry in sys.path[1:] if entry not in given]
+server.meta_path = list(sys.meta_path)
+with tempfile.TemporaryFile() as log:
+    error = os.dup(2)
+    os.dup2(log.fileno(), 2)
+    try:
+        import tensorflow, keras
+    finally:
+        sys.stderr.flush()
+        os.dup2(error, 2)
+        os.close(error)
+        log.seek(0)
+        server.import_log = log.read()
+        os.write(2, server.import_log)
+server.modules = dict(sys.modules)
 gc.collect()
 gc.freeze()
 control.send(b"ready")
@@ -163,6 +182,20 @@ class Forked(subprocess.Popen[str]):
         return self.returncode
 
 
+def gpuwatch_forked(*arguments: str, environment: Mapping[str, str], timeout: float = 120) -> Result:
+    """The command line in a fork, and so each Python that it starts: see forked_python.py, also for what differs."""
+    script = str(Path(__file__).with_name("forked_python.py"))
+    # Read as TensorFlow is imported: probes and the doctor change them, and their log has to have every line.
+    settings = LOG_ENVIRONMENT if arguments[0] in ("doctor", "probe") else {}
+    with forked([script, *arguments], environment, imported_with={**environment, **settings}) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return Result(process.returncode, out, err)
+
+
 _servers: dict[tuple[str, ...], Server] = {}
 
 
@@ -172,11 +205,16 @@ def forked(
     *,
     python: str = sys.executable,
     folder: Path | None = None,
+    imported_with: Mapping[str, str] | None = None,
 ) -> Forked:
-    """Starts ``python ARGUMENTS`` in a fork of an interpreter whose TensorFlow was imported with the same libraries."""
+    """Starts ``python ARGUMENTS`` in a fork of an interpreter whose TensorFlow was imported with the same libraries.
+
+    ``imported_with`` is the environment of that import, where it is not ``environment``.
+    """
+    around = environment if imported_with is None else imported_with
     names = ("LD_LIBRARY_PATH", "LD_PRELOAD", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_VMODULE", "PYTHONPATH")
-    key = (python, *(environment.get(name, "") for name in names))
+    key = (python, *(around.get(name, "") for name in names))
     if key not in _servers:
-        _servers[key] = Server(python, environment)
+        _servers[key] = Server(python, around)
         atexit.register(_servers[key].close)
     return Forked(_servers[key], arguments, environment, folder)

@@ -1,6 +1,7 @@
 """Doctor, run and explain name one primary cause, each from a real run on a machine with a real fault.
 
 Nothing is mocked: ``gpuwatch doctor``, ``gpuwatch run -- python program.py`` and the log that this program wrote.
+Rows with all libraries share one import of TensorFlow (tests/forked_python.py); the others start every process afresh.
 The rows run beside each other, because TensorFlow waits ten seconds before it gives up an allocation.
 """
 
@@ -11,7 +12,7 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from gpuwatch.model.findings import CAUSES
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.agreement.table import MATMUL, ROWS, Row
-from tests.conftest import gpuwatch, has_cuda_wheel
+from tests.conftest import Result, gpuwatch, has_cuda_wheel
+from tests.forked import gpuwatch_forked
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -33,6 +35,11 @@ pytestmark = [
 ]
 WHO = ("doctor", "run", "explain")
 Said = dict[str, dict[str, Any]]
+
+
+def command_of(row: Row) -> Callable[..., Result]:
+    """How gpuwatch is started: where libraries are missing, TensorFlow has to meet that from its start."""
+    return gpuwatch if row.without or not row.shape else gpuwatch_forked
 
 
 def said_of(row: Row, folder: Path) -> Said:
@@ -48,13 +55,15 @@ def said_of(row: Row, folder: Path) -> Said:
         script = folder / "program.py"
         script.write_text(row.program)
         output = folder / "run.json"
-        watched = gpuwatch("run", "-q", "-o", str(output), "--", sys.executable, str(script), environment=environment)
+        watched = command_of(row)(
+            "run", "-q", "-o", str(output), "--", sys.executable, str(script), environment=environment
+        )
         log = (watched.err + watched.out).splitlines()
         return {
             "doctor": doctor_of(row, environment),
             "run": json.loads(output.read_text()),
             "explain": json.loads(to_json(explain(log))),
-            "probe": probe_of(environment) if row.check else {},
+            "probe": probe_of(row, environment) if row.check else {},
         }
     finally:
         if machine is not None:
@@ -74,7 +83,7 @@ def doctor_of(row: Row, environment: dict[str, str]) -> dict[str, Any]:
         future = _LOOKED.setdefault(key, Future())
     if first:
         try:
-            looked = gpuwatch("doctor", "--json", environment=environment)
+            looked = command_of(row)("doctor", "--json", environment=environment)
             assert looked.err == ""
             future.set_result({**json.loads(looked.out), "exit code": looked.code})
         finally:
@@ -83,8 +92,9 @@ def doctor_of(row: Row, environment: dict[str, str]) -> dict[str, Any]:
     return future.result()
 
 
-def probe_of(environment: dict[str, str]) -> dict[str, Any]:
-    result = gpuwatch("probe", "--config", "default", "--seconds", "0.05", "--json", environment=environment)
+def probe_of(row: Row, environment: dict[str, str]) -> dict[str, Any]:
+    command = ("probe", "--config", "default", "--seconds", "0.05", "--json")
+    result = command_of(row)(*command, environment=environment)
     found: dict[str, Any] = json.loads(result.out)
     return found
 

@@ -35,8 +35,16 @@ WAIT = ("contention", "fragmentation", "largest-batch")
 """TensorFlow tries for ten seconds before it gives up an allocation: beside the others."""
 NAMED = ("cpu-only", "default", "growth", "hard-missing", "manual", "soft-missing")
 """What the tests below look at more closely."""
-COMPARED = ("memory", "visibility", "placement")
-"""Groups that also run in fresh interpreters: those that are compared most."""
+COMPARED = (
+    "growth-env",
+    "session-grow-to-limit",
+    "visible-env",
+    "session-visible",
+    "soft-missing",
+    "session-no-kernel",
+)
+"""What also runs in fresh interpreters: of each group that people compare one that speaks through tf.config or the
+environment, which a fork gets late, and one that speaks through a session."""
 
 Taken = dict[str, tuple[int, dict[str, Any]]]
 
@@ -126,7 +134,7 @@ def comparable(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("config", [name for name, script in PROBES.items() if script.group in COMPARED])
+@pytest.mark.parametrize("config", COMPARED)
 def test_a_fork_and_a_fresh_interpreter_tell_the_same(config: str, catalogue: Catalogue) -> None:
     (_, forked), (code, fresh) = catalogue.run(config), catalogue.run(config, fresh=True)
     assert code == 0
