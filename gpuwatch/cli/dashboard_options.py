@@ -26,10 +26,7 @@ _OPTIONS = (
         help="Read and save settings here (default: ~/.config/gpuwatch/settings.toml).",
     ),
     click.option(
-        "--read-only/--no-read-only",
-        default=None,
-        help="Never send signals to processes.",
-        show_default="no",
+        "--read-only/--no-read-only", default=None, help="Never send signals to processes.", show_default="no"
     ),
     click.option("--theme", metavar="NAME", shell_complete=names("theme"), help="Use this colour theme."),
     click.option(

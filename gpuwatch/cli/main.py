@@ -107,8 +107,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str
         hints = [f"leave {' and '.join(lost)} out"] if lost else []
         hints += [f"write gpuwatch {name} {' '.join(elsewhere)} ..."] if elsewhere else []
         raise UsageError(
-            f"{' and '.join([*lost, *elsewhere])} before {name} would have no effect",
-            hint="; ".join(hints),
+            f"{' and '.join([*lost, *elsewhere])} before {name} would have no effect", hint="; ".join(hints)
         )
 
 

@@ -265,13 +265,7 @@ def _chosen(
 
 
 def _run_all(
-    scripts: list[ProbeScript],
-    options: ProbeOptions,
-    size: int | None,
-    gpu: str | None,
-    runs: list[Run],
-    *,
-    save: bool,
+    scripts: list[ProbeScript], options: ProbeOptions, size: int | None, gpu: str | None, runs: list[Run], *, save: bool
 ) -> None:
     """Runs the scripts one after another; each run is saved and added to ``runs`` as it ends."""
     with ProbeBatch() as batch:

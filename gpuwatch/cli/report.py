@@ -8,14 +8,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.choice import Choice
-from gpuwatch.cli.options import (
-    asked_shape,
-    enter_simulation,
-    framework_option,
-    progress,
-    python_option,
-    sim_option,
-)
+from gpuwatch.cli.options import asked_shape, enter_simulation, framework_option, progress, python_option, sim_option
 from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name

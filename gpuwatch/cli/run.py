@@ -118,13 +118,7 @@ def run(
     try:
         before = feed.fresh(3.0)
         finished = watch(
-            command,
-            keeper.judge,
-            options,
-            source=feed,
-            before=before,
-            meanwhile=keeper.prepare,
-            look=feed.sample_now,
+            command, keeper.judge, options, source=feed, before=before, meanwhile=keeper.prepare, look=feed.sample_now
         )
     finally:
         feed.stop()

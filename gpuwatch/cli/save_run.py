@@ -16,11 +16,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def no_save_option(command: _F) -> _F:
     """``--no-save``, as the parameter ``no_save``."""
-    return click.option(
-        "--no-save",
-        is_flag=True,
-        help="Do not save the run for reports and the dashboard.",
-    )(command)
+    return click.option("--no-save", is_flag=True, help="Do not save the run for reports and the dashboard.")(command)
 
 
 def keep(run: Run) -> bool:

@@ -41,13 +41,7 @@ Examples:
 @sim_option
 @click.pass_context
 def snapshot(
-    ctx: click.Context,
-    as_json: bool,
-    as_csv: bool,
-    topology: bool,
-    deadline: float,
-    output: Path | None,
-    redact: bool,
+    ctx: click.Context, as_json: bool, as_csv: bool, topology: bool, deadline: float, output: Path | None, redact: bool
 ) -> None:
     """Print the GPUs and their processes once.
 

@@ -7,14 +7,7 @@ from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.model.run import Oom
 from gpuwatch.reports.content import STATES, Content, Table, clean, clean_finding
-from gpuwatch.reports.tables import (
-    cut,
-    device_map_table,
-    error_table,
-    fallback_table,
-    oom_table,
-    placement_table,
-)
+from gpuwatch.reports.tables import cut, device_map_table, error_table, fallback_table, oom_table, placement_table
 
 
 def explanation_content(document: Explanation) -> Content:

@@ -35,10 +35,7 @@ _SIMULATED = (
         "Failed to get device properties, error code: 302",
         "gpuwatch: harmless here; a simulated GPU has no properties of CUDA's runtime to give",
     ),
-    (
-        "Could not identify NUMA node",
-        "gpuwatch: harmless here; a simulated GPU is on no bus",
-    ),
+    ("Could not identify NUMA node", "gpuwatch: harmless here; a simulated GPU is on no bus"),
 )
 
 

@@ -16,10 +16,7 @@ from gpuwatch.model.snapshot import FAILED_ITSELF, Device, Problem, Process, Sna
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean, clean_finding
 
 _COMMAND = 120
-_SILENT = {
-    "driver.missing": "no NVIDIA driver",
-    "driver.mismatch": "the driver's library and kernel module differ",
-}
+_SILENT = {"driver.missing": "no NVIDIA driver", "driver.mismatch": "the driver's library and kernel module differ"}
 _BUSIEST = 10
 """Processes to list without a GPU."""
 _BRIEF = 9
@@ -143,19 +140,7 @@ def _processes(snapshot: Snapshot) -> Table:
         snapshot.processes,
         key=lambda p: (p.device_index if p.device_index is not None else 1 << 30, -(p.number("gpu_memory_bytes") or 0)),
     )
-    heads = (
-        "GPU",
-        "PID",
-        "User",
-        "Type",
-        "Framework",
-        "GPU mem",
-        "SM",
-        "CPU",
-        "Host mem",
-        "Time",
-        "Command",
-    )
+    heads = ("GPU", "PID", "User", "Type", "Framework", "GPU mem", "SM", "CPU", "Host mem", "Time", "Command")
     return Table(
         "Processes",
         heads,

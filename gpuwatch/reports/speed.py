@@ -53,7 +53,7 @@ def apart(one: Throughput, other: Throughput) -> bool:
 def unproven(one: Throughput, other: Throughput, *, simulated: bool) -> str:
     """Why two speeds of the same work cannot be compared; empty if they can."""
     if simulated:
-        return "speeds not compared (simulated GPUs compute on this computer's CPU)"
+        return "speeds not compared, as simulated GPUs compute on this computer's CPU"
     if wide(one) or wide(other):
-        return "speeds not compared (step times vary by more than 10 %)"
+        return "speeds not compared, as step times vary by more than 10 %"
     return "" if apart(one, other) else "same speed within noise"
