@@ -58,7 +58,7 @@ def test_json_is_the_same_everywhere(tmp_path: Path, locale: dict[str, str]) -> 
 
 
 @pytest.mark.parametrize("locale", PLAIN, ids=str)
-def test_the_name_of_a_file_is_said_byte_for_byte(tmp_path: Path, locale: dict[str, str]) -> None:
+def test_an_undecodable_file_name_is_printed_with_escapes(tmp_path: Path, locale: dict[str, str]) -> None:
     done = ran(tmp_path, locale, "explain", str(LOG), "-o", "ö.md")
     assert done.stderr == b"written: \\xc3\\xb6.md\n"
     assert os.listdir(os.fsencode(tmp_path)) == ["ö.md".encode()]
@@ -68,12 +68,12 @@ def test_the_name_of_a_file_is_said_byte_for_byte(tmp_path: Path, locale: dict[s
     assert missing.returncode == 2
 
 
-def test_the_name_of_a_file_is_said_as_it_is_where_that_can_be_shown(tmp_path: Path) -> None:
+def test_a_file_name_is_printed_unchanged_if_possible(tmp_path: Path) -> None:
     assert ran(tmp_path, {"LC_ALL": "C.UTF-8"}, "explain", str(LOG), "-o", "ö.md").stderr.decode() == "written: ö.md\n"
 
 
 @pytest.mark.parametrize("command", ["report", "compare"])
-def test_a_log_is_told_from_a_broken_document(tmp_path: Path, command: str) -> None:
+def test_a_log_is_distinguished_from_a_broken_document(tmp_path: Path, command: str) -> None:
     log, broken = tmp_path / "oom 1.log", tmp_path / "broken.json"
     log.write_bytes(LOG.read_bytes())
     broken.write_text('{"schema": "gpuwatch.run/1"')
@@ -86,7 +86,7 @@ def test_a_log_is_told_from_a_broken_document(tmp_path: Path, command: str) -> N
     assert b"explain" not in ran(tmp_path, utf8, command, broken.name).stderr
 
 
-def test_a_file_name_that_is_no_text_breaks_no_document(tmp_path: Path) -> None:
+def test_an_undecodable_file_name_breaks_no_document(tmp_path: Path) -> None:
     name = os.fsdecode(b"\xff.txt")
     (tmp_path / name).write_bytes(LOG.read_bytes())
     done = ran(tmp_path, {"LC_ALL": "C.UTF-8"}, "explain", name, "--json")
@@ -95,6 +95,6 @@ def test_a_file_name_that_is_no_text_breaks_no_document(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LANG": "C"}], ids=str)
-def test_a_program_that_is_started_gets_the_locale_as_the_user_set_it(tmp_path: Path, given: dict[str, str]) -> None:
+def test_a_started_program_gets_the_users_locale(tmp_path: Path, given: dict[str, str]) -> None:
     done = ran(tmp_path, given, "sim", "--tier", "driver", "--", "sh", "-c", "echo $LC_CTYPE,$LANG")
     assert done.stdout.decode() == f"{given.get('LC_CTYPE', '')},{given.get('LANG', '')}\n"

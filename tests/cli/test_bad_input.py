@@ -69,7 +69,7 @@ from tests.conftest import gpuwatch
         ([], 2, "needs a terminal"),
     ],
 )
-def test_one_line_and_the_exit_code(arguments: list[str], code: int, says: str) -> None:
+def test_an_error_is_one_line_with_its_exit_code(arguments: list[str], code: int, says: str) -> None:
     result = gpuwatch(*arguments)
     assert result.code == code, result.err
     assert result.out == ""
@@ -77,7 +77,7 @@ def test_one_line_and_the_exit_code(arguments: list[str], code: int, says: str) 
     assert says in result.err
 
 
-def test_a_file_that_is_no_document(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_document(tmp_path: Path) -> None:
     for number, content in enumerate([b"", b"{", b"[1, 2]", b'{"schema": "gpuwatch.run/99"}', b"\xff\x00", b"null"]):
         path = tmp_path / f"{number}.json"
         path.write_bytes(content)
@@ -113,7 +113,7 @@ def test_no_compiler(tmp_path: Path) -> None:
     assert "compiler" in result.err
 
 
-def test_a_pipe_that_closes_early_is_no_traceback() -> None:
+def test_a_closed_pipe_prints_no_traceback() -> None:
     import subprocess
 
     done = subprocess.run(
@@ -127,7 +127,7 @@ def test_a_pipe_that_closes_early_is_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("command", ["probe --list", "schema snapshot"])
-def test_a_reader_that_has_seen_enough(command: str) -> None:
+def test_a_reader_that_closes_the_pipe(command: str) -> None:
     import subprocess
 
     shell = f"{sys.executable} -m gpuwatch {command} | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}"
@@ -186,7 +186,7 @@ def test_lists_are_documents_with_a_schema() -> None:
         (["compair"], "compare"),
     ],
 )
-def test_a_near_miss_of_any_name_is_answered_alike(arguments: list[str], meant: str) -> None:
+def test_a_typo_of_any_name_gets_a_suggestion(arguments: list[str], meant: str) -> None:
     with pytest.raises((UsageError, click.UsageError)) as caught:
         cli.main(arguments, prog_name="gpuwatch", standalone_mode=False)
     message = caught.value.message
@@ -206,7 +206,7 @@ def test_a_near_miss_of_any_name_is_answered_alike(arguments: list[str], meant: 
         (["--config-file", "x.toml", "sim", "--", "true"], "--config-file", "leave --config-file out"),
     ],
 )
-def test_an_option_of_the_dashboard_before_a_command_is_refused(
+def test_a_dashboard_option_before_a_command_is_rejected(
     arguments: list[str], option: str, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUWATCH_CONFIG_FILE", "/somewhere.toml")  # which is given to all of them
@@ -231,13 +231,13 @@ def test_without_a_stderr_the_data_come_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("command", ["schema run", "--help"])
-def test_data_that_nobody_can_get_are_a_failure(command: str) -> None:
+def test_unwritable_stdout_is_a_failure(command: str) -> None:
     done = _closed(f"{command} >&-")
     assert done.returncode == 1
     assert done.stderr == "gpuwatch: cannot write the output: stdout is closed\n"
 
 
-def test_what_a_message_repeats_cannot_move_the_cursor() -> None:
+def test_messages_cannot_move_the_cursor() -> None:
     done = gpuwatch("run", "--no-save", "--", "a\x1b[31m\u202eb\x07\nz")
     assert done.code == 127
     assert done.err == "gpuwatch: a\\x1b[31m\\u202eb\\x07 z: there is no such program\n"
@@ -268,7 +268,7 @@ def test_usage_is_checked_before_the_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv to give up root's right to look everywhere")
-def test_what_a_user_may_not_look_at_is_named(tmp_path: Path) -> None:
+def test_what_a_user_cannot_read_is_named(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir()
     closed.chmod(0)

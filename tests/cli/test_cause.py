@@ -22,7 +22,7 @@ def gpuwatch(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_in_a_pipe_a_page_is_its_markdown() -> None:
+def test_in_a_pipe_a_page_is_markdown() -> None:
     done = gpuwatch("memory.fragmented")
     assert (done.returncode, done.stdout, done.stderr) == (0, page("memory.fragmented"), "")
 
@@ -52,7 +52,7 @@ def test_json_of_a_page_and_of_the_list() -> None:
     assert [entry["id"] for entry in every["causes"]] == list(CAUSES)
 
 
-def test_on_a_terminal_the_page_is_set() -> None:
+def test_on_a_terminal_the_page_is_formatted() -> None:
     terminal = Terminal([sys.executable, "-m", "gpuwatch", "cause", "throttle.power"], os.environ, columns=80, rows=24)
     terminal.drain(20, until=lambda seen: b"field" in seen or b"nvmlDeviceGetPowerManagementLimit" in seen)
     code = terminal.close()
@@ -63,7 +63,7 @@ def test_on_a_terminal_the_page_is_set() -> None:
     assert code in (0, None)
 
 
-def test_what_is_printed_is_what_the_schema_says() -> None:
+def test_printed_documents_match_their_schema() -> None:
     for name, kind, arguments in (("cause", CausePage, ["pcie.degraded"]), ("causes", CauseList, [])):
         printed = gpuwatch(*arguments, "--json").stdout
         assert msgspec.json.encode(msgspec.json.decode(printed, type=kind)) == msgspec.json.encode(json.loads(printed))

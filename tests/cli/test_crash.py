@@ -43,7 +43,7 @@ def _kept(tmp_path: Path) -> str:
     return path.read_text()
 
 
-def test_a_command_says_one_line_and_keeps_the_traceback(tmp_path: Path) -> None:
+def test_a_crash_prints_one_line_and_saves_the_traceback(tmp_path: Path) -> None:
     command = _broken(tmp_path, "gpuwatch.diagnosis.explain:explain", "explain", "-")
     ended = subprocess.run(
         command, input="", capture_output=True, text=True, env=_environment(tmp_path), timeout=60, check=False
@@ -60,7 +60,7 @@ def test_a_command_says_one_line_and_keeps_the_traceback(tmp_path: Path) -> None
     assert _SECRET not in ended.stderr + kept
 
 
-def test_where_nothing_can_be_kept_the_line_says_so(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where a folder is wanted")
     command = _broken(tmp_path, "gpuwatch.diagnosis.explain:explain", "explain", "-")
     ended = subprocess.run(

@@ -39,7 +39,7 @@ from tests.terminal import Terminal
         (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
     ],
 )
-def test_a_name_that_nobody_knows_is_one_line_with_the_one_that_was_meant(arguments: list[str], says: str) -> None:
+def test_an_unknown_name_suggests_the_closest_one(arguments: list[str], says: str) -> None:
     result = gpuwatch(*arguments)
     assert result.code == 2, result.err
     assert result.out == ""
@@ -101,7 +101,7 @@ def test_not_one_byte_beyond_ascii_on_a_terminal(
     assert terminal.output.isascii(), [chr(byte) for byte in terminal.output if byte > 127][:20]
 
 
-def test_what_the_file_says_and_the_command_line_wins(sim_machine: Callable[[str], SimMachine], tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_file(sim_machine: Callable[[str], SimMachine], tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('ascii = true\ninterval = 5\n[processes]\ncolumns = ["pid", "command"]\n')
     terminal = start(
@@ -120,7 +120,7 @@ def test_what_the_file_says_and_the_command_line_wins(sim_machine: Callable[[str
     assert path.read_text().startswith("ascii = true"), "looking changes nothing"
 
 
-def test_a_broken_file_is_one_line_on_screen_and_after_it(
+def test_broken_settings_file_is_reported_on_screen_and_after_exit(
     sim_machine: Callable[[str], SimMachine], tmp_path: Path
 ) -> None:
     path = tmp_path / "settings.toml"
@@ -153,7 +153,7 @@ def test_saved_from_the_terminal(sim_machine: Callable[[str], SimMachine], tmp_p
     assert path.read_text().splitlines()[1:] == ['theme = "gpuwatch-light"', "", "[processes]", 'sort = "pid"']
 
 
-def test_a_terminal_of_twenty_by_five_says_what_it_wants(sim_machine: Callable[[str], SimMachine]) -> None:
+def test_a_tiny_terminal_shows_the_size_it_needs(sim_machine: Callable[[str], SimMachine]) -> None:
     terminal = start(sim_machine("1x24GiB"), columns=20, rows=5)
     assert shown(terminal, "needs 60×12")
     terminal.keys("q")
@@ -192,7 +192,7 @@ def test_the_collector_does_as_the_setting_says(
     assert asked.value.args == (wanted,)
 
 
-def test_an_unknown_key_is_one_line_on_screen_and_after_it(
+def test_an_unknown_key_is_reported_on_screen_and_after_exit(
     sim_machine: Callable[[str], SimMachine], tmp_path: Path
 ) -> None:
     path = tmp_path / "settings.toml"

@@ -42,7 +42,7 @@ def test_a_document_of_500_mb_is_refused_before_it_takes_memory(tmp_path: Path) 
     assert usage.ru_maxrss < 300 << 10, "KiB: what Python and gpuwatch itself take, not the document"
 
 
-def test_what_a_document_says_steers_no_terminal(tmp_path: Path) -> None:
+def test_documents_cannot_steer_the_terminal(tmp_path: Path) -> None:
     path, run = tmp_path / "contrast.json", tmp_path / "\x1b[31mrun\u202e.json"
     path.write_text(to_json(evil_contrast()))
     run.write_text(to_json(hostile_run()))

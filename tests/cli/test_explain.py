@@ -37,7 +37,7 @@ def explained(path: Path) -> dict[str, Any]:
     return document
 
 
-def test_cause_and_action_stand_at_the_top(tmp_path: Path) -> None:
+def test_cause_and_action_are_at_the_top(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text(OOM)
     result = invoke(str(path))
@@ -48,7 +48,7 @@ def test_cause_and_action_stand_at_the_top(tmp_path: Path) -> None:
     assert result.stdout.index("400 MiB > limit of 256 MiB") < result.stdout.index("Device map")
 
 
-def test_a_healthy_log_ends_with_zero_and_a_strange_file_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_healthy_log_exits_with_0_and_a_foreign_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "mapped.log"
     path.write_text(text("stub_tf221_map_default"))
     assert invoke(str(path)).exit_code == 0
@@ -66,7 +66,7 @@ def test_a_healthy_log_ends_with_zero_and_a_strange_file_is_said_to_be_one(tmp_p
     ],
     ids=["empty", "gzip", "xz", "a document"],
 )
-def test_what_is_no_log_is_told_as_what_it_is(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_file_that_is_not_a_log_is_named_as_what_it_is(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "train.log"
     path.write_bytes(content)
     result = invoke(str(path))
@@ -90,7 +90,7 @@ def test_every_encoding_is_read_alike(
     assert found["lines"] == OOM.count("\n") + 1
 
 
-def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
+def test_undecodable_bytes_are_harmless(tmp_path: Path) -> None:
     path = tmp_path / "log"
     noise = bytes(range(256)) * 40
     path.write_bytes(noise + b"\n" + OOM.replace(" trying", "\0 trying").encode() + b"\n" + noise)
@@ -137,7 +137,7 @@ def test_a_saved_explanation_is_a_document_like_others(tmp_path: Path) -> None:
         assert "hunter2" not in drawn
 
 
-def test_a_wrong_output_is_said_before_the_reading(tmp_path: Path) -> None:
+def test_a_wrong_output_is_rejected_before_reading(tmp_path: Path) -> None:
     assert isinstance(invoke("-", "-o", str(tmp_path / "report.pdf"), input="").exception, UsageError)
     assert isinstance(invoke("-", "-o", str(tmp_path / "none" / "a.md"), input="").exception, UsageError)
 
@@ -188,7 +188,7 @@ def _waits(pid: int) -> bool:
 _POLL = {"x86_64": (7, 271), "aarch64": (73,)}.get(os.uname().machine, ())
 
 
-def test_on_a_terminal_it_says_causes_as_they_come_and_what_it_waits_for() -> None:
+def test_on_a_terminal_causes_appear_while_reading() -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen([*SELF, "-", "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)

@@ -70,7 +70,7 @@ def seen(machine: SimMachine) -> dict[str, Any]:
         (["foreign-process", "0", "1GiB", "--mig", "3"], "no MIG instance 3"),
     ],
 )
-def test_what_is_wrong_is_one_line(
+def test_a_usage_error_is_one_line(
     fault: Callable[..., Result], machine: SimMachine, arguments: list[str], told: str
 ) -> None:
     done = fault(*arguments) if arguments else gpuwatch("sim", "fault")
@@ -101,7 +101,7 @@ def test_of_several_machines_one_must_be_named(machine: SimMachine) -> None:
         other.remove()
 
 
-def test_a_shape_that_nobody_uses_yet_awaits_its_user(tmp_path: Any) -> None:
+def test_a_fault_of_an_unused_shape_waits_for_its_user(tmp_path: Any) -> None:
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     done = gpuwatch("--sim", "3x4GiB", "sim", "fault", "mig", "1", "1g,2g", environment=environment)
     assert done.code == 0
@@ -113,7 +113,7 @@ def test_a_shape_that_nobody_uses_yet_awaits_its_user(tmp_path: Any) -> None:
     assert "nobody uses a simulated machine" in nobody.err
 
 
-def test_what_was_put_is_listed_and_cleared(fault: Callable[..., Result], machine: SimMachine) -> None:
+def test_injected_faults_are_listed_and_cleared(fault: Callable[..., Result], machine: SimMachine) -> None:
     put = (
         ("hang", "600"),
         ("slow", "0.5"),
@@ -168,7 +168,7 @@ def test_a_mismatch_is_named_and_ends(fault: Callable[..., Result], machine: Sim
     assert len(seen(machine)["devices"]) == 2
 
 
-def test_a_program_called_fault_is_behind_dashes(machine: SimMachine, tmp_path: Any) -> None:
+def test_a_program_called_fault_runs_after_dashes(machine: SimMachine, tmp_path: Any) -> None:
     program = tmp_path / "fault"
     program.write_text("#!/bin/sh\necho ran $1 $GPUWATCH_SIM\n")
     program.chmod(0o755)
@@ -251,7 +251,7 @@ def test_the_machine_of_another_version_is_left_alone_and_named(tmp_path: Any) -
     assert [device["state"] for device in told["devices"]] == ["ok", "lost"]
 
 
-def test_mig_that_may_not_be_looked_at_says_so(fault: Callable[..., Result], machine: SimMachine) -> None:
+def test_unreadable_mig_instances_are_reported(fault: Callable[..., Result], machine: SimMachine) -> None:
     fault("mig", "0", "1g,-,2g")
     environment = machine.environment(os.environ)
     shown = gpuwatch("snapshot", environment=environment).out

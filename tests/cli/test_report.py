@@ -105,7 +105,7 @@ def test_its_schema_is_published() -> None:
 
 
 @pytest.mark.parametrize("option", [["--python", "/x"], ["--no-doctor"], ["--sim", "1x8GiB"], ["--framework", "torch"]])
-def test_options_of_this_machine_mean_nothing_to_a_saved_document(tmp_path: Path, option: list[str]) -> None:
+def test_machine_options_are_rejected_with_a_saved_document(tmp_path: Path, option: list[str]) -> None:
     path = tmp_path / "run.json"
     path.write_text(to_json(bare_run()))
     result = gpuwatch("report", str(path), *option)
@@ -138,7 +138,7 @@ COMMANDS = (
         ("x", "it has no suffix, which chooses the format"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_one_line_before_the_work(
+def test_an_unwritable_file_is_rejected_before_the_work(
     tmp_path: Path, command: list[str], name: str, said: str
 ) -> None:
     (tmp_path / "folder.html").mkdir()
@@ -272,7 +272,7 @@ def test_planted_secrets_do_not_come_through_the_framework(planted: dict[str, st
         assert all(secret not in path.read_text() for secret in SECRETS.values()), path
 
 
-def test_redacted_nobody_is_named(planted: dict[str, str]) -> None:
+def test_a_redacted_comparison_names_nobody(planted: dict[str, str]) -> None:
     user, host = getpass.getuser(), socket.gethostname()
     result = gpuwatch("snapshot", "--json", "--redact", environment=planted)
     document = json.loads(result.out)

@@ -95,7 +95,7 @@ def test_a_signal_to_us_is_the_programs_to_handle(tmp_path: Path) -> None:
     assert started.wait(10) == 3
 
 
-def test_nothing_runs_on_when_we_are_killed() -> None:
+def test_nothing_keeps_running_if_gpuwatch_is_killed() -> None:
     code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     started = subprocess.Popen(
         [sys.executable, "-m", "gpuwatch", "run", "--", sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
@@ -136,7 +136,7 @@ def test_bad_input(arguments: list[str], says: str) -> None:
         ("python train.py", False),
     ],
 )
-def test_what_is_used_by_hand_keeps_its_terminal(command: str, by_hand: bool) -> None:
+def test_interactive_programs_keep_their_terminal(command: str, by_hand: bool) -> None:
     assert _used_by_hand(command.split()) is by_hand
 
 
@@ -207,7 +207,7 @@ outer(product, tf.constant(7, tf.int64))
 
 
 @pytest.mark.tensorflow
-def test_a_keras_training_that_nobody_adapted_runs_on_a_simulated_gpu(
+def test_an_unadapted_keras_training_runs_on_a_simulated_gpu(
     sim_machine: Callable[[str], SimMachine], tmp_path: Path
 ) -> None:
     script, out = tmp_path / "train.py", tmp_path / "run.json"
@@ -284,7 +284,7 @@ for one in (tf.config.set_visible_devices, tf.config.experimental.set_memory_gro
 
 
 @pytest.mark.tensorflow
-def test_what_a_program_sets_is_told_and_leaves_no_trace_in_it(
+def test_settings_of_a_program_are_recorded_without_traces(
     sim_machine: Callable[[str], SimMachine], tmp_path: Path
 ) -> None:
     script, out = tmp_path / "train.py", tmp_path / "run.json"

@@ -45,13 +45,13 @@ def in_sim(code: str, folder: Path, *options: str, **more: str) -> tuple[int, st
 
 
 @pytest.mark.tensorflow
-def test_a_keras_training_that_nobody_adapted(tmp_path: Path) -> None:
+def test_an_unadapted_keras_training(tmp_path: Path) -> None:
     code, out, told = in_sim(_TRAINING, tmp_path)
     assert (code, out) == (0, "trained False\n"), told[-2000:]
     assert told.count(_NOTE) == 1
 
 
-def test_it_is_said_once_and_only_when_keras_asks(tmp_path: Path) -> None:
+def test_the_xla_note_is_printed_once_if_keras_compiles(tmp_path: Path) -> None:
     keras_stand_in(tmp_path)
     ask = "from keras.src.trainers import trainer\nprint(trainer.model_supports_jit(1), trainer.model_supports_jit(2))"
     assert in_sim(ask, tmp_path) == (0, "False False\n", _NOTE)
@@ -75,7 +75,7 @@ def test_a_customization_of_python_runs_all_the_same(tmp_path: Path) -> None:
     assert in_sim(f"import sys; print({hook!r} in sys.path)", tmp_path) == (0, "mine\nFalse\n", "")
 
 
-def test_who_asks_for_the_compiler_is_told_what_its_failure_means(tmp_path: Path) -> None:
+def test_an_explicit_compile_explains_its_failure(tmp_path: Path) -> None:
     keras_stand_in(tmp_path)
     code, out, told = in_sim("import keras\nraise RuntimeError('No JIT device registered for GPU')", tmp_path)
     assert (code, out) == (1, "")
@@ -83,7 +83,7 @@ def test_who_asks_for_the_compiler_is_told_what_its_failure_means(tmp_path: Path
     assert told.count("gpuwatch: ") == 1
 
 
-def test_a_tier_without_simulated_gpus_is_a_mistake() -> None:
+def test_a_tier_without_simulated_gpus_is_an_error() -> None:
     for arguments in (
         ("run", "--sim-tier", "plugin", "--", "true"),
         ("probe", "--config", "auto", "--sim-tier", "driver"),
@@ -149,7 +149,7 @@ def test_pytorch_gets_the_driver_tier(tmp_path: Path, cuda: str, script: str, ti
     assert ("PyTorch finds simulated GPUs as a driver alone" in done.err) == (tier == "driver")
 
 
-def test_pytorch_on_the_other_tier_is_told_so(tmp_path: Path) -> None:
+def test_pytorch_on_the_plugin_tier_gets_a_note(tmp_path: Path) -> None:
     package = tmp_path / "torch"
     package.mkdir()
     (package / "__init__.py").write_text("from torch import version\n")

@@ -80,7 +80,7 @@ def nested(depth: int) -> bytes:
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )
-def test_what_is_beyond_a_limit_is_refused_by_its_name(raw: bytes, says: str) -> None:
+def test_a_value_beyond_a_limit_is_rejected_by_name(raw: bytes, says: str) -> None:
     with pytest.raises(NotADocument, match=says) as refused:
         from_json(raw)
     assert str(refused.value).isprintable()

@@ -98,14 +98,14 @@ def test_real_gpus_of_two_machines_are_compared() -> None:
     assert "★ 250" not in render(document, "text", width=220)
 
 
-def test_scattered_speeds_are_flagged() -> None:
+def test_noisy_speeds_are_flagged() -> None:
     document = compare([timed("calm"), timed("wild", spread=0.3)])
     assert any("10 %" in note and "wild" in note and "calm" not in note for note in document.notes)
     assert "▲" in render(document, "text", width=220)
     assert "▲" not in render(compare([timed("calm"), timed("calm too")]), "text", width=220)
 
 
-def test_a_difference_is_told_from_setting_to_cause() -> None:
+def test_a_difference_names_setting_effect_and_cause() -> None:
     held = Finding(id="idle.memory-held", severity="info", certainty="fact", title="Much was taken, little used")
     default = timed("default", 0.002, held=22 * GIB, findings=(held,))
     mapping = msgspec.structs.replace(default.device_map[0], granted_bytes=1024 * MIB)
@@ -136,7 +136,7 @@ def test_a_difference_is_told_from_setting_to_cause() -> None:
     )
 
 
-def test_everything_is_held_against_default_and_else_against_its_neighbour() -> None:
+def test_runs_are_compared_with_default_or_their_neighbour() -> None:
     def pairs(*names: str) -> list[tuple[int, int]]:
         return [(entry.run, entry.against) for entry in compare([timed(name) for name in names]).differences]
 
@@ -146,7 +146,7 @@ def test_everything_is_held_against_default_and_else_against_its_neighbour() -> 
     assert pairs("limit") == []
 
 
-def test_two_versions_of_the_framework_are_told_apart() -> None:
+def test_two_versions_of_the_framework_are_distinct() -> None:
     old = Framework(name="tensorflow", version="2.16.2")
     line = "2026-11-20 07:00:00.1: I external/local_xla/gpu_device.cc:19{}] Created device {} with 1 MB memory"
     first = timed("limit", 0.002, log_tail=(line.format(1, "GPU:0"),))
@@ -179,12 +179,12 @@ def test_a_crash_against_a_success_says_why() -> None:
         ({"verdict": "oom", "ooms": ()}, True),
     ],
 )
-def test_what_ended_as_its_configuration_shows_did_not_fail(changes: dict[str, Any], bad: bool) -> None:
+def test_an_expected_end_is_not_a_failure(changes: dict[str, Any], bad: bool) -> None:
     drawn = render(compare([timed("a", **changes)]), "text", width=200)
     assert ("1 of 1 failed" in drawn) == bad
 
 
-def test_runs_of_one_configuration_are_told_apart() -> None:
+def test_runs_of_one_configuration_are_numbered() -> None:
     later = full_run(started_at=STARTED + datetime.timedelta(seconds=90))
     document = compare([full_run(), later, bare_run()])
     assert labels(document.runs) == ("soft-missing #1", "soft-missing #2", "growth")
@@ -260,7 +260,7 @@ def test_a_comparison_never_claims_what_its_spreads_do_not_show(speeds: list[Any
             assert "same speed within noise" in told.text.lower() or "speeds not compared" in told.text.lower()
 
 
-def test_what_differs_beside_the_setting_is_named() -> None:
+def test_differences_besides_the_setting_are_named() -> None:
     eager = msgspec.structs.replace(speed(0.002), execution="eagerly")
     session = msgspec.structs.replace(speed(0.001), execution="in a TF1 session")
     old = Framework(name="tensorflow", version="2.16.2")
@@ -280,7 +280,7 @@ def test_what_a_probe_only_noted_is_not_asked_for() -> None:
     assert "GPUs left" not in drawn.partition("Differences")[0]
 
 
-def test_why_a_run_was_skipped_stands_in_the_comparison() -> None:
+def test_a_comparison_says_why_a_run_was_skipped() -> None:
     reason = "the simulated driver lacks the runtime of CUDA 11: it has those of 12 and 13"
     runs = [
         msgspec.structs.replace(bare_run(), config=name, verdict="skipped", verdict_reason=reason)

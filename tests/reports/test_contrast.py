@@ -41,7 +41,7 @@ def test_the_verdicts_come_first_and_then_what_differs() -> None:
     assert document.alike > 0
 
 
-def test_reports_of_the_same_machine_differ_in_nothing_but_are_told_apart() -> None:
+def test_reports_of_the_same_machine_have_distinct_names() -> None:
     document = contrast([healthy(), healthy()])
     assert [row.part for row in document.rows] == ["Verdict"]
     assert len(set(document.sources)) == 2
@@ -65,7 +65,7 @@ def test_one_variable_is_the_difference() -> None:
     assert told["Environment variables", "CUDA_VISIBLE_DEVICES"] == (None, "-1")
 
 
-def test_doctors_and_reports_can_be_held_against_each_other() -> None:
+def test_doctor_documents_and_reports_can_be_compared() -> None:
     report = healthy()
     assert report.doctor is not None
     told = rows(contrast([report, report.doctor]))

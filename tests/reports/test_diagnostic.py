@@ -56,7 +56,7 @@ def told(severity: str, cause: str, **fields: object) -> Finding:
 # -- whose finding comes first ---------------------------------------------------------------------
 
 
-def test_the_program_that_died_comes_before_the_machine() -> None:
+def test_the_failed_program_comes_before_the_machine() -> None:
     doctor = machines.examined(machines.bare())
     document = diagnostic(looks(programs=(program(),), doctor=doctor))
     assert document.primary == "memory.other-process"
@@ -64,20 +64,20 @@ def test_the_program_that_died_comes_before_the_machine() -> None:
     assert "driver.missing" in [found.id for found in document.findings[1:]], "what else is wrong is told too"
 
 
-def test_a_program_of_another_day_comes_behind_the_machine_of_today() -> None:
+def test_an_old_program_comes_after_todays_machine() -> None:
     old = program(started_at=NOW - RECENT - datetime.timedelta(minutes=1))
     doctor = machines.examined(machines.bare())
     assert diagnostic(looks(programs=(old,), doctor=doctor)).primary == "driver.missing"
     assert diagnostic(looks(programs=(old,))).primary == "memory.other-process", "nothing else is wrong"
 
 
-def test_only_the_latest_program_says_what_is_wrong_now() -> None:
+def test_only_the_latest_program_decides_the_verdict() -> None:
     good = program(verdict="ok", findings=(), primary="healthy", ooms=())
     doctor = machines.examined(machines.bare())
     assert diagnostic(looks(programs=(good, program()), doctor=doctor)).primary == "driver.missing"
 
 
-def test_what_several_parts_say_is_told_once_with_all_of_them() -> None:
+def test_a_finding_of_several_parts_is_listed_once() -> None:
     (found,) = [entry for entry in without_driver().findings if entry.id == "driver.missing"]
     assert found.sources == (DOCTOR, MACHINE)
 
@@ -90,14 +90,14 @@ def test_what_a_probe_provoked_says_nothing_about_the_machine() -> None:
     assert [found.id for found in document.findings] == ["healthy"]
 
 
-def test_what_a_probe_met_does() -> None:
+def test_findings_of_a_probe_count() -> None:
     broken = full_run(config="growth", verdict="oom", findings=(told("error", "memory.other-process"),))
     document = diagnostic(looks(probes=compare([broken])))
     assert document.primary == "memory.other-process"
     assert document.findings[0].sources == ("probe growth",)
 
 
-def test_healthy_is_said_only_by_somebody_who_looked_at_the_machine() -> None:
+def test_healthy_needs_an_examined_machine() -> None:
     assert healthy().primary == "healthy"
     assert nothing().primary is None
     assert diagnostic(looks(doctor=None)).primary == "healthy"
@@ -151,7 +151,7 @@ def test_sources_are_named() -> None:
 # -- variables ------------------------------------------------------------------------------------
 
 
-def test_variables_are_told_with_their_effect() -> None:
+def test_variables_have_their_effect() -> None:
     environment = {
         "CUDA_VISIBLE_DEVICES": "1",
         "CUDA_VISIBLE_DIVICES": "0",
@@ -209,7 +209,7 @@ def test_the_order_is_that_of_a_helper(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["html", "markdown", "text"])
-def test_gaps_are_told_with_their_reason(name: str) -> None:
+def test_gaps_have_their_reason(name: str) -> None:
     drawn = whole(nothing(), name)
     assert "Not gathered" in drawn
     assert "the driver did not answer within 10 s" in drawn
@@ -228,7 +228,7 @@ def test_text_fits_a_hundred_columns(kind: str) -> None:
     assert [line for line in whole(KINDS[kind](), "text").splitlines() if len(line) > 100] == []
 
 
-def test_charts_tell_their_numbers_to_those_who_cannot_see_them() -> None:
+def test_charts_have_their_numbers_for_screen_readers() -> None:
     drawn = whole(healthy(), "html")
     labels = re.findall(r'role="img" aria-label="([^"]+)"', drawn)
     assert any("default: 400" in label for label in labels)
@@ -263,7 +263,7 @@ def test_a_machine_without_processes_says_so() -> None:
         assert "No process uses a GPU." in whole(diagnostic(looks(snapshot=snapshot)), name)
 
 
-def test_programs_of_other_gpus_are_told_as_such() -> None:
+def test_programs_on_other_gpus_are_marked() -> None:
     here = looks().snapshot.devices[0]  # type: ignore[union-attr]
     other = diagnostic(looks(programs=(program(gpus=("0 NVIDIA H200 GPU-11111111-aaaa",)),)))
     same = diagnostic(looks(programs=(program(gpus=(f"0 {here.name} {here.uuid}",)),)))

@@ -55,13 +55,13 @@ def table(document: Diagnostic, title: str) -> Table:
     return next(entry for entry in diagnostic_content(document).tables if entry.title == title)
 
 
-def test_the_headline_says_what_became_of_the_program_and_why() -> None:
+def test_the_headline_says_how_the_program_ended_and_why() -> None:
     reason = diagnostic_content(died()).reason
     assert reason == "python train.py ran out of GPU memory: Another process holds 20.0 GiB of GPU 0."
     assert diagnostic_content(hides_itself()).reason.startswith("python train.py completed on the CPU: CUDA_VIS")
 
 
-def test_a_cause_that_did_not_end_the_program_is_not_blamed_for_its_end() -> None:
+def test_a_cause_that_did_not_end_the_program_is_not_blamed() -> None:
     run = program(primary="unknown")
     assert not diagnostic_content(diagnostic(looks(programs=(run,)))).reason.startswith("python train.py")
 
@@ -73,7 +73,7 @@ def test_a_variable_that_only_the_program_had_is_not_to_be_unset_in_this_shell()
     assert diagnostic_content(hides_itself(CUDA_VISIBLE_DEVICES="")).action == HIDDEN.action
 
 
-def test_an_empty_value_is_no_unknown_one() -> None:
+def test_an_empty_value_differs_from_an_unknown_one() -> None:
     rows = table(hides_itself(), "Environment variables").rows
     assert next(row[2] for row in rows if row[1] == "CUDA_VISIBLE_DEVICES") == '""'
     assert (variable_value("0"), variable_value(None), variable_value(" ")) == ("0", "–", '""')
@@ -92,7 +92,7 @@ def silent() -> Diagnostic:
     return diagnostic(looks(snapshot=snapshot, doctor=replace(doctor, findings=(found,)), simulated=True, probes=None))
 
 
-def test_what_cuda_says_does_not_contradict_that_nvml_says_nothing() -> None:
+def test_cuda_may_start_while_nvml_does_not_answer() -> None:
     facts = dict(diagnostic_content(silent()).facts)
     assert facts["GPUs"] == "not listed: NVML does not answer"
     assert facts["driver"].startswith("NVML does not answer (two versions); CUDA itself starts")
@@ -129,7 +129,7 @@ def unused(run: Run) -> list[str]:
     return [found.title for found in diagnose(Evidence(run=run)) if found.title.startswith("The program used")]
 
 
-def test_a_gpu_that_was_taken_and_not_used_is_told() -> None:
+def test_an_allocated_but_unused_gpu_is_reported() -> None:
     run = took_two({"/device:GPU:0": GIB, "/device:GPU:1": 0})
     assert unused(run) == ["The program used 1 of the 2 GPUs that it allocated: not GPU:1"]
     told = next(found for found in diagnose(Evidence(run=run)) if found.device_uuid == "GPU-1")
@@ -141,7 +141,7 @@ def test_a_gpu_that_was_taken_and_not_used_is_told() -> None:
     [{"/device:GPU:0": GIB, "/device:GPU:1": GIB // 2}, {"/device:GPU:0": 0, "/device:GPU:1": 0}, {}],
     ids=["both", "none", "not known"],
 )
-def test_where_all_or_none_were_used_nothing_is_said(peaks: dict[str, int]) -> None:
+def test_no_note_if_all_or_no_gpus_were_used(peaks: dict[str, int]) -> None:
     assert unused(took_two(peaks)) == []
 
 
@@ -157,7 +157,7 @@ def test_a_program_that_ended_well_has_no_warning_at_the_top() -> None:
 # -- speeds, evidence, placement --------------------------------------------------------------------
 
 
-def test_a_scattered_speed_is_marked_in_a_single_run_and_its_spread_explained() -> None:
+def test_a_noisy_speed_is_marked_in_a_single_run() -> None:
     steady = probe("default", 400)
     speed = replace(steady.throughput, p90_step_seconds=3 / 400)  # type: ignore[type-var]
     scattered = replace(steady, throughput=speed)
@@ -181,7 +181,7 @@ def test_evidence_is_folded_and_keeps_its_end() -> None:
     ("effective", "placed", "shown"),
     [("GPU:0", "GPU:0", "GPU:7→GPU:0"), ("GPU:7", "GPU:0", "–"), (None, "GPU:7", "–"), (None, "GPU:0", "not observed")],
 )
-def test_an_op_that_a_session_moved_is_told(effective: str | None, placed: str, shown: str) -> None:
+def test_an_op_moved_by_a_session_is_reported(effective: str | None, placed: str, shown: str) -> None:
     run = probe("session-soft", 400, settings={"device": Setting(asked="/GPU:7", effective=effective)})
     work = replace(run.placements[0], requested=f"/{placed.lower()}", actual=f"/device:{placed}")
     assert fell_back(replace(run, placements=(work,))) == shown
@@ -193,7 +193,7 @@ def test_ops_on_the_cpu_that_did_not_fall_back_are_explained() -> None:
     assert "placed on the CPU as asked" in comparison_table(compare([moved, run]), "Probes").note
 
 
-def test_nobody_is_told_to_end_what_nobody_knows() -> None:
+def test_no_advice_to_end_an_unknown_process() -> None:
     device = machines.gpu(0)
     readings: dict[str, Reading] = {"gpu_memory_bytes": 20 * GIB}
     stranger = Process(

@@ -66,7 +66,7 @@ def draw(document: Diagnostic, name: str) -> str:
 # -- whose it is ----------------------------------------------------------------------------------
 
 
-def test_a_check_of_variables_says_whose_shell_it_looked_at_and_what_the_program_had() -> None:
+def test_variable_checks_name_the_shell_and_the_programs_value() -> None:
     rows = {row[1]: row for row in table(misspelt(), "Other checks").rows}
     state, _, what = rows["Misspelt variables"]
     assert state == "● pass"
@@ -76,13 +76,13 @@ def test_a_check_of_variables_says_whose_shell_it_looked_at_and_what_the_program
     )
 
 
-def test_variables_of_the_program_stand_beside_those_of_the_shell() -> None:
+def test_variables_of_the_program_are_beside_those_of_the_shell() -> None:
     rows = table(misspelt(), "Environment variables").rows
     assert rows[0][:4] == ("✖ misspelt", "CUDA_VISIBLE_DIVICES", "1", "python train.py")
     assert not any("GPUWATCH" in row[1] for row in rows), "what gpuwatch sets for itself is nobody's setting"
 
 
-def test_a_variable_that_both_have_alike_is_told_once() -> None:
+def test_a_variable_equal_in_both_is_listed_once() -> None:
     doctor = machines.examined(machines.machine(environment={"CUDA_VISIBLE_DEVICES": "0"}))
     same, other = (program(environment={"CUDA_VISIBLE_DEVICES": value}) for value in ("0", "1"))
     alike = [
@@ -93,7 +93,7 @@ def test_a_variable_that_both_have_alike_is_told_once() -> None:
     assert [entry.note for entry in differing if entry.program] == ["this shell has '0'"]
 
 
-def test_what_the_program_was_granted_stands_beside_what_the_doctor_was() -> None:
+def test_grants_of_the_program_and_the_doctor_are_side_by_side() -> None:
     here = looks().snapshot.devices[0]  # type: ignore[union-attr]
     mapped = DeviceMapping(framework_device="/device:GPU:0", uuid=here.uuid, name="PLUGIN", granted_bytes=7 * GIB)
     shown = table(diagnostic(looks(programs=(program(device_map=(mapped,)),))), "Which device is which GPU")
@@ -104,7 +104,7 @@ def test_what_the_program_was_granted_stands_beside_what_the_doctor_was() -> Non
     assert "doctor's own run" in shown.note
 
 
-def test_a_hidden_gpu_is_told_with_the_shell_that_hides_it_and_probes_with_their_own() -> None:
+def test_a_hidden_gpu_names_the_shell_that_hides_it() -> None:
     snapshot = machines.snapshot(machines.gpu(0))
     doctor = machines.examined(machines.machine(snapshot=snapshot, environment={"CUDA_VISIBLE_DEVICES": "-1"}))
     hides = Finding(id="visibility.hidden", severity="error", certainty="fact", title=CAUSES["visibility.hidden"])
@@ -216,7 +216,7 @@ def test_what_is_copied_is_the_command(text: str, paste: str | None) -> None:
     assert "".join(piece for piece, _ in parts(text)) == text
 
 
-def test_commands_come_out_of_markdown_as_they_went_in() -> None:
+def test_markdown_keeps_commands_unchanged() -> None:
     drawn = draw(misspelt(), "markdown")
     assert "**Do:** Write `CUDA_VISIBLE_DEVICES=1`" in drawn
     assert r"CUDA\_" not in drawn
@@ -225,7 +225,7 @@ def test_commands_come_out_of_markdown_as_they_went_in() -> None:
     assert r"\[and-cuda" not in missing
 
 
-def test_the_copy_button_holds_the_command() -> None:
+def test_the_copy_button_copies_the_command() -> None:
     assert 'data-copy="export CUDA_VISIBLE_DEVICES=1"' in draw(misspelt(), "html")
 
 
@@ -248,7 +248,7 @@ def test_the_verdict_says_how_certain_it_is(document: Diagnostic, said: str | No
     assert (f"({said})" in draw(document, "markdown").splitlines()[4]) == (said is not None)
 
 
-def test_no_row_names_a_section_that_there_is_not() -> None:
+def test_every_row_names_an_existing_section() -> None:
     for document in (without_driver(), died()):
         for name in ("html", "markdown", "text"):
             assert "See the primary cause" not in draw(document, name)
@@ -260,7 +260,7 @@ def test_the_essence_of_the_cause_is_there_without_the_tool() -> None:
     assert "kernel module" in facts["meaning"]
 
 
-def test_a_second_problem_is_told_on_the_first_screen() -> None:
+def test_a_second_problem_is_on_the_first_screen() -> None:
     doctor = machines.examined(machines.bare())
     lacking = Check(
         id="framework.libraries",
@@ -300,7 +300,7 @@ def fell_back() -> Run:
     return probe("visible-invalid-first", 10.0, fallbacks=(hidden,), findings=(found,), primary=hidden.reason)
 
 
-def test_what_a_probe_is_there_for_is_called_expected_everywhere() -> None:
+def test_what_a_probe_demonstrates_is_expected_everywhere() -> None:
     expected = Oom(device="GPU:0", requested_bytes=GIB, limit_bytes=GIB, in_use_bytes=GIB, expected=True)
     silent = Oom(verdict="memory.model-too-large", expected=True)
     probes = [
@@ -336,7 +336,7 @@ def test_steps_of_a_program_are_counted_with_those_that_are_left_out() -> None:
     assert "96 batches of Keras, the first 5 not timed" in drawn
 
 
-def test_a_chart_is_told_in_words_where_nothing_can_be_drawn() -> None:
+def test_text_formats_describe_a_chart_in_words() -> None:
     points = tuple(MemoryPoint(t=float(n), allocator_bytes=n * GIB) for n in range(1, 9))
     run = program()
     run = replace(run, memory=replace(run.memory, timeline=points))
@@ -356,7 +356,7 @@ def test_a_chart_is_told_in_words_where_nothing_can_be_drawn() -> None:
         ("Op", "Op"),
     ],
 )
-def test_headings_are_written_as_in_a_sentence(head: str, shown: str) -> None:
+def test_headings_use_sentence_case(head: str, shown: str) -> None:
     assert sentence_case(head) == shown
 
 
@@ -387,7 +387,7 @@ def test_lists_of_markdown_are_lists_of_their_own() -> None:
     assert not any(line.startswith("- •") for line in lines)
 
 
-def test_what_each_gpu_held_is_told_of_each() -> None:
+def test_held_memory_is_shown_for_each_gpu() -> None:
     memory = replace(
         program().memory,
         devices=tuple(DeviceMemory(uuid=f"GPU-{n}", index=n, process_bytes=(22 - 21 * n) * GIB) for n in range(2)),
@@ -406,7 +406,7 @@ def test_what_each_gpu_held_is_told_of_each() -> None:
         ({"verdict": "error", "outcome": Outcome(signal=9)}, "failed, killed by signal 9"),
     ],
 )
-def test_how_a_program_ended_is_said_in_words_with_its_times(changes: dict[str, Any], said: str) -> None:
+def test_how_a_program_ended_is_in_words_with_its_times(changes: dict[str, Any], said: str) -> None:
     run = program(**{"fallbacks": (), "outcome": Outcome(exit_code=0), **changes})
     shown = diagnostic(looks(programs=(run,)))
     fact = dict(diagnostic_content(shown).facts)["last program"]
@@ -430,7 +430,7 @@ def test_the_meaning_has_no_marks_of_markdown() -> None:
         assert not re.search(r"[*`]", meaning(cause)), cause
 
 
-def test_what_was_sampled_is_not_called_all_and_the_peak_is_told() -> None:
+def test_sampled_memory_names_its_span_and_the_peak() -> None:
     points = tuple(MemoryPoint(t=float(n), allocator_bytes=GIB) for n in range(1, 9))
     run = program()
     memory = replace(run.memory, timeline=points, allocators={"/device:GPU:0": 3 * GIB})
@@ -439,7 +439,7 @@ def test_what_was_sampled_is_not_called_all_and_the_peak_is_told() -> None:
     assert in_words(run) == told
 
 
-def test_programs_of_one_name_are_told_apart_by_their_start() -> None:
+def test_programs_of_one_name_have_their_start_time() -> None:
     first, second = program(), program(started_at=NOW - datetime.timedelta(hours=1))
     content = diagnostic_content(diagnostic(looks(programs=(first, second))))
     titles = [part.title for part in content.parts]

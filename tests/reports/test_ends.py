@@ -33,7 +33,7 @@ FAILED = Finding(id="memory.other-process", severity="error", certainty="fact", 
         ({"verdict": "error"}, "error"),
     ],
 )
-def test_an_end_that_a_configuration_is_there_to_show_is_not_red(changes: dict[str, Any], state: str) -> None:
+def test_an_expected_failure_is_not_red(changes: dict[str, Any], state: str) -> None:
     run = full_run(**changes)
     content = run_content(run)
     assert content.state == state
@@ -52,7 +52,7 @@ def test_no_phase_is_longer_than_the_whole() -> None:
     assert table.note == ""
 
 
-def test_a_chart_of_nothing_is_not_drawn() -> None:
+def test_an_unchanging_timeline_is_not_drawn() -> None:
     run = full_run()
     idle = tuple(MemoryPoint(t=t / 10, device_used_bytes=300 * MIB, process_bytes=0) for t in range(9))
     empty = full_run(memory=msgspec.structs.replace(run.memory, timeline=idle))
@@ -64,7 +64,7 @@ def test_a_chart_of_nothing_is_not_drawn() -> None:
     assert charts.memory_of_runs(none) is None
 
 
-def test_what_is_not_gathered_is_told_as_it_is() -> None:
+def test_what_was_not_gathered_is_listed() -> None:
     assert _none(0, "gpuwatch probe", unread=False) == "none is kept of this user: gpuwatch probe"
     assert "none of the 3 that are kept" in _none(3, "gpuwatch probe", unread=False)
     assert "could be read" in _none(0, "gpuwatch probe", unread=True)
@@ -78,7 +78,7 @@ def test_a_comparison_names_machine_gpus_driver_version_and_date() -> None:
         assert part in subtitle
 
 
-def test_of_several_processes_each_has_its_line_and_the_result_comes_in_words() -> None:
+def test_several_processes_have_a_line_each() -> None:
     workers = (
         Worker(name="first", setting="default", pid=11, granted_bytes=2 * GIB, nvml_bytes=2 * GIB),
         Worker(name="second", setting="default", pid=12, verdict="oom", granted_bytes=GIB, nvml_bytes=GIB),

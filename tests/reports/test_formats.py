@@ -76,7 +76,7 @@ def test_no_secret_leaves_in_any_format(name: str, document: Document) -> None:
 
 @pytest.mark.parametrize("name", ["html", "markdown", "text"])
 @pytest.mark.parametrize("document", [full_run(), full_snapshot(), compare([full_run()])])
-def test_simulated_is_said_at_the_top(name: str, document: Document) -> None:
+def test_simulated_is_at_the_top(name: str, document: Document) -> None:
     drawn = render(document, name)
     at = drawn.index("SIMULATED")
     assert at < min(drawn.index(word) for word in ("RTX 4090", "GRANTED") if word in drawn)
@@ -121,7 +121,7 @@ class Collecting(html.parser.HTMLParser):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
-def test_html_is_one_well_formed_file_that_asks_nobody_for_anything(document: Document) -> None:
+def test_html_is_one_well_formed_file_without_requests(document: Document) -> None:
     drawn = render(document, "html")
     parser = Collecting()
     parser.feed(drawn)
@@ -269,7 +269,7 @@ def test_a_log_in_which_nothing_was_recognised_is_not_called_healthy(name: str, 
 
 
 @pytest.mark.parametrize("name", ["text", "markdown"])
-def test_a_problem_that_is_a_finding_is_told_once_with_one_advice(name: str) -> None:
+def test_a_problem_that_is_a_finding_is_shown_once(name: str) -> None:
     bare = bare_snapshot()
     assert "driver.missing" in render(bare, name)
     told = msgspec.structs.replace(bare, findings=diagnose(Evidence(snapshot=bare)))
@@ -292,7 +292,7 @@ def _contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_colours_of_text_and_charts_can_be_told_from_their_ground(scheme: int) -> None:
+def test_colours_of_text_and_charts_have_contrast(scheme: int) -> None:
     css = render(bare_run(), "html").partition("</style>")[0]
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", re.findall(r":root \{(.*?)\}", css, flags=re.S)[scheme]))
     for ink, ground in (
@@ -315,7 +315,7 @@ def test_headings_go_down_one_level_at_a_time_and_tables_have_heads() -> None:
             assert 'aria-label="' in svg or 'aria-hidden="true"' in svg
 
 
-def test_memory_of_several_gpus_is_told_of_each_and_of_one_with_its_number() -> None:
+def test_memory_is_shown_for_each_gpu_by_index() -> None:
     run = full_run()
     assert re.search(r"process \S+ \S+, GPU 1 ", _story(run))
     devices = tuple(

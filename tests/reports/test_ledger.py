@@ -30,7 +30,7 @@ def test_each_owner_lies_within_the_one_above(owner: str, what: str, amount: str
     assert ROWS[owner, what] == amount
 
 
-def test_a_context_is_told_only_where_it_is_known() -> None:
+def test_the_cuda_context_is_listed_only_if_known() -> None:
     assert not any("context" in owner for owner, _ in ROWS)
 
 
@@ -47,7 +47,7 @@ def test_a_run_without_samples_of_devices_keeps_what_it_has() -> None:
     assert memory_table(bare_run()).rows == ()
 
 
-def test_the_expected_amount_stands_beside_the_granted_one() -> None:
+def test_the_expected_amount_is_beside_the_granted_one() -> None:
     assert expected(full_run(), "/job:localhost/replica:0/task:0/device:GPU:0") == "21.0 GiB ± 400 MiB"
     assert expected(full_run(), "GPU:1") == "–"
     assert expectation(full_run()) == "Expected: free 23000 MiB − reserve 1536."
@@ -64,7 +64,7 @@ def test_processes_show_their_slow_down() -> None:
     assert slow_down(msgspec.structs.replace(full_run().workers[0], alone=None), simulated=False) == "–"
 
 
-def test_a_slow_down_that_may_be_noise_is_not_told() -> None:
+def test_a_slowdown_within_noise_is_not_shown() -> None:
     worker = full_run().workers[0]
     wide = msgspec.structs.replace(speed(0.004), p90_step_seconds=0.0046)
     for simulated, alone in ((True, worker.alone), (False, wide), (False, worker.throughput)):

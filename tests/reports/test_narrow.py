@@ -75,7 +75,7 @@ def test_no_word_of_a_table_is_divided_and_what_is_left_out_is_named(document: D
                     assert len(word) > _LONG or {whole, word} & shown, (table.title, table.heads[column], word)
 
 
-def test_uuids_are_as_long_as_it_takes_to_tell_them_apart() -> None:
+def test_uuids_are_long_enough_to_be_distinct() -> None:
     one, other = "GPU-71ae67ee-5fd0-1111-2222-333344445555", "GPU-71ae67ee-5fd1-1111-2222-333344445555"
     shorten = short_ids([one, f"also {other}", one])
     assert (shorten(one), shorten(other)) == ("GPU-71ae67ee-5fd0…", "GPU-71ae67ee-5fd1…")
@@ -101,7 +101,7 @@ def test_command_lines_begin_with_the_program_where_the_room_is_short() -> None:
     assert "/opt/environments/of/somebody/bin/python3.11" in render(snapshot, "text", width=200)
 
 
-def test_a_gpu_keeps_its_line_at_80_columns_and_its_reason_stands_under_it() -> None:
+def test_at_80_columns_a_gpu_keeps_one_line_with_its_reason_below() -> None:
     drawn = render(full_snapshot(), "text", width=80)
     (line,) = [line for line in drawn.splitlines() if "97 %" in line]
     assert "12.0 / 24.0 GiB" in line

@@ -62,7 +62,7 @@ def shown(*texts: str, **fields: str) -> str:
         ("hostname: node17\nlater on node17: x", "hostname: host-1\nlater on host-1: x"),
     ],
 )
-def test_what_becomes_of_a_line(text: str, told: str) -> None:
+def test_redaction_of_a_line(text: str, told: str) -> None:
     assert shown(text) == told
 
 
@@ -100,7 +100,7 @@ def test_names_that_are_words_are_replaced_where_they_are_names_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["root", "www-data", "ubuntu", "nvidia-persistenced"])
-def test_accounts_of_the_system_are_nobody_in_particular(name: str) -> None:
+def test_system_accounts_are_kept(name: str) -> None:
     assert shown(f"by {name}", user=name) == f"by {name}"
     assert Redactor().replaced({"user": name}) == {"user": name}
 
@@ -184,7 +184,7 @@ _names = st.from_regex(r"\A[a-z]{4}[a-z0-9]{1,8}\Z").filter(lambda name: name no
 
 
 @given(user=_names, project=_names)
-def test_users_and_their_projects_are_never_told(user: str, project: str) -> None:
+def test_users_and_their_projects_are_never_shown(user: str, project: str) -> None:
     line = f"Traceback: /home/{user}/{project}/a{project}.py and {user}@x and ~{user}"
     told = shown(line, user=user)
     assert user not in told.replace("Traceback", "")
@@ -201,7 +201,7 @@ def test_users_and_their_projects_are_never_told(user: str, project: str) -> Non
         "GPU 0: 3.8 GiB free of 24.0 GiB, held by python (pid 77, zelda): 20.0 GiB",
     ],
 )
-def test_an_owner_whom_only_a_finding_names_is_replaced(text: str) -> None:
+def test_an_owner_named_only_by_a_finding_is_replaced(text: str) -> None:
     run = program(findings=(Finding(id="unknown", severity="info", certainty="fact", title=text),))
     (found,) = sendable(run, redact=True).findings
     assert "zelda" not in found.title

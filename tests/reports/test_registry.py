@@ -27,14 +27,14 @@ def test_the_suffix_chooses_the_format(name: str, format_name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "a.pdf", "html"])
-def test_another_suffix_is_refused_and_the_known_ones_are_named(name: str) -> None:
+def test_an_unknown_suffix_is_rejected_with_the_known_ones(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         format_for(Path(name))
     for entry in FORMATS:
         assert entry.suffix in caught.value.hint
 
 
-def test_an_unknown_format_is_refused() -> None:
+def test_an_unknown_format_is_rejected() -> None:
     with pytest.raises(UsageError, match="yaml"):
         render(bare_run(), "yaml")
 
@@ -148,11 +148,11 @@ def test_best_is_the_fastest_and_the_one_that_holds_least() -> None:
     assert document.columns == tuple(name for name, _ in COLUMNS)
 
 
-def test_a_difference_within_the_scatter_is_no_win() -> None:
+def test_a_difference_within_noise_is_not_best() -> None:
     assert "steps_per_second" not in compare([timed("a", 400, scatter=0.05), timed("b", 395, scatter=0.05)]).best
 
 
-def test_what_failed_is_never_best() -> None:
+def test_a_failed_run_is_never_best() -> None:
     fast = msgspec.structs.replace(timed("oom", 900), verdict="oom")
     assert compare([fast, timed("a", 400), timed("b", 300)]).best["steps_per_second"] == "a"
 

@@ -112,7 +112,7 @@ def test_tokens_are_known_by_their_shape_alone(token: str) -> None:
         "sshpass -phunter2 ssh joe@host",
     ],
 )
-def test_what_stands_behind_a_name_of_one_use(text: str) -> None:
+def test_values_of_secret_names_are_masked(text: str) -> None:
     assert MASK in mask_text(text)
     assert not {word for word in text.replace("=", " ").split() if any(c.isdigit() for c in word)} & set(
         mask_text(text).replace("=", " ").split()
@@ -143,7 +143,7 @@ def test_a_private_key_without_its_end_does_not_swallow_the_log() -> None:
 
 
 @pytest.mark.parametrize("text", PLAIN)
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_innocent_text_stays(text: str) -> None:
     assert mask_text(text) == text
 
 

@@ -35,7 +35,7 @@ def test_a_link_stays_a_link_and_its_target_is_written(tmp_path: Path, existing:
     assert list(real.iterdir()) == [target]
 
 
-def test_links_that_lead_in_a_circle_are_said(tmp_path: Path) -> None:
+def test_a_circle_of_links_is_reported(tmp_path: Path) -> None:
     link = tmp_path / "l.md"
     link.symlink_to("l.md")
     with pytest.raises(GpuwatchError, match=r"circle|symbolic links"):
@@ -45,7 +45,7 @@ def test_links_that_lead_in_a_circle_are_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_device_is_no_success(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_failure(tmp_path: Path) -> None:
     link = tmp_path / "l.md"
     link.symlink_to("/dev/full")
     with pytest.raises(GpuwatchError, match="No space left on device"):

@@ -37,7 +37,7 @@ def test_every_secret_stands_in_its_text():
             assert any(secret in part for part in parts), (entry.id, secret)
 
 
-def test_nothing_secret_stands_outside_of_the_secrets():
+def test_innocent_lines_have_no_secret():
     """Else no masking could satisfy the entry."""
     for entry in SECRETS:
         rest = entry.line
@@ -53,7 +53,7 @@ def test_no_marks_are_left():
         assert END not in entry.line, entry.id
 
 
-def test_contexts_have_their_form():
+def test_contexts_are_well_formed():
     for entry in (*SECRETS, *INNOCENTS):
         assert entry.line.strip(), entry.id
         assert isinstance(entry.text, tuple) == (entry.context == "argv"), entry.id

@@ -48,7 +48,7 @@ def test_innocents_of_the_corpus_stay(mask: Callable[[Innocent], str]) -> None:
     assert len(changed) < 0.02 * len(INNOCENTS), changed
 
 
-def test_arguments_in_a_list_of_their_own_are_masked_together() -> None:
+def test_arguments_in_a_list_are_masked_together() -> None:
     assert mask_lines(["train.py", "--api-key", "aB3xK9zzQ1", "--lr", "0.1"])[2] == "•••"
 
 
