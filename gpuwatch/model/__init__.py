@@ -1,6 +1,6 @@
-"""What flows through gpuwatch: pure data, no input or output.
+"""The data types of gpuwatch, without input or output.
 
-Every type here is a frozen :class:`msgspec.Struct`; the field names are those of the published JSON
-(``gpuwatch.snapshot/1``, ``gpuwatch.run/1``, ...), so encoding a value *is* writing the document.
-This package imports only ``msgspec``, the standard library and :mod:`gpuwatch.errors`.
+Every type is a frozen :class:`msgspec.Struct` whose field names are those of the published JSON
+(``gpuwatch.snapshot/1``, ``gpuwatch.run/1``, ...), so encoding a value writes the document. This package imports only
+``msgspec``, the standard library and :mod:`gpuwatch.errors`.
 """

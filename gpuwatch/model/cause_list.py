@@ -1,4 +1,4 @@
-"""What ``gpuwatch cause --json`` prints. ``gpuwatch.cause/1`` and ``gpuwatch.causes/1``."""
+"""The output of ``gpuwatch cause --json``: ``gpuwatch.cause/1`` and ``gpuwatch.causes/1``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class CausePage(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.cause/1"):
-    """One cause, explained."""
+    """The page of a cause."""
 
     id: str
     title: str

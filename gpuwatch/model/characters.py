@@ -1,4 +1,4 @@
-"""Characters that steer a terminal, hide text or reorder it: made visible in text, escaped in JSON.
+"""Characters that control a terminal, hide text or reorder it: made visible in text, escaped in JSON.
 
 Sources: Unicode Standard Annex 9 (bidirectional controls), Unicode Technical Report 36 (invisible characters that
 deceive), RFC 5892 appendix A (where joiners have a meaning), UTS 51 (emoji sequences).
@@ -18,19 +18,19 @@ _UNSAFE = (
 )
 _UNSAFE_IN_LINE = re.compile(f"[{_BELOW_BLANK}{_UNSAFE}]")
 _UNSAFE_IN_JSON = re.compile(f"[{_UNSAFE}]")
-"""In a JSON text the controls below the blank are escaped already; newlines between its parts stay."""
+"""JSON text already has control characters below the space escaped; newlines between its parts stay."""
 _NOT_PRINTABLE = re.compile(f"[{_BELOW_BLANK}{_UNSAFE}\ud800-\udfff]")
 _JOINERS = "\u200c\u200d"
 _EMOJI_MODIFIERS = re.compile("[\ufe0f\U0001f3fb-\U0001f3ff]+$")
 
 
 def is_printable(text: str) -> bool:
-    """Whether :func:`printable` has nothing to do, as far as one quick look tells; cheap enough for every frame."""
+    """Whether :func:`printable` would change nothing, by a quick check that is cheap enough for every frame."""
     return _NOT_PRINTABLE.search(text) is None
 
 
 def printable(text: str) -> str:
-    """``text`` in one line with every control character made visible (``\\x1b``)."""
+    """``text`` on one line with every control character made visible (``\\x1b``)."""
     if text.isascii() and text.isprintable():
         return text
     cleaned = _UNSAFE_IN_LINE.sub(_visible, text)
@@ -38,14 +38,14 @@ def printable(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """:func:`printable` for text of many lines, whose line ends stay."""
+    """:func:`printable` for multi-line text, keeping its line ends."""
     if not _UNSAFE_IN_JSON.search(text) and not _UNSAFE_IN_LINE.search(text.replace("\n", "")):
         return text
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def escaped(json_text: str) -> str:
-    """The same JSON with these characters as escapes: the same data, for terminals and editors too."""
+    """The same JSON with these characters escaped, safe for terminals and editors."""
     return _UNSAFE_IN_JSON.sub(_escape, json_text)
 
 
@@ -65,7 +65,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _joins(text: str, at: int) -> bool:
-    """Whether the joiner at ``at`` shapes letters or one emoji; between other characters it only hides itself."""
+    """Whether the joiner at ``at`` joins letters or one emoji; between other characters it is only invisible."""
     before, after = _EMOJI_MODIFIERS.sub("", text[max(at - 4, 0) : at])[-1:], text[at + 1 : at + 2]
     if _is_shaped(before):
         return text[at] == "\u200d" or _is_shaped(after)
@@ -73,7 +73,7 @@ def _joins(text: str, at: int) -> bool:
 
 
 def _is_shaped(char: str) -> bool:
-    """Whether it is a letter or mark of a script in which joiners have a meaning (Arabic, Indic and others)."""
+    """Whether it is a letter or mark of a script in which joiners matter (Arabic, Indic and others)."""
     return "\u0600" <= char < "\u1c80" and unicodedata.category(char)[0] in "LM"
 
 

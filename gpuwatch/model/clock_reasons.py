@@ -1,4 +1,4 @@
-"""Why the driver holds a GPU's clocks down: NVML's reasons, and the words for them on every screen.
+"""Clock event (throttle) reasons: NVML's names and the words shown for them.
 
 Source: NVML API, nvmlClocksEventReasons.
 """
@@ -11,7 +11,7 @@ from gpuwatch.model.snapshot import Device
 
 THERMAL = frozenset({"sw-thermal", "hw-thermal"})
 BRAKE = frozenset({"hw-power-brake", "hw-slowdown"})
-"""The board asks for less, by its power brake or for a reason that the driver does not name."""
+"""The board requests lower clocks, by its power brake or for a reason that the driver does not name."""
 POWER_CAP = "sw-power-cap"
 NAMES = {
     "hw-slowdown": "hardware slowdown",
@@ -27,7 +27,7 @@ _NO_REASON = frozenset({"", "none", "idle"})
 
 
 def clock_reasons(device: Device) -> frozenset[str] | None:
-    """What holds its clocks down, idling left out; None where the driver does not say."""
+    """The active reasons except idling; None if the driver does not report them."""
     reasons = device.readings.get("clocks.event_reasons")
     return frozenset(reasons.split("+")) - _NO_REASON if isinstance(reasons, str) else None
 

@@ -1,4 +1,4 @@
-"""To and from JSON: the one place that knows how documents look on disk."""
+"""Documents to and from JSON."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ PRINTED: dict[str, type[msgspec.Struct]] = {
     "probes": ProbeList,
     "recipes": RecipeList,
 }
-"""What is printed as JSON and never read back."""
+"""Documents that are printed but never read."""
 
 
 MOST_BYTES = 64 << 20
-"""Of a document that is read. A run of days has some hundred KiB."""
+"""Maximum size of a document to read. A run of several days has some hundred KiB."""
 _decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(Document)
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _QUOTED = 300
-"""Characters of a decoder's message that are shown: it may quote the document."""
+"""Characters shown of a decoder's message, which may quote the document."""
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -64,18 +64,18 @@ class _Tagged(msgspec.Struct):
 
 
 class NotADocument(ValueError):
-    """The bytes are no document of ours; the message says why in one line."""
+    """The bytes are not a gpuwatch document; the message says why in one line."""
 
     def __init__(self, message: str, *, is_text: bool = False) -> None:
         super().__init__(message)
         self.is_text = is_text
-        """Whether it is text and no JSON object: a log for example."""
+        """Whether it is text but not a JSON object, such as a log."""
 
 
 def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
-    """The document as JSON text, ending in a newline; ``indent=0`` gives one line.
+    """The document as JSON text with a final newline; ``indent=0`` gives one line.
 
-    Characters that steer terminals are escaped in it: it is the same data.
+    Terminal control characters are escaped, which does not change the data.
     """
     if isinstance(document, (Snapshot, Diagnostic)):
         document = _with_snapshot(document, _run_times_written)
@@ -89,7 +89,7 @@ def to_json(document: msgspec.Struct, *, indent: int = 2) -> str:
 
 
 def _with_snapshot(document: Document, change: Callable[[Snapshot], Snapshot]) -> Document:
-    """A document with its snapshot changed, where it has or is one."""
+    """The document with its snapshot changed, if it has or is one."""
     if isinstance(document, Snapshot):
         return change(document)
     if isinstance(document, Diagnostic) and document.snapshot is not None:
@@ -103,7 +103,7 @@ def _of_rows(snapshot: Snapshot, change: Callable[[Process], Process]) -> Snapsh
 
 
 def _run_times_written(snapshot: Snapshot) -> Snapshot:
-    """Documents say how long a process had run: their readers need not compute it."""
+    """Adds each process's run time, so that readers need not compute it."""
     at = snapshot.taken_at.timestamp()
 
     def written(row: Process) -> Process:
@@ -114,7 +114,7 @@ def _run_times_written(snapshot: Snapshot) -> Snapshot:
 
 
 def _run_times_read(snapshot: Snapshot) -> Snapshot:
-    """Without the run times that follow from the start of a process."""
+    """Removes run times that follow from the start of a process."""
 
     def read(row: Process) -> Process:
         if row.create_time is None or RUN_SECONDS not in row.readings:
@@ -125,7 +125,7 @@ def _run_times_read(snapshot: Snapshot) -> Snapshot:
 
 
 def _as_text(value: Any) -> Any:
-    """``value`` with every byte that is no text (of file names and command lines, PEP 383) as ``\\xff``."""
+    """``value`` with bytes that are not valid text (file names and command lines, PEP 383) as ``\\xff``."""
     if isinstance(value, str):
         if value.isascii():
             return value
@@ -141,7 +141,7 @@ def _as_text(value: Any) -> Any:
 
 
 def read(path: Path) -> Document:
-    """The document in a file or a pipe; :class:`NotADocument` for anything else, OSError where it cannot be read."""
+    """The document in a file or pipe; :class:`NotADocument` for anything else, OSError if it cannot be read."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         if stat.S_ISREG(status.st_mode) and status.st_size > MOST_BYTES:
@@ -151,11 +151,11 @@ def read(path: Path) -> Document:
 
 
 def from_json(raw: bytes) -> Document:
-    """A document of any of our schemas, within limits; :class:`NotADocument` for anything else."""
+    """A document of any of our schemas, within the limits; :class:`NotADocument` for anything else."""
     if len(raw) > MOST_BYTES:
         raise NotADocument(_too_large())
     for mark, encoding in _MARKS:
-        if raw.startswith(mark):  # editors and shells of Windows write them
+        if raw.startswith(mark):  # written by editors and shells on Windows
             raw = raw[len(mark) :].decode(encoding, "replace").encode()
     start = raw[:200].strip()
     if not start and not raw.strip():
@@ -175,11 +175,11 @@ def from_json(raw: bytes) -> Document:
 
 
 def _too_large() -> str:
-    return f"it is larger than {MOST_BYTES >> 20} MiB, the most that is read"
+    return f"it is larger than {MOST_BYTES >> 20} MiB, the maximum"
 
 
 def _newer(raw: bytes) -> str:
-    """What to say of a document of a version that we do not know; empty for any other."""
+    """The message for a document of a newer version; empty for any other."""
     try:
         tag = msgspec.json.decode(raw, type=_Tagged).schema
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -195,7 +195,7 @@ def _newer(raw: bytes) -> str:
 
 @cache
 def closed_values() -> dict[str, frozenset[str]]:
-    """Of each field of a document that takes certain words alone, these words (those of all fields of that name)."""
+    """The allowed words of each enumerated field, by field name over all documents."""
     found: dict[str, set[str]] = {}
 
     def look(value: object) -> None:

@@ -1,4 +1,4 @@
-"""Reports of several machines, or of one at several times, against each other. ``gpuwatch.contrast/1``."""
+"""Reports of several machines, or of one at several times, compared. ``gpuwatch.contrast/1``."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import msgspec
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One fact in which the reports differ."""
+    """A fact in which the reports differ."""
 
     part: str
     """``Verdict``, ``Versions``, ``GPUs``, ``Environment variables``, ``Libraries`` …"""
     name: str
     values: tuple[str | None, ...]
-    """Of each report, in the order of ``sources``; None where a report says nothing of it."""
+    """One per report, in the order of ``sources``; None if a report does not contain it."""
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.contrast/1"):
-    """What works here and not there, and in what the two differ."""
+    """The primary causes of several reports, and the facts in which they differ."""
 
     sources: tuple[str, ...]
-    """A name for each report, unlike the others'."""
+    """A unique name for each report."""
     primaries: tuple[str | None, ...]
-    """Its primary cause."""
+    """The primary cause of each report."""
     simulated: bool
     rows: tuple[Row, ...]
     alike: int
-    """Facts that all reports tell alike."""
+    """Number of facts that are equal in all reports."""

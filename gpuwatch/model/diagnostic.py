@@ -1,4 +1,4 @@
-"""The diagnostic report: everything that somebody who helps would ask for. ``gpuwatch.diagnostic/1``."""
+"""The diagnostic report: everything that a helper would ask for. ``gpuwatch.diagnostic/1``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 
 Effect = Literal["effect", "warning", "misspelt", "too-late", "unknown"]
-"""What a variable that is set does.
+"""The effect of an environment variable.
 
-``effect``: it is read, and says something that its reader understands.
-``warning``: it is read, and what it says is harmful or not understood.
+``effect``: it is read, and its value is valid.
+``warning``: it is read, and its value is harmful or invalid.
 ``misspelt``: nothing reads it.
-``too-late``: a program set it when its framework had started already.
-``unknown``: nobody looked, or gpuwatch does not know it.
+``too-late``: the program set it after its framework had started.
+``unknown``: not checked, or unknown to gpuwatch.
 """
 
 
@@ -31,7 +31,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
-    """What another program said, in its own words."""
+    """Output of another program."""
 
     name: str
     """``nvidia-smi``, ``kernel log``."""
@@ -39,26 +39,26 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourcedFinding(Finding, frozen=True, kw_only=True):
-    """A finding, and who told it."""
+    """A finding and its sources."""
 
     sources: tuple[str, ...] = ()
-    """``doctor``, ``the machine now``, ``run of train.py``; every one that told it."""
+    """``doctor``, ``the machine now``, ``run of train.py``: everything that reported it."""
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True):
-    """An environment variable that bears on GPUs, or nearly has the name of one that does."""
+    """An environment variable that affects GPUs, or has nearly the name of one that does."""
 
     name: str
     value: str
     effect: Effect
     note: str = ""
-    """What it does, in words."""
+    """Its effect in words."""
     program: str | None = None
-    """The command line of the watched program that had it so; None: the shell in which the report was made."""
+    """The command line of the watched program that had this value; None: the shell that made the report."""
 
 
 class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.diagnostic/1"):
-    """The machine now, the doctor, the latest runs, and what all of them together say."""
+    """The machine now, the doctor's checks, the latest runs, and the findings from all of them."""
 
     taken_at: datetime.datetime
     took_seconds: float
@@ -68,9 +68,9 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
     """Whether users, hosts and paths were replaced."""
     host: str | None = None
     primary: str | None = None
-    """A cause id; None where nothing could be looked at."""
+    """A cause id; None if nothing could be checked."""
     findings: tuple[SourcedFinding, ...] = ()
-    """Of all parts, the primary one first; what several parts told is there once."""
+    """The findings of all parts, the primary one first, without duplicates."""
     snapshot: Snapshot | None = None
     doctor: Doctor | None = None
     variables: tuple[Variable, ...] = ()
@@ -79,7 +79,7 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
     probes: Comparison | None = None
     """The latest run of each configuration."""
     surroundings: dict[str, str] = {}
-    """What the machine runs in, or for: ``Slurm``, ``Google Colab``, ``WSL``, ``Secure Boot``, with what is known."""
+    """The environment of the machine: ``Slurm``, ``Google Colab``, ``WSL``, ``Secure Boot``, with details."""
     excerpts: tuple[Excerpt, ...] = ()
     """nvidia-smi's table, and the kernel's lines about GPUs."""
     missing: tuple[Gap, ...] = ()

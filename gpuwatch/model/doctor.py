@@ -1,7 +1,7 @@
-"""What ``gpuwatch doctor`` looks at and what it says. ``gpuwatch.doctor/1`` is the JSON of :class:`Doctor`.
+"""The facts and results of ``gpuwatch doctor``. ``gpuwatch.doctor/1`` is the JSON of :class:`Doctor`.
 
-A fact that nobody looked at is None; one that was looked at and found empty is empty. What a deadline
-cut off is named in ``late``.
+A fact that was not checked is None; one that was checked and found empty is empty. ``late`` names what a deadline cut
+off.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     """What was found, in one sentence."""
     action: str = ""
-    """What to do about it; empty where nothing is to be done."""
+    """What to do about it; empty if nothing."""
 
     @property
     def group(self) -> str:
@@ -37,7 +37,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file under /dev through which programs reach the driver."""
+    """A device file of the driver under /dev."""
 
     path: str
     usable: bool
@@ -47,15 +47,15 @@ class DeviceFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PciCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A display or compute card of NVIDIA on the PCI bus."""
+    """An NVIDIA display or compute card on the PCI bus."""
 
     bus_id: str
     driver: str | None = None
-    """The kernel driver that has it: ``nvidia``, ``nouveau``, ``vfio-pci``."""
+    """Its kernel driver: ``nvidia``, ``nouveau``, ``vfio-pci``."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One folder of LD_LIBRARY_PATH, and the libraries of NVIDIA in it."""
+    """A folder in LD_LIBRARY_PATH, and NVIDIA's libraries in it."""
 
     folder: str
     exists: bool
@@ -63,33 +63,33 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """What the files of the system tell."""
+    """Facts from the system's files."""
 
     kernel: str | None = None
     distribution: str | None = None
-    """``Debian GNU/Linux 12 (bookworm)``: the operating system's name for itself; in a container, the image's."""
+    """``Debian GNU/Linux 12 (bookworm)``; in a container, that of the image."""
     libc: str | None = None
-    """``glibc 2.36``, as the Python of gpuwatch was linked."""
+    """``glibc 2.36``, to which gpuwatch's Python is linked."""
     processor: str | None = None
     """The first processor's model name in /proc/cpuinfo."""
     kernel_module: str | None = None
-    """Version in /proc/driver/nvidia/version; None where there is no such file."""
+    """Version in /proc/driver/nvidia/version; None without that file."""
     modules: frozenset[str] | None = None
-    """Loaded kernel modules among nvidia's and nouveau; None where /proc/modules cannot be read."""
+    """Loaded kernel modules among nvidia's and nouveau; None if /proc/modules cannot be read."""
     device_files: tuple[DeviceFile, ...] = ()
     cards: tuple[PciCard, ...] | None = None
-    """None where /sys does not show the bus."""
+    """None if /sys does not show the bus."""
     container: str | None = None
-    """``docker``, ``podman``, ``kubernetes``, ``slurm`` …; None outside of one."""
+    """``docker``, ``podman``, ``kubernetes``, ``slurm`` …; None outside a container."""
     wsl: bool = False
     wsl_libraries: bool = False
     library_path: tuple[Entry, ...] = ()
     in_the_way: tuple[tuple[str, bool], ...] = ()
-    """Files and folders with a framework's name that Python finds before the package; whether for every program."""
+    """Files and folders with a framework's name that Python finds before the package, and whether in every program."""
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """One library of the driver, as a child process could or could not load it."""
+    """A driver library, as loaded in a child process."""
 
     name: str
     path: str | None = None
@@ -99,21 +99,21 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver's two libraries said to a child process."""
+    """The answers of the driver's two libraries in a child process."""
 
     libcuda: Loaded | None = None
     nvml: Loaded | None = None
     nvml_code: int | None = None
-    """What nvmlInit returned; None: not reached."""
+    """Return code of nvmlInit; None: not reached."""
     nvml_driver: str | None = None
     cuinit_code: int | None = None
-    """What cuInit returned; None: not reached."""
+    """Return code of cuInit; None: not reached."""
     cuinit_seconds: float | None = None
     cuda_driver: int | None = None
     """cuDriverGetVersion, ``12080`` for 12.8."""
     cuda_devices: int | None = None
     late: str = ""
-    """The call that did not come back before the deadline."""
+    """The call that did not return before the deadline."""
     problem: str = ""
 
 
@@ -127,15 +127,15 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
     origin: str | None = None
     """``wheel``, ``LD_LIBRARY_PATH``, ``conda``, ``system``, ``WSL`` or ``simulated``."""
     detail: str = ""
-    """What the loader said."""
+    """The loader's message."""
     shadows: str | None = None
-    """The wheel's own file, which this one stands in front of."""
+    """The wheel's own file that this one shadows."""
     opened: bool | None = None
-    """Whether the framework itself opened it; None where it did not come so far."""
+    """Whether the framework itself opened it; None if it did not get that far."""
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed Python distribution that bears on GPUs."""
+    """An installed Python distribution related to GPUs."""
 
     name: str
     version: str
@@ -147,33 +147,33 @@ class DeviceTest(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     ran_on: str | None = None
     seconds: float | None = None
-    """Until its result was there, start of the device's libraries included."""
+    """Until the result was there, including the start of the device's libraries."""
     correct: bool | None = None
     error: str | None = None
 
 
 class FrameworkLook(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child in the chosen interpreter found."""
+    """What a child process in the chosen interpreter found."""
 
     name: str
     interpreter: str | None = None
     gpu_build: bool | None = None
-    """What the files of the package say, before it is imported."""
+    """From the package's files, without importing it."""
     missing: str = ""
-    """Why there is no interpreter to look into."""
+    """Why there is no interpreter to check."""
     distributions: tuple[Distribution, ...] | None = None
     libraries: tuple[Library, ...] | None = None
     tests: tuple[DeviceTest, ...] = ()
     import_seconds: float | None = None
     search_late: str = ""
-    """What the deadline of the search for distributions and libraries cut off."""
+    """What was cut off by the deadline for distributions and libraries."""
     late: str = ""
-    """What the deadline of the import and its ops cut off."""
+    """What was cut off by the deadline for the import and its ops."""
     problems: tuple[str, ...] = ()
 
 
 class Doctor(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.doctor/1"):
-    """Will the framework find the GPUs of this machine, in this environment?"""
+    """Whether the framework finds the GPUs of this machine in this environment."""
 
     taken_at: datetime.datetime
     took_seconds: float
@@ -181,14 +181,14 @@ class Doctor(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     host: str | None = None
     versions: dict[str, str | None]
     framework: Framework | None = None
-    """As the framework said of itself; None where it was not imported."""
+    """As the framework reports itself; None if it was not imported."""
     checks: tuple[Check, ...]
     libraries: tuple[Library, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     device_map: tuple[DeviceMapping, ...] = ()
     tests: tuple[DeviceTest, ...] = ()
     environment: dict[str, str] = {}
-    """Variables that bear on GPUs, as they are set."""
+    """Variables that affect GPUs."""
     findings: tuple[Finding, ...] = ()
     primary: str | None = None
     log_tail: tuple[str, ...] = ()

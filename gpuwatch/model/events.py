@@ -1,8 +1,8 @@
-"""What a probe says while it runs: one JSON object a line on its own file descriptor.
+"""Events of a running probe: one JSON object per line on its own file descriptor.
 
-The encoder lives in ``probes/_gpuwatch_probe.py`` (standard library only, because it runs in the
-user's interpreter); a contract test runs it against this decoder. A missing ``end`` event is itself
-a result: the probe was killed, ran out of memory or timed out.
+The encoder is in ``probes/_gpuwatch_probe.py`` (standard library only, because it runs in the user's interpreter); a
+contract test runs it against this decoder. A missing ``end`` event is itself a result: the probe was killed, ran out
+of memory or timed out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KINDS = (
 class Event(msgspec.Struct, frozen=True):
     """One event. ``t`` is the probe's monotonic clock in seconds; ``data`` depends on ``kind``.
 
-    Kinds that this version does not know are kept, so that an older gpuwatch can read a newer probe.
+    Unknown kinds are kept, so that an older gpuwatch can read a newer probe.
     """
 
     v: int
@@ -46,7 +46,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class BrokenEvent(msgspec.Struct, frozen=True):
-    """A line on the event descriptor that is no event (a probe that died in mid-line, say)."""
+    """A line that is not an event, such as an incomplete one from a probe that died."""
 
     line: str
     problem: str
@@ -56,7 +56,7 @@ _decoder = msgspec.json.Decoder(Event)
 
 
 def decode_event(line: bytes) -> Event | BrokenEvent:
-    """One line to an event; never raises."""
+    """The event in a line; never raises."""
     try:
         event = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What a log says, why, and what to do. ``gpuwatch.explanation/1``."""
+"""A log explained: what happened, why, and what to do. ``gpuwatch.explanation/1``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuwatch.model.run import DeviceMapping, Fallback, Oom, Placement, RunError
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.explanation/1"):
-    """A log by itself, explained."""
+    """The explanation of a log."""
 
     source: str | None = None
     """The log's name."""
@@ -24,4 +24,4 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
     findings: tuple[Finding, ...] = ()
     primary: str | None = None
     unrecognised: tuple[str, ...] = ()
-    """Lines of the frameworks' GPU code that no rule knows."""
+    """Lines of the frameworks' GPU code that no rule recognises."""

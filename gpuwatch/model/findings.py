@@ -14,9 +14,9 @@ SEVERITY_ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause that was recognised.
+    """A recognised cause.
 
-    ``certainty`` is ``fact`` where a driver or framework said it, ``likely`` where it is inferred.
+    ``certainty`` is ``fact`` if a driver or framework reported it, ``likely`` if it is inferred.
     """
 
     id: str
@@ -25,19 +25,18 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     certainty: Certainty
     title: str
     evidence: tuple[str, ...] = ()
-    """Log lines and numbers, as they were seen."""
+    """Log lines and numbers as observed."""
     action: str = ""
     """What to do, in one sentence."""
     device_uuid: str | None = None
     pid: int | None = None
     since: datetime.datetime | None = None
-    """When it was first seen, where somebody watched; None for a finding from one look or a log."""
+    """When it was first seen; None for a finding from a single sample or a log."""
     until: datetime.datetime | None = None
-    """When it was last seen, once it is past."""
+    """When it was last seen, if it is over."""
 
 
-# The order is the order of primary causes: what ended the work first, then why no GPU was usable,
-# then warnings, then healthy.
+# In the order of primary causes: what ended the work, then why no GPU was usable, then warnings, then healthy.
 CAUSES: dict[str, str] = {
     "memory.model-too-large": "Out of memory: the program needs more GPU memory than is left",
     "memory.request-too-large": "Out of memory: one request exceeds the allocator's whole limit",

@@ -1,7 +1,7 @@
-"""What to do where no NVIDIA driver answers: one advice for a snapshot, a report and the doctor alike.
+"""What to do about a missing NVIDIA driver: the same advice in snapshot, report and doctor.
 
-It depends on where one is: a container gets GPUs from outside, WSL its driver from Windows, a machine without
-a card needs one before any driver helps. Sources: NVIDIA driver README, Container Toolkit, CUDA on WSL guide.
+It depends on the machine: a container gets its GPUs from outside, WSL its driver from Windows, and without a card no
+driver helps. Sources: NVIDIA driver README, Container Toolkit, CUDA on WSL guide.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ GIVE_GPUS = (
     "Start the container with its GPUs (docker run --gpus all IMAGE, with the NVIDIA Container Toolkit on the host)."
 )
 NO_CARD = (
-    "Use a machine with an NVIDIA GPU, or pass one through to this one; if it has one: seat it, and switch its slot on"
-    " in the firmware."
+    "Use a machine with an NVIDIA GPU, or pass one through to this one; if it has one, reseat it and enable its slot in"
+    " the firmware."
 )
 NOUVEAU = "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau modeset=0), reboot, install NVIDIA's."
 SIMULATE = " To look at simulated GPUs: gpuwatch --sim 2x24GiB"
-"""Follows the advice where a person looks at this machine, and is no remedy of it."""
+"""Appended to the advice when a person looks at this machine; not a remedy."""
 _ELSEWHERE = "Install NVIDIA's driver and load it (nvidia-smi must work); in a container: " + GIVE_GPUS
 _NO_CARD_IN_CONTAINER = (
     "Run the container on a machine with an NVIDIA card (none is on this one's PCI bus), and with its GPUs"
@@ -30,9 +30,9 @@ _IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --u
 
 
 def missing_driver_action(system: System | None, *, library: bool = False) -> str:
-    """The advice for what is known of the system; None: nobody looked, or it is another machine's log.
+    """The advice for a system; None: it was not checked, or is the unknown machine of a log.
 
-    ``library``: the driver's libraries are there, and say that no kernel module is loaded.
+    ``library``: the driver's libraries are there and report that no kernel module is loaded.
     """
     if system is None:
         return _ELSEWHERE

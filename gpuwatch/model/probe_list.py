@@ -1,4 +1,4 @@
-"""What ``gpuwatch probe --list --json`` prints, ``gpuwatch.probes/1``; with ``--explain``, ``gpuwatch.recipes/1``."""
+"""The output of ``gpuwatch probe --list --json`` (``gpuwatch.probes/1``) and ``--explain`` (``gpuwatch.recipes/1``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ProbeEntry(msgspec.Struct, frozen=True, kw_only=True):
     framework: str
     title: str
     summary: str
-    """Its first paragraph; empty where the title says all."""
+    """Its first paragraph; empty if the title says it all."""
 
 
 class ProbeList(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.probes/1"):
@@ -26,4 +26,4 @@ class RecipeList(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
     """The settings of configurations, as code to paste."""
 
     recipes: dict[str, str]
-    """Of each configuration."""
+    """Code by configuration."""

@@ -1,4 +1,4 @@
-"""A reading is a measured value, or the reason why there is none. Never 0, never a guess."""
+"""A reading is a measured value, or the reason why there is none; never 0 or a guess instead."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Reason = Literal[
 ]
 """Why a value is missing.
 
-``not_supported``: this device or driver has no such value, by design.
-``permission_denied``: it exists, this user may not read it.
-``failed``: the call failed (``code`` holds NVML's return code).
-``stale``: it could be read earlier, not now.
-``device_lost``: the device itself no longer answers.
-``no_sample``: it needs two samples, or an activity, that has not happened yet.
-``unknown``: nobody can tell from here (``detail`` says why).
+``not_supported``: this device or driver does not have the value, by design.
+``permission_denied``: it exists, but this user may not read it.
+``failed``: the call failed (``code`` is NVML's return code).
+``stale``: it could be read before, but not now.
+``device_lost``: the device no longer answers.
+``no_sample``: it needs two samples, or activity, which there was not yet.
+``unknown``: it cannot be known from here (``detail`` says why).
 """
 
 
@@ -35,16 +35,16 @@ class Missing(msgspec.Struct, frozen=True, omit_defaults=True):
 
     reason: Reason
     code: int | None = None
-    """NVML's ``nvmlReturn_t`` where NVML said so."""
+    """NVML's ``nvmlReturn_t``, if the reason is from NVML."""
     detail: str = ""
-    """One sentence for a person: the call, and what it answered."""
+    """One sentence: the call and its answer."""
 
 
 Reading = Value | Missing
 
 
 def number(reading: Reading | None) -> float | None:
-    """The reading as a number, or None when it is missing or a name."""
+    """The reading as a number; None if it is missing or a name."""
     if isinstance(reading, (int, float)):
         return float(reading)
     return None

@@ -1,4 +1,4 @@
-"""A run: one execution of a probe, with everything that was observed. ``gpuwatch.run/1``."""
+"""A run: one execution of a probe or a watched program, with everything observed. ``gpuwatch.run/1``."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import msgspec
 from gpuwatch.model.findings import Finding
 
 Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "interrupted"]
-"""``interrupted``: it did not come to its end, and that was somebody's wish, or gpuwatch's own end."""
+"""``interrupted``: stopped by the user, or because gpuwatch itself ended."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for, and what is in effect as far as the framework tells."""
+    """A requested setting, and its effective value as far as the framework reports it."""
 
     asked: Any
     effective: Any = None
     note: str = ""
     source: str = ""
-    """Who asked, of a watched program: ``environment``, ``the program (os.environ)``, ``train.py:12``."""
+    """Where a watched program got it from: ``environment``, ``the program (os.environ)``, ``train.py:12``."""
 
 
 class Framework(msgspec.Struct, frozen=True, kw_only=True):
-    """The framework that the probe loaded."""
+    """The framework that was loaded."""
 
     name: str
     version: str | None = None
     gpu_build: bool | None = None
-    """Built with CUDA, as the framework says of itself; None where it was not asked."""
+    """Whether the framework reports a CUDA build; None if it was not asked."""
     interpreter: str | None = None
     python_version: str | None = None
     build: dict[str, Any] = {}
@@ -37,7 +37,7 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
-    """What the framework listed."""
+    """The devices that the framework lists."""
 
     physical: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceMapping(msgspec.Struct, frozen=True, kw_only=True):
-    """A framework device and the physical GPU behind it (joined by PCI bus id)."""
+    """A framework device and its physical GPU (joined by PCI bus id)."""
 
     framework_device: str
     """``/device:GPU:0``."""
@@ -57,26 +57,26 @@ class DeviceMapping(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     compute_capability: str | None = None
     granted_bytes: int | None = None
-    """The allocator's limit, from the framework's own line."""
+    """The allocator's limit, from the framework's log line."""
 
 
 class PredictedMapping(msgspec.Struct, frozen=True, kw_only=True):
-    """A framework device as it was to be expected before the launch."""
+    """A framework device as predicted before the launch."""
 
     framework_device: str
     uuid: str
     physical_index: int
     cuda_ordinal: int
     granted_bytes: int | None = None
-    """In whole MiB, as the framework prints it; None where nothing tells it."""
+    """In whole MiB, as the framework prints it; None if unknown."""
     tolerance_bytes: int = 0
-    """How far the observed limit may be from it; 0 where every number is known."""
+    """How far the observed limit may differ; 0 if every number is known."""
     how: str = ""
-    """The arithmetic, in words."""
+    """The arithmetic in words."""
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an op ran, how often. ``requested`` is None where nobody asked (auto)."""
+    """Where an op ran, and how often. ``requested`` is None if no device was requested (auto)."""
 
     op: str
     dtype: str | None = None
@@ -84,33 +84,33 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     actual: str
     count: int = 1
     gpu_kernel: bool | None = None
-    """Whether the process had a kernel of this op and type for GPUs, by its own registry; None: not asked."""
+    """Whether the process's kernel registry has a GPU kernel for this op and type; None: not asked."""
     cuda_kernel: bool | None = None
-    """Whether TensorFlow has one for CUDA; differs from ``gpu_kernel`` on GPUs simulated as a plugin."""
+    """Whether TensorFlow has a CUDA kernel; differs from ``gpu_kernel`` on GPUs simulated as a plugin."""
 
 
 class PlacementCoverage(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of what TensorFlow placed is told with the device that the program asked for."""
+    """For how many of the placed nodes the requested device is known."""
 
     nodes: int
-    """Nodes of graphs that the log placed."""
+    """Graph nodes placed in the log."""
     unclear: int
-    """Those of them that could not be joined with a traced graph: counted, without what was asked."""
+    """Those that could not be matched with a traced graph: counted, without the requested device."""
 
 
 class DeviceCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """An input of eager ops that lay on another device, so that TensorFlow copied it by itself."""
+    """An input of eager ops on another device, which TensorFlow copied implicitly."""
 
     op: str
     input: int
-    """Its number among the op's inputs."""
+    """Its index among the op's inputs."""
     source: str
     destination: str
     count: int = 1
 
 
 class Fallback(msgspec.Struct, frozen=True, kw_only=True):
-    """An op that did not run where it was asked to."""
+    """An op that did not run on the requested device."""
 
     op: str
     dtype: str | None = None
@@ -123,14 +123,14 @@ class Fallback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """Another process with memory on the device, as the framework names it."""
+    """Another process with memory on the device, as reported by the framework."""
 
     pid: int
     held_bytes: int
 
 
 class Oom(msgspec.Struct, frozen=True, kw_only=True):
-    """An out-of-memory failure, with its numbers in bytes; None where it was not said."""
+    """An out-of-memory failure; numbers are in bytes, and None if not reported."""
 
     device: str | None = None
     allocator: str | None = None
@@ -139,21 +139,21 @@ class Oom(msgspec.Struct, frozen=True, kw_only=True):
     in_use_bytes: int | None = None
     largest_free_bytes: int | None = None
     pool_bytes: int | None = None
-    """What the allocator had got from the driver; less than its limit where it grows, or was refused more."""
+    """What the allocator had got from the driver; below its limit if it grows, or was refused more."""
     alike_blocks: int | None = None
-    """Blocks that were in use and have the very size that was asked; None where the log lists none."""
+    """Blocks in use of exactly the requested size; None if the log lists none."""
     equal_blocks: int | None = None
-    """Blocks in use of the one size that holds most of the memory; None where the log lists none."""
+    """Blocks in use of the size that holds most of the memory; None if the log lists none."""
     equal_block_bytes: int | None = None
     """The size of each of them."""
     device_total_bytes: int | None = None
-    """The device's memory. PyTorch tells it, and has no limit unless a fraction was set."""
+    """The device's memory, as PyTorch reports it, which has no limit unless a fraction was set."""
     device_free_bytes: int | None = None
-    """What nobody held on the device."""
+    """Free memory of the device."""
     process_bytes: int | None = None
-    """What the failing process held of the device, its context included."""
+    """Device memory of the failing process, including its context."""
     unallocated_bytes: int | None = None
-    """What the allocator had reserved and not handed out: free, in blocks of any size."""
+    """Memory that the allocator had reserved but not handed out, in blocks of any size."""
     others: tuple[MemoryHolder, ...] = ()
     verdict: str | None = None
     """A cause id."""
@@ -161,8 +161,8 @@ class Oom(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def free_bytes(self) -> int | None:
-        """What the framework says is free on the device; else limit less in use, and never less than the largest
-        free block: totals of logs are rounded, blocks not."""
+        """The device's free memory if reported; else limit minus in use, but at least the largest free block: logs
+        round totals, not blocks."""
         if self.device_free_bytes is not None:
             return self.device_free_bytes
         if self.limit_bytes is None or self.in_use_bytes is None:
@@ -171,13 +171,13 @@ class Oom(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rounded(self) -> bool:
-        """Whether the totals contradict the blocks, so that they can only be rounded ones."""
+        """Whether the totals contradict the blocks, because they are rounded."""
         known = self.device_free_bytes is None and self.limit_bytes is not None and self.in_use_bytes is not None
         return known and self.free_bytes != self.limit_bytes - self.in_use_bytes  # type: ignore[operator]
 
 
 class MemoryPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Device memory at one moment of the run, as NVML and the allocator see it."""
+    """Device memory at one moment of the run, by NVML and the allocator."""
 
     t: float
     """Seconds since the probe was started."""
@@ -188,13 +188,13 @@ class MemoryPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process held of one GPU, by NVML, and when it was seen there."""
+    """Memory that one process held on one GPU, by NVML, and when it was seen there."""
 
     pid: int
     own: bool = False
     """Whether it is a process of this run."""
     before_bytes: int | None = None
-    """At the look before the start; None: it was not there, or NVML did not tell."""
+    """Before the start; None: it was not there, or NVML did not report it."""
     peak_bytes: int | None = None
     first_seconds: float | None = None
     """Since the start; None: it was gone before the first sample."""
@@ -202,63 +202,63 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One device of the run, as NVML showed it in the sample in which most of it was used."""
+    """One device of the run, by NVML, in the sample with its highest memory use."""
 
     uuid: str
     index: int
     total_bytes: int | None = None
     before_bytes: int | None = None
-    """In use before the start, all owners together."""
+    """In use before the start, by all processes."""
     used_bytes: int | None = None
     process_bytes: int | None = None
     """This process's part of it."""
     others_bytes: int | None = None
-    """What NVML says of processes that are not of this run."""
+    """Used by processes outside this run, by NVML."""
     unexplained_bytes: int | None = None
-    """Used, and of no process that NVML lists."""
+    """Used by no process that NVML lists."""
     driver_reserved_bytes: int | None = None
-    """Kept by the driver, apart from what is used."""
+    """Reserved by the driver, in addition to what is used."""
     context_bytes: int | None = None
-    """A CUDA context's size, known of simulated devices only."""
+    """Size of a CUDA context; known for simulated devices only."""
     others_before_bytes: int | None = None
     others_start_bytes: int | None = None
-    """What they held in the first sample in which this run was on the device."""
+    """Held by other processes in the first sample in which this run was on the device."""
     others_peak_bytes: int | None = None
-    """The most that NVML said of other processes, in any sample."""
+    """Most that other processes held in any sample, by NVML."""
     least_free_bytes: int | None = None
-    """The least that was free on the device, in any sample."""
+    """Least free memory of the device in any sample."""
     holders: tuple[Holding, ...] = ()
-    """Every process that was seen on the device, at the look before the start or later; largest first."""
+    """Every process seen on the device, before the start or later; largest first."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory of the run; each number has one owner and they are never added up.
+    """Memory of the run; each number has one owner, and they are never added up.
 
-    Without another name in front, numbers of NVML are those of the device on which this process held most.
+    NVML's numbers without another prefix are those of the device on which this process held most.
     """
 
     allocator_peak_bytes: int | None = None
     allocator_limit_bytes: int | None = None
     nvml_peak_bytes: int | None = None
-    """Largest memory of this process that NVML showed, on its busiest device."""
+    """Peak memory of this process by NVML, on its busiest device."""
     nvml_device_peak_bytes: int | None = None
-    """Largest memory used on the device, all owners together."""
+    """Peak memory used on the device by all processes."""
     nvml_before_bytes: int | None = None
     device_total_bytes: int | None = None
     device_uuid: str | None = None
     driver_reserved_bytes: int | None = None
     unexplained_bytes: int | None = None
-    """Used at the peak, and of no process that NVML lists."""
+    """Used at the peak by no process that NVML lists."""
     context_bytes: int | None = None
     devices: tuple[DeviceMemory, ...] = ()
     """Every device on which this process was seen, in NVML's order."""
     allocators: dict[str, int] = {}
-    """Logical device to its allocator's peak in use."""
+    """Peak bytes in use of each logical device's allocator."""
     timeline: tuple[MemoryPoint, ...] = ()
 
 
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
-    """Speed of the workload; warm-up and compilation are not in it."""
+    """Speed of the workload, without warm-up and compilation."""
 
     device: str | None = None
     steps: int
@@ -268,9 +268,9 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     p90_step_seconds: float
     steps_per_second: float
     execution: str = ""
-    """How the steps were executed, where that makes their time another: ``in a TF1 session``, ``eagerly``."""
+    """How the steps were executed, if that affects their time: ``in a TF1 session``, ``eagerly``."""
     counted: str = ""
-    """What a step is, where somebody else's program was counted: ``batches of Keras`` for example."""
+    """What counts as a step in a watched program, such as ``batches of Keras``."""
     examples_per_second: float | None = None
     flops_per_second: float | None = None
     bytes_per_second: float | None = None
@@ -278,12 +278,12 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several processes of a run that share a device, or work together."""
+    """One of several processes of a run that share a device or work together."""
 
     name: str
-    """``first``, ``second``, ``worker 0``; the same name may come once per ``setting``."""
+    """``first``, ``second``, ``worker 0``; a name occurs once per ``setting``."""
     setting: str = ""
-    """What the workers of this round were started with: ``default``, ``growth``, ``fraction 0.4``."""
+    """The setting of the workers of this round: ``default``, ``growth``, ``fraction 0.4``."""
     pid: int | None = None
     verdict: Verdict = "ok"
     detail: str = ""
@@ -295,7 +295,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the time went, in seconds; None for a phase that was not reached."""
+    """Duration of each phase in seconds; None for a phase that was not reached."""
 
     import_seconds: float | None = None
     device_init_seconds: float | None = None
@@ -304,7 +304,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunError(msgspec.Struct, frozen=True, kw_only=True):
-    """An exception of the probe's framework code."""
+    """An exception in framework code."""
 
     type: str
     message: str
@@ -322,34 +322,34 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """The host's memory (RAM) of a watched program that a signal ended."""
+    """Host memory (RAM) of a watched program that a signal ended."""
 
     peak_bytes: int | None = None
-    """Largest resident set of one of its processes that have ended (``getrusage(2)``: ru_maxrss)."""
+    """Largest resident set of one of its processes that have exited (``getrusage(2)``: ru_maxrss)."""
     limit_bytes: int | None = None
-    """Of its control group."""
+    """Limit of its control group."""
     total_bytes: int | None = None
-    """Of the machine."""
+    """RAM of the machine."""
     oom_kills: int | None = None
-    """Processes that the kernel's OOM killer ended meanwhile, in the control group or else on the machine."""
+    """Processes killed meanwhile by the kernel's OOM killer, in the control group or else on the machine."""
     kernel_line: str = ""
-    """The kernel's own line about it; empty where it has none, or may not be read."""
+    """The kernel's log line about it; empty if there is none, or it may not be read."""
 
 
 class RunProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a watched program: one that loaded a framework, held GPU memory or ran out of it."""
+    """A process of a watched program that loaded a framework, held GPU memory or ran out of it."""
 
     pid: int
     command: str = ""
     environment: dict[str, str] = {}
-    """Variables that bear on GPUs, as this process had them."""
+    """Variables that affect GPUs, as this process had them."""
     framework: Framework | None = None
     devices: Devices = Devices()
     device_map: tuple[DeviceMapping, ...] = ()
     allocators: dict[str, int] = {}
-    """Logical device to its allocator's peak in use, in bytes."""
+    """Peak bytes in use of each logical device's allocator."""
     held_bytes: dict[str, int] = {}
-    """UUID to the most that NVML showed of this process."""
+    """Peak bytes of this process by NVML, by GPU UUID."""
     ooms: int = 0
     """How often it ran out of device memory."""
     throughput: Throughput | None = None
@@ -357,7 +357,7 @@ class RunProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.run/1"):
-    """One execution of a probe."""
+    """One execution of a probe or a watched program."""
 
     config: str
     title: str = ""
@@ -368,22 +368,22 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     simulation: str | None = None
     """``driver``, ``plugin`` or None."""
     simulation_limits: tuple[str, ...] = ()
-    """What the simulated GPUs could not do of what the program asked for, one sentence each."""
+    """What the program requested and the simulated GPUs cannot do, one sentence each."""
     started_at: datetime.datetime
     fresh: bool = True
     pid: int | None = None
     host: str | None = None
     settings: dict[str, Setting] = {}
     environment: dict[str, str] = {}
-    """The variables that the probe set or that bear on GPUs, as they were at its start."""
+    """The variables that the probe set or that affect GPUs, at its start."""
     framework: Framework | None = None
     devices: Devices = Devices()
     device_map: tuple[DeviceMapping, ...] = ()
     predicted: tuple[PredictedMapping, ...] | None = None
-    """The map that was to be expected; None where nothing could be said."""
+    """The predicted map; None if there was no prediction."""
     placements: tuple[Placement, ...] = ()
     placement_coverage: PlacementCoverage | None = None
-    """Of a watched program with --placement; None where no graph was placed, or nobody looked."""
+    """For a watched program with --placement; None if no graph was placed, or it was not checked."""
     copies: tuple[DeviceCopy, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     ooms: tuple[Oom, ...] = ()
@@ -392,18 +392,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     phases: Phases = Phases()
     workers: tuple[Worker, ...] = ()
     processes: tuple[RunProcess, ...] = ()
-    """Those of a watched program; numbers of the run itself are of all of them, or of the busiest."""
+    """Processes of a watched program; the run's own numbers are of all of them, or of the busiest."""
     results: dict[str, Any] = {}
-    """What this configuration is after, by name: ``largest_batch`` for example."""
+    """Results of this configuration by name, such as ``largest_batch``."""
     errors: tuple[RunError, ...] = ()
     missing_libraries: tuple[str, ...] = ()
     outcome: Outcome = Outcome()
     host_memory_out: bool = False
-    """Killed by the kernel for want of host memory, as the kernel's counters tell (watched programs only)."""
+    """Killed by the kernel because host memory ran out, by the kernel's counters (watched programs only)."""
     host_memory: HostMemory | None = None
-    """Looked at where SIGKILL ended it."""
+    """Only if SIGKILL ended it."""
     left_behind: int = 0
-    """Processes that a watched program left behind."""
+    """Processes that a watched program left running."""
     verdict: Verdict
     verdict_reason: str = ""
     findings: tuple[Finding, ...] = ()
@@ -417,19 +417,19 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs of a comparison: what was changed, and what changed with it."""
+    """How two runs of a comparison differ: what was changed, and its effects."""
 
     run: int
-    """Index of the run that is told of."""
+    """Index of the run."""
     against: int
-    """Index of the run that it is held against."""
+    """Index of the run that it is compared with."""
     changed: tuple[str, ...] = ()
-    """What was chosen differently: settings, version, machine."""
+    """What was set up differently: settings, version, machine."""
     effects: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
     """Causes that explain it."""
     text: str = ""
-    """All of it in sentences."""
+    """The difference in sentences."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.comparison/1"):
@@ -438,13 +438,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", 
     runs: tuple[Run, ...]
     columns: tuple[str, ...]
     best: dict[str, str]
-    """Column to the configuration that is best in it, among the comparable runs."""
+    """The best configuration of each column, among the comparable runs."""
     worst: dict[str, str] = {}
     best_run: dict[str, int] = {}
-    """The same by index in ``runs``: a configuration can be there more than once."""
+    """The same by index in ``runs``: a configuration can occur more than once."""
     worst_run: dict[str, int] = {}
     comparable: tuple[int, ...] = ()
     """Runs whose speeds may be compared: one workload, size, type and kind of device."""
     notes: tuple[str, ...] = ()
-    """What to mind when reading the numbers, one sentence each."""
+    """Caveats about the numbers, one sentence each."""
     differences: tuple[Difference, ...] = ()

@@ -1,4 +1,4 @@
-"""A snapshot: one look at the machine. ``gpuwatch.snapshot/1`` is its JSON."""
+"""A snapshot: one sample of the machine. ``gpuwatch.snapshot/1`` is its JSON."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ PROCESS_READINGS = (
     "host_memory_bytes",
     "threads",
 )
-"""Ids of a process's readings, in their order of columns."""
+"""Ids of a process's readings, in column order."""
 
 RUN_SECONDS = "run_seconds"
-"""What documents have among the readings of a process, and :meth:`Process.run_seconds` computes: stored, it would
-make every row another one in every snapshot."""
+"""A reading of processes in documents, computed by :meth:`Process.run_seconds`: if stored, every row would change in
+every snapshot."""
 
 MIG_READINGS = ("memory.total_bytes", "memory.used_bytes", "memory.free_bytes", "memory.reserved_bytes")
-"""Ids of a MIG instance's readings. Utilization is not among them: NVML has none while MIG is on. Beside them
-stands its activity (``activity.sm_percent`` ...) where somebody opted in and the GPU has GPM."""
+"""Ids of a MIG instance's readings. Utilization is not among them: NVML has none while MIG is on. GPUs with GPM also
+have its activity (``activity.sm_percent`` ...), if the user opted in."""
 
 WSL = "wsl"
-"""Stands for a container: Windows has the GPU, and its processes are not listed."""
+"""Treated like a container: Windows has the GPU, and its processes are not listed."""
 
 BAD_STATES = frozenset({"lost", "reset-required", "failed"})
-"""States of a device in which its readings cannot be believed."""
+"""States of a device in which its readings cannot be trusted."""
 _NEVER_READ = Missing("unknown", detail="not asked for")
-_OPT_IN = Missing("no_sample", detail="asked for with --gpm only: it takes the counters that profilers take")
+_OPT_IN = Missing("no_sample", detail="only with --gpm: it occupies the counters that profilers use")
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True):
-    """Versions as NVML tells them; None where it refused."""
+    """Versions by NVML; None if it refused."""
 
     version: str | None
     cuda_version: str | None
@@ -51,22 +51,22 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a GPU that MIG made: what CUDA offers one process as its device.
+    """A MIG instance, which CUDA offers to one process as its device.
 
-    ``readings`` has the ids of :data:`MIG_READINGS`; what an instance does not tell is in ``missing``.
+    ``readings`` has the ids of :data:`MIG_READINGS`; those without a value are in ``missing``.
     """
 
     id: str
-    """``1/0``: GPU instance and compute instance, as :attr:`Process.mig_instance` has it; ``#4`` (its index)
-    where NVML does not tell them."""
+    """``1/0``: GPU instance and compute instance, as in :attr:`Process.mig_instance`; ``#4`` (its index) if NVML does
+    not report them."""
     index: int
-    """NVML's number in its GPU. The numbers have gaps."""
+    """NVML's number within its GPU. The numbers have gaps."""
     uuid: str | None
-    """``MIG-...``, which CUDA_VISIBLE_DEVICES takes; None where NVML refused."""
+    """``MIG-...``, for CUDA_VISIBLE_DEVICES; None if NVML refused."""
     gpu_instance: int | None
     compute_instance: int | None
     profile: str | None
-    """``1g.10gb``, ``1c.3g.40gb``: slices of compute and of memory, as ``nvidia-smi -L`` has it."""
+    """``1g.10gb``, ``1c.3g.40gb``: slices of compute and memory, as in ``nvidia-smi -L``."""
     gpu_slices: int | None = None
     compute_slices: int | None = None
     multiprocessors: int | None = None
@@ -74,7 +74,7 @@ class MigInstance(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, Missing] = {}
 
     def get(self, reading_id: str) -> Reading:
-        """One of :data:`MIG_READINGS`, or an activity (GPM) of the metric table; KeyError for another id."""
+        """One of :data:`MIG_READINGS`, or a GPM metric; KeyError for another id."""
         value = self.readings.get(reading_id)
         if value is not None:
             return value
@@ -90,13 +90,13 @@ class MigInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """One physical GPU. ``uuid`` is the only join key; ``index`` is NVML's, in PCI bus order."""
+    """A physical GPU. ``uuid`` is the only join key; ``index`` is NVML's, in PCI bus order."""
 
     index: int
     uuid: str
     name: str
     pci_bus_id: str
-    """``0000:01:00.0``: domain of four digits as TensorFlow prints it, lower case."""
+    """``0000:01:00.0``: with a four-digit domain as TensorFlow prints it, in lower case."""
     compute_capability: str | None = None
     simulated: bool = False
     state: str = "ok"
@@ -105,14 +105,14 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     readings: dict[str, Value]
     missing: dict[str, Missing]
     mig_instances: tuple[MigInstance, ...] = ()
-    """Its MIG instances by index. Empty without MIG; the reading ``mig.instances`` says why else."""
+    """Its MIG instances by index. Empty without MIG; otherwise the reading ``mig.instances`` says why."""
     xids: tuple[Xid, ...] = ()
-    """The latest errors that the driver reported since gpuwatch began to listen, the newest last."""
+    """The latest errors that the driver reported since gpuwatch started listening, the newest last."""
     xids_missing: Missing | None = None
-    """Why none can be heard; None where they can, or where nobody has tried."""
+    """Why none can be received; None if they can, or it was not tried."""
 
     def get(self, metric_id: str) -> Reading:
-        """The reading of a metric of the table; KeyError for an unknown id."""
+        """The reading of a metric; KeyError for an unknown id."""
         value = self.readings.get(metric_id)
         if value is not None:
             return value
@@ -126,7 +126,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mapped(msgspec.Struct, frozen=True, kw_only=True):
-    """One of a process's own device numbers, and the physical GPU behind it."""
+    """A device number of a process, and its physical GPU."""
 
     ordinal: int
     """CUDA ordinal inside the process."""
@@ -134,18 +134,18 @@ class Mapped(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     """NVML index of the same GPU."""
     certainty: str = "likely"
-    """``fact`` where a probe or driver said it, ``likely`` where derived from the environment."""
+    """``fact`` if reported by a probe or driver, ``likely`` if derived from the environment."""
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """One process on one device (a process on two devices is two entries with one pid)."""
+    """A process on a device (a process on two devices is two entries with one pid)."""
 
     pid: int
     create_time: float | None
-    """Seconds since the epoch; with ``pid`` the identity of the process. None: cannot be seen."""
+    """Seconds since the epoch; identifies the process together with ``pid``. None: not visible."""
     user: str | None
     command: str | None
-    """Command line as the process set it: control characters are still in it."""
+    """Raw command line, which may contain control characters."""
     name: str | None = None
     type: str
     """``C`` compute, ``G`` graphics, ``C+G``, ``M`` MPS client, ``H`` on the host only."""
@@ -154,18 +154,18 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     mig_instance: str | None = None
     """``1/0``, the :attr:`MigInstance.id` that it runs on; None without MIG."""
     framework: str | None = None
-    """``tensorflow 2.21.0``, ``torch 2.11.0``, or None when none was recognised."""
+    """``tensorflow 2.21.0``, ``torch 2.11.0``; None if none was recognised."""
     container: str | None = None
     cuda_visible_devices: str | None = None
     device_map: tuple[Mapped, ...] = ()
     note: str = ""
     """Why facts are missing: ``permission denied``, ``another PID namespace``, ``gone``."""
     state: str | None = None
-    """``D`` waits for a disk, ``Z`` has ended and nobody has collected it (proc(5)); None in any other state."""
+    """``D``: waiting for a disk, ``Z``: zombie (proc(5)); None in any other state."""
     workers_cpu_percent: float | None = None
-    """CPU of its descendants together, of one core; None where nobody has looked, or there are none."""
+    """CPU of its descendants together, in percent of one core; None if not read, or without descendants."""
     cuda_loaded: bool | None = None
-    """Whether libcuda is mapped; asked of :attr:`Snapshot.bystanders` only."""
+    """Whether libcuda is mapped; only known for :attr:`Snapshot.bystanders`."""
     readings: dict[str, Value]
     missing: dict[str, Missing] = {}
 
@@ -175,7 +175,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
         return (self.device_uuid, self.pid, self.create_time)
 
     def run_seconds(self, at: float) -> float | None:
-        """Seconds for which it had run at a moment (seconds since the epoch); None where its start is unknown."""
+        """Seconds for which it had run at ``at`` (seconds since the epoch); None if its start is unknown."""
         return None if self.create_time is None else max(at - self.create_time, 0.0)
 
     def get(self, reading_id: str) -> Reading:
@@ -193,58 +193,58 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of the host that is on no GPU, and that started one that is, or an ancestor of it."""
+    """A process without a GPU that is a parent or further ancestor of one with a GPU."""
 
     pid: int
     create_time: float
     """Seconds since the epoch."""
     user: str | None
     command: str | None
-    """Command line as the process set it: control characters are still in it."""
+    """Raw command line, which may contain control characters."""
     name: str
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one GPU sits in the machine; None where NVML refused, with the reason in ``missing``."""
+    """The affinity of a GPU; None if NVML refused, with the reason in ``missing``."""
 
     uuid: str
     cpus: str | None = None
-    """The CPUs beside it, ``0-15,32-47``."""
+    """Local CPUs, ``0-15,32-47``."""
     numa_nodes: str | None = None
-    """The NUMA nodes of the host beside it, ``0``."""
+    """Local NUMA nodes of the host, ``0``."""
     missing: dict[str, Missing] = {}
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """How two GPUs reach each other. The names are those of ``nvidia-smi topo -m``."""
+    """How two GPUs are connected, in the terms of ``nvidia-smi topo -m``."""
 
     first: str
     second: str
-    """UUIDs; ``first`` has the lower index. Each pair stands once."""
+    """UUIDs; ``first`` has the lower index. Each pair occurs once."""
     level: str | None
-    """What they have in common: ``INT`` (one board), ``PIX`` (one PCIe bridge), ``PXB`` (several bridges),
-    ``PHB`` (the host bridge), ``NODE`` (host bridges of one NUMA node), ``SYS`` (between NUMA nodes)."""
+    """Their closest common link: ``INT`` (one board), ``PIX`` (one PCIe bridge), ``PXB`` (several bridges), ``PHB``
+    (the host bridge), ``NODE`` (host bridges of one NUMA node), ``SYS`` (between NUMA nodes)."""
     nvlinks: int = 0
-    """Active NVLinks from the one to the other."""
+    """Active NVLinks between them."""
     missing: Missing | None = None
 
     @property
     def name(self) -> str | None:
-        """``NV4`` where NVLinks join them, else the level."""
+        """``NV4`` if connected by NVLink, else the level."""
         return f"NV{self.nvlinks}" if self.nvlinks else self.level
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """How the GPUs hang together; read once for a list of devices."""
+    """How the GPUs are connected; read once per list of devices."""
 
     places: tuple[Place, ...] = ()
     connections: tuple[Connection, ...] = ()
     switch_nvlinks: dict[str, int] = {}
-    """Active NVLinks by UUID that end at an NVSwitch, which joins all GPUs that have such links."""
+    """Active NVLinks to an NVSwitch, by UUID; it connects all GPUs that have such links."""
 
     @property
     def incomplete(self) -> bool:
-        """Whether something failed that may be told another time."""
+        """Whether something failed that may succeed later."""
         lacks = [lack for place in self.places for lack in place.missing.values()]
         lacks += [found.missing for found in self.connections if found.missing is not None]
         return any(lack.reason == "failed" for lack in lacks)
@@ -258,11 +258,11 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine around the GPUs; None where it could not be read."""
+    """The host; None for what could not be read."""
 
     hostname: str | None
     cpu_percent: float | None
-    """Of all cores together, 0-100, since the sample before."""
+    """Of all cores together, 0-100, since the previous sample."""
     cpu_count: int | None
     memory_used_bytes: int | None
     memory_total_bytes: int | None
@@ -271,15 +271,15 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     load: tuple[float, float, float] | None = None
     uptime_seconds: float | None = None
     container: str | None = None
-    """The kind of container that gpuwatch itself runs in, or :data:`WSL`; None outside of one."""
+    """The kind of container that gpuwatch runs in, or :data:`WSL`; None outside a container."""
 
 
 FAILED_ITSELF = "gpuwatch.failed"
-"""Reason of a :class:`Problem` of gpuwatch itself, or of the Python that it runs in: the driver was not asked."""
+"""Reason of a :class:`Problem` of gpuwatch itself or its Python: the driver was not asked."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a source could not do, and what helps."""
+    """Something that a source could not do, and a hint."""
 
     source: str
     reason: str
@@ -288,7 +288,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.snapshot/1"):
-    """One look at the machine."""
+    """One sample of the machine."""
 
     taken_at: datetime.datetime
     took_seconds: float
@@ -300,21 +300,20 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", ta
     problems: tuple[Problem, ...] = ()
     findings: tuple[Finding, ...] = ()
     topology: Topology | None = None
-    """None where it has not been read."""
+    """None if it was not read."""
     bystanders: tuple[Process, ...] = ()
-    """Programs of this host that have a GPU framework loaded, keep a core busy, and are on none of its GPUs."""
+    """Programs of this host that have a GPU framework loaded and keep a core busy, but use none of its GPUs."""
     parents: dict[int, int] = {}
-    """Parent by pid, of the processes and of their ancestors, up to the first process of the machine."""
+    """Parent pids of the processes and their ancestors, up to the first process of the machine."""
     ancestors: tuple[Ancestor, ...] = ()
-    """Those that started the processes and are not among them."""
+    """Ancestors of the processes that are not among them."""
     host_processes: int | None = None
-    """Without a GPU ``processes`` are the busiest of so many that this host runs; None with one."""
+    """Without a GPU, ``processes`` are the busiest of so many on this host; None with a GPU."""
 
     def unchanged(self, before: Snapshot | None, *, devices: bool = True) -> bool:
-        """Whether nothing but its moment and the host's own readings is new since ``before``.
+        """Whether only the time and the host's readings differ from ``before``.
 
-        Compares identities: feeds give the same objects where nothing has changed. ``devices`` False: whatever
-        its devices are.
+        Compares identities: feeds reuse unchanged objects. ``devices`` False ignores the devices.
         """
         return (
             before is not None
@@ -335,6 +334,6 @@ _lasting = attrgetter(*(name for name in Snapshot.__struct_fields__ if name not 
 
 
 def pci_slot(pci_bus_id: str) -> str:
-    """``01:00.0``: TensorFlow and NVML write the domain with different widths."""
+    """``:01:00.0``, a key for addresses: TensorFlow and NVML write the domain with different widths."""
     domain, _, rest = pci_bus_id.lower().partition(":")
     return f"{domain.lstrip('0')}:{rest}"

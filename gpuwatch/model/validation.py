@@ -1,4 +1,4 @@
-"""What a document has to keep to beyond the types of its fields, so that whoever shows it can rely on that."""
+"""Checks of a document beyond its field types: limits, and references that must be consistent."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.run import Comparison
 
 MOST_DEPTH = 64
-"""Objects and lists inside one another. gpuwatch's own documents have a dozen."""
+"""Maximum nesting of objects and lists. gpuwatch's own documents have a dozen."""
 MOST_VALUES = 2_000_000
-"""Values, and commas in texts: what a document takes in memory grows with them."""
+"""Maximum number of values and commas: memory use grows with them."""
 MOST_TEXT = 1 << 20
-"""Characters of one text."""
+"""Maximum characters of one text."""
 _YEARS = range(1970, 9000)
 _LEAST, _MOST = -(2**63), 2**64
-"""What NVML's and the frameworks' whole numbers are within; msgspec reads longer ones and cannot write them."""
+"""Range of NVML's and the frameworks' integers; msgspec reads larger ones but cannot write them."""
 _MOST_SECONDS = 1e10
-"""Three hundred years, beyond which no time can be calculated."""
+"""Three hundred years; longer spans overflow."""
 
 
 class Inconsistent(ValueError):
-    """The document contradicts itself, or goes beyond a limit; the message says how."""
+    """The document contradicts itself or exceeds a limit; the message says how."""
 
 
 def check(document: msgspec.Struct, *, numbers: bool = True) -> None:
-    """Raises :class:`Inconsistent` unless depth, texts, times, numbers, and what refers to what are sound.
+    """Raises :class:`Inconsistent` unless depth, texts, times, numbers and references are valid.
 
-    ``numbers=False`` leaves out the look at every number, for whoever knows that all have 64 bits.
+    ``numbers=False`` skips the check of every number, if all are known to have 64 bits.
     """
     _check(document, 1, numbers)
 
@@ -45,7 +45,8 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
         return
     if isinstance(value, datetime.datetime):
         if value.tzinfo is None or value.year not in _YEARS:
-            raise Inconsistent(f"{value.isoformat()} is no time with its zone in the years {_YEARS[0]} to {_YEARS[-1]}")
+            years = f"{_YEARS[0]} to {_YEARS[-1]}"
+            raise Inconsistent(f"{value.isoformat()} is not a time with a zone in the years {years}")
         return
     if isinstance(value, (int, float)):
         if not _LEAST <= value < _MOST and not isinstance(value, float):
@@ -60,7 +61,7 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
         for name in times:
             seconds = getattr(value, name)
             if isinstance(seconds, (int, float)) and abs(seconds) > _MOST_SECONDS:
-                raise Inconsistent(f"{name} is {seconds:g}: no span of time")
+                raise Inconsistent(f"{name} is {seconds:g}: not a valid time span")
         for name in fields:
             _check(getattr(value, name), depth + 1, numbers)
         own = _OWN.get(type(value))
@@ -77,7 +78,7 @@ def _check(value: Any, depth: int, numbers: bool) -> None:
 
 @cache
 def _fields(kind: type[msgspec.Struct], numbers: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fields of a type that need a look, and those that are spans of time."""
+    """The fields of a type to check, and those that are time spans."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
     looked = tuple(field.name for field in info.fields if numbers or not _is_number(field.type))
@@ -107,7 +108,7 @@ def _comparison(document: Comparison) -> None:
     for numbers in named:
         for number in numbers:
             if not 0 <= number < len(document.runs):
-                raise Inconsistent(f"it speaks of run {number} and has {len(document.runs)}, counted from 0")
+                raise Inconsistent(f"it refers to run {number} but has {len(document.runs)}, counted from 0")
 
 
 _OWN: dict[type, Callable[[Any], None]] = {Contrast: _contrast, Comparison: _comparison}

@@ -1,10 +1,9 @@
-"""How CUDA reads CUDA_VISIBLE_DEVICES, and what a process therefore sees.
+"""How CUDA reads CUDA_VISIBLE_DEVICES, and which GPUs a process therefore sees.
 
-Sources: CUDA C++ Programming Guide, "CUDA Environment Variables": the list ends at the first entry
-that is not valid; integers count in CUDA_DEVICE_ORDER; ``GPU-`` entries may be shortened as long as
-they are unique. PyTorch, which reads the variable as the driver does (torch.cuda, pull requests 84879
-and 92315): of an entry the digits in front count, as ``strtoul`` reads them; numbers and UUIDs cannot be
-mixed; a repetition leaves nothing visible.
+Sources: CUDA C++ Programming Guide, "CUDA Environment Variables": the list ends at the first invalid entry; integers
+count in CUDA_DEVICE_ORDER; ``GPU-`` entries may be abbreviated as long as they are unique. PyTorch, which reads the
+variable as the driver does (torch.cuda, pull requests 84879 and 92315): only the leading digits of an entry count, as
+in ``strtoul``; numbers and UUIDs cannot be mixed; a duplicate leaves nothing visible.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ class Visible(msgspec.Struct, frozen=True, kw_only=True):
 
     map: tuple[Mapped, ...]
     invalid: str | None = None
-    """The entry at which the list ended; None when all were valid."""
+    """The entry at which the list ended; None if all are valid."""
     hidden: bool = False
     """Nothing is visible because the value says so (empty, ``-1``, ``NoDevFiles``)."""
     unsure: str = ""
-    """Why the map cannot be told from outside; then it is empty."""
+    """Why the map cannot be known from outside; it is empty then."""
 
 
 _NUMBER = re.compile(r"[+]?([0-9]{1,9})")
 
 
 def leading_number(entry: str) -> int | None:
-    """The number that CUDA reads of an entry: ``0`` of ``0 1``, ``1`` of ``1gpu2``. None where it begins with none."""
+    """The number that CUDA reads from an entry: ``0`` from ``0 1``, ``1`` from ``1gpu2``; None if there is none."""
     match = _NUMBER.match(entry.strip())
     return int(match[1]) if match else None
 
@@ -45,9 +44,8 @@ def _order_known(devices: Sequence[Device], order: str | None) -> bool:
 def visible_devices(value: str | None, order: str | None, devices: Sequence[Device]) -> Visible:
     """The map from CUDA ordinal to physical GPU for a process with this environment.
 
-    ``value`` and ``order`` are CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (None: not set). With
-    cards of several models and the default order (fastest first) integers cannot be resolved from
-    outside, and the answer says so instead of guessing.
+    ``value`` and ``order`` are CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (None: not set). If the card models differ
+    and the order is the default (fastest first), integers cannot be resolved from outside: the result is ``unsure``.
     """
     if not devices:
         return Visible(map=())
@@ -69,8 +67,7 @@ def visible_devices(value: str | None, order: str | None, devices: Sequence[Devi
         if number is not None and not _order_known(devices, order):
             return Visible(map=(), unsure=mixed)
         if device in chosen:
-            # The same device twice: none is visible.
-            return Visible(map=(), invalid=entry)
+            return Visible(map=(), invalid=entry)  # a duplicate hides all
         chosen.append(device)
     return Visible(map=_mapped(chosen))
 

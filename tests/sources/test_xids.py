@@ -78,7 +78,7 @@ def test_an_xid_is_heard_once_and_told_as_event_and_finding(
     assert more.devices[0].xids[1].code is None
     (event,) = watcher.look(more)
     assert (event.text, event.severity) == (
-        "GPU 0: driver reported an error whose Xid the driver does not know",
+        "GPU 0: driver reported an error with an unknown Xid",
         "warning",
     )
     assert watcher.look(more) == []

@@ -100,7 +100,7 @@ async def test_a_driver_that_does_not_answer_is_a_finding(judged: Stage) -> None
         await settle(pilot)
         assert "Nothing wrong" not in screen.finding_list.plain
         assert "✖ The driver does not answer" in screen.finding_list.plain
-        assert "no sample has come since" in screen.evidence.plain
+        assert "no sample since" in screen.evidence.plain
         assert "→ If it lasts" in screen.evidence.plain
         assert badge(judged)[1] != "ok"
         judged.push(calm(71))
@@ -182,8 +182,8 @@ async def test_a_collector_that_was_stopped_is_not_blamed_on_the_driver(judged: 
         judged.push(calm(20))
         await settle(pilot)
         texts = [one.text for one in judged.app.session.timeline.events()]
-        assert any("collector, which asks the driver, was stopped" in text for text in texts)
-        assert any(text.startswith("Samples come again") for text in texts)
+        assert any("collector, which queries the driver, was stopped" in text for text in texts)
+        assert any(text.startswith("Samples arrive again") for text in texts)
         assert not any("driver answers again" in text for text in texts)
 
 
