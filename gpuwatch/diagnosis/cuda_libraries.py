@@ -1,7 +1,7 @@
-"""Which CUDA a missing library belongs to, and how the framework gets it.
+"""Which CUDA a missing library belongs to, and how to install it.
 
-Source: names of the files in NVIDIA's toolkits, and TensorFlow's table "Tested build configurations". Its wheels
-bring CUDA themselves (``[and-cuda]``) from 2.14 on; one of CUDA 10 or of another major version loads none of them.
+Source: file names in NVIDIA's toolkits, and TensorFlow's table "Tested build configurations". Its wheels include CUDA
+(``[and-cuda]``) since 2.14; a build for CUDA 10 or another major version cannot use those.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuwatch.logs.devices import LIBDEVICE
 _WHEEL = 'pip install "tensorflow[and-cuda]"'
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 _PATH = re.compile(r"[\w./+@-]+")
-"""Of an interpreter: what a shell takes as it is."""
+"""An interpreter's path that needs no quoting in a shell."""
 _FIRST_WITH_WHEELS = (2, 14)
 _FIRST_CUDA_WITH_WHEELS = 12
 _NAME = re.compile(r"(?:lib)?(cudart|cublas|cublasLt)(?:\.so\.|64_)(\d{1,3})(?:\.(\d))?")
@@ -25,15 +25,15 @@ _NEEDED_BY = {
     "11": "2.4 to 2.14",
 }  # fmt: skip
 _FOR_XLA = (
-    "Install nvidia-cuda-nvcc of the same CUDA (tensorflow[and-cuda] and jax[cuda12] bring it), or set"
-    " XLA_FLAGS=--xla_gpu_cuda_data_dir= to the folder of a CUDA toolkit, in which nvvm/libdevice is."
+    "Install nvidia-cuda-nvcc of the same CUDA (tensorflow[and-cuda] and jax[cuda12] include it), or set"
+    " XLA_FLAGS=--xla_gpu_cuda_data_dir= to the folder of a CUDA toolkit that contains nvvm/libdevice."
 )
 
 
 def cuda_of(names: Iterable[str]) -> str | None:
-    """``10.0`` of libcudart.so.10.0, ``12`` of libcublas.so.12; None where no name tells.
+    """``10.0`` for libcudart.so.10.0, ``12`` for libcublas.so.12; None if no name tells.
 
-    Sonames of CUDA 11 and later stand for the whole major version; cuDNN's for none.
+    Sonames of CUDA 11 and later only have the major version; cuDNN's have none of CUDA.
     """
     for name in names:
         match = _NAME.search(name)
@@ -50,7 +50,7 @@ def cuda_of(names: Iterable[str]) -> str | None:
 
 
 def _same_wheel(version: str | None, interpreter: str | None) -> str:
-    """The command for this very interpreter and release, so that neither another environment nor an upgrade happens."""
+    """The command for exactly this interpreter and release, to avoid another environment or an upgrade."""
     pip = f"{interpreter} -m pip" if interpreter and _PATH.fullmatch(interpreter) else "pip"
     pin = f"=={version}" if version and _RELEASE.fullmatch(version) else ""
     return f'{pip} install "tensorflow[and-cuda]{pin}"'
@@ -59,8 +59,10 @@ def _same_wheel(version: str | None, interpreter: str | None) -> str:
 def install(
     names: Iterable[str], version: str | None = None, *, by: str = TENSORFLOW, interpreter: str | None = None
 ) -> str:
-    """How these libraries come to the framework ``by``; ``version`` is TensorFlow's and ``interpreter`` the path of the
-    Python that has it, where they are known."""
+    """How to install these libraries for the framework ``by``.
+
+    ``version`` is TensorFlow's, and ``interpreter`` the path of its Python, if known.
+    """
     names = list(names)
     if names == [LIBDEVICE]:
         return _FOR_XLA
@@ -77,10 +79,10 @@ def install(
     if wants is None:
         which = f"the CUDA and cuDNN that TensorFlow {version} was built for"
         return f"Install {which} (system or conda), or a newer TensorFlow with its own: {_WHEEL}."
-    by = f", which TensorFlow {version if old else _NEEDED_BY.get(wants, 'of this age')} wants"
+    by = f", which TensorFlow {version if old else _NEEDED_BY.get(wants, 'of this age')} needs"
     if wants == "11" and not old:
         by += " (2.14: " + 'pip install "tensorflow[and-cuda]==2.14.*")'
     return (
-        f"Install CUDA {wants} with its cuDNN (system or conda){by}; no other version of CUDA will do."
-        f" Or move to a newer TensorFlow that brings its own: {_WHEEL}."
+        f"Install CUDA {wants} with its cuDNN (system or conda){by}; no other CUDA version works."
+        f" Or upgrade to a newer TensorFlow that includes its own: {_WHEEL}."
     )

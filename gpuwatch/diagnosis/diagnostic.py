@@ -1,8 +1,7 @@
-"""Many looks at one machine made into one report: whose finding comes first, and what told it.
+"""The diagnostic report: findings of all sources, sorted and joined.
 
-The order of sources is that of a helper's questions: what the user's own program died of, then what keeps
-the framework from the GPUs now, then the machine as it is, then what the probes met. Within each the order
-of causes decides (:mod:`gpuwatch.diagnosis.engine`).
+The sources in order: the user's latest program, then what keeps the framework from the GPUs now, then the machine
+itself, then the probes. Within a source the order of causes decides (:mod:`gpuwatch.diagnosis.engine`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 
 RECENT = datetime.timedelta(days=1)
-"""A program that failed longer ago is told of, but is not why somebody asks today."""
+"""A program that failed longer ago is reported, but not as the primary cause."""
 DOCTOR, MACHINE = "doctor", "the machine now"
 
 _PROGRAMS_OWN = frozenset(
@@ -34,7 +33,7 @@ _PROGRAMS_OWN = frozenset(
         "UnboundLocalError", "UnicodeDecodeError", "UnicodeEncodeError", "ValueError", "ZeroDivisionError",
     }
 )  # fmt: skip
-"""Exceptions of Python that drivers and allocators do not raise; RuntimeError, OSError and MemoryError they do."""
+"""Python exceptions that drivers and allocators do not raise, unlike RuntimeError, OSError and MemoryError."""
 _OF_GPUS = re.compile(
     r"gpu|cuda|cudnn|cublas|nccl|nvidia|nvml|libnv|device|driver|memory|tensorflow|keras|torch|jax|cupy|\bxla",
     re.IGNORECASE,
@@ -44,13 +43,13 @@ _FRAME = re.compile(r"\s*File \"[^\"]*\", line \d+")
 _INSTALLED = re.compile(r"(?:site|dist)-packages|lib/python|<frozen")
 
 _STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+\s+\d+ ")
-"""Time and thread in front of a line of TensorFlow's log."""
+"""Time and thread at the start of a TensorFlow log line."""
 _OWN = "GPUWATCH_"
 _SIMULATION = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"})
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SET_FOR_PROGRAM = (
     f"{_VISIBLE} is not set in this shell: it was set for this program only (before its command, in a job script, or"
-    " in the program itself). Remove it there, or name there the GPUs that it shall use (0, or a UUID)."
+    " in the program itself). Remove it there, or set it to the GPUs to use (0, or a UUID)."
 )
 # Sources, the first one first.
 _PROGRAM, _DOCTOR, _MACHINE, _EARLIER, _PROBE = range(5)
@@ -59,14 +58,14 @@ _CAUSES = (*ENDED_WORK, *NO_GPU)
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Everything that was gathered; what could not be is named in ``missing``."""
+    """Everything gathered for the report; ``missing`` names what could not be."""
 
     taken_at: datetime.datetime
     took_seconds: float
     version: str
     snapshot: Snapshot | None = None
     silent: str = ""
-    """Why there is no snapshot, where that is a fault of the machine: the driver did not answer."""
+    """Why there is no snapshot, if the driver did not answer."""
     doctor: Doctor | None = None
     programs: tuple[Run, ...] = ()
     probes: Comparison | None = None
@@ -74,11 +73,11 @@ class Looks:
     surroundings: Mapping[str, str] = field(default_factory=dict)
     excerpts: tuple[Excerpt, ...] = ()
     simulated: bool = False
-    """Whether simulated GPUs were asked for, which a driver that does not answer cannot tell."""
+    """Whether simulated GPUs were requested, which is unknown from a driver that does not answer."""
 
 
 def diagnostic(looks: Looks) -> Diagnostic:
-    """The report of all of it."""
+    """The report."""
     found = tuple(_where_it_was_set(entry, looks) for entry in _joined(_findings(looks)))
     main = _main(found, looks)
     if main == "healthy" and all(entry.id != main for entry in found):
@@ -110,38 +109,38 @@ def diagnostic(looks: Looks) -> Diagnostic:
 
 def source_of(run: Run) -> str:
     """``probe growth``, ``run of train.py``."""
-    # A program that was watched has its command line for a title.
+    # The title of a watched program is its command line.
     return f"run of {run.title or run.config}" if run.group == "run" else f"probe {run.config}"
 
 
 def on_purpose(run: Run, found: Finding) -> bool:
-    """Whether a probe made this happen itself, so that it tells nothing about the machine."""
+    """Whether a probe provoked the finding itself, so that it says nothing about the machine."""
     if run.group == "run":
         return False
     return found.severity != "error" and (run.verdict == "ok" or found.severity == "info" or _provoked(run, found))
 
 
 def _of_probe(run: Run, found: Finding) -> Finding:
-    """A probe that its own deadline ended tells nothing certain of the machine: that is a remark."""
+    """A probe that hit its deadline is only a note: it says nothing certain about the machine."""
     late = run.group != "run" and run.verdict == "timeout" and found.id == "unknown"
     return msgspec.structs.replace(found, severity="info") if late else found
 
 
 def _of_program_alone(run: Run, found: Finding) -> Finding:
-    """An exception of the program's own code tells nothing of GPUs: a remark, whatever else the report finds."""
+    """An exception in the program's own code is only a note: it says nothing about GPUs."""
     error = found.evidence[0] if found.evidence else ""
     name = error.partition(":")[0]
     if found.id != "unknown" or run.group != "run" or name not in _PROGRAMS_OWN or run.ooms or _OF_GPUS.search(error):
         return found
     where = next((line for line in reversed(run.log_tail) if _FRAME.match(line)), "")
     if not where or _INSTALLED.search(where):
-        return found  # raised within a library: that may be one that does not fit the others
+        return found  # raised within a library, perhaps an incompatible one
     return msgspec.structs.replace(
         found,
         severity="info",
-        title=f"{run.title or run.config} ended in {name}, raised by its own code, which has nothing to do with GPUs",
+        title=f"{run.title or run.config} ended in {name}, raised by its own code and unrelated to GPUs",
         evidence=(error, where.strip(), *found.evidence[1:]),
-        action="Look at that line of the program; the whole traceback is in its log (gpuwatch report -o diag.html).",
+        action="Check that line of the program; the whole traceback is in its log (gpuwatch report -o diag.html).",
     )
 
 
@@ -152,7 +151,7 @@ def _provoked(run: Run, found: Finding) -> bool:
 
 
 def _findings(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
-    """Findings with their rank (the lower, the earlier) and their source."""
+    """Findings with their rank (lower comes first) and source."""
     for number, run in enumerate(looks.programs):
         rank = _PROGRAM if number == 0 and looks.taken_at - run.started_at <= RECENT else _EARLIER
         yield from ((rank, _of_program_alone(run, found), source_of(run)) for found in run.findings)
@@ -169,7 +168,7 @@ def _findings(looks: Looks) -> Iterator[tuple[int, Finding, str]]:
 
 
 def _where_it_was_set(found: SourcedFinding, looks: Looks) -> SourcedFinding:
-    """To unset a variable that this shell does not have does nothing: it was set for the program alone."""
+    """Corrects the advice if the variable is not set in this shell but for the program only."""
     doctor = looks.doctor
     if found.id != "visibility.hidden" or doctor is None or _VISIBLE in doctor.environment:
         return found
@@ -179,9 +178,9 @@ def _where_it_was_set(found: SourcedFinding, looks: Looks) -> SourcedFinding:
 
 
 def _joined(listed: Iterable[tuple[int, Finding, str]]) -> list[SourcedFinding]:
-    """In order; the same cause of the same device is there once, with all who told it.
+    """In order, with each cause of a device once, with all its sources.
 
-    That nothing is wrong is said, once, where the doctor or the machine says so and nobody says otherwise.
+    ``healthy`` is included once, if the doctor or the machine reports it and nothing contradicts it.
     """
     groups: dict[tuple[str, str | None, int | None], list[tuple[int, Finding, str]]] = {}
     for entry in listed:
@@ -200,11 +199,10 @@ def _joined(listed: Iterable[tuple[int, Finding, str]]) -> list[SourcedFinding]:
 
 
 def _telling(best: Finding, found: Sequence[Finding]) -> Finding:
-    """What comes first, in the words of the one who knows more: a program's log does not name the library that the
-    doctor found missing."""
+    """The first finding, with the title of the most specific one: only the doctor names a missing library."""
     for other in found:
         if _says_more(other.title, best.title, best.id):
-            # The same line of two processes is one piece of evidence.
+            # The same line from two processes counts once.
             lines = {_STAMP.sub("", line): line for line in (*best.evidence, *other.evidence)}
             evidence = [line for line in dict.fromkeys((*other.evidence, *best.evidence)) if line in lines.values()]
             certainty = "fact" if "fact" in (best.certainty, other.certainty) else best.certainty
@@ -215,12 +213,12 @@ def _telling(best: Finding, found: Sequence[Finding]) -> Finding:
 
 
 def _says_more(title: str, than: str, cause: str) -> bool:
-    """Whether ``than`` is only the cause's own name, or the beginning of ``title``."""
+    """Whether ``than`` is only the cause's title, or the beginning of ``title``."""
     return title != than and title != CAUSES.get(cause) and (than == CAUSES.get(cause) or title.startswith(f"{than}:"))
 
 
 def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int]:
-    """Errors, then warnings of now; then those of earlier programs and of probes; then remarks."""
+    """Current errors, then warnings; then those of earlier programs and probes; then notes."""
     rank, found, _ = entry
     if found.id == "healthy":
         group = -1
@@ -232,7 +230,7 @@ def _order(entry: tuple[int, Finding, str]) -> tuple[int, int, int]:
 
 
 def _main(found: Sequence[SourcedFinding], looks: Looks) -> str | None:
-    """The one cause; remarks alone are none."""
+    """The primary cause; notes alone are none."""
     if found and found[0].severity != "info":
         return found[0].id
     return "healthy" if looks.doctor is not None or looks.snapshot is not None else None
@@ -244,19 +242,19 @@ def _silent(why: str) -> Finding:
         severity="error",
         certainty="fact",
         title=f"NVML does not answer: {why}",
-        action="Look for a GPU that hangs: dmesg | grep -i xid, then reset it (nvidia-smi --gpu-reset) or restart.",
+        action="Look for a GPU that hangs (dmesg | grep -i xid), then reset it (nvidia-smi --gpu-reset) or reboot.",
     )
 
 
 def _healthy() -> SourcedFinding:
-    """What a snapshot does not say by itself."""
+    """The finding that a snapshot does not contain itself."""
     return SourcedFinding(
         id="healthy", severity="info", certainty="likely", title=CAUSES["healthy"], sources=(MACHINE,)
     )
 
 
 def variables(doctor: Doctor | None, programs: Sequence[Run]) -> tuple[Variable, ...]:
-    """Each variable that is set: whether it has an effect, and which; of the latest program what it had otherwise."""
+    """The effect of each variable of this shell, and of those that differed in the latest program."""
     late = " ".join(
         " ".join((found.title, *found.evidence))
         for run in programs
@@ -269,7 +267,7 @@ def variables(doctor: Doctor | None, programs: Sequence[Run]) -> tuple[Variable,
 
 
 def _of_program(run: Run, here: Mapping[str, str], late: str) -> Iterator[Variable]:
-    """What the program had otherwise than this shell has it now."""
+    """Variables whose values in the program differ from this shell's."""
     for name, value in sorted(run.environment.items()):
         if here.get(name) == value or name.startswith(_OWN) or (run.simulated and name in _SIMULATION):
             continue
@@ -306,8 +304,7 @@ def _variable(name: str, value: str, doctor: Doctor, late: str) -> Variable:
 
 
 def newest(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
-    """Of kept runs (newest first): the latest of the user's programs, and the latest of each probe in the order of
-    their starts."""
+    """From saved runs (newest first): the latest user programs, and the latest run of each probe by start time."""
     programs: list[Run] = []
     probes: dict[str, Run] = {}
     for run in runs:
@@ -319,5 +316,5 @@ def newest(runs: Iterable[Run], most: int) -> tuple[tuple[Run, ...], tuple[Run, 
 
 
 def of_this_machine(run: Run, host: str | None, *, simulated: bool) -> bool:
-    """Whether a kept run tells of the machine in front of us (home folders are shared between machines)."""
+    """Whether a saved run is from this machine (home folders may be shared between machines)."""
     return run.simulated == simulated and (run.host is None or host is None or run.host == host)

@@ -1,7 +1,7 @@
 """Which release of NVIDIA's driver a CUDA version needs.
 
-Source: CUDA Toolkit release notes and CUDA Compatibility guide, "minor version compatibility": the first branch of
-the driver for each major version of CUDA.
+Source: CUDA Toolkit release notes and CUDA Compatibility guide, "minor version compatibility": the first driver branch
+for each major version of CUDA.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 _NEWEST_TENSORFLOW = 21
-"""The minor version of the latest release 2.x whose CUDA is known here."""
+"""Minor version of the latest TensorFlow 2.x release whose CUDA is known here."""
 _FIRST = {11: 450, 12: 525, 13: 580}
 _LAST_FOR_CUDA_11 = {
     "tensorflow": 'TensorFlow 2.14 (Python 3.9 to 3.11) is the last one for CUDA 11: pip install'
@@ -19,13 +19,12 @@ _LAST_FOR_CUDA_11 = {
 
 
 def first_release(cuda_major: int) -> int | None:
-    """525 for CUDA 12: the first branch of the driver that runs it; None where it is not known."""
+    """The first driver branch for a CUDA version, such as 525 for CUDA 12; None if unknown."""
     return _FIRST.get(cuda_major)
 
 
 def cuda_of_tensorflow(version: str | None) -> int | None:
-    """The major version of CUDA that TensorFlow's own wheel of this release was built for ("Tested build
-    configurations"); None where it is not known."""
+    """The CUDA major version of TensorFlow's wheel ("Tested build configurations"); None if unknown."""
     match = re.match(r"2\.(\d+)(?:\.|$)", version or "")
     minor = int(match[1]) if match else None
     if minor is None or not 4 <= minor <= _NEWEST_TENSORFLOW:
@@ -40,15 +39,15 @@ def branch(driver: str | None) -> int | None:
 
 
 def update(cuda_major: int | None = None, has_major: int | None = None, framework: str | None = None) -> str:
-    """What to do about a driver that is too old, with the numbers as far as they are known."""
+    """What to do about a driver that is too old, with version numbers if known."""
     if cuda_major is None or (release := first_release(cuda_major)) is None:
         return (
-            "Update the NVIDIA driver (CUDA 12 needs release 525 or later, CUDA 13 580 or later), or use a build of the"
-            " framework for an older CUDA."
+            "Update the NVIDIA driver (CUDA 12 needs release 525 or later, CUDA 13 580 or later), or use a framework"
+            " build for an older CUDA."
         )
     action = f"Update the NVIDIA driver to release {release} or later, which CUDA {cuda_major} needs"
     if has_major is None:
-        return f"{action}, or use a build of the framework for an older CUDA."
+        return f"{action}, or use a framework build for an older CUDA."
     action += f"; or use a build for CUDA {has_major}."
     older = _LAST_FOR_CUDA_11.get(framework or "") if has_major == 11 else None
     return f"{action} {older}." if older else action

@@ -22,9 +22,9 @@ def explain(
     source: str | None = None,
     parser: LogParser | None = None,
 ) -> Explanation:
-    """One pass over the lines of a log, however many. ``environment``: only if it is that of the logged program.
+    """Explains the lines of a log in one pass. ``environment``: only if it is that of the logged program.
 
-    ``parser``: one of the caller's own, who wants to look at its facts meanwhile.
+    ``parser``: a parser whose facts the caller reads meanwhile.
     """
     parser = LogParser() if parser is None else parser
     feed = parser.feed
@@ -35,13 +35,13 @@ def explain(
 
 
 def findings_of(facts: LogFacts) -> tuple[Finding, ...]:
-    """What is known so far, of a log that is still being read."""
-    # What it does not name so far it may name yet.
+    """The findings so far, of a log that is still being read."""
+    # Later lines may still mention a GPU.
     return tuple(found for found in diagnose(Evidence(log=facts)) if found.title not in OF_A_PART)
 
 
 def explanation(facts: LogFacts, environment: Mapping[str, str], *, source: str | None = None) -> Explanation:
-    """The explanation of what a parser has read."""
+    """The explanation of parsed facts."""
     evidence = Evidence(log=facts, environment=environment)
     findings = diagnose(evidence)
     return Explanation(

@@ -1,4 +1,4 @@
-"""Which ops of a run did not run where they should have, and why."""
+"""Ops that did not run on the requested device, and why."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from gpuwatch.diagnosis.engine import NO_GPU
 from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.user_program import is_watched
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import Finding
@@ -15,17 +16,17 @@ from gpuwatch.model.run import Fallback, Placement, Run
 
 AUTO = "auto"
 LIMIT = "simulation.limit"
-"""The reason of what tells nothing of real GPUs, and so makes no verdict."""
-_NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is not known here"
+"""A reason that says nothing about real GPUs and does not affect the verdict."""
+_NOT_KNOWN = "whether TensorFlow has a CUDA kernel for it is unknown here"
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf"})
-"""What is in the functions that these call is placed by itself."""
+"""Ops that call functions, whose contents are placed separately."""
 _FLOATS = re.compile(r"float|half|double|bfloat|complex", re.IGNORECASE)
-# Ops that nobody means to run on the CPU of a machine with a GPU.
+# Ops that nobody wants on the CPU of a machine with a GPU.
 _HEAVY = re.compile(r"MatMul|Conv\dD|FusedBatchNorm|CudnnRNN|Einsum|^(?:train|multi|one)_step", re.IGNORECASE)
 
 
 def no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
-    """Why no GPU was usable: cause id and its sentence; ``unknown`` where nothing says why."""
+    """Why no GPU was usable: cause id and title; ``unknown`` if nothing says why."""
     for severity in ("error", "warning", "info"):
         for found in findings:
             if found.severity == severity and found.id in NO_GPU:
@@ -34,7 +35,7 @@ def no_gpu_cause(findings: tuple[Finding, ...]) -> tuple[str, str]:
 
 
 def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
-    """Computed from the placements; empty where the run hid the GPUs on purpose."""
+    """The fallbacks among the placements; empty if the run hid the GPUs on purpose."""
     found = (
         _fallback(placement, run, evidence, findings)
         for placement in run.placements
@@ -51,7 +52,7 @@ def fallbacks(run: Run, evidence: Evidence, findings: tuple[Finding, ...]) -> tu
 
 
 def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding, ...]) -> tuple[Fallback, ...]:
-    """Ops whose request a log does tell: members of a colocation group that the placer moved."""
+    """Members of colocation groups that the placer moved: the only requests that a log shows."""
     ran_on = {placement.op: placement.actual for placement in facts.placements}
     counts: dict[tuple[str, str, str], int] = {}
     for report in facts.colocations:
@@ -77,22 +78,17 @@ def moved_by_placer(facts: LogFacts, evidence: Evidence, findings: tuple[Finding
 
 
 def from_log(placement: Placement) -> bool:
-    """Whether a placement was read from the log, which tells neither the type nor what was asked."""
+    """Whether a placement is from the log, which has neither type nor requested device."""
     return placement.dtype is None and placement.requested is None
 
 
-def is_program(run: Run) -> bool:
-    """Whether this is a program of the user's own, and no probe."""
-    return run.group == "run"
-
-
 def _is_probe(run: Run) -> bool:
-    """A probe says by events which ops are its work; what else its log shows is preparation."""
-    return not is_program(run) and (run.framework is not None or run.outcome.ended or bool(run.settings))
+    """Whether it is a probe, whose events name the ops of its work; its log also shows preparation."""
+    return not is_watched(run) and (run.framework is not None or run.outcome.ended or bool(run.settings))
 
 
 def hidden_on_purpose(evidence: Evidence, findings: tuple[Finding, ...]) -> bool:
-    """Whether the probe itself asked for "no GPU": then the CPU is where its ops belong."""
+    """Whether the probe itself requested no GPU, so that its ops belong on the CPU."""
     return evidence.visibility_on_purpose and any(
         found.id == "visibility.hidden" and found.severity == "info" for found in findings
     )
@@ -106,7 +102,7 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
         if asked == actual or not asked.startswith("GPU") or placement.op in _CALLS:
             return None
         reason, detail = _reason(asked, usable, run, findings)
-        if reason != "placement.no-kernel" or not is_program(run):
+        if reason != "placement.no-kernel" or not is_watched(run):
             return _entry(placement, asked, actual, reason, detail)
         return _without_kernel(placement, asked, actual, run, evidence)
     if not actual.startswith("CPU") or not _is_float(placement):
@@ -117,8 +113,8 @@ def _fallback(placement: Placement, run: Run, evidence: Evidence, findings: tupl
         reason, detail = no_gpu_cause(findings)
         return _entry(placement, AUTO, actual, reason, detail)
     if _HEAVY.search(placement.op):
-        if is_program(run):
-            # Where its own device has no word, a function can be put on the CPU as a whole: tf.data does it.
+        if is_watched(run):
+            # A function without a requested device can be on the CPU as a whole, as in tf.data.
             lacking = placement.gpu_kernel is False
             return _without_kernel(placement, AUTO, actual, run, evidence) if lacking else None
         return _entry(
@@ -141,7 +137,7 @@ def _reason(asked: str, usable: bool, run: Run, findings: tuple[Finding, ...]) -
 
 
 def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evidence: Evidence) -> Fallback:
-    """What this process's own registry of kernels tells of an op that did not run on a GPU that there is."""
+    """The fallback of an op despite a GPU, explained by this process's kernel registry."""
     kind = f"{placement.op} {placement.dtype}" if placement.dtype else placement.op
     reason = "placement.no-kernel"
     if placement.cuda_kernel is False:
@@ -149,7 +145,7 @@ def _without_kernel(placement: Placement, asked: str, actual: str, run: Run, evi
     elif placement.gpu_kernel and _moved_with_group(placement, evidence):
         detail = "an op of its colocation group has no GPU kernel"
     elif placement.gpu_kernel:
-        reason, detail = "unknown", f"TensorFlow has a GPU kernel for {kind}: what moved it is not known"
+        reason, detail = "unknown", f"TensorFlow has a GPU kernel for {kind}: why it was moved is unknown"
     elif run.simulation != "plugin":
         reason, detail = "unknown", f"whether TensorFlow has a GPU kernel for {kind} could not be read"
     elif placement.cuda_kernel:
@@ -165,7 +161,7 @@ def _moved_with_group(placement: Placement, evidence: Evidence) -> bool:
 
 
 def _is_float(placement: Placement) -> bool:
-    """An op of unknown type counts where it is one of the heavy ones."""
+    """Whether its type is a float; if unknown, whether it is a heavy op."""
     if placement.dtype is None:
         return _HEAVY.search(placement.op) is not None
     return _FLOATS.search(placement.dtype) is not None

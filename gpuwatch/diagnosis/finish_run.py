@@ -1,4 +1,4 @@
-"""Turns the runner's draft into a finished run: joined, judged, explained."""
+"""Turns the runner's draft into a finished run: device map joined, verdict and findings added."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ replace = msgspec.structs.replace
 def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     """The finished run.
 
-    ``run`` is the draft with what the runner saw (events, exit, ``verdict`` as ok, error, oom, timeout or
-    skipped); ``log`` what the framework's log said; ``before`` the machine before the start.
+    ``run`` is the draft with the runner's observations (events, exit, ``verdict`` ok, error, oom, timeout or skipped);
+    ``log`` the parsed log of the framework; ``before`` the machine before the start.
     """
     run = replace(
         run,
@@ -57,14 +57,14 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
         findings = relevant(run, log, findings)
         verdict = verdict_of(run, verdict, evidence, primary(findings))
     if verdict == "skipped":
-        # What never ran was not found healthy.
+        # Healthy requires a run.
         findings = tuple(found for found in findings if found.id != "healthy")
     main = primary(findings)
     if verdict == "skipped" and main == "healthy":
         main = None
     reason = run.verdict_reason
     if not reason or verdict != run.verdict or verdict == "oom":
-        # What the runner saw of an OOM ("it ran out of memory") says less than its numbers do.
+        # The runner's "it ran out of memory" says less than the numbers.
         own = reason_of(run, log, verdict, findings, main) if is_watched(run) else ""
         reason = own or _reason(run, verdict, findings, main, hidden_on_purpose(evidence, findings))
     return replace(
@@ -77,10 +77,8 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
 
 
 def _predicted(run: Run, before: Snapshot | None) -> tuple[PredictedMapping, ...] | None:
-    """Nothing is expected of several processes at once, nor where a probe never got to its devices.
-
-    Nor of somebody else's program: what it asks for is its own affair.
-    """
+    """The prediction; None for several processes, a probe that never reached its devices, or a user's program, whose
+    settings are its own."""
     if (
         before is None
         or is_watched(run)
@@ -97,12 +95,12 @@ def _predicted(run: Run, before: Snapshot | None) -> tuple[PredictedMapping, ...
 
 
 def _ooms_of_errors(run: Run) -> tuple[Oom, ...]:
-    """An exception tells of an OOM too; it is all there is where the log was turned off."""
+    """OOMs from exceptions, for runs without a log."""
     return tuple(parse("\n".join(error.message for error in run.errors)).ooms)
 
 
 def _expected(run: Run) -> tuple[Oom, ...]:
-    """The log does not know which failures the probe provoked: its own events do."""
+    """Marks the OOMs that the probe provoked, which only its events tell."""
     exhausted = [error for error in run.errors if "ResourceExhausted" in error.type or "OutOfMemory" in error.type]
     if not exhausted or not all(error.expected for error in exhausted):
         return run.ooms
@@ -110,9 +108,9 @@ def _expected(run: Run) -> tuple[Oom, ...]:
 
 
 def _joined(mappings: tuple[DeviceMapping, ...], before: Snapshot | None, saw: Evidence) -> tuple[DeviceMapping, ...]:
-    """The map with physical GPUs: by bus address; where the framework prints none, by CUDA's own numbering.
+    """The map with physical GPUs: by PCI address, or by CUDA's numbering if the framework prints none.
 
-    ``saw`` is the environment of the process that the map is of.
+    ``saw`` is the environment of the mapped process.
     """
     if before is None:
         return mappings
@@ -130,7 +128,7 @@ def _joined(mappings: tuple[DeviceMapping, ...], before: Snapshot | None, saw: E
                 physical_index=device.index,
                 uuid=device.uuid,
                 pci_bus_id=device.pci_bus_id,
-                name=device.name or mapping.name,  # plugins call every device by one name
+                name=device.name or mapping.name,  # plugins give every device the same name
                 compute_capability=mapping.compute_capability or device.compute_capability,
             )
         joined.append(mapping)
@@ -138,7 +136,7 @@ def _joined(mappings: tuple[DeviceMapping, ...], before: Snapshot | None, saw: E
 
 
 def _verdict(run: Run) -> Verdict:
-    """What the runner saw, refined: a crash that was an OOM is an OOM, work on the CPU is a fallback."""
+    """The runner's verdict, refined: a crash after an OOM is an OOM, work on the CPU a fallback."""
     if run.verdict in ("skipped", "timeout", "oom", "interrupted"):
         return run.verdict
     unexpected_oom = any(not oom.expected for oom in run.ooms)
@@ -150,7 +148,7 @@ def _verdict(run: Run) -> Verdict:
 
 
 def _rounds(run: Run) -> str:
-    """What became of the processes of each round, where several shared a device in several ways; else empty."""
+    """How the processes of each round ended, if there were several rounds; else empty."""
     rounds: dict[str, list[Worker]] = {}
     for worker in run.workers:
         rounds.setdefault(worker.setting, []).append(worker)
@@ -167,22 +165,22 @@ def _rounds(run: Run) -> str:
         others = [worker for worker in rounds[name] if worker.verdict == "ok"]
         held = max((worker.nvml_bytes or worker.granted_bytes or 0 for worker in others), default=0)
         beside = f" beside the {others[0].name}, which held {size(held)}" if others and held else ""
-        parts.append(f"under {name} the {who} process {end}{beside}")
+        parts.append(f"with {name} the {who} process {end}{beside}")
     if lived:
-        parts.append(f"under {', '.join(lived)} both lived")
+        parts.append(f"with {', '.join(lived)} both succeeded")
     expected = bool(run.ooms) and all(oom.expected for oom in run.ooms)
     text = "; ".join(parts) + (" (expected)" if expected else "")
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str | None, on_purpose: bool) -> str:
-    """One sentence."""
+    """The verdict's reason in one sentence."""
     if verdict == "oom" and (complaint := _rounds(run)):
         return complaint
     if verdict == "oom" and run.ooms:
         cause = next((oom.verdict for oom in run.ooms if oom.verdict and not oom.expected), run.ooms[0].verdict)
         expected = " (expected)" if all(oom.expected for oom in run.ooms) else ""
-        # The finding's own title knows more than its cause: whose memory, and by which limits.
+        # The finding's title is more specific than its cause.
         title = next((found.title for found in findings if found.id == cause), CAUSES[cause or "unknown"])
         return f"{title}{expected}."
     if verdict == "fallback":
@@ -194,7 +192,7 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
         kind = f"{entry.op} {entry.dtype}" if entry.dtype and is_watched(run) else entry.op
         return f"{kind}{more} ran on {entry.actual}{asked}: {why}."
     if verdict == "timeout":
-        return "The deadline passed before the probe ended."
+        return "The probe did not finish before its deadline."
     if verdict == "error":
         unexpected = [error for error in run.errors if not error.expected]
         if unexpected:
@@ -204,15 +202,15 @@ def _reason(run: Run, verdict: Verdict, findings: tuple[Finding, ...], main: str
             return f"The probe was killed by signal {run.outcome.signal}."
         return f"The probe ended with exit code {run.outcome.exit_code}."
     if verdict == "skipped":
-        return "The probe cannot show its subject here."
+        return "This probe does not apply to this machine."
     if on_purpose:
-        return "The work ran on the CPU, as asked: every GPU was hidden."
+        return "The work ran on the CPU, as requested: every GPU was hidden."
     expected_errors = [error for error in run.errors if error.expected]
     if expected_errors:
         error = expected_errors[0]
         meant = next((topic for topic in topics_of(error.message) if topic in CAUSES), main or "")
-        return f"Ended as expected, in {error.type}: {CAUSES.get(meant, 'the subject of this probe')}."
+        return f"Failed as expected with {error.type}: {CAUSES.get(meant, 'the subject of this probe')}."
     warning = next((found for found in findings if found.severity in ("error", "warning")), None)
     if warning is not None:
-        return f"Ran, with {'an error' if warning.severity == 'error' else 'a warning'} beside it: {warning.title}."
-    return "Ran where it was asked to."
+        return f"Ran, with {'an error' if warning.severity == 'error' else 'a warning'}: {warning.title}."
+    return "Ran on the requested device."

@@ -1,4 +1,4 @@
-"""Advice in the terms of the framework that failed: a setting of TensorFlow is no help to a JAX program.
+"""Advice for the framework that failed: a TensorFlow setting does not help a JAX program.
 
 Sources: JAX, "GPU memory allocation" (XLA_CLIENT_MEM_FRACTION replaces XLA_PYTHON_CLIENT_MEM_FRACTION); PyTorch,
 "CUDA semantics"; the installation pages of each project.
@@ -21,16 +21,16 @@ _ORDER = (
     "bitsandbytes", "onnxruntime", "cupy", "numba", "vllm", "ctranslate2", "llama.cpp", "paddlepaddle", "mxnet",
     "caffe", "darknet", JAX, TORCH, TENSORFLOW,
 )  # fmt: skip
-"""Where a log names several, the first of these failed: XLA's lines look like TensorFlow's, others use PyTorch."""
+"""If a log names several, the first of these failed: XLA's lines look like TensorFlow's, others use PyTorch."""
 
 _FRACTION = "XLA_CLIENT_MEM_FRACTION (XLA_PYTHON_CLIENT_MEM_FRACTION in older versions of JAX)"
-_NEUTRAL_ROOM = "Free memory on the GPU before the library starts: end what else runs on it, or make the batch smaller."
+_NEUTRAL_ROOM = "Free GPU memory before the library starts: end other programs on it, or make the batch smaller."
 _MEMORY = {
     JAX: {
-        "memory.model-too-large": "Make the batch or the model smaller, or use bfloat16. JAX takes 75 % of the GPU by"
-        f" default: {_FRACTION} raises that.",
+        "memory.model-too-large": "Make the batch or the model smaller, or use bfloat16. JAX allocates 75 % of the GPU"
+        f" by default: {_FRACTION} raises that.",
         "memory.fragmented": "Leave JAX's preallocation on (no XLA_PYTHON_CLIENT_PREALLOCATE=false, no platform"
-        " allocator), and keep the shapes of batches constant.",
+        " allocator), and keep batch shapes constant.",
         "memory.other-process": "Stop the other programs on this GPU, or share it: XLA_PYTHON_CLIENT_PREALLOCATE=false,"
         f" or a smaller {_FRACTION}.",
         "memory.limit-too-small": f"Raise {_FRACTION}: the device has room for more.",
@@ -40,10 +40,10 @@ _MEMORY = {
     TORCH: {
         "memory.fragmented": "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts, and keep"
         " the shapes of batches constant.",
-        "memory.limit-too-small": "Raise the fraction given to torch.cuda.set_per_process_memory_fraction, or take that"
-        " call out: the device has room for more.",
-        "memory.masked": "Leave room for cuDNN and cuBLAS: a smaller batch, or end what else runs on this GPU."
-        " If its memory is free (nvidia-smi), look for a cuDNN or cuBLAS of another version in LD_LIBRARY_PATH.",
+        "memory.limit-too-small": "Raise the fraction in torch.cuda.set_per_process_memory_fraction, or remove that"
+        " call: the device has room for more.",
+        "memory.masked": "Leave room for cuDNN and cuBLAS: use a smaller batch, or end other programs on this GPU."
+        " If its memory is free (nvidia-smi), look for another cuDNN or cuBLAS version in LD_LIBRARY_PATH.",
     },
 }
 _OTHERS = {
@@ -54,7 +54,7 @@ _OTHERS = {
 
 
 def framework_of(evidence: Evidence, lines: Iterable[str] = ()) -> str:
-    """The framework that said ``lines``, else the one that the run or the log knows; empty where nothing tells."""
+    """The framework that printed ``lines``, else that of the run or the log; empty if unknown."""
     run = evidence.run
     if run is not None and run.framework is not None:
         return TORCH if run.framework.name == "torch" else run.framework.name
@@ -67,53 +67,53 @@ def framework_of(evidence: Evidence, lines: Iterable[str] = ()) -> str:
 
 
 def memory_action(cause: str, framework: str) -> str:
-    """What this framework offers against a cause of memory; empty where the cause's own advice is right."""
+    """The framework's own remedy for a memory cause; empty if the cause's general advice applies."""
     if framework in ("", TENSORFLOW):
         return ""
     return _MEMORY.get(framework, {}).get(cause, "") or _OTHERS.get(cause, "")
 
 
 _REINSTALL = {
-    TORCH: "Install PyTorch's build again, by the command of pytorch.org: its wheels bring the CUDA libraries that they"
-    " want. Keep other copies out of LD_LIBRARY_PATH.",
-    JAX: 'Install JAX with the CUDA that it wants: pip install -U "jax[cuda12]" (or cuda13, by the driver); keep other'
+    TORCH: "Reinstall PyTorch with the command from pytorch.org: its wheels include the CUDA libraries that they need."
+    " Keep other copies out of LD_LIBRARY_PATH.",
+    JAX: 'Install JAX with its CUDA: pip install -U "jax[cuda12]" (or cuda13, depending on the driver); keep other'
     " copies of CUDA out of LD_LIBRARY_PATH.",
-    "onnxruntime": "Install the CUDA and cuDNN of ONNX Runtime's table for this version (1.19 and later: CUDA 12 with"
-    " cuDNN 9), or pip install onnxruntime-gpu[cuda,cudnn], and put their folder into LD_LIBRARY_PATH or PATH.",
-    "cupy": "Install the CuPy of the CUDA that is there (cupy-cuda12x, cupy-cuda13x), or that CUDA: its toolkit or"
-    " pip's nvidia packages.",
-    "numba": "Install a CUDA toolkit that Numba finds (conda install cuda-nvcc cuda-nvrtc, or CUDA_HOME), of a version"
-    " that the driver runs.",
-    "bitsandbytes": "Make the CUDA runtime known to bitsandbytes (python -m bitsandbytes tells what it looked for):"
-    " LD_LIBRARY_PATH to the folder of libcudart, or a newer bitsandbytes, which uses PyTorch's CUDA.",
-    "ctranslate2": "Install the cuBLAS and cuDNN that CTranslate2 wants (pip install nvidia-cublas-cu12"
-    " nvidia-cudnn-cu12), and put their folders into LD_LIBRARY_PATH or PATH.",
-    "vllm": "Install vLLM again into an environment of its own: its wheels bring the PyTorch and CUDA that they want.",
+    "onnxruntime": "Install the CUDA and cuDNN that ONNX Runtime's table lists for this version (1.19 and later: CUDA"
+    " 12 with cuDNN 9), or pip install onnxruntime-gpu[cuda,cudnn], and add their folder to LD_LIBRARY_PATH or PATH.",
+    "cupy": "Install the CuPy for the installed CUDA (cupy-cuda12x, cupy-cuda13x), or the CUDA that CuPy needs: its"
+    " toolkit or pip's nvidia packages.",
+    "numba": "Install a CUDA toolkit that Numba finds (conda install cuda-nvcc cuda-nvrtc, or CUDA_HOME), in a version"
+    " that the driver supports.",
+    "bitsandbytes": "Make the CUDA runtime known to bitsandbytes (python -m bitsandbytes shows what it looked for): add"
+    " the folder of libcudart to LD_LIBRARY_PATH, or use a newer bitsandbytes, which uses PyTorch's CUDA.",
+    "ctranslate2": "Install the cuBLAS and cuDNN that CTranslate2 needs (pip install nvidia-cublas-cu12"
+    " nvidia-cudnn-cu12), and add their folders to LD_LIBRARY_PATH or PATH.",
+    "vllm": "Reinstall vLLM in its own environment: its wheels include the PyTorch and CUDA that they need.",
 }
 _NEUTRAL = (
-    "Install the CUDA libraries of the version that the program was built for, and put their folder into"
-    " LD_LIBRARY_PATH (PATH on Windows)."
+    "Install the CUDA libraries in the version that the program was built for, and add their folder to LD_LIBRARY_PATH"
+    " (PATH on Windows)."
 )
 
 
 def libraries_action(framework: str) -> str:
-    """How the CUDA libraries come to a framework other than TensorFlow."""
+    """How to install the CUDA libraries for a framework other than TensorFlow."""
     return _REINSTALL.get(framework, _NEUTRAL)
 
 
 _GPU_BUILD = {
     TENSORFLOW: 'Install the build with GPU support: pip uninstall tensorflow-cpu; pip install "tensorflow[and-cuda]"'
     " (on Windows: within WSL2, native builds have no GPU since 2.11).",
-    TORCH: "Install the build with CUDA: pip uninstall torch, then the command that pytorch.org gives for your CUDA.",
-    JAX: 'Install the build with CUDA: pip install -U "jax[cuda12]" (cuda13 for a driver of release 580 or later).',
-    "onnxruntime": "Install the build with CUDA: pip uninstall onnxruntime; pip install onnxruntime-gpu.",
-    "bitsandbytes": "Install a bitsandbytes with CUDA, and see which CUDA python -m bitsandbytes looks for.",
+    TORCH: "Install the CUDA build: pip uninstall torch, then the command from pytorch.org for your CUDA.",
+    JAX: 'Install the CUDA build: pip install -U "jax[cuda12]" (cuda13 for driver release 580 or later).',
+    "onnxruntime": "Install the CUDA build: pip uninstall onnxruntime; pip install onnxruntime-gpu.",
+    "bitsandbytes": "Install a bitsandbytes with CUDA, and check which CUDA python -m bitsandbytes looks for.",
     "llama.cpp": "Build llama.cpp with -DGGML_CUDA=ON (llama-cpp-python: CMAKE_ARGS=-DGGML_CUDA=on, and"
     " --force-reinstall --no-cache-dir).",
-    "paddlepaddle": "Install paddlepaddle-gpu in place of paddlepaddle.",
+    "paddlepaddle": "Install paddlepaddle-gpu instead of paddlepaddle.",
 }
 
 
 def gpu_build(framework: str) -> str:
-    """How to get the build with GPU support."""
-    return _GPU_BUILD.get(framework, "Install (or compile) the program's build with CUDA support.")
+    """How to install the build with GPU support."""
+    return _GPU_BUILD.get(framework, "Install (or compile) a build of the program with CUDA support.")

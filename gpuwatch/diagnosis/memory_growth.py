@@ -1,8 +1,8 @@
-"""Memory that grows with every step of the work until none is left: tensors that somebody keeps.
+"""Memory that grows with every step until none is left, because the program keeps tensors.
 
-What a step takes and gives back makes the curve of memory in use go up and down; what is kept lifts its floor.
-The floor at a moment is the least that was in use from then on: it never falls, rises with each tensor that is
-kept, and is flat where a training only takes and gives back.
+Memory that a step allocates and frees makes the curve go up and down; memory that is kept raises its floor. The floor
+at a moment is the least in use from then on: it never falls, rises with each kept tensor, and is flat in a training
+that frees what it allocates.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _RISES = 4
 _RISE = 0.01
 """A rise of less than this share of the peak is noise."""
 _SHARE = 0.5
-"""Of what was in use at the end, so much at least was added in the rises."""
+"""Minimum share of the final memory in use that the rises added."""
 _LARGEST = 0.5
-"""One rise that is more of it than this is the model, or a batch."""
+"""A single rise above this share is the model, or a batch."""
 _SECONDS = 2.0
 _STEADY = 0.8
-"""How well the floor follows a straight line over time (R²)."""
+"""Minimum R² of the floor with a straight line over time."""
 _ALIKE, _ALIKE_SHARE = 4, 0.5
-"""So many blocks of one size, with so much of the memory in use, are worth a word."""
+"""So many blocks of one size, with this share of the memory in use, are reported."""
 _MANY, _MANY_SHARE = 16, 0.8
-"""So many are hardly a model's: its layers differ, and each brings tensors of several sizes."""
+"""So many are hardly a model's, whose layers have tensors of several sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """From ``first_bytes`` to ``last_bytes``, in so many rises over so long."""
+    """Growth from ``first_bytes`` to ``last_bytes`` in ``rises`` steps."""
 
     first_bytes: int
     last_bytes: int
@@ -42,18 +42,18 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Blocks of one size that were in use when memory ended."""
+    """Blocks of one size in use at the failure."""
 
     count: int
     each_bytes: int
     asked: bool
-    """Whether it is the very size that was asked when nothing was left."""
+    """Whether it is exactly the requested size."""
     many: bool
-    """Whether they are so many, and so much of the memory, that a list that grows explains them best."""
+    """Whether there are so many that a growing list explains them best."""
 
 
 def kept(oom: Oom) -> Kept | None:
-    """What a loop that keeps its results leaves, by the allocator's own list; None where the sizes are mixed."""
+    """Equal blocks in the allocator's list, as left by a loop that keeps its results; None if sizes are mixed."""
     used = oom.in_use_bytes
     asked = (oom.alike_blocks, oom.requested_bytes, True)
     for count, each, same in ((oom.equal_blocks, oom.equal_block_bytes, False), asked):
@@ -64,9 +64,9 @@ def kept(oom: Oom) -> Kept | None:
 
 
 def growth(points: Sequence[MemoryPoint]) -> Growth | None:
-    """The steady rise of what the allocator has in use, up to the end; None where there is none."""
+    """The steady growth of the allocator's memory in use up to the end; None without one."""
     known = [(point.t, point.allocator_bytes) for point in points if point.allocator_bytes]
-    # A few bytes of constants are no beginning.
+    # A few bytes of constants are not the start.
     known = [(t, amount) for t, amount in known if amount >= _RISE * known[-1][1]]
     if len(known) <= _RISES:
         return None
@@ -91,7 +91,7 @@ def growth(points: Sequence[MemoryPoint]) -> Growth | None:
 
 
 def _steady(floors: Sequence[tuple[float, int]]) -> bool:
-    """Whether it rose all the time, and not in one stretch."""
+    """Whether it rose all the time rather than in one stretch."""
     times, amounts = [t for t, _ in floors], [float(amount) for _, amount in floors]
     if len(set(times)) < 2 or len(set(amounts)) < 2:
         return False

@@ -1,5 +1,4 @@
-"""Who holds a GPU's memory, and what to do about it on this very machine: which process, where it can be seen,
-and which other GPU has room."""
+"""Who holds a GPU's memory, and what to do about it on this machine: which process to end, which other GPU has room."""
 
 from __future__ import annotations
 
@@ -8,22 +7,22 @@ from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import size
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 
-ANYWHERE = "Free the device, or take another GPU if there is one (CUDA_VISIBLE_DEVICES)."
-"""Where nothing is known of the machine."""
+ANYWHERE = "Free the device, or use another GPU if there is one (CUDA_VISIBLE_DEVICES)."
+"""Advice if the machine is unknown."""
 _NAMED = 3
 _SOME = 1 << 30
-"""Bytes that another GPU must have free to be worth naming, where nobody said how much is needed."""
+"""Minimum free bytes of another GPU to suggest it, if the need is unknown."""
 
 
 def holders(snapshot: Snapshot, device: Device | None) -> list[tuple[int, Process]]:
-    """The processes on this GPU (None: on any) of which NVML tells the memory, with the bytes, the largest first."""
+    """The processes on this GPU (None: any) with known memory, in bytes, largest first."""
     rows = [row for row in snapshot.processes if device is None or row.device_uuid == device.uuid]
     held = [(int(row.number("gpu_memory_bytes") or 0), row) for row in rows]
     return sorted(((amount, row) for amount, row in held if amount > 0), key=lambda pair: (-pair[0], pair[1].pid))
 
 
 def described(amount: int, process: Process) -> str:
-    """``process 4711 of alice held 20.0 GiB: python train.py``; of one that cannot be seen, that."""
+    """``process 4711 of alice held 20.0 GiB: python train.py``, or that it is not visible."""
     owner = f" of {printable(process.user)}" if process.user else ""
     held = f"process {process.pid}{owner} held {size(amount)}"
     command = process.command or process.name
@@ -34,11 +33,11 @@ def described(amount: int, process: Process) -> str:
 
 def _unseen(process: Process) -> str:
     where = printable(process.note) or "its command line cannot be read"
-    return f"its user and command are not known here ({where})"
+    return f"its user and command are unknown here ({where})"
 
 
 def headline(snapshot: Snapshot, device: Device | None) -> str:
-    """Who held how much of which GPU; empty where NVML names nobody."""
+    """Who held how much of which GPU; empty if NVML lists nobody."""
     found = holders(snapshot, device)
     if not found or device is None:
         return ""
@@ -52,12 +51,12 @@ def headline(snapshot: Snapshot, device: Device | None) -> str:
 
 
 def make_room(snapshot: Snapshot | None, device: Device | None, need: int | None = None) -> str:
-    """What to do where others hold this GPU; ``need``: bytes that the work wants, where they are known."""
+    """What to do if others hold this GPU; ``need``: bytes that the program needs, if known."""
     if snapshot is None or device is None:
         return ANYWHERE
     best, why = _elsewhere(snapshot, device, need)
     ending = _end(snapshot, device)
-    # What one can do at once comes first: to end somebody's process takes asking.
+    # Another GPU first, because ending a process takes asking its owner.
     return f"{best}. Or {ending}." if best else f"{ending[:1].upper()}{ending[1:]}{why}."
 
 
@@ -65,7 +64,7 @@ def _end(snapshot: Snapshot, device: Device) -> str:
     found = holders(snapshot, device)[:_NAMED]
     if not found:
         return (
-            f"find who holds GPU {device.index}, as NVML names nobody (nvidia-smi on the host; sudo fuser -v"
+            f"find who holds GPU {device.index}, because NVML lists nobody (nvidia-smi on the host; sudo fuser -v"
             f" /dev/nvidia{device.index}), and ask whether it is still needed"
         )
     seen = [process for _, process in found if process.create_time is not None]
@@ -74,35 +73,35 @@ def _end(snapshot: Snapshot, device: Device) -> str:
     if seen:
         owners = dict.fromkeys(printable(process.user) for process in seen if process.user)
         whose = f" of {', '.join(owners)}" if owners else ""
-        parts.append(f"end process {', '.join(str(process.pid) for process in seen)}{whose}, or wait for its end")
+        parts.append(f"end process {', '.join(str(process.pid) for process in seen)}{whose}, or wait until it exits")
     if hidden:
         pids = ", ".join(map(str, hidden))
         parts.append(
-            f"look on the host (nvidia-smi there) for process {pids}, which is not visible from here: ask whose it is"
-            " and whether it is still needed before anybody ends it, or wait for its end"
+            f"look on the host (nvidia-smi there) for process {pids}, which is not visible here: ask its owner"
+            " whether it is still needed, or wait until it exits"
         )
     return "; ".join(parts)
 
 
 def _elsewhere(snapshot: Snapshot, device: Device, need: int | None) -> tuple[str, str]:
-    """The GPU with most room, if another has enough; else that there is none, which is worth saying, too."""
+    """Advice to use the GPU with most room, if it has enough; else a remark that there is none."""
     others = [entry for entry in snapshot.devices if entry.uuid != device.uuid]
     if not others:
         return "", "; this machine shows no other GPU"
     fit = [(entry.number("memory.free_bytes") or 0, entry) for entry in others if _takes_work(snapshot, entry)]
     free, best = max(fit, key=lambda pair: pair[0], default=(0, device))
     if free < max(need or 0, _SOME):
-        return "", "; no other GPU here has enough free"
+        return "", "; no other GPU here has enough free memory"
     if free <= (device.number("memory.free_bytes") or 0):
-        return "", "; no other GPU here has more free"
+        return "", "; no other GPU here has more free memory"
     alike = len({entry.name for entry in snapshot.devices}) == 1
-    # CUDA counts the fastest first where cards differ: a UUID names one card for everybody.
+    # If the models differ, CUDA counts the fastest first: a UUID is unambiguous.
     name = str(best.index) if alike else best.uuid
     return f"Use GPU {best.index}, which has {size(int(free))} free: export CUDA_VISIBLE_DEVICES={name}", ""
 
 
 def _takes_work(snapshot: Snapshot, device: Device) -> bool:
-    """Whether another program could start there: it answers, and its compute mode lets one in."""
+    """Whether another program could start there, by its state and compute mode."""
     mode = device.readings.get("mode.compute")
     closed = mode == "prohibited" or (str(mode).startswith("exclusive") and bool(holders(snapshot, device)))
     return device.state == "ok" and not closed

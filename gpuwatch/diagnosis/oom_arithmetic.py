@@ -1,4 +1,4 @@
-"""From the numbers of an out-of-memory failure to its cause, with the arithmetic written out."""
+"""From the numbers of an out-of-memory failure to its cause, with the arithmetic as evidence."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from gpuwatch.model.run import Oom
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is known of the device beside the allocator's own numbers."""
+    """What is known about the device in addition to the allocator's numbers."""
 
     total_bytes: int | None = None
     others_bytes: int | None = None
-    """What others held on the device when the work took its first memory, or before it began."""
+    """Held by others when the program first allocated memory, or before it started."""
     most_bytes: int | None = None
-    """What they held at most while it worked; None: as much as at its start."""
+    """Most that others held while it ran; None: as much as at its start."""
     least_free_bytes: int | None = None
-    """The least that was free on the device while it worked."""
+    """Least free memory of the device while it ran."""
     held_by_others: bool | None = None
-    """Whether somebody else is known to have held memory; False: nobody did; None: nobody looked."""
+    """Whether others held memory; None: not checked."""
     limits_bytes: int | None = None
-    """The sum of what all framework devices on this GPU were promised."""
+    """Sum of the limits of all framework devices on this GPU."""
     overhead_bytes: int = 0
-    """What the driver and the CUDA context take beside them."""
+    """Used by the driver and the CUDA context in addition."""
     limited: bool = False
     """Whether the user set a limit or fraction."""
     refusals: int = 0
     """Allocations that the driver refused."""
     from_name: bool = False
-    """Whether the total is not told but follows from the card's name: then it proves nothing of one huge request."""
+    """Whether the total is only derived from the card's name, so that it proves nothing about one huge request."""
 
     @property
     def shared(self) -> bool:
-        """Whether somebody else is known to have held more than a trifle, and how much."""
+        """Whether others are known to have held a relevant amount."""
         known = self.others_bytes is not None and self.held_by_others is not False
         return known and not trifling(self.others_bytes or 0, self.total_bytes)
 
     @property
     def most(self) -> int | None:
-        """What others held at most, where anybody looked."""
+        """Most that others held, if checked."""
         return self.most_bytes if self.most_bytes is not None else self.others_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A cause id, and the lines that show why."""
+    """A cause id and its evidence."""
 
     cause: str
     lines: tuple[str, ...]
@@ -66,22 +66,21 @@ _ROUND_MIB = (256, 1000)
 _SMALL_SHARE = 0.8
 _MOST_CONTEXT = 800 << 20
 _MOST_RESERVE, _SMALL_RESERVE, _RESERVE_FROM = 1800 << 20, 225 << 20, 2 << 30
-"""An allocator's default limit below this share of the device, and below what is left of it beside a CUDA context
-and TensorFlow's largest reserve (``MinSystemMemory`` in ``gpu_device.cc``), means that others held memory or that
-somebody set it."""
+"""An allocator limit below this share of the device, and below what remains after a CUDA context and TensorFlow's
+largest reserve (``MinSystemMemory`` in ``gpu_device.cc``), means that others held memory or that somebody set it."""
 
 
-REFUSED = "The driver refused memory, and nothing that is known explains it"
+REFUSED = "The driver refused memory for no known reason"
 WHAT_WOULD_TELL = (
-    "Run it again while nvidia-smi -l 1 shows the device: somebody may hold memory for a moment, or in another"
+    "Run it again while nvidia-smi -l 1 shows the device: another process may hold memory briefly, or in another"
     " container."
 )
 _SPARE = 1 << 30
-"""A CUDA context, what libraries take beside the allocator and the driver's own part, where they are not known."""
+"""Estimate for a CUDA context, libraries outside the allocator and the driver's part, if unknown."""
 
 
 def judge(oom: Oom, around: Surroundings) -> Judgement:
-    """The cause of one failure. Request R, limit L, in use U, largest free block F."""
+    """The cause of one failure."""
     asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
     lines = [_numbers(oom)]
     if (judged := judge_torch(oom)) is not None:
@@ -102,7 +101,7 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
     if limits and total and limits + around.overhead_bytes > total and asked <= free and (around.refusals or not block):
         return _overcommitted(lines, around, limits, total)
     pieces = oom.pool_bytes - used if oom.pool_bytes is not None and used is not None else None
-    # Without a free block, or with less in all of them, the allocator wanted more of the driver and got none.
+    # Without a free block, or with less in all of them, the driver refused the allocator more.
     if asked <= free and block is not None and 0 < block < asked and (pieces is None or pieces >= asked):
         if around.refusals and used is not None and used + block < limit / 2 and not around.limited:
             lines.append(f"the driver refused {around.refusals} allocations")
@@ -125,7 +124,7 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
         elif is_small(limit, around.total_bytes) and is_small(need, around.total_bytes):
             if around.others_bytes is None and is_round(limit):
                 lines.append(
-                    f"{_beyond(need, limit)}: a round number, as people set one, on a device of"
+                    f"{_beyond(need, limit)}: a round number, so probably set by a person, on a device of"
                     f" about {size(around.total_bytes)}"
                 )
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False)
@@ -147,25 +146,25 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
 
 
 def _beyond(need: int, limit: int) -> str:
-    """What was needed against the limit; two amounts that round to one would read as a contradiction."""
+    """The need against the limit, in a way that rounding does not turn into a contradiction."""
     if size(need) != size(limit):
         return f"{size(need)} needed > limit of {size(limit)}"
-    return f"{size(need - limit)} more needed than the limit of {size(limit)}, nearly all of which was in use"
+    return f"{size(need - limit)} more needed than the limit of {size(limit)}, which was nearly all in use"
 
 
 def is_small(limit: int, free: int) -> bool:
-    """Whether TensorFlow by itself would have taken more of ``free`` bytes, whatever the card."""
+    """Whether TensorFlow's own limit would have been higher with ``free`` bytes, on any card."""
     reserve = _MOST_RESERVE if free >= _RESERVE_FROM else _SMALL_RESERVE
     return limit < min(_SMALL_SHARE * free, free - _MOST_CONTEXT - reserve)
 
 
 def is_round(limit: int) -> bool:
-    """What TensorFlow takes by itself is what was free less a reserve, and hardly ever a round number of MiB."""
+    """Whether a person probably set it: TensorFlow's own limit (free less a reserve) is hardly ever round."""
     return limit % _MIB == 0 and any(limit // _MIB % step == 0 for step in _ROUND_MIB)
 
 
 def _without_limit(lines: list[str], asked: int | None, around: Surroundings) -> Judgement:
-    """A failure that tells no limit: what was in use on the device has to explain it."""
+    """The cause of a failure without a limit, from the device's memory alone."""
     others, total = around.most if around.held_by_others is not False else None, around.total_bytes
     if asked is not None and around.least_free_bytes is not None and around.least_free_bytes >= asked:
         return _not_for_want(lines, around.least_free_bytes)
@@ -177,36 +176,35 @@ def _without_limit(lines: list[str], asked: int | None, around: Surroundings) ->
 
 
 def _not_for_want(lines: list[str], free: int) -> Judgement:
-    """The device had room by NVML, in every sample: nobody who held memory explains the refusal."""
-    lines.append(f"NVML: never less than {size(free)} were free on the device, which is more than was asked")
+    """By NVML the device always had room, so that no other process explains the refusal."""
+    lines.append(f"NVML: at least {size(free)} were free on the device all the time, more than was requested")
     return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
 
 
 def _beside_others(lines: list[str], around: Surroundings, limit: int, need: int) -> Judgement | None:
-    """What others held is known: whether the work would have fitted without them.
+    """The cause if it is known what others held; None if the work would not have fitted an empty device either.
 
-    TensorFlow grants its allocator what is free less a reserve, so that each byte that others hold is missing there.
-    None where it would have been too much for an empty device, too.
+    TensorFlow grants its allocator the free memory less a reserve, so each byte that others hold is missing there.
     """
     total, others = around.total_bytes or 0, around.others_bytes or 0
     if is_round(limit) and is_small(limit, total - others):
         lines.append(
-            f"{_beyond(need, limit)}: a round number, as people set one; {size(total - others)} of the device's"
-            f" {size(total)} were not held by others"
+            f"{_beyond(need, limit)}: a round number, so probably set by a person; {size(total - others)} of the"
+            f" device's {size(total)} were not held by others"
         )
         return Judgement("memory.limit-too-small", tuple(lines), certain=False, action=_raise(around, need))
     if need > limit + others:
         return None
     lines += (
-        f"others held {size(others)} of {size(total)}; of the rest TensorFlow granted its allocator {size(limit)}",
+        f"others held {size(others)} of {size(total)}; TensorFlow granted its allocator {size(limit)} of the rest",
         f"{_beyond(need, limit)}; without the others the limit would have been about {size(limit + others)};"
-        " what the program would ask for next is not known",
+        " what the program would request next is unknown",
     )
     return Judgement("memory.other-process", tuple(lines), certain=False)
 
 
 def _raise(around: Surroundings, need: int) -> str:
-    """A limit that others leave no room to raise is no remedy by itself."""
+    """The advice to raise a limit if others leave no room for that; else empty."""
     total, others = around.total_bytes, around.most or 0
     if total is None or not around.shared or need + others + around.overhead_bytes <= total:
         return ""
@@ -216,40 +214,40 @@ def _raise(around: Surroundings, need: int) -> str:
 
 
 def _had_too_little(around: Surroundings, total: int, limit: int) -> Iterator[str]:
-    """Nobody looked what others held; that TensorFlow would have taken more is all that is known."""
-    capacity = f"that has {size(total)} or more by its name" if around.from_name else f"of {size(total)}"
+    """Evidence if it was not checked what others held: TensorFlow's own limit would have been higher."""
+    capacity = f"with {size(total)} or more by its name" if around.from_name else f"of {size(total)}"
     yield f"TensorFlow granted its allocator only {size(limit)}, on a device {capacity}"
-    yield "the work would have fitted the device when it was free; what the program would ask for next is not known"
+    yield "the work would have fitted the empty device; what the program would request next is unknown"
 
 
 def _fragmented(lines: list[str], around: Surroundings, limit: int, free: int) -> Judgement:
-    """Pieces that are too small; where the program itself keeps the allocator small, more room is the remedy."""
+    """Free blocks are too small; if the program itself limits the allocator, raising the limit is the remedy."""
     total, others = around.total_bytes, around.others_bytes or 0
     room = total - others - around.overhead_bytes - limit if total is not None else 0
     own = around.limited or around.held_by_others is False or (around.others_bytes is None and is_round(limit))
     if total is None or not own or not is_small(limit, total - others) or room <= 0:
         return Judgement("memory.fragmented", tuple(lines), certain=True)
     if around.from_name:
-        lines.append(f"limit of {size(limit)}: a round number, as people set one, on a device of about {size(total)}")
-        action = f"If the limit of {size(limit)} is the program's own, raise or drop it. Else: {_OTHER_ALLOCATOR}"
+        lines.append(f"limit of {size(limit)}: a round number, probably set by a person, of about {size(total)}")
+        action = f"If the program set the limit of {size(limit)}, raise or remove it. Else: {_OTHER_ALLOCATOR}"
         return Judgement("memory.fragmented", tuple(lines), certain=True, action=action)
     sure = around.limited or is_round(limit)
     lines.append(
         f"limit of {size(limit)} on a device of {size(total)}: {'' if sure else 'probably '}the program's own,"
-        f" as TensorFlow takes nearly all that is free; {size(room)} of the device are left"
+        f" because TensorFlow allocates nearly all free memory; {size(room)} of the device are left"
     )
     return Judgement(
         "memory.fragmented",
         tuple(lines),
         certain=True,
-        title=f"Under the program's own limit of {size(limit)}, the {size(free)} that are free are in pieces too small",
-        action=f"Raise or drop the memory limit of {size(limit)}: {size(room)} of the device are left."
+        title=f"Fragmented below the program's own memory limit of {size(limit)}: {size(free)} free, in small blocks",
+        action=f"Raise or remove the memory limit of {size(limit)}: {size(room)} of the device are left."
         f" If it must stay: {_OTHER_ALLOCATOR}",
     )
 
 
 def _driver_had_no_more(lines: list[str], around: Surroundings, asked: int, used: int) -> Judgement:
-    """Somebody else's doing, unless it is known that nobody else was there, or that there was room."""
+    """Another process, unless there was none, or there was room."""
     if around.least_free_bytes is not None and around.least_free_bytes >= asked:
         return _not_for_want(lines, around.least_free_bytes)
     total, others = around.total_bytes, around.most
@@ -259,10 +257,10 @@ def _driver_had_no_more(lines: list[str], around: Surroundings, asked: int, used
             lines.append(f"{size(need)} needed in all and {size(others)} held by others fit the device's {size(total)}")
             return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
         if need > total:
-            lines.append(f"{size(need)} needed in all > {size(total)} of the device, without anybody else on it")
+            lines.append(f"{size(need)} needed in all > {size(total)} of the device, even without other processes")
             return Judgement("memory.model-too-large", tuple(lines), certain=False)
     if around.held_by_others is False:
-        lines.append("nobody else held memory on the device")
+        lines.append("no other process held memory on the device")
         return Judgement("memory.model-too-large", tuple(lines), certain=False)
     if others is not None and total is not None:
         lines.append(f"{size(need)} needed in all + {size(others)} held by others against {size(total)} of the device")
@@ -270,15 +268,15 @@ def _driver_had_no_more(lines: list[str], around: Surroundings, asked: int, used
 
 
 def _overcommitted(lines: list[str], around: Surroundings, limits: int, total: int) -> Judgement:
-    """More was promised to the framework's devices than the GPU has."""
+    """The limits of the framework's devices add up to more than the GPU has."""
     beside = f" + {size(around.overhead_bytes)} for the driver and the CUDA context" if around.overhead_bytes else ""
     lines.append(f"limits on this GPU add up to {size(limits)}{beside} > {size(total)} of the device")
     return Judgement(
         "memory.model-too-large",
         tuple(lines),
         certain=True,
-        title=f"The limits asked add up to {size(limits)}, and the device has {size(total)} in all",
-        action="Ask for fewer parts or smaller ones: --virtual times --memory-limit, and a CUDA context, must fit.",
+        title=f"The limits add up to {size(limits)}, but the device has only {size(total)}",
+        action="Use fewer or smaller parts: --virtual times --memory-limit, and a CUDA context, must fit.",
     )
 
 

@@ -1,7 +1,7 @@
-"""PyTorch's out-of-memory failures: its message tells the device's numbers, and no limit.
+"""PyTorch's out-of-memory failures: its message has the device's numbers but no limit.
 
-Whether its free blocks are too small is never told, only how much of what it reserved is not handed out:
-fragmentation is likely at best (notes "CUDA semantics", PYTORCH_CUDA_ALLOC_CONF).
+It reports how much reserved memory is not handed out, but not the size of free blocks: fragmentation is likely at best
+(notes "CUDA semantics", PYTORCH_CUDA_ALLOC_CONF).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from gpuwatch.model.run import Oom
 
 _MOSTLY = 0.5
 _LITTLE = 0.2
-"""Of the device: a process that holds less beside a full device is not why it is full."""
+"""Share of the device: a process that holds less is not why the device is full."""
 _FULL = 20 << 20
-"""A device with less free is full, whatever was asked: the driver keeps a few MiB back, and refuses 2 of 6."""
+"""A device with less free is full, whatever the request: the driver keeps a few MiB back, and refuses 2 of 6."""
 _SMALL = 2 << 20
-"""PyTorch asks the driver for so much when tensors of up to 1 MiB need room (``kSmallBuffer`` in
-``CUDACachingAllocator.cpp``). They have a pool of their own: blocks of larger tensors are no room for them."""
+"""PyTorch's request to the driver for tensors of up to 1 MiB (``kSmallBuffer`` in ``CUDACachingAllocator.cpp``), which
+have a separate pool: blocks of larger tensors are no room for them."""
 
 FRAGMENTED = (
     "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts (before PyTorch 2.1:"
@@ -24,23 +24,20 @@ FRAGMENTED = (
 )
 
 _REFUSED = (
-    "Restart the program, then the driver (reboot) if it goes on refusing what it reports as free;"
-    " on Windows enlarge the paging file, which must cover GPU memory too."
+    "Restart the program, then the driver (reboot) if it keeps refusing memory that it reports as free;"
+    " on Windows, enlarge the paging file, which must cover GPU memory too."
 )
 
 
 def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
-    """Cause, why, whether that is certain, and what to do ("" where the cause's own advice is right).
-
-    None where the message does not tell enough.
-    """
+    """Cause, evidence, certainty and action ("" for the cause's own); None if the message is insufficient."""
     asked, total, free = oom.requested_bytes, oom.device_total_bytes, oom.device_free_bytes
     if asked is None or total is None:
         return None
     own, spare, allowed = oom.process_bytes or 0, oom.unallocated_bytes, oom.limit_bytes
     if asked > total:
-        return "memory.request-too-large", f"{size(asked)} > {size(total)}, all that the device has", True, ""
-    # What PyTorch may take is what it has reserved; its context and other libraries are not counted.
+        return "memory.request-too-large", f"{size(asked)} > {size(total)}, the whole device", True, ""
+    # A fraction limits what PyTorch reserves; its context and other libraries do not count.
     reserved = oom.in_use_bytes + spare if oom.in_use_bytes is not None and spare is not None else own
     if allowed is not None and reserved + asked > allowed:
         why = f"{size(asked)} + {size(reserved)} of this process > {size(allowed)} allowed to it"
@@ -65,7 +62,7 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
     if own < _MOSTLY * total and room:
         return (
             "driver.bad-state",
-            f"{beyond}, of which this process held {size(own)}: no other is in its way",
+            f"{beyond}, of which this process held {size(own)}: no other process explains it",
             False,
             _REFUSED,
         )
@@ -80,7 +77,7 @@ def judge_torch(oom: Oom) -> tuple[str, str, bool, str] | None:
 
 
 def _beside(oom: Oom, own: int, free: int, total: int) -> tuple[str, str, bool, str] | None:
-    """Others hold most of a device that is full: no arrangement of this process' few blocks would matter."""
+    """Others hold most of a full device, so that this process's few blocks do not matter."""
     asked = oom.requested_bytes or 0
     if own + max(free, asked) >= _LITTLE * total:
         return None
@@ -99,4 +96,4 @@ def _stop(oom: Oom) -> str:
         return ""
     named = ", ".join(f"{holder.pid} ({size(holder.held_bytes)})" for holder in oom.others)
     word = "process" if len(oom.others) == 1 else "processes"
-    return f"Stop {word} {named} if nobody needs it, or choose another GPU with CUDA_VISIBLE_DEVICES."
+    return f"Stop {word} {named} if not needed, or choose another GPU with CUDA_VISIBLE_DEVICES."

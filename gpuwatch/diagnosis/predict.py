@@ -1,9 +1,8 @@
-"""What TensorFlow will map and grant, computed from the machine before the launch.
+"""Predicts TensorFlow's device map and memory limits before the launch.
 
-A pure function of the snapshot, the environment and the settings. On simulated GPUs every number is
-known and the prediction is exact; on real ones the size of a CUDA context is not, and the tolerance
-says so. The reserve rule is TensorFlow's: ``MinSystemMemory`` in ``gpu_device.cc``. Simulated GPUs that are a
-PluggableDevice grant by the same rule.
+A pure function of the snapshot, the environment and the settings. On simulated GPUs every number is known and the
+prediction is exact; on real ones the size of a CUDA context is unknown, hence a tolerance. The reserve follows
+TensorFlow's ``MinSystemMemory`` in ``gpu_device.cc``, also on GPUs simulated as a PluggableDevice.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from gpuwatch.model.visibility import visible_devices
 
 MIB = 1 << 20
 _SMALL = 2 << 30
-"""With less free memory than this another reserve holds."""
+"""Free memory below which the small reserve applies."""
 _SMALL_RESERVE = 225 * MIB
 REAL_CONTEXT = (100 * MIB, 800 * MIB)
-"""A CUDA context of real hardware is somewhere between these; the card and driver decide."""
+"""Range of a CUDA context's size on real hardware; it depends on card and driver."""
 _REAL_SLACK = 64 * MIB
-"""What a desktop may take or give back between the look and the start."""
+"""Change of a desktop's memory between the snapshot and the start."""
 
 _NO_POOL = "cuda_malloc"
-"""The one allocator of TensorFlow without a limit of its own (``gpu_process_state.cc``)."""
+"""TensorFlow's only allocator without a limit of its own (``gpu_process_state.cc``)."""
 
 _PART = re.compile(r"GPU:(\d+) part \d+: (\d+)(?:\.0)? MB$")
 _GPU_NUMBER = re.compile(r"GPU:(\d+)$")
@@ -37,7 +36,7 @@ _GPU_NUMBER = re.compile(r"GPU:(\d+)$")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The settings that decide which devices there are and how much each may have."""
+    """The settings that determine the devices and their memory limits."""
 
     visible: str | None = None
     """CUDA_VISIBLE_DEVICES; None: not set."""
@@ -46,7 +45,7 @@ class Asked:
     chosen: tuple[int, ...] | None = None
     """CUDA ordinals that the program chose, in its order; None: all."""
     limits: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """CUDA ordinal to the MB of each logical device on it."""
+    """Limits in MB of the logical devices, by CUDA ordinal."""
     fraction: float | None = None
     reserve_mb: int | None = None
     """TF_DEVICE_MIN_SYS_MEMORY_IN_MB."""
@@ -55,7 +54,7 @@ class Asked:
 
 
 def asked_of(run: Run) -> Asked:
-    """The settings of a run, by the names under which the probes report them."""
+    """The settings of a run, as reported by the probes."""
     evidence = Evidence(run=run)
     fraction = evidence.asked("per_process_gpu_memory_fraction")
     reserve = run.environment.get("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "")
@@ -108,9 +107,9 @@ def predict(
     simulation: str | None = None,
     context_bytes: Mapping[str, int] | None = None,
 ) -> tuple[PredictedMapping, ...] | None:
-    """The expected map; None where it cannot be told from outside (and never a guess).
+    """The predicted map; None if it cannot be known from outside.
 
-    ``context_bytes`` is the size of a CUDA context by UUID, where it is known.
+    ``context_bytes`` is the size of a CUDA context by UUID, if known.
     """
     if framework is not None and framework.name != "tensorflow":
         return None
@@ -169,7 +168,7 @@ def _grants(
 ) -> tuple[_Amount, ...]:
     limits = asked.limits.get(entry.ordinal, asked.limits.get(_EVERY, ()))
     if asked.allocator == _NO_POOL and simulation != "plugin":
-        # TensorFlow asks the driver for each tensor, sets no limit and prints 0 MB.
+        # TensorFlow requests each tensor from the driver, sets no limit and prints 0 MB.
         nothing = _Amount(None, 0, f"TF_GPU_ALLOCATOR={_NO_POOL} keeps no pool, so nothing is granted in advance")
         return (nothing,) * max(len(limits), 1)
     if limits:
@@ -185,11 +184,11 @@ def _fraction(device: Device, asked: Asked, *, exact: bool) -> _Amount | None:
         return None
     total = device.number("memory.total_bytes")
     if total is None:
-        return _Amount(None, 0, "NVML does not tell the device's total")
+        return _Amount(None, 0, "NVML does not report the device's total memory")
     if asked.fraction > 1:
-        return _Amount(None, 0, "a fraction above 1 asks for unified memory")
+        return _Amount(None, 0, "a fraction above 1 requests unified memory")
     granted = int(total * asked.fraction)
-    # What CUDA calls the total of a real card lacks what NVML counts as the driver's.
+    # On a real card, CUDA's total excludes what NVML counts as reserved by the driver.
     reserved = 0 if exact else int((device.number("memory.reserved_bytes") or 0.02 * total) * asked.fraction)
     how = f"fraction {asked.fraction:g} × total {total / MIB:.0f} MiB"
     if exact:
@@ -201,10 +200,10 @@ def _fraction(device: Device, asked: Asked, *, exact: bool) -> _Amount | None:
 def _default(device: Device, asked: Asked, context: int | None, *, exact: bool) -> _Amount:
     free = _free(device)
     if free is None:
-        return _Amount(None, 0, "NVML does not tell how much is free")
+        return _Amount(None, 0, "NVML does not report free memory")
     card = capability(device.compute_capability)
     if card is None and asked.reserve_mb is None:
-        return _Amount(None, 0, "the compute capability, on which TensorFlow's reserve depends, is not known")
+        return _Amount(None, 0, "the compute capability, on which TensorFlow's reserve depends, is unknown")
     major = card[0] if card is not None else 0
     start = f"free {free // MIB} MiB"
     if context is not None and exact:
@@ -244,5 +243,5 @@ def _whole(amount: int) -> int:
 
 
 def _float(limit: int) -> int:
-    """A limit in MB as TensorFlow keeps it: ``memory_limit_mb`` of GPUOptions is a float of four bytes."""
+    """A limit in MB as TensorFlow stores it: ``memory_limit_mb`` of GPUOptions is a 32-bit float."""
     return int(struct.unpack("f", struct.pack("f", limit))[0])

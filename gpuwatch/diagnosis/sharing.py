@@ -1,8 +1,8 @@
-"""Who held how much of a GPU while a run worked there, and what that left: one arithmetic for every cause of memory.
+"""Who held how much of a GPU during a run: one calculation for all memory causes.
 
-Three moments matter. Before the start somebody looked; when the framework made its allocator it granted itself
-nearly all that was free then; and while the work went on the driver gave more, or refused. What others held may
-differ between them: a process can come, and leave, in between.
+Three moments matter: the snapshot before the start; the creation of the framework's allocator, which gets nearly all
+memory that is free then; and the time after that, in which the driver grants more or refuses. Other processes can
+start and exit in between.
 """
 
 from __future__ import annotations
@@ -15,43 +15,42 @@ from gpuwatch.model.snapshot import Device
 
 _TRIFLE = 1 << 30
 _TRIFLING_SHARE = 0.05
-"""Memory of others that no failure is blamed on: below this share of the device, and below a GiB."""
+"""Memory of others below this share of the device and below a GiB explains no failure."""
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What others held of one GPU, in bytes; None where nobody looked."""
+    """Memory that others held on one GPU, in bytes; None if not checked."""
 
     total: int | None = None
     before: int | None = None
-    """At the look before the start."""
+    """Before the start."""
     start: int | None = None
-    """When the work took its first memory there."""
+    """When the program first allocated memory there."""
     peak: int | None = None
-    """At most, while it worked."""
+    """Maximum while it ran."""
     least_free: int | None = None
-    """The least that was free on the device in any sample."""
+    """Least free memory of the device in any sample."""
     overhead: int = 0
-    """What the driver keeps, and the work's own CUDA context where its size is known."""
+    """The driver's part, and the program's own CUDA context if its size is known."""
 
     @property
     def most(self) -> int | None:
-        """At the start or while it worked; what left before that stood in nobody's way."""
+        """Maximum from the start on; what was freed earlier does not matter."""
         known = [amount for amount in (self.start, self.peak) if amount is not None]
         return max(known) if known else self.before
 
 
 def trifling(amount: int, total: int | None) -> bool:
-    """Whether so much of a device of ``total`` bytes explains nothing."""
+    """Whether ``amount`` bytes of a device of ``total`` bytes are too little to explain a failure."""
     return amount <= (min(_TRIFLE, _TRIFLING_SHARE * total) if total else _TRIFLE)
 
 
 def share(device: Device | None, entry: DeviceMemory | None, run: Run | None = None) -> Share:
-    """From the look before the start (``device``) and what was seen of it during the run (``entry``).
+    """From the device before the start and its samples during the run (``entry``).
 
-    NVML lists no process of another container: what was in use before the start and was of no listed process is
-    taken to stay.
+    NVML does not list processes of other containers: memory of no listed process before the start is assumed to stay.
     """
     total = _number(device, "memory.total_bytes")
     before = _number(device, "memory.used_bytes")
@@ -77,7 +76,7 @@ def share(device: Device | None, entry: DeviceMemory | None, run: Run | None = N
 
 
 def entry_of(run: Run | None, device: Device | None) -> DeviceMemory | None:
-    """What was seen of this GPU during the run; of the only one, where it is not known which it was."""
+    """The samples of this GPU during the run; if it is unknown, those of the only GPU."""
     entries = run.memory.devices if run is not None else ()
     if device is None:
         return entries[0] if len(entries) == 1 else None
@@ -85,10 +84,10 @@ def entry_of(run: Run | None, device: Device | None) -> DeviceMemory | None:
 
 
 def beside(evidence: Evidence, oom: Oom | None = None) -> list[tuple[Worker, int, str]]:
-    """Processes of this very run that held memory while another of their round ran out of it.
+    """Processes of this run that held memory while another one of their round ran out of it.
 
-    Each with what it held, in bytes, and who says so: NVML, or the limit of its allocator. Of one that was killed, or
-    ended early, only NVML can say that it had got so far.
+    Each with its bytes and their source: NVML, or its allocator's limit. For a process that was killed or ended early,
+    only NVML counts.
     """
     run = evidence.run
     if run is None:
@@ -110,7 +109,7 @@ def beside(evidence: Evidence, oom: Oom | None = None) -> list[tuple[Worker, int
 
 
 def _held(run: Run, worker: Worker, device: Device | None) -> tuple[int | None, str]:
-    """On this GPU, where NVML told of the process at all."""
+    """Bytes of a worker on this GPU if NVML listed it, else as reported, with their source."""
     seen = [
         (entry.uuid, holding.peak_bytes)
         for entry in run.memory.devices

@@ -1,4 +1,4 @@
-"""What is particular to a program of the user's own: nobody planned what it asks, and its end is its own."""
+"""Verdict and findings of a user's own program, whose settings and exit are not planned as those of a probe are."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NO_REPLICA = "distribution.devices-missing"
 
 
 def is_watched(run: Run) -> bool:
-    """Whether this is a run of ``gpuwatch run``, and not of a probe."""
+    """Whether this is a run of ``gpuwatch run`` rather than a probe."""
     return run.group == GROUP
 
 
 def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Findings that concern this program.
+    """The findings that concern this program.
 
-    A bare exit code is told by the verdict and is no cause. A program in which no framework was
-    seen did not ask for a GPU, so that the machine has none is not its trouble.
+    A bare exit code is in the verdict and is not a cause. A program without a framework did not request a GPU, so a
+    machine without one is not its problem.
     """
     asked = run.framework is not None or bool(log.frameworks) or bool(run.device_map)
     raised = any(error.type not in ("KeyboardInterrupt", "SystemExit") for error in (*run.errors, *log.errors))
@@ -38,21 +38,21 @@ def relevant(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Fi
 
 
 def verdict_of(run: Run, verdict: Verdict, evidence: Evidence, main: str | None) -> Verdict:
-    """Work that could only run on the CPU is a fallback, though no single op was seen; so are misplaced replicas."""
+    """``fallback`` if the work could only run on the CPU, even without a known op, or if replicas were misplaced."""
     seen = run.framework is not None or (evidence.log is not None and bool(evidence.log.frameworks))
     on_cpu = seen and not evidence.gpu_usable and main in NO_GPU
     return "fallback" if verdict == "ok" and (on_cpu or main == _NO_REPLICA) else verdict
 
 
 def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding, ...], main: str | None) -> str:
-    """One sentence; empty where the general one is right."""
+    """The verdict's reason in one sentence; empty if the general one applies."""
     if verdict == "fallback" and main == _NO_REPLICA:
         return next((f"{found.title}." for found in findings if found.id == main), "")
     if verdict == "fallback" and main in NO_GPU:
         title = next((found.title for found in findings if found.id == main), CAUSES[main or "unknown"])
         return f"All of it ran on the CPU: {title}."
     if verdict == "ok" and run.framework is None and not log.frameworks and not run.device_map:
-        return "It ended well; neither TensorFlow nor PyTorch was seen in it."
+        return "It succeeded; neither TensorFlow nor PyTorch was seen in it."
     if verdict == "ok" and not any(found.severity in ("error", "warning") for found in findings):
-        return "It ended well, and nothing stood in its way." if run.device_map else "It ended well."
+        return "It succeeded without problems." if run.device_map else "It succeeded."
     return ""

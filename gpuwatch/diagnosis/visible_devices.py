@@ -1,7 +1,7 @@
-"""CUDA_VISIBLE_DEVICES as CUDA reads it: in order, ending at the first entry that is not valid.
+"""CUDA_VISIBLE_DEVICES as CUDA reads it: in order, up to the first invalid entry.
 
-The sources are those of :mod:`gpuwatch.model.visibility`, which tells which GPU each entry is; here it is told
-why a value leaves what it leaves, with or without a machine to look at.
+:mod:`gpuwatch.model.visibility` says which GPU each entry is, and has the sources; this module explains a value, with
+or without a machine.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ INSTANCE = "MIG-"
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What a value leaves visible."""
+    """The GPUs that a value leaves visible."""
 
     entries: tuple[str, ...]
-    """Valid entries, in CUDA's order; a number without what stands behind it."""
+    """Valid entries in CUDA's order; of a number, only its digits."""
     ended_at: str | None
-    """The first entry that is not valid."""
+    """The first invalid entry."""
     after: tuple[str, ...]
-    """Entries behind it, which CUDA never reads."""
+    """Entries after it, which CUDA never reads."""
     repeated: bool = False
-    """Whether ``ended_at`` is a device that stood there already: CUDA then shows none at all."""
+    """Whether ``ended_at`` is a duplicate: CUDA then shows no GPU at all."""
     loose: tuple[tuple[str, str], ...] = ()
-    """Entries that CUDA reads as a number though they are none, each with that number."""
+    """Entries that are not plain numbers but that CUDA reads as a number, with that number."""
 
     @property
     def hides_all(self) -> bool:
-        """Whether no GPU is left."""
+        """Whether no GPU is visible."""
         return not self.entries
 
     @property
     def on_purpose(self) -> bool:
-        """A value that people use to mean "no GPU"."""
+        """Whether people use this value to mean "no GPU"."""
         ended = self.ended_at is None or self.ended_at.startswith("-")
         return self.hides_all and not self.after and not self.repeated and ended
 
     @property
     def misread(self) -> str:
-        """What CUDA makes of entries that are no plain numbers; empty where there are none."""
+        """How CUDA reads entries that are not plain numbers; empty without any."""
         return ", ".join(f"{entry!r} is read as {number}" for entry, number in self.loose)
 
     @property
     def meant(self) -> str:
-        """What was probably meant by the entries that are no plain numbers: ``0,1`` for ``0 1``; empty without any."""
+        """The probable meaning of entries that are not plain numbers: ``0,1`` for ``0 1``; empty without any."""
         return ",".join(_meant(entry) or number for entry, number in self.loose)
 
 
 def read_visible(value: str, devices: Sequence[Device] | None) -> Visible:
-    """Reads a value. ``devices`` are the machine's, in NVML's order; None where they are unknown."""
+    """Reads a value. ``devices`` are the machine's, in NVML's order; None if unknown."""
     if value.strip().lower() in _NOTHING:
         return Visible((), None, ())
     parts = [part.strip() for part in value.split(",")]
@@ -82,13 +82,13 @@ def read_visible(value: str, devices: Sequence[Device] | None) -> Visible:
 
 
 def _device(entry: str, number: int | None, devices: Sequence[Device] | None) -> object | None:
-    """What the entry names: a number, a UUID, or whatever else tells two entries apart; None for nothing."""
+    """The device of an entry, as a key that distinguishes entries; None if it is invalid."""
     if number is not None:
         if devices is None:
             return number
         return devices[number].uuid if number < len(devices) else None
     if entry.startswith(INSTANCE):
-        # Where GPUs are divided, NVML may keep an instance's UUID to itself: then it is believed.
+        # On a machine with MIG, NVML may not report an instance's UUID: it is assumed to be valid.
         return entry if devices is None or any(map(divided, devices)) else None
     if entry.upper().startswith("GPU-"):
         if devices is None:
@@ -99,7 +99,7 @@ def _device(entry: str, number: int | None, devices: Sequence[Device] | None) ->
 
 
 def divided(device: Device) -> bool:
-    """Whether MIG has divided this GPU."""
+    """Whether this GPU has MIG on."""
     return device.readings.get("mig.mode") == "enabled"
 
 

@@ -213,7 +213,7 @@ def ended(run: Run, main: SourcedFinding | None = None) -> str:
     wrong = main is not None and main.id != "healthy" and main.id == run.primary
     if wrong and any(found.id == run.primary for found in run.findings):
         return f"{how} ({'with a warning: ' if run.verdict == 'ok' else ''}see the top)"
-    reason = run.verdict_reason.strip().removeprefix("It ended well").strip(" .;,")
+    reason = run.verdict_reason.strip().removeprefix("It succeeded").strip(" .;,")
     return f"{how} ({clean(reason)})" if reason else how
 
 

@@ -108,7 +108,7 @@ def test_an_error_beside_a_run_that_ended_well_is_called_one() -> None:
     lost = replace(healthy, devices=(healthy.devices[0], gone))
     run = complete(draft("growth", placements=()), parse(_MAPPED), lost)
     assert run.findings[0].severity == "error"
-    assert run.verdict_reason.startswith("Ran, with an error beside it: GPU 1 has fallen off the bus")
+    assert run.verdict_reason.startswith("Ran, with an error: GPU 1 has fallen off the bus")
 
 
 def test_a_limit_above_the_device_is_nobody_elses_fault() -> None:

@@ -61,7 +61,7 @@ def test_libraries_that_the_wheels_bring_come_with_them() -> None:
 def test_the_version_of_tensorflow_decides_where_it_is_known() -> None:
     assert install(["libcudart.so.11.0"], "2.14.1").startswith("Install them into the same environment")
     assert install(["libcudnn.so.8"], "2.10.0").startswith("Install the CUDA and cuDNN that TensorFlow 2.10.0")
-    assert "TensorFlow 2.5.0 wants" in install(["libcudart.so.11.0"], "2.5.0")
+    assert "TensorFlow 2.5.0 needs" in install(["libcudart.so.11.0"], "2.5.0")
     assert "tensorflow" not in install(["libcudart.so.12"], by="pytorch")
 
 

@@ -136,13 +136,13 @@ def test_an_op_that_only_the_simulated_gpu_has_no_kernel_for_is_no_fallback() ->
     # A build without CUDA cannot tell.
     run = program(devices=GPU_0, placements=(placed("Qr", "float32", gpu=False, cuda=None),), simulation="plugin")
     assert run.verdict == "ok"
-    assert "is not known" in run.fallbacks[0].detail
+    assert "is unknown" in run.fallbacks[0].detail
 
 
 def test_an_op_that_has_a_kernel_was_not_moved_for_want_of_one() -> None:
     run = program(devices=GPU_0, placements=(placed("MatMul", "float32", gpu=True, cuda=True),))
     assert [(entry.reason, entry.detail) for entry in run.fallbacks] == [
-        ("unknown", "TensorFlow has a GPU kernel for MatMul float32: what moved it is not known")
+        ("unknown", "TensorFlow has a GPU kernel for MatMul float32: why it was moved is unknown")
     ]
     assert "placement.no-kernel" not in [found.id for found in run.findings]
     # Nor did one that nobody asked for a GPU: tf.data puts its functions on the CPU.

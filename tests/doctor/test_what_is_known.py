@@ -66,8 +66,8 @@ UNSEEN = {"create_time": None, "user": None, "command": None, "name": None, "not
 def test_pieces_under_the_programs_own_limit_are_mended_by_more_room() -> None:
     told = judge(PIECES, Surroundings(total_bytes=24 * GIB, others_bytes=0, held_by_others=False))
     assert (told.cause, told.certain) == ("memory.fragmented", True)
-    assert "own limit of 1.0 GiB" in told.title
-    assert told.action.startswith("Raise or drop the memory limit of 1.0 GiB: 23.0 GiB of the device are left")
+    assert "own memory limit of 1.0 GiB" in told.title
+    assert told.action.startswith("Raise or remove the memory limit of 1.0 GiB: 23.0 GiB of the device are left")
     assert "export TF_GPU_ALLOCATOR=cuda_malloc_async" in told.action
 
 
@@ -88,15 +88,15 @@ def test_a_limit_that_nobody_set_is_not_called_the_programs_own(around: Surround
 def test_a_card_of_which_only_the_name_is_known_makes_an_if() -> None:
     told = judge(PIECES, Surroundings(total_bytes=22 * GIB, from_name=True))
     assert told.title == ""
-    assert told.action.startswith("If the limit of 1.0 GiB is the program's own")
+    assert told.action.startswith("If the program set the limit of 1.0 GiB")
 
 
 def test_what_was_free_is_not_what_was_granted() -> None:
     told = judge(FULL, Surroundings(total_bytes=24 * GIB, others_bytes=20 * GIB, held_by_others=True))
     assert told.cause == "memory.other-process"
-    assert "20.0 GiB of 24.0 GiB; of the rest TensorFlow granted its allocator 1.9 GiB" in " ".join(told.lines)
+    assert "20.0 GiB of 24.0 GiB; TensorFlow granted its allocator 1.9 GiB of the rest" in " ".join(told.lines)
     assert "were free" not in " ".join(told.lines)
-    assert "next is not known" in told.lines[-1]
+    assert "next is unknown" in told.lines[-1]
 
 
 # -- who holds it, and where there is room --------------------------------------------------------
@@ -111,7 +111,7 @@ def room(*processes: Process, cards: int = 1, free: float = 79, name: str = "NVI
 @pytest.mark.parametrize(
     ("seen", "says", "never"),
     [
-        (room(holder()), "End process 77 of ann, or wait for its end; this machine shows no other GPU.", "CUDA_VIS"),
+        (room(holder()), "End process 77 of ann, or wait until it exits; this machine shows no other GPU.", "CUDA_VIS"),
         (
             room(holder(), cards=2),
             "Use GPU 1, which has 79.0 GiB free: export CUDA_VISIBLE_DEVICES=1. Or end",
@@ -120,8 +120,12 @@ def room(*processes: Process, cards: int = 1, free: float = 79, name: str = "NVI
         (room(holder(), cards=2, free=2), "no other GPU here has enough free", "CUDA_VIS"),
         (room(holder(), cards=2, name="NVIDIA T4"), "export CUDA_VISIBLE_DEVICES=GPU-111", "DEVICES=1."),
         (room(holder(**UNSEEN)), "Look on the host (nvidia-smi there) for process 77, which is not visible", "ann"),
-        (room(holder(), holder(78, 9, **UNSEEN)), "End process 77 of ann, or wait for its end; look on the host", "??"),
-        (room(), "Find who holds GPU 0, as NVML names nobody", "End process"),
+        (
+            room(holder(), holder(78, 9, **UNSEEN)),
+            "End process 77 of ann, or wait until it exits; look on the host",
+            "??",
+        ),
+        (room(), "Find who holds GPU 0, because NVML lists nobody", "End process"),
     ],
 )
 def test_what_to_do_is_of_this_machine(seen: Snapshot, says: str, never: str) -> None:

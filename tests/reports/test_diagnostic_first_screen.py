@@ -146,9 +146,7 @@ def test_no_note_if_all_or_no_gpus_were_used(peaks: dict[str, int]) -> None:
 
 
 def test_a_program_that_ended_well_has_no_warning_at_the_top() -> None:
-    run = program(
-        verdict="ok", verdict_reason="It ended well, and nothing stood in its way.", findings=(), primary=None
-    )
+    run = program(verdict="ok", verdict_reason="It succeeded without problems.", findings=(), primary=None)
     told = dict(diagnostic_content(diagnostic(looks(programs=(run,)))).facts)["last program"]
     assert "warning" not in told
     assert "completed" in told

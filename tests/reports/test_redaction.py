@@ -196,8 +196,8 @@ def test_users_and_their_projects_are_never_shown(user: str, project: str) -> No
     [
         "Another process, pid 4711 (zelda), held 20.0 GiB of GPU 0's 24.0 GiB",
         "process 4711 of zelda held 20.0 GiB: python a.py",
-        "End process 4711 of zelda, or wait for its end; this machine shows no other GPU.",
-        "End process 4711, 4712 of zelda, quinn, or wait for its end.",
+        "End process 4711 of zelda, or wait until it exits; this machine shows no other GPU.",
+        "End process 4711, 4712 of zelda, quinn, or wait until it exits.",
         "GPU 0: 3.8 GiB free of 24.0 GiB, held by python (pid 77, zelda): 20.0 GiB",
     ],
 )
