@@ -14,6 +14,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def run(order):
     os.chdir(order["folder"])
     sys.argv = order["arguments"]
     plugin = os.environ.get(PLUGIN)
-    if plugin:
+    if plugin and order["plugin"]:
         from tensorflow.python.framework import load_library
         load_library.load_pluggable_device_library(plugin)
     if order["code"] is not None:
@@ -81,6 +82,7 @@ server = sys.modules["forked_server"] = types.ModuleType("forked_server")
 given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 server.path = [entry for entry in sys.path[1:] if entry not in given]
 server.meta_path = list(sys.meta_path)
+server.settings = {name: os.environ.get(name) for name in sys.argv[3:]}
 with tempfile.TemporaryFile() as log:
     error = os.dup(2)
     os.dup2(log.fileno(), 2)
@@ -108,6 +110,8 @@ while True:
     for file in files:
         os.close(file)
 """
+GPUWATCH = str(Path(__file__).with_name("forked_python.py"))
+READ_AT_IMPORT = ("LD_LIBRARY_PATH", "LD_PRELOAD", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_VMODULE")
 _OF_THE_PROGRAM = ("GPUWATCH_SIM", "GPUWATCH_SIM_STATE", ENV_PLUGIN, "CUDA_VISIBLE_DEVICES")
 
 
@@ -117,18 +121,20 @@ class Server:
     def __init__(self, python: str, environment: Mapping[str, str]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
-            [python, "-c", _SERVER, str(theirs.fileno()), ENV_PLUGIN],
+            [python, "-c", _SERVER, str(theirs.fileno()), ENV_PLUGIN, *READ_AT_IMPORT],
             stdin=subprocess.DEVNULL,
             env={name: value for name, value in environment.items() if name not in _OF_THE_PROGRAM},
             pass_fds=(theirs.fileno(),),
         )
         theirs.close()
         self._ready = False
+        self._lock = threading.Lock()
 
     def start(self, order: Mapping[str, Any], files: Sequence[int]) -> None:
-        if not self._ready:
-            assert self._control.recv(100) == b"ready", "TensorFlow could not be imported"
-            self._ready = True
+        with self._lock:
+            if not self._ready:
+                assert self._control.recv(100) == b"ready", "TensorFlow could not be imported"
+                self._ready = True
         socket.send_fds(self._control, [json.dumps(order).encode()], list(files))
 
     def close(self) -> None:
@@ -152,6 +158,7 @@ class Forked(subprocess.Popen[str]):
             "arguments": argv,
             "environment": dict(environment),
             "folder": str(folder or Path.cwd()),
+            "plugin": arguments[0] != GPUWATCH,  # which leaves that to what it starts
         }
         pipe = subprocess.PIPE
         super().__init__(list(arguments), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
@@ -184,10 +191,9 @@ class Forked(subprocess.Popen[str]):
 
 def gpuwatch_forked(*arguments: str, environment: Mapping[str, str], timeout: float = 120) -> Result:
     """The command line in a fork, and so each Python that it starts: see forked_python.py, also for what differs."""
-    script = str(Path(__file__).with_name("forked_python.py"))
     # Read as TensorFlow is imported: probes and the doctor change them, and their log has to have every line.
-    settings = LOG_ENVIRONMENT if arguments[0] in ("doctor", "probe") else {}
-    with forked([script, *arguments], environment, imported_with={**environment, **settings}) as process:
+    settings = LOG_ENVIRONMENT if arguments[0] in ("doctor", "probe", "report") else {}
+    with forked([GPUWATCH, *arguments], environment, imported_with={**environment, **settings}) as process:
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:
@@ -196,6 +202,7 @@ def gpuwatch_forked(*arguments: str, environment: Mapping[str, str], timeout: fl
     return Result(process.returncode, out, err)
 
 
+_LOCK = threading.Lock()
 _servers: dict[tuple[str, ...], Server] = {}
 
 
@@ -212,9 +219,9 @@ def forked(
     ``imported_with`` is the environment of that import, where it is not ``environment``.
     """
     around = environment if imported_with is None else imported_with
-    names = ("LD_LIBRARY_PATH", "LD_PRELOAD", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_VMODULE", "PYTHONPATH")
-    key = (python, *(around.get(name, "") for name in names))
-    if key not in _servers:
-        _servers[key] = Server(python, around)
-        atexit.register(_servers[key].close)
+    key = (python, *(around.get(name, "") for name in (*READ_AT_IMPORT, "PYTHONPATH")))
+    with _LOCK:
+        if key not in _servers:
+            _servers[key] = Server(python, around)
+            atexit.register(_servers[key].close)
     return Forked(_servers[key], arguments, environment, folder)

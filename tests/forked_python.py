@@ -2,9 +2,10 @@
 
 A script for :func:`tests.forked.forked`; its arguments are gpuwatch's. Where gpuwatch would start
 ``sys.executable``, this process forks instead: parents, process groups, descriptors, signals, environment and
-arguments are as after a start, and modules are forgotten. Whoever waits for the import of TensorFlow (gpuwatch's own
+arguments are as after a start, and modules are forgotten. What wants another environment for the import of TensorFlow
+is started, though, and so is another program. Whoever waits for the import of TensorFlow (gpuwatch's own
 hook does) sees it happen, in a moment and with the same output. Only /proc shows the difference: command line and
-environment of such a process are those of the server. Another program is started as always.
+environment of such a process are those of the server.
 """
 
 from __future__ import annotations
@@ -26,10 +27,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+ENV_PLUGIN = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
 SERVER = sys.modules["forked_server"]
 """What :mod:`tests.forked` has noted: its modules, its path, and what the import of TensorFlow wrote."""
 FRAMEWORKS = ("tensorflow", "keras")
-HOOKED = ("tensorflow.python.eager.context", "tensorflow.python.client.pywrap_tf_session")
+HOOKED = (
+    "tensorflow.python.pywrap_tfe",
+    "tensorflow.python.client.pywrap_tf_session",
+    "tensorflow.python.client._pywrap_device_lib",
+    "tensorflow.python.eager.context",
+    "tensorflow.python.distribute.mirrored_strategy",
+)
+HOOKED_OF_KERAS = ("keras.src.backend.tensorflow.rnn", "keras.src.trainers.trainer")
 """Modules that gpuwatch's hook wants to see when they are imported."""
 _start, _become = subprocess._fork_exec, os.execvp  # type: ignore[attr-defined]
 _kept: list[object] = []
@@ -40,7 +49,7 @@ class Imported(importlib.abc.Loader):
     """Finds and loads, as if for the first time, modules that are imported already."""
 
     def __init__(self) -> None:
-        self.modules = {name: sys.modules.pop(name) for name in (*FRAMEWORKS, *HOOKED) if name in sys.modules}
+        self.modules = {name: sys.modules.pop(name) for name in (*FRAMEWORKS, *HOOKED, *HOOKED_OF_KERAS)}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
         if name not in self.modules:
@@ -61,17 +70,25 @@ class Imported(importlib.abc.Loader):
             os.write(2, SERVER.import_log)
             for name in HOOKED:
                 importlib.import_module(name)
+            importlib.import_module("keras")
+            plugin = os.environ.get(ENV_PLUGIN)
+            if plugin:  # at the end of its import
+                load_library = importlib.import_module("tensorflow.python.framework.load_library")
+                load_library.load_pluggable_device_library(plugin)
         elif module.__name__ == "keras":
             importlib.import_module("tensorflow")
+            for name in HOOKED_OF_KERAS:
+                importlib.import_module(name)
 
 
 def start(*given: Any) -> int:
     """As the function of :mod:`subprocess` that starts a process, whose arguments these are."""
     command = [os.fsdecode(part) for part in given[0]]
-    if command[0] != sys.executable:
+    kept, folder = given[3], given[4]
+    environment = os.environ if given[5] is None else dict(_pair(entry) for entry in given[5])
+    if command[0] != sys.executable or not as_imported(environment):
         pid: int = _start(*given)
         return pid
-    kept, folder, environment = given[3], given[4], given[5]
     pid = os.fork()
     if pid:
         return pid
@@ -85,7 +102,7 @@ def start(*given: Any) -> int:
             os.chdir(folder)
         if given[15]:
             os.setsid()
-        become(command, os.environ if environment is None else dict(_pair(entry) for entry in environment))
+        become(command, environment)
     finally:
         os._exit(127)
 
@@ -95,8 +112,13 @@ def _pair(entry: bytes) -> tuple[str, str]:
     return name, value
 
 
+def as_imported(environment: Mapping[str, str]) -> bool:
+    """Whether TensorFlow was imported with what is read at that time, and never again."""
+    return all(environment.get(name) == value for name, value in SERVER.settings.items())
+
+
 def execvp(file: str, command: Sequence[str]) -> NoReturn:
-    if file != sys.executable:
+    if file != sys.executable or not as_imported(os.environ):
         _become(file, command)
     become(command, os.environ)
 

@@ -20,6 +20,7 @@ from gpuwatch.model.codec import to_json
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch
+from tests.forked import gpuwatch_forked
 from tests.reports.documents import bare_run, full_run
 
 SECRETS = {
@@ -257,14 +258,14 @@ def test_planted_secrets_do_not_come_through_the_framework(planted: dict[str, st
     """The doctor and a probe hand the environment on to TensorFlow, and tell of it."""
     environment = {**planted, "XLA_FLAGS": "", "CUDA_API_KEY": SECRETS["environment"]}
     bundle, run = tmp_path / "bundle.html", tmp_path / "probe.json"
-    for arguments in (
-        ["doctor", "--json"],
-        ["doctor", "--redact", "-o", str(bundle)],
-        ["probe", "--config", "cpu-only", "--seconds", "0.1", "-o", str(run)],
-        ["report", "--format", "html"],
-        ["report", "--json"],
+    for start, arguments in (
+        (gpuwatch, ["doctor", "--json"]),
+        (gpuwatch_forked, ["doctor", "--redact", "-o", str(bundle)]),
+        (gpuwatch_forked, ["probe", "--config", "cpu-only", "--seconds", "0.1", "-o", str(run)]),
+        (gpuwatch, ["report", "--format", "html"]),
+        (gpuwatch_forked, ["report", "--json"]),
     ):
-        result = gpuwatch(*arguments, environment=environment)
+        result = start(*arguments, environment=environment)
         assert result.code in (0, 3, 4), result.err
         for name, secret in SECRETS.items():
             assert secret not in result.out + result.err, (arguments, name)

@@ -26,8 +26,8 @@ from gpuwatch.model.run import (
 )
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.sim.machine import SimMachine
-from tests.conftest import gpuwatch
 from tests.diagnosis.cases import GIB, MIB, draft, machine, on_gpus
+from tests.forked import gpuwatch_forked
 
 BOTH = {"GPU-0": 320 * MIB, "GPU-1": 320 * MIB}
 
@@ -255,7 +255,7 @@ def test_tensorflow_grants_what_was_predicted(
     simulated.attach(sleeper(), device=1, memory_bytes=5 * GIB + 12345)
     arguments = [part for name in (*EXACT, *PLUGIN) for part in ("--config", name)]
     environment = simulated.environment(os.environ)
-    result = gpuwatch("probe", *arguments, "--seconds", "0.02", "--json", environment=environment, timeout=240)
+    result = gpuwatch_forked("probe", *arguments, "--seconds", "0.02", "--json", environment=environment, timeout=240)
     runs = {run["config"]: run for run in json.loads(result.out)["runs"]}
     assert set(runs) == {*EXACT, *PLUGIN}
     for config, run in runs.items():
@@ -283,7 +283,7 @@ def test_tensorflow_grants_what_was_predicted(
     assert other["others_bytes"] == 5 * GIB + 12345
     # GPUs that compute have the same map, and grant the same.
     arguments = [part for name in EXACT for part in ("--config", name)]
-    result = gpuwatch(
+    result = gpuwatch_forked(
         *("probe", *arguments, "--seconds", "0.02", "--sim-tier", "plugin", "--json"), environment=environment
     )
     for run in json.loads(result.out)["runs"]:

@@ -25,6 +25,7 @@ from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch, has_cuda_wheel
 from tests.doctor.machines import NOW, replace
+from tests.forked import gpuwatch_forked
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -35,7 +36,8 @@ Machines = Callable[[str], SimMachine]
 
 
 def doctor(machine: SimMachine, *, without: tuple[str, ...] = (), **variables: str) -> tuple[int, dict[str, Any]]:
-    result = gpuwatch("doctor", "--json", environment=machine.environment({**os.environ, **variables}, without=without))
+    start = gpuwatch if without else gpuwatch_forked
+    result = start("doctor", "--json", environment=machine.environment({**os.environ, **variables}, without=without))
     assert result.err == ""
     document = json.loads(result.out)
     assert document["simulated"]

@@ -6,11 +6,9 @@ import ast
 import builtins
 import importlib.util
 import os
-import sys
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +16,11 @@ import msgspec
 import pytest
 
 from gpuwatch.probing.locate import find_probe, find_probes
-from gpuwatch.probing.process import ProbeProcess
 from gpuwatch.probing.recipe import recipe
-from gpuwatch.probing.template import Template
 from gpuwatch.sim.build import Tier
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
+from tests.forked import forked
 
 NAMES = list(find_probes())
 ON_TENSORFLOW = [name for name, script in find_probes().items() if script.framework == "tensorflow"]
@@ -229,33 +226,28 @@ Ran = tuple[int | None, str]
 class Lane:
     """Runs programs one after the other, in forks of an interpreter that has imported TensorFlow.
 
-    On GPUs of its own, or the programs of two lanes would take each other's memory.
+    On GPUs of its own, or the programs of two lanes would take each other's memory. Lanes of one tier share the import.
     """
 
     def __init__(self, folder: Path, tier: Tier) -> None:
         self._folder = folder
         self._machine = SimMachine.open(SimShape.parse("2x24GiB"), name=f"recipe-{uuid.uuid4().hex[:12]}")
         self._environment = {**self._machine.environment(os.environ, tier=tier), "TF_CPP_MIN_LOG_LEVEL": "0"}
-        self._template: Template | None = None
         self.queue = ThreadPoolExecutor(1)
 
     def run(self, name: str, source: str) -> Ran:
         """Exit code and output."""
-        if self._template is None:
-            self._template = Template(sys.executable, "tensorflow", self._environment)
-            assert not self._template.unsafe
         script = self._folder / f"{name.replace('-', '_')}.py"
         script.write_text(source)
-        said: list[bytes] = []
-        launch = partial(self._template.spawn, script, self._environment)
-        with ProbeProcess(launch, on_event=said.append, on_log=said.append) as process:
-            outcome = process.pump(45)
-        return outcome.exit_code, b"\n".join(said).decode(errors="replace")
+        with forked([str(script)], self._environment) as program:
+            try:
+                output = "".join(program.communicate(timeout=45))
+            finally:
+                program.kill()
+        return program.returncode, output
 
     def close(self) -> None:
         self.queue.shutdown(cancel_futures=True)
-        if self._template is not None:
-            self._template.close()
         self._machine.remove()
 
 

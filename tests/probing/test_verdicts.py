@@ -22,6 +22,7 @@ from gpuwatch.probing.tiers import choose_tier
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch, has_driver
+from tests.forked import gpuwatch_forked
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -76,7 +77,8 @@ class Catalogue:
             for names, seconds, more in ((configs, "0.1", ()), (afresh, "0.05", ("--fresh",))):
                 if names:
                     asked = [part for name in names for part in ("--config", name)]
-                    result = gpuwatch(
+                    start = gpuwatch if more else gpuwatch_forked
+                    result = start(
                         *("probe", *asked, "--seconds", seconds, "--json", *more),
                         environment=machine.environment(os.environ),
                         timeout=800,

@@ -37,8 +37,17 @@ def test_builds_every_library_and_finds_them_again(tmp_path: Path, monkeypatch: 
     assert (folder / build.CONTROL_LIBRARY).stat().st_mtime_ns == before
 
 
+def quick_compiler(folder: Path, before: str = "") -> str:
+    """A compiler that does not optimise, for tests of when it is called and not of what it makes."""
+    cc = folder / "cc"
+    cc.write_text(f'#!/bin/sh\n{before}\nexec gcc "$@" -O0\n')
+    cc.chmod(0o755)
+    return str(cc)
+
+
 def test_two_first_builds_at_once(tmp_path: Path) -> None:
-    both = [in_process(BUILD, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
+    cc = quick_compiler(tmp_path)
+    both = [in_process(BUILD, XDG_CACHE_HOME=str(tmp_path), CC=cc) for _ in range(2)]
     results = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], results
     assert results[0][0] == results[1][0]
@@ -48,23 +57,21 @@ def test_two_first_builds_at_once(tmp_path: Path) -> None:
 
 
 def test_what_is_compiled_is_announced_and_compiled_once(tmp_path: Path) -> None:
-    cc = tmp_path / "cc"
     count = tmp_path / "count"
-    cc.write_text(f'#!/bin/sh\necho x >> {count}\nexec gcc "$@"\n')
-    cc.chmod(0o755)
+    cc = quick_compiler(tmp_path, f"echo x >> {count}")
     code = """
     from gpuwatch.sim import build
     with build.announced(lambda: print("compiling")):
         build.ensure_built()
         build.ensure_built()
     """
-    some = [in_process(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CC=str(cc)) for _ in range(3)]
+    some = [in_process(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CC=cc) for _ in range(3)]
     told = [process.communicate(timeout=120)[0] for process in some]
     assert told.count("compiling\n") >= 1
     assert set(told) <= {"compiling\n", ""}  # one that came later found it there
     objects = {(name, build._macros(library, name)) for library in build.LIBRARIES for name in library.sources}
     assert len(count.read_text().splitlines()) == len(objects) + len(build.LIBRARIES)
-    assert in_process(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CC=str(cc)).communicate(timeout=60)[0] == ""
+    assert in_process(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CC=cc).communicate(timeout=60)[0] == ""
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
