@@ -17,7 +17,7 @@ from gpuwatch.formatting.terminal import cannot_draw, has_few_colors, needs_asci
 from gpuwatch.monitor.live_feed import LiveFeed
 
 if TYPE_CHECKING:
-    from gpuwatch.ui.settings.preferences import Loaded
+    from gpuwatch.ui.settings.settings_file import Loaded
 
 
 def run(ctx: click.Context, settings: Loaded) -> int:

@@ -13,7 +13,7 @@ from gpuwatch.cli.completion import NAMES, names
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.ui.settings.preferences import Loaded
+    from gpuwatch.ui.settings.settings_file import Loaded
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,10 +71,10 @@ def preferred(config_file: Path | None, given: dict[str, Any]) -> Loaded:
 
     :class:`UsageError` for an invalid option; errors in the file are in the result.
     """
-    from gpuwatch.ui.settings import preferences
+    from gpuwatch.ui.settings import preferences, settings_file
 
-    path = config_file.expanduser() if config_file is not None else preferences.default_path()
-    loaded = preferences.load(path)
+    path = config_file.expanduser() if config_file is not None else settings_file.default_path()
+    loaded = settings_file.load(path)
     checks = {setting.field: setting.check for setting in preferences.SETTINGS}
     changes: dict[str, Any] = {}
     for name, value in given.items():

@@ -167,7 +167,7 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
     _begun = _fork()
     if _begun is None:
         return
-    from gpuwatch.ui.settings.preferences import default_path, load
+    from gpuwatch.ui.settings.settings_file import default_path, load
 
     loaded = load(default_path())
     if not loaded.notice:

@@ -26,12 +26,12 @@ from gpuwatch.session.session import Session
 from gpuwatch.ui import tab_screens
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.screens.overview import OverviewScreen
-from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.screens.tab import ProbeRunsChanged, TabScreen
 from gpuwatch.ui.settings.actions import of_tab
-from gpuwatch.ui.settings.preferences import Loaded, Preferences
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.startup.terminal_driver import TerminalDriver
-from gpuwatch.ui.widgets.messages import ProbeRunsChanged
 from gpuwatch.ui.widgets.preferences_app import PreferencesApp
 from gpuwatch.ui.widgets.terminal_writes import TerminalWrites
 from gpuwatch.ui.widgets.textual_internals import internal
@@ -197,7 +197,7 @@ class GpuwatchApp(PreferencesApp):
 
     def on_probe_runs_changed(self, message: ProbeRunsChanged) -> None:
         """Redraws the visible tab; the others are redrawn when they are opened."""
-        self.tab.probe_runs_changed(message)
+        self.tab.probe_runs_changed()
 
     def on_unmount(self) -> None:
         """Stops probes and feeds."""
@@ -327,7 +327,7 @@ class GpuwatchApp(PreferencesApp):
             **self.overview.processes.chosen_order,
         )
 
-    # What actions need
+    # Called by actions
 
     def toggle_pause(self) -> None:
         """Pauses the display, or returns to now; sampling continues."""
@@ -367,18 +367,12 @@ class GpuwatchApp(PreferencesApp):
         """The command palette: every action of the tab, themes, ASCII mode."""
         if screen is self.tab:
             for action in of_tab(self.tab.TAB):
-                if action.palette:
+                if action.name:
                     run = f"screen.{action.run or action.id}"
-                    yield SystemCommand(action.name or action.title, action.help, self._later(run))
+                    yield SystemCommand(action.name, action.help, partial(self.run_action, run))
         yield SystemCommand("Theme", "Choose another theme", self.action_change_theme)
         name = "Unicode" if self.ascii else "ASCII only"
         yield SystemCommand(name, "Draw bars, frames, graphs and arrows in ASCII or Unicode", self.action_toggle_ascii)
-
-    def _later(self, action: str) -> Callable[[], object]:
-        async def run() -> None:
-            await self.run_action(action)
-
-        return run
 
 
 def run_dashboard(

@@ -1,4 +1,4 @@
-"""Makes the screens of the tabs, each when it is first looked at, so the first frame pays for none."""
+"""Creates the screens of the tabs on first use, so that the first frame does not wait for them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.tabs import TABS
 
 _SCREENS = "gpuwatch.ui.screens"
-"""An import by string is one all the same: only :mod:`gpuwatch.ui.app` may import this module."""
+"""Modules are imported by name, which import-linter does not see: only :mod:`gpuwatch.ui.app` may import this."""
 
 
 def prepare(tab_id: str) -> None:
-    """Imports what :func:`make` needs, so that the first look at a tab does not wait for that."""
+    """Imports what :func:`make` needs, so that the tab opens without delay."""
     import_module(f"{_SCREENS}.{tab_id}")
 
 
 def make(tab_id: str) -> TabScreen:
     """The screen of a tab; KeyError for an id that is not in the table."""
-    tab = next((tab for tab in TABS if tab.id == tab_id), None)
-    if tab is None:
+    if tab_id not in {tab.id for tab in TABS}:
         raise KeyError(tab_id)
-    return cast("TabScreen", getattr(import_module(f"{_SCREENS}.{tab_id}"), tab.screen)())
+    return cast("TabScreen", getattr(import_module(f"{_SCREENS}.{tab_id}"), f"{tab_id.capitalize()}Screen")())

@@ -25,7 +25,8 @@ from gpuwatch.sim.control import load_control
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from gpuwatch.sim.state_files import state_folder, state_name
-from gpuwatch.ui.settings import preferences
+from gpuwatch.ui.settings import settings_file
+from gpuwatch.ui.settings.preferences import Preferences
 from tests.reports.documents import full_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -330,8 +331,8 @@ def test_settings_of_another_user_are_not_taken(foreign_home: Path, monkeypatch:
     path.write_text('filter = "python"\n')
     monkeypatch.delenv("GPUWATCH_CONFIG_FILE")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(foreign_home))
-    loaded = preferences.load(preferences.default_path())
-    assert loaded.preferences == preferences.Preferences()
+    loaded = settings_file.load(settings_file.default_path())
+    assert loaded.preferences == Preferences()
     assert loaded.problems == (f"is not used: {foreign_home} belongs to user {ATTACKER}",)
     monkeypatch.setenv("GPUWATCH_CONFIG_FILE", str(path))
-    assert not preferences.load(preferences.default_path()).problems, "a file that was named is meant"
+    assert not settings_file.load(settings_file.default_path()).problems, "a file that was named is meant"

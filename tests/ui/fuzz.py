@@ -26,7 +26,7 @@ _CHARACTERS = {
     "space": " ", "question_mark": "?", "slash": "/", "plus": "+", "minus": "-", "comma": ",", "full_stop": ".",
     "left_square_bracket": "[", "right_square_bracket": "]", "less_than_sign": "<", "greater_than_sign": ">",
 }  # fmt: skip
-_OPENERS = [name for action in ACTIONS for name in action.keys.split(",")]
+_OPENERS = [name for pane in ACTIONS.values() for action in pane for name in action.keys.split(",")]
 _CLOSERS = ["escape", "q", "enter", "1", "2", "3", "4", "y", "n"]
 _KEYS = [
     *_OPENERS, *_CLOSERS, *"0123456789", "up", "down", "left", "right", "tab", "shift+tab", "home", "end", "pageup",

@@ -133,7 +133,7 @@ class FakeRunner:
     ) -> RunDraft:
         assert on_event is not None
         self.ran.append(script.name)
-        said: list[tuple[str, dict[str, Any]]] = [
+        events: list[tuple[str, dict[str, Any]]] = [
             ("start", {"pid": 4711, "options": {}}),
             ("framework", {"name": "tensorflow", "version": "2.21.0"}),
             ("devices", {"logical": ["/device:CPU:0", "/device:GPU:0"]}),
@@ -141,7 +141,7 @@ class FakeRunner:
             ("progress", {"steps": 20, "seconds": 0.2}),
             ("progress", {"steps": 40, "seconds": 0.4}),
         ]
-        for number, (kind, data) in enumerate(said):
+        for number, (kind, data) in enumerate(events):
             on_event(Event(1, number, 0.0, kind, data))
         self.source.drain()
         while self.gate is not None and not self.gate.wait(0.02):

@@ -12,7 +12,8 @@ from textual.pilot import Pilot
 from gpuwatch.formatting.terminal import needs_ascii
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.glyphs import SIGNS, spelled, to_ascii
-from gpuwatch.ui.settings.preferences import Loaded, Preferences, default_path
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.settings.settings_file import Loaded, default_path
 from gpuwatch.ui.settings.tabs import TABS
 from tests.ui.pictures import app_with, arrived, made_up_probe_runs
 from tests.ui.probe_bench import Bench

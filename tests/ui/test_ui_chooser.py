@@ -14,9 +14,8 @@ from gpuwatch.model.reading import Missing
 from gpuwatch.ui.panes.gpu_line import columns_for
 from gpuwatch.ui.screens.chooser import ChoiceList, Chooser
 from gpuwatch.ui.screens.settings_sheet import BrokenFile
-from gpuwatch.ui.settings.actions import ACTIONS
-from gpuwatch.ui.settings.preferences import Loaded, Preferences, default_path, load
-from gpuwatch.ui.settings.tabs import TABS
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.settings.settings_file import Loaded, default_path, load
 from gpuwatch.ui.tables.columns import BY_ID, COLUMNS, DEFAULT_COLUMNS, place, unavailable
 from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, in_card, in_line
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -208,8 +207,8 @@ def test_a_field_that_no_gpu_has_is_not_drawn() -> None:
         if field.width:
             spans = in_line(field, device)
             assert sum(len(text) for text, _ in spans) == field.width, field.id
-        told = in_card(field, device)
-        assert told is None or len(told) == 4
+        shown = in_card(field, device)
+        assert shown is None or len(shown) == 4
 
 
 def test_no_number_of_a_line_is_cut() -> None:
@@ -230,12 +229,12 @@ def test_no_number_of_a_line_is_cut() -> None:
         },
         missing={"fan.speed_percent": Missing("not_supported")},
     )
-    told = {field.id: "".join(text for text, _ in in_line(field, device)).strip() for field in ALL if field.width}
-    assert told["power"] == "1187/1200W"
-    assert told["memory-clock"] == "10501MHz"
-    assert told["pcie"] == "6×16 ↓118.2 ↑121.4"
-    assert told["temperature"] == "104°C"
-    assert told["fan"] == "–"
+    shown = {field.id: "".join(text for text, _ in in_line(field, device)).strip() for field in ALL if field.width}
+    assert shown["power"] == "1187/1200W"
+    assert shown["memory-clock"] == "10501MHz"
+    assert shown["pcie"] == "6×16 ↓118.2 ↑121.4"
+    assert shown["temperature"] == "104°C"
+    assert shown["fan"] == "–"
 
 
 @pytest.mark.parametrize("width", range(40, 260, 7))
@@ -292,7 +291,7 @@ async def test_the_saved_tab_is_the_first_that_is_seen(make_stage: Callable[...,
     assert tomllib.loads(default_path().read_text()) == {"tab": "events", "read-only": True}
 
 
-async def test_a_broken_file_is_said_and_never_written(make_stage: Callable[..., Stage]) -> None:
+async def test_a_broken_file_is_reported_and_never_written(make_stage: Callable[..., Stage]) -> None:
     path = default_path()
     path.write_text('theme = "gpuwatch-light"\ntab = 3\n')
     stage = make_stage(settings=load(path))
@@ -320,7 +319,7 @@ async def test_a_broken_file_is_said_and_never_written(make_stage: Callable[...,
     assert tomllib.loads(path.read_text()) == {"theme": "gpuwatch-light"}
 
 
-async def test_a_place_that_cannot_be_written_is_said(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
+async def test_an_unwritable_path_is_reported(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     stage = make_stage(settings=Loaded(tmp_path / "file" / "settings.toml", Preferences(interval=5)))
     async with stage.app.run_test(size=(120, 40)) as pilot:
@@ -331,7 +330,7 @@ async def test_a_place_that_cannot_be_written_is_said(make_stage: Callable[..., 
         assert "cannot save to" in stage.app.overview.keys.plain
 
 
-async def test_a_filter_that_means_nothing_is_said_and_nothing_is_lost(stage: Stage) -> None:
+async def test_an_invalid_saved_filter_is_reported_and_kept(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 5)
         await settle(pilot)
@@ -393,14 +392,7 @@ async def test_the_chooser_can_be_walked_at_any_size(stage: Stage, size: tuple[i
         assert sheet.plain.count("▶") == 1
 
 
-def test_no_key_means_two_things_in_one_place() -> None:
-    for tab in TABS:
-        for pane in tab.panes:
-            keys = [key for action in ACTIONS if action.pane == pane for key in action.keys.split(",")]
-            assert len(keys) == len(set(keys)), (tab.id, pane, sorted(k for k in keys if keys.count(k) > 1))
-
-
-async def test_an_unknown_key_is_said_and_left_alone_by_saving(make_stage: Callable[..., Stage]) -> None:
+async def test_an_unknown_key_is_reported_and_kept_by_saving(make_stage: Callable[..., Stage]) -> None:
     path = default_path()
     path.write_text("tree = true # of another version\n")
     stage = make_stage(settings=load(path))

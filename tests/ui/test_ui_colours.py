@@ -15,7 +15,8 @@ from gpuwatch.session.session import Session
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing import theme
-from gpuwatch.ui.settings.preferences import Loaded, Preferences
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.widgets.paint import Painted
 from tests.terminal import Terminal
 from tests.ui import machines
@@ -95,8 +96,8 @@ def test_a_dumb_terminal_is_refused_in_one_line(sim_machine: Callable[[str], Sim
     terminal = Terminal(["env", "TERM=dumb", sys.executable, "-m", "gpuwatch"], environment, 120, 40)
     terminal.drain(10, lambda output: b"\n" in output)
     assert terminal.close() == 2
-    said = terminal.output.decode()
-    assert said.count("\n") == 1
-    assert "TERM is dumb" in said
-    assert "gpuwatch snapshot" in said
-    assert "\x1b" not in said
+    output = terminal.output.decode()
+    assert output.count("\n") == 1
+    assert "TERM is dumb" in output
+    assert "gpuwatch snapshot" in output
+    assert "\x1b" not in output

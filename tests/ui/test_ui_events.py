@@ -34,9 +34,7 @@ def alone(tick: int) -> Snapshot:
 
 
 def news(stage: Stage) -> str:
-    return "".join(
-        text for tab, text, _ in labels("overview", 200, {"events": stage.app.session.unseen_events}) if tab == "events"
-    )
+    return "".join(text for tab, text, _ in labels("overview", 200, stage.app.session.unseen_events) if tab == "events")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

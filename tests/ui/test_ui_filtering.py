@@ -1,4 +1,4 @@
-"""The filter language: what words mean, and what is said of those that mean nothing."""
+"""The filter language: what words mean, and how invalid ones are reported."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_words(text: str, users: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("mem>", "mem is compared with a number such as 2GiB"),
         ("mem>lots", "mem is compared with a number such as 2GiB, not “lots”"),
@@ -156,10 +156,10 @@ def test_words(text: str, users: list[str]) -> None:
         ("mem>\x1b[31m", r"mem is compared with a number such as 2GiB, not “\x1b[31m”"),
     ],
 )
-def test_what_means_nothing_is_said(text: str, said: str) -> None:
+def test_invalid_words_are_reported(text: str, message: str) -> None:
     with pytest.raises(FilterError) as wrong:
         parse(text)
-    assert str(wrong.value) == said
+    assert str(wrong.value) == message
 
 
 def test_the_other_words_are_still_there() -> None:
@@ -181,21 +181,21 @@ def test_every_field_has_its_sign() -> None:
 def test_every_column_is_a_field_by_its_id_and_by_its_head(column: Column) -> None:
     for name in (column.id, column.title):
         for sign in (":1", ">1"):
-            said = said_of(f"{name}{sign}")
-            assert not said or "write" in said, said  # it takes one of the two signs
+            message = message_of(f"{name}{sign}")
+            assert not message or "write" in message, message  # it takes one of the two signs
 
 
 @pytest.mark.parametrize("word", [word for word, _ in _FILTER])
 def test_help_names_words_that_are_understood(word: str) -> None:
-    assert said_of(word) == ""
+    assert message_of(word) == ""
 
 
 def test_help_names_every_field() -> None:
-    told = " ".join(meaning for _, meaning in _FILTER)
-    assert all(name in told for name in FIELDS)
+    help_text = " ".join(meaning for _, meaning in _FILTER)
+    assert all(name in help_text for name in FIELDS)
 
 
-def said_of(text: str) -> str:
+def message_of(text: str) -> str:
     try:
         assert parse(text) is not None
     except FilterError as error:
@@ -224,13 +224,13 @@ _parts = st.sampled_from(
 @example(f"sees:1>{'9' * 4400}")
 def test_any_text_is_a_filter_or_an_error_in_one_line(text: str) -> None:
     hidden: Process = machines.denied_process()
-    said = ""
+    message = ""
     try:
         wanted = parse(text)
     except FilterError as error:
-        said, wanted = str(error), error.rest
-    assert said.isprintable()
-    assert len(said) < 200
+        message, wanted = str(error), error.rest
+    assert message.isprintable()
+    assert len(message) < 200
     for process in (ALICE, BOB, hidden):
         assert wanted is None or wanted(process, AT) in (True, False)
 

@@ -101,7 +101,7 @@ async def test_from_the_symptom_to_the_cause_it_takes_two_keys(make_stage: Calla
         assert isinstance(stage.app.screen, CauseSheet)
 
 
-async def test_that_all_is_well_is_said_with_what_was_looked_at(make_stage: Callable[..., Stage]) -> None:
+async def test_healthy_is_shown_with_what_was_checked(make_stage: Callable[..., Stage]) -> None:
     stage = make_stage(conditions=FixedFindings(WELL, LINK))
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.snapshot(machines.pair().devices))

@@ -25,7 +25,8 @@ from gpuwatch.ui.drawing import inks
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.lines import Line
 from gpuwatch.ui.drawing.theme import PALETTES
-from gpuwatch.ui.settings.preferences import Loaded, Preferences
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.startup.first_frame import picture
 from tests.screen import Screen
 from tests.terminal import Terminal, family, wait_until_ended
@@ -74,7 +75,7 @@ async def test_everything_stands_where_textual_puts_it(
             if not pane.display:
                 continue
             for y, line in enumerate(pane.plain.split("\n"), pane.region.y):
-                if line.startswith("│ HELD"):  # who holds the memory is told when somebody has looked
+                if line.startswith("│ HELD"):  # the holders are shown once processes have been read
                     assert painted[y].startswith("│ HELD")
                 else:
                     assert painted[y] == line.rstrip()
@@ -149,9 +150,9 @@ async def test_the_row_under_the_cursor_stands_on_what_textual_gives_it(
         drawn, ours = style.bgcolor.triplet, inks.washed(palette, "background")
         assert drawn is not None
         assert max(abs(a - b) for a, b in zip(drawn, ours, strict=True)) <= 1
-    told = inks.sequences(palette, "background", 24, wash=True)
-    assert "48;2;{};{};{}m".format(*ours) in told["memory"]
-    assert told["frame"] == inks.sequences(palette, "background", 24)["frame"]
+    washed = inks.sequences(palette, "background", 24, wash=True)
+    assert "48;2;{};{};{}m".format(*ours) in washed["memory"]
+    assert washed["frame"] == inks.sequences(palette, "background", 24)["frame"]
 
 
 def test_there_is_no_picture_without_devices_or_room() -> None:

@@ -49,7 +49,7 @@ async def test_a_lost_gpu_keeps_its_past(stage: Stage) -> None:
         assert "0–139.8 GiB" in screen.graphs.plain, "also while looked back at"
 
 
-def test_a_process_on_no_gpu_is_said_to_be_on_none(stage: Stage) -> None:
+def test_a_process_on_no_gpu_has_no_gpu_graphs(stage: Stage) -> None:
     view, of_process = stage.app.session.live_view(), ProcessHistory()
     row = machines.process(0, gpu=None, device_uuid=None)
     for reading in ("gpu_memory_bytes", "sm_percent"):
@@ -59,7 +59,7 @@ def test_a_process_on_no_gpu_is_said_to_be_on_none(stage: Stage) -> None:
     assert process_axis("gpu_memory_bytes", of_process, (there,), view) == (None, "GPU memory size unknown")
 
 
-def test_what_nobody_ever_told_is_not_made_up(stage: Stage) -> None:
+def test_an_unknown_total_gives_no_axis(stage: Stage) -> None:
     device = machines.device(1, state="lost", missing=LOST)
     history = stage.app.session.history
     for metric in BOUNDED:

@@ -85,11 +85,11 @@ async def test_nothing_is_cut_and_nothing_is_wasted(size: tuple[int, int], gpus:
         assert "warning" in lines[0]
         assert "? help" in lines[-1]
         assert "q quit" in lines[-1]
-        told = [line for line in lines if line.rstrip().endswith("[f] why")]
-        assert len(told) == 1
+        found = [line for line in lines if line.rstrip().endswith("[f] why")]
+        assert len(found) == 1
         # Memory that grows, as it does on this machine now and then, is worse than memory that is held.
         first = r"▲ (GPU \d+ +)?(alice's python \(48121\) holds 130\.4 GiB|memory is filling up)"
-        assert re.search(first, told[0])
+        assert re.search(first, found[0])
 
         # The processes that fit are there, from the largest on, each with all of its numbers.
         heads = [number for number, line in enumerate(lines) if "PID" in line and "COMMAND" in line]
@@ -140,7 +140,7 @@ async def test_more_gpus_than_fit_are_counted_and_can_be_reached(size: tuple[int
             assert "more above" in pane.plain
             await pilot.press("home")
             assert "more above" not in pane.plain
-            pane._scroll(3)
+            pane.turn_wheel(3)
             assert "more above" in pane.plain
             assert pane.cursor_uuid == machines.uuid(0), "scrolling leaves the cursor alone"
 
@@ -150,7 +150,7 @@ async def test_a_click_finds_the_gpu_that_is_under_it_also_after_scrolling(stage
         stage.push(machine(64, 0))
         await pilot.pause()
         pane = stage.app.overview.gpus
-        pane._scroll(5)
+        pane.turn_wheel(5)
         await pilot.pause()
         for y in (0, 3, 7):
             for x in (3, 43):

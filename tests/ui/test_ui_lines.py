@@ -1,4 +1,4 @@
-"""States of the first screen as lines of text: what is told, and where it stands. Colours are for the pictures."""
+"""States of the first screen as lines of text: what is shown, and where. Colours are for the pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
-from gpuwatch.ui.settings.preferences import Loaded, Preferences, default_path, load
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.settings.settings_file import Loaded, default_path, load
 from tests.ui.pictures import app_with, arrived, made_up_probe_runs
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -134,6 +135,9 @@ async def test_a_machine_with_nothing_wrong() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         feed.push()
         await press(pilot, "5")
+        app.session.diagnose()  # in a pilot, the first diagnosis may come later
+        app.tab.show(app.session.view())
+        await arrived(pilot)
         row(pilot, "▶ ● No problems found", "watched: 1 GPU and 6 processes")
         row(pilot, "· looked for: ")
 

@@ -51,7 +51,7 @@ def texts(shot: Snapshot, lines: int, width: int = 100) -> list[str]:
     return ["".join(text for text, _ in pen.spans).rstrip() for pen in pens]
 
 
-def test_a_line_each_and_what_is_not_told_is_a_dash() -> None:
+def test_a_line_for_each_instance_and_a_dash_for_unknown_values() -> None:
     first, second, third = texts(divided(), 3)
     assert first.startswith("├─ MIG 0  7/0  1g.10gb   ▕")
     assert "4.2 / 9.8 GiB  11 alice python" in first
@@ -93,7 +93,7 @@ async def test_a_process_has_the_number_of_its_instance(stage: Stage, width: int
 
 
 @pytest.mark.parametrize("width", [46, 56, 90, 200])
-def test_who_is_on_it_is_told_at_every_width(width: int) -> None:
+def test_processes_of_an_instance_are_shown_at_every_width(width: int) -> None:
     first = texts(divided(), 3, width)[0]
     assert "11 alice" in first
     assert len(first) <= width

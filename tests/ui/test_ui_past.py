@@ -46,7 +46,7 @@ async def settle(pilot: Pilot[None]) -> None:
         await pilot.pause()
 
 
-def told(tick: int) -> Snapshot:
+def sample_at(tick: int) -> Snapshot:
     """A machine that says everywhere at which second it was seen."""
     device = machines.device(0, readings={"power.draw_watts": 100.0 + tick, "utilization.gpu_percent": tick % 100})
     row = machines.process(0, tick=tick, readings={"cpu_percent": float(tick)})
@@ -58,7 +58,7 @@ def told(tick: int) -> Snapshot:
 @pytest.mark.parametrize("pane", ["processes", "gpus"])
 async def test_a_pause_that_ends_on_another_tab_leaves_the_focus_where_it_was(stage: Stage, pane: str) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(told, 30)
+        stage.past(sample_at, 30)
         await settle(pilot)
         stage.app.overview.query_one(f"#{pane}").focus()
         await pilot.press("P", "2")
@@ -74,7 +74,7 @@ async def test_a_pause_that_ends_on_another_tab_leaves_the_focus_where_it_was(st
 
 async def test_the_axes_stay_as_they_are_across_a_gap(stage: Stage) -> None:
     def then(tick: int) -> Snapshot:
-        return told(tick if tick < 40 else tick + 12)  # the driver did not answer meanwhile
+        return sample_at(tick if tick < 40 else tick + 12)  # the driver did not answer meanwhile
 
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(then, 60)
@@ -91,7 +91,7 @@ async def test_the_axes_stay_as_they_are_across_a_gap(stage: Stage) -> None:
 
 async def test_the_whole_screen_goes_back_and_sampling_goes_on(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(told, 61)
+        stage.past(sample_at, 61)
         await settle(pilot)
         await pilot.press("P")
         await settle(pilot)
@@ -105,7 +105,7 @@ async def test_the_whole_screen_goes_back_and_sampling_goes_on(stage: Stage) -> 
         assert "57 %" in stage.app.overview.host.plain
         assert "12:05:28" in line(stage)
         assert "3 s ago" in line(stage)
-        stage.push(told(61), told(62))
+        stage.push(sample_at(61), sample_at(62))
         await settle(pilot)
         assert moment(stage) == 57
         assert "5 s ago" in line(stage)
@@ -130,7 +130,7 @@ async def test_the_whole_screen_goes_back_and_sampling_goes_on(stage: Stage) -> 
 
 async def test_brackets_pause_by_themselves_on_every_tab(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(told, 90)
+        stage.past(sample_at, 90)
         await settle(pilot)
         await pilot.press("2", "left_square_bracket")
         await settle(pilot)
@@ -187,7 +187,7 @@ async def test_findings_and_events_are_those_of_then(stage: Stage) -> None:
 
 async def test_an_event_leads_to_its_moment(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(told, 60)
+        stage.past(sample_at, 60)
         await settle(pilot)
         await pilot.press("6")
         await settle(pilot)
@@ -225,7 +225,7 @@ async def test_no_signal_goes_to_what_is_past(stage: Stage) -> None:
 
 async def test_the_process_tab_draws_the_graphs_of_then(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(told, 90)
+        stage.past(sample_at, 90)
         await settle(pilot)
         await pilot.press("enter")
         await settle(pilot)
@@ -263,7 +263,7 @@ async def test_of_a_process_that_was_started_later_nothing_seems_to_be_of_then(
 
 async def test_what_is_looked_at_on_purpose_is_not_called_stale(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(told, 30)
+        stage.past(sample_at, 30)
         await settle(pilot)
         await pilot.press("left_square_bracket")
         stage.feed.state = FeedStatus(state="not-answering", age_seconds=9.0, waiting_seconds=8.0)
@@ -293,7 +293,7 @@ async def test_pausing_before_the_first_sample_and_a_tiny_terminal(stage: Stage)
 
 async def test_a_click_on_the_track_goes_there(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(told, 100)
+        stage.past(sample_at, 100)
         await settle(pilot)
         await pilot.press("P")
         await settle(pilot)
@@ -328,7 +328,7 @@ def test_every_metric_with_a_graph_can_be_drawn_of_the_past() -> None:
 
 async def test_graphs_of_long_ago_come_from_what_was_kept(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
-        stage.past(told, 2000)
+        stage.past(sample_at, 2000)
         await settle(pilot)
         await pilot.press("2", "P", "home")
         for _ in range(5):
@@ -345,7 +345,7 @@ async def test_graphs_of_long_ago_come_from_what_was_kept(stage: Stage) -> None:
         assert sum(ch > "\u2800" for ch in plain(stage)) > 20
 
 
-async def test_what_is_of_now_is_said_to_be_while_the_past_is_looked_at(stage: Stage) -> None:
+async def test_current_data_are_marked_while_the_past_is_shown(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 60)
         await settle(pilot)

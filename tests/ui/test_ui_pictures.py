@@ -10,7 +10,8 @@ import pytest
 from textual.pilot import Pilot
 
 from gpuwatch.session.probe_runs import ProbeRuns
-from gpuwatch.ui.settings.preferences import Loaded, Preferences, default_path
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.settings.settings_file import Loaded, default_path
 from tests.ui.pictures import app_with, arrived, made_up_probe_runs
 
 MACHINES = [

@@ -1,4 +1,4 @@
-"""The settings file: what it may say, what is said of what it may not, and that nothing of it is lost."""
+"""The settings file: valid and invalid content, and that saving loses nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.ui.drawing.theme import PALETTES
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
-from gpuwatch.ui.settings import preferences
-from gpuwatch.ui.settings.preferences import SETTINGS, Broken, Loaded, Preferences, load, save, understood
+from gpuwatch.ui.settings import settings_file
+from gpuwatch.ui.settings.preferences import SETTINGS, Preferences
+from gpuwatch.ui.settings.settings_file import Broken, Loaded, load, save, understood
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.columns import BY_ID
 from gpuwatch.ui.tables.gpu_fields import FIELDS
@@ -77,7 +78,7 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('theme = "gpuwach-light"', "theme is “gpuwach-light”, not a known theme; did you mean gpuwatch-light?"),
         ("theme = 3", "theme is 3, not text in quotes"),
@@ -106,12 +107,12 @@ def test_no_file_says_nothing(tmp_path: Path) -> None:
         ("theme", "line 2: "),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line_and_the_rest_is_used(tmp_path: Path, text: str, said: str) -> None:
+def test_a_problem_is_one_line_and_the_rest_is_used(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "settings.toml"
     path.write_text("read-only = true\n" + text + "\n")
     loaded = load(path)
     assert loaded.notice.startswith("settings.toml: ")
-    assert said in loaded.notice
+    assert message in loaded.notice
     assert "\n" not in loaded.notice
     assert loaded.notice.isprintable()
     assert loaded.preferences.read_only
@@ -124,7 +125,7 @@ def test_what_is_wrong_is_said_in_one_line_and_the_rest_is_used(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("colums = []", "unknown key colums (did you mean columns in [processes]?)"),
         ("[proceses]\nsort = 1", "unknown key proceses (did you mean processes?)"),
@@ -132,12 +133,12 @@ def test_what_is_wrong_is_said_in_one_line_and_the_rest_is_used(tmp_path: Path, 
         ("[[zoo]]\nx = {y = 1}\n[[zoo]]\n\n[processes]\nqqqq = 0x1F", "unknown keys zoo, processes.qqqq"),
     ],
 )
-def test_an_unknown_key_is_told_once_and_left_alone_by_saving(tmp_path: Path, text: str, said: str) -> None:
+def test_an_unknown_key_is_one_line_and_kept_by_saving(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(f"interval = 2  # slow\n{text}\n")
     loaded = load(path)
     assert (loaded.preferences, loaded.problems) == (Preferences(interval=2), ())
-    assert loaded.lines == (loaded.notice,) == (f"settings.toml: ignored {said}",)
+    assert loaded.lines == (loaded.notice,) == (f"settings.toml: ignored {message}",)
     assert loaded.fitted(200) == loaded.notice
     assert loaded.fitted(30) == f"settings.toml: {len(loaded.unknown)} unknown key{'s' * (len(loaded.unknown) > 1)}"
     save(dataclasses.replace(loaded.preferences, interval=5, sort="pid", gpm=True), path)
@@ -168,13 +169,13 @@ def test_the_rest_of_a_file_that_is_no_toml_is_used() -> None:
     )
 
 
-def test_of_several_problems_their_number_and_the_first_are_said() -> None:
+def test_several_problems_are_counted_and_the_first_is_shown() -> None:
     loaded = Loaded(Path("/x/settings.toml"), *understood("ascii = 1\ngpm = 2\ntree = 0\ntheme = 3"))
     first = "theme is 3, not text in quotes"
     assert loaded.notice == f"settings.toml: 3 problems: {first}"
-    told = f"settings.toml: 3 problems (w): {first}"
-    assert loaded.fitted(len(told)) == told
-    assert loaded.fitted(len(told) - 1) == "settings.toml: 3 problems (w): theme is 3"
+    whole = f"settings.toml: 3 problems (w): {first}"
+    assert loaded.fitted(len(whole)) == whole
+    assert loaded.fitted(len(whole) - 1) == "settings.toml: 3 problems (w): theme is 3"
     assert loaded.fitted(40) == "settings.toml: 3 problems, w shows them"
     assert [line.split()[1] for line in loaded.lines] == ["theme", "ascii", "gpm", "ignored"]
 
@@ -189,7 +190,7 @@ def test_a_problem_that_does_not_fit_is_not_cut() -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"theme = '\xe9'"])
-def test_what_is_not_utf8_is_said(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_utf8_is_reported(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "settings.toml"
     path.write_bytes(content)
     assert "is not UTF-8" in load(path).notice
@@ -197,7 +198,7 @@ def test_what_is_not_utf8_is_said(tmp_path: Path, content: bytes) -> None:
         save(Preferences(), path)
 
 
-def test_a_folder_in_its_place_is_said(tmp_path: Path) -> None:
+def test_a_folder_in_its_place_is_reported(tmp_path: Path) -> None:
     assert "cannot be read" in load(tmp_path).notice
     with pytest.raises(Broken):
         save(Preferences(), tmp_path)
@@ -238,14 +239,14 @@ def test_a_link_stays_a_link_and_permissions_stay(tmp_path: Path) -> None:
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
 
-def test_a_place_that_cannot_be_is_said(tmp_path: Path) -> None:
+def test_an_impossible_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(GpuwatchError, match=r"cannot save to .*: (Not a directory|File exists)"):
         save(Preferences(theme="gpuwatch-light"), tmp_path / "file" / "settings.toml")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(GpuwatchError, match="Permission denied"):
         save(Preferences(theme="gpuwatch-light"), tmp_path / "settings.toml")
@@ -258,7 +259,7 @@ def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path, monkeyp
     def full(number: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(preferences.os, "fsync", full)
+    monkeypatch.setattr(settings_file.os, "fsync", full)
     with pytest.raises(GpuwatchError, match="No space left"):
         save(Preferences(interval=2), path)
     assert path.read_text() == "interval = 5\n"
@@ -268,7 +269,7 @@ def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path, monkeyp
 def test_the_other_path_is_free(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     (tmp_path / "settings-1.toml").touch()
-    assert preferences.beside(path) == tmp_path / "settings-2.toml"
+    assert settings_file.beside(path) == tmp_path / "settings-2.toml"
 
 
 async def test_the_problem_stands_beside_help_and_quit(make_stage: Callable[..., Stage], tmp_path: Path) -> None:
@@ -282,7 +283,7 @@ async def test_the_problem_stands_beside_help_and_quit(make_stage: Callable[...,
         assert line.rstrip().endswith("? help  q quit")
 
 
-def test_a_locked_file_is_told_and_not_replaced(tmp_path: Path) -> None:
+def test_a_read_only_file_is_reported_and_not_replaced(tmp_path: Path) -> None:
     """Also for root, who could."""
     path = tmp_path / "ro.toml"
     path.write_text("interval = 2\n")
@@ -353,8 +354,8 @@ def test_a_spoilt_file_never_fails(line: str, spoiler: str, place: int) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems ask platformdirs")
 @pytest.mark.parametrize("chosen", [None, "", "/srv/settings", "relative"])
 def test_the_file_lies_where_platformdirs_says(chosen: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(preferences.ENVIRONMENT, raising=False)
+    monkeypatch.delenv(settings_file.ENVIRONMENT, raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     if chosen is not None:
         monkeypatch.setenv("XDG_CONFIG_HOME", chosen)
-    assert preferences.default_path() == platformdirs.user_config_path("gpuwatch") / "settings.toml"
+    assert settings_file.default_path() == platformdirs.user_config_path("gpuwatch") / "settings.toml"

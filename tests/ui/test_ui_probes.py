@@ -168,7 +168,7 @@ async def test_a_batch_can_be_stopped(make_stage: MakeStage, bench: Bench, key: 
         )
 
 
-async def test_nothing_runs_before_it_is_said_who_is_on_the_gpu(make_stage: MakeStage, bench: Bench) -> None:
+async def test_nothing_runs_before_the_users_of_the_gpu_are_shown(make_stage: MakeStage, bench: Bench) -> None:
     holder = machines.process(0, gpu=0, pid=4711, readings={"gpu_memory_bytes": 5 * machines.GIB})
     machine = machines.snapshot(tuple(machines.device(number, busy=0) for number in range(3)), (holder,))
     stage = make_stage(probe_runs=bench.probe_runs)

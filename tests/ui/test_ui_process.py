@@ -95,7 +95,7 @@ async def test_secrets_of_its_command_are_masked_too(stage: Stage) -> None:
         assert "verysecret" not in plain(stage) + about(stage)
 
 
-async def test_the_order_of_its_numbers_is_told_for_both_gpus(stage: Stage) -> None:
+async def test_device_numbers_are_shown_for_both_gpus(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(swapped())
         await settle(pilot)
@@ -146,7 +146,7 @@ async def test_keys_lead_to_the_environment_and_the_relatives(stage: Stage) -> N
         assert stage.app.screen is not screen
 
 
-async def test_one_that_ends_stays_on_screen_and_is_said(make_stage: MakeStage) -> None:
+async def test_a_process_that_exited_stays_on_screen_and_is_marked(make_stage: MakeStage) -> None:
     answers: list[Details] = [details_of((48121, 1.0))]
     stage = make_stage(read_process=lambda who: answers[-1])
     async with stage.app.run_test(size=(120, 40)) as pilot:
@@ -187,7 +187,7 @@ async def test_reading_that_hangs_holds_nothing_up(make_stage: MakeStage) -> Non
         assert "HF_TOKEN" in about(stage)
 
 
-async def test_a_reader_that_fails_is_said(make_stage: MakeStage) -> None:
+async def test_a_reader_error_is_shown(make_stage: MakeStage) -> None:
     def broken(who: Identity) -> Details:
         raise RuntimeError("odd")
 
@@ -228,7 +228,7 @@ async def test_no_process_and_no_sample(stage: Stage) -> None:
         assert "no process uses a GPU" in plain(stage)
 
 
-def test_a_map_is_a_fact_where_a_driver_told_it_and_likely_where_the_environment_did() -> None:
+def test_a_map_is_a_fact_from_the_driver_and_likely_from_the_environment() -> None:
     shot = swapped()
     rows = shot.processes
     zero, one = machines.uuid(0), machines.uuid(1)
@@ -238,9 +238,9 @@ def test_a_map_is_a_fact_where_a_driver_told_it_and_likely_where_the_environment
         (1, 0, "likely"),
     ]
     assert likely.how.startswith("likely: from its environment")
-    told = known_map(rows, ((0, one), (1, zero)), shot)
-    assert {entry.certainty for entry in told.map} == {"fact"}
-    assert told.how == "fact: reported by the simulated driver"
+    known = known_map(rows, ((0, one), (1, zero)), shot)
+    assert {entry.certainty for entry in known.map} == {"fact"}
+    assert known.how == "fact: reported by the simulated driver"
     other = known_map(rows, ((0, zero),), shot)
     assert [(entry.ordinal, entry.index) for entry in other.map] == [(0, 0)]
     assert "its environment alone suggests others" in other.how
@@ -280,7 +280,7 @@ def test_axes_grow_in_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "said", "wrong"),
+    ("environment", "effect", "wrong"),
     [
         ({"CUDA_VISIBLE_DEVICES": "1,0"}, "GPU:0 is physical 1, GPU:1 is physical 0", False),
         ({"CUDA_VISIBLE_DEVICES": "-1"}, "hides every GPU from it", True),
@@ -302,7 +302,7 @@ def test_axes_grow_in_steps() -> None:
         ({}, "TensorFlow takes nearly all free memory", False),
     ],
 )
-def test_settings_in_words(environment: dict[str, str], said: str, wrong: bool) -> None:
+def test_settings_in_words(environment: dict[str, str], effect: str, wrong: bool) -> None:
     setting = settings_of(environment, "tensorflow 2.21.0", DEVICES)[0]
-    assert said in setting.effect
+    assert effect in setting.effect
     assert setting.wrong is wrong

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from gpuwatch.formatting.units import duration
 from gpuwatch.model.snapshot import MigInstance, Process, Snapshot
 from gpuwatch.ui.tables.filter import parse
-from gpuwatch.ui.widgets.paint import Line, Painted, difference
+from gpuwatch.ui.widgets.paint import Painted
 from tests.ui import machines
 from tests.ui.conftest import Stage
 
@@ -102,14 +102,6 @@ async def test_the_second_hand_draws_the_top_line_only(stage: Stage) -> None:
         assert drawn_since(stage, before) == {"top": 1}
 
 
-def test_difference_is_the_cells_between_the_first_and_the_last_change() -> None:
-    old = Line((("abc", "text"), ("12", "strong"), ("xyz", "dim")))
-    new = Line((("abc", "text"), ("34", "strong"), ("xyz", "dim")))
-    assert difference(old, new) == (3, 5)
-    assert difference(old, Line((*new.spans, ("!", "text")))) == (3, 9)
-    assert difference(old, old._replace(wash="cursor")) is None
-
-
 async def test_while_only_time_passes_run_times_are_drawn_and_all_else_stays(stage: Stage) -> None:
     """They are drawn by another way than a changed row, and must look as if they had not been."""
     async with stage.app.run_test(size=(120, 40)) as pilot:
@@ -122,10 +114,9 @@ async def test_while_only_time_passes_run_times_are_drawn_and_all_else_stays(sta
             stage.push(later)
             await pilot.pause()
             await pilot.pause()
-        assert table._times, "they were written into the lines that stood there"
         assert set(drawn_since(stage, before)) <= {"top", "host", "processes"}
         shown = table.plain
-        table._redraw()
+        table.redraw()
         assert table.plain == shown
         row = next(row for row in table._rows if isinstance(row, Process))
         assert duration(row.run_seconds(later.taken_at.timestamp())) in shown
@@ -144,12 +135,12 @@ async def test_no_way_of_drawing_forgets_the_clock(stage: Stage) -> None:
         seconds = row.run_seconds(later.taken_at.timestamp())
         ran = duration(seconds)
         assert ran != duration(row.run_seconds(still.taken_at.timestamp()))
-        assert ran in table.plain.split("\n")[table._head_row + 1]
+        assert ran in table.plain.split("\n")[table._inset + 1]
         shown = table.plain
-        table._redraw()
+        table.redraw()
         assert table.plain == shown
         await pilot.press("down", "up")
-        assert ran in table.plain.split("\n")[table._head_row + 1]
+        assert ran in table.plain.split("\n")[table._inset + 1]
         stage.app.overview.show(stage.app.overview._view or stage.app.session.live_view())
         assert table.plain.replace("▶", " ") == shown.replace("▶", " ")
         table.set_filter(parse(f"time>{int(seconds or 0) - 50}"))
@@ -161,7 +152,7 @@ async def test_no_way_of_drawing_forgets_the_clock(stage: Stage) -> None:
         assert row.pid in {one.pid for one in table._rows if isinstance(one, Process)}, "it has run for long enough now"
 
 
-async def test_memory_that_nobody_explains_is_told_while_processes_stay(stage: Stage) -> None:
+async def test_new_unexplained_memory_is_shown_while_processes_stay(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         still = machines.pair()
         await ready(stage, pilot, still)

@@ -1,4 +1,4 @@
-"""Signals from the dashboard: who is asked about, what is sent, what is said."""
+"""Signals from the dashboard: the question, what is sent, and the message afterwards."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ended(child: Child) -> int:
 
 
 def marked(sheet: LinesModal[Any]) -> list[str]:
-    """The chosen line, as it can be told without colours."""
+    """The selected line, recognised without colours."""
     return [line.rstrip()[:7] for line in sheet.sheet.plain.split("\n") if "▶" in line]
 
 
@@ -176,18 +176,18 @@ async def test_escape_takes_the_tags_away(stage: Stage) -> None:
         assert stage.app.overview.processes.tagged == [], "who went and came again is not tagged"
 
 
-async def test_a_pid_that_was_reused_is_refused_and_said(stage: Stage, sleepers: list[Child]) -> None:
+async def test_a_reused_pid_is_refused_and_reported(stage: Stage, sleepers: list[Child]) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(row(sleepers[0], shift=-500.0)))
         await settle(pilot)
         await pilot.press("k", "enter")
         await settle(pilot)
-        said = f"✖ no TERM to {sleepers[0].pid}: this pid belongs to another process now"
-        assert said in stage.app.overview.keys.plain
+        message = f"✖ no TERM to {sleepers[0].pid}: this pid belongs to another process now"
+        assert message in stage.app.overview.keys.plain
         assert sleepers[0].poll() is None
 
 
-async def test_one_that_ended_meanwhile_is_said(stage: Stage, sleepers: list[Child]) -> None:
+async def test_a_process_that_exited_meanwhile_is_reported(stage: Stage, sleepers: list[Child]) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(row(sleepers[0])))
         await settle(pilot)
@@ -215,7 +215,7 @@ async def test_what_cannot_be_identified_is_not_offered(stage: Stage) -> None:
         assert "delivered" not in stage.app.overview.keys.plain
 
 
-async def test_doubt_about_namespaces_is_said(stage: Stage, sleepers: list[Child]) -> None:
+async def test_doubt_about_namespaces_is_shown(stage: Stage, sleepers: list[Child]) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         elsewhere = msgspec.structs.replace(machines.HELD, id="container.pid-namespace", severity="info")
         stage.push(msgspec.structs.replace(machine(row(sleepers[0])), findings=(elsewhere,)))

@@ -135,8 +135,9 @@ async def test_enter_on_a_card_opens_its_gpu_and_arrows_go_on(stage: Stage) -> N
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.many(4, 12))
         await settle(pilot)
-        stage.app.overview.gpus.focus()
-        await settle(pilot)
+        await pilot.press("shift+tab")
+        assert stage.app.overview.focused_pane == "gpus"
+        assert "↵ details" in stage.app.overview.keys.plain
         await pilot.press("right", "enter")
         await settle(pilot)
         screen = stage.app.screen
@@ -149,6 +150,8 @@ async def test_enter_on_a_card_opens_its_gpu_and_arrows_go_on(stage: Stage) -> N
         await pilot.press("left", "left", "left")
         assert screen.device.index == 3
         assert {row.key[0] for row in screen.processes._rows} == {machines.uuid(3)}
+        await pilot.press("1")
+        assert len(stage.app.overview.processes._rows) == 12, "the overview shows those of all GPUs"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
@@ -175,7 +178,7 @@ async def test_every_metric_is_there_with_its_value_or_the_reason(stage: Stage, 
             assert len(line.rstrip()) <= size[0]
 
 
-async def test_an_axis_without_an_end_is_said_and_not_guessed(stage: Stage) -> None:
+async def test_an_unknown_axis_end_is_shown_and_not_guessed(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         shy = machines.device(0, missing={"power.limit_watts": machines.NOT_SUPPORTED})
         stage.push(machines.snapshot((shy,)))
@@ -253,7 +256,7 @@ async def test_findings_are_listed_with_evidence_and_action(stage: Stage) -> Non
         assert isinstance(stage.app.screen, FindingsScreen)
 
 
-async def test_nothing_wrong_is_said(stage: Stage) -> None:
+async def test_no_findings_are_shown_as_such(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
         await settle(pilot)

@@ -113,7 +113,7 @@ def test_the_terminal_is_left_as_it_was(how: str) -> None:
                 assert sign in terminal.output, sign
             assert termios.tcgetattr(terminal.slave) == terminal.before
         if how == "crash":
-            assert b"a rule broke" in terminal.output.split(LEFT_ALTERNATE_SCREEN)[-1], "said where it can be read"
+            assert b"a rule broke" in terminal.output.split(LEFT_ALTERNATE_SCREEN)[-1], "on the normal screen"
     finally:
         terminal.close()
 
@@ -168,9 +168,9 @@ def test_ctrl_z_goes_to_the_shell_and_fg_comes_back(sim_machine: Callable[[str],
             assert sign in left, sign
         _wait_for_states(members, {"T"})  # nothing samples, so nothing piles up
         shell.keys("stty -a\n")
-        said = wait(b"READY:")
-        assert b" icanon" in said
-        assert b" echo " in said
+        modes = wait(b"READY:")
+        assert b" icanon" in modes
+        assert b" echo " in modes
         shell.keys("fg\n")
         back = wait(b"quit")
         assert b"\x1b[?1003h" in back

@@ -50,8 +50,8 @@ def with_device(tick: int, number: int, *, state: str = "ok", **readings: object
     """:func:`calm` but for one device."""
     shot = calm(tick)
     devices = list(shot.devices)
-    told = {**devices[number].readings, **{name.replace("__", "."): value for name, value in readings.items()}}
-    devices[number] = msgspec.structs.replace(devices[number], state=state, readings=told)
+    values = {**devices[number].readings, **{name.replace("__", "."): value for name, value in readings.items()}}
+    devices[number] = msgspec.structs.replace(devices[number], state=state, readings=values)
     return msgspec.structs.replace(shot, devices=tuple(devices))
 
 
@@ -60,7 +60,7 @@ def badge(stage: Stage) -> tuple[str, str]:
 
 
 def falls_silent(stage: Stage, seconds: float = 9.0, blame: str = "") -> None:
-    """The feed's state as it is told by the app's clock, without a sample."""
+    """The feed's state as the app's clock shows it, without a sample."""
     stage.now += seconds
     stage.feed.state = FeedStatus("not-answering", seconds + 1, seconds, blame=blame)
     stage.app._last_data = float("-inf")
@@ -198,7 +198,7 @@ async def test_a_device_that_is_back_is_not_red(judged: Stage) -> None:
         assert not judged.app.overview.finding.display
 
 
-async def test_a_mismatch_is_told_once_and_nothing_from_before_it_stands_as_now(judged: Stage) -> None:
+async def test_a_mismatch_is_shown_once_and_older_data_are_not_shown_as_current(judged: Stage) -> None:
     async with judged.app.run_test(size=(120, 40)) as pilot:
         judged.push(*(with_device(tick, 0, **HOT) for tick in range(30)))
         await settle(pilot)
@@ -253,13 +253,13 @@ async def test_what_is_wrong_with_a_filter_stays_until_its_text_changes(stage: S
 
 
 @pytest.mark.parametrize(
-    ("status", "changes", "said"),
+    ("status", "changes", "expected"),
     [
         (FeedStatus("stopped", 3.0, detail="the recording ends here"), {}, ""),
         (FeedStatus("ok", 0.0), {"state": "lost", "state_detail": "fell off the bus"}, "✖ 1 error"),
     ],
 )
-def test_the_header_says_nothing_good_above_an_error(status: FeedStatus, changes: dict[str, str], said: str) -> None:
+def test_the_top_line_is_not_green_above_an_error(status: FeedStatus, changes: dict[str, str], expected: str) -> None:
     shot = calm(0)
     lame = msgspec.structs.replace(shot.devices[0], **changes)
     shot = msgspec.structs.replace(shot, devices=(lame, *shot.devices[1:]))
@@ -268,4 +268,4 @@ def test_the_header_says_nothing_good_above_an_error(status: FeedStatus, changes
     well = Finding(id="healthy", severity="info", certainty="fact", title="well", since=shot.taken_at)
     found = (lost,) if changes else (well,)
     view = View(shot, History(), status, at, 1.0, findings=found, wrong=ranked(found))
-    assert verdict(view)[0] == said
+    assert verdict(view)[0] == expected

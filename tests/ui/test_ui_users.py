@@ -127,7 +127,7 @@ async def test_nobody_cannot_be_picked_and_a_tiny_terminal_hides_it(stage: Stage
 
 
 @pytest.mark.parametrize("gpus", [1, 8, 16])
-async def test_every_gpu_of_a_user_is_told_where_columns_do_not_fit(stage: Stage, gpus: int) -> None:
+async def test_every_gpu_of_a_user_is_named_if_columns_do_not_fit(stage: Stage, gpus: int) -> None:
     async with stage.app.run_test(size=(80, 24)) as pilot:
         rows = tuple(row("alice", 10 + gpu, gpu, gpu + 1.0) for gpu in range(min(gpus, 4)))
         stage.push(machines.snapshot(tuple(machines.device(gpu) for gpu in range(gpus)), rows))
@@ -162,7 +162,7 @@ async def test_hostile_names_of_users(stage: Stage) -> None:
         assert not set(stage.app.overview.processes.plain) & set("\x1b\x07\t\r\u202e\u202c")
 
 
-async def test_whose_share_is_on_which_gpu_is_said_in_words_where_there_is_room(stage: Stage) -> None:
+async def test_shares_by_gpu_are_in_words_if_there_is_room(stage: Stage) -> None:
     async with stage.app.run_test(size=(80, 24)) as pilot:
         rows = (row("alice", 10, 0, 14.4), row("alice", 11, 5, 44.8))
         stage.push(machines.snapshot(tuple(machines.device(gpu) for gpu in range(8)), rows))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.lines import Line, changed, patches, span_at
+from gpuwatch.ui.drawing.lines import Line, changed, patches, replaced
 
 WIDTH = 30
 SPANS = st.lists(st.tuples(st.text("ab1–█漢", max_size=5), st.sampled_from(["text", "dim", "ok"])), max_size=8)
@@ -52,9 +52,12 @@ def test_what_does_not_fit_is_left_to_textual() -> None:
     assert patches(Line(()), long, WIDTH) == [(0, "", "")]
 
 
-def test_a_span_is_found_by_the_cell_that_it_begins_at() -> None:
+def test_a_span_of_the_same_width_is_replaced() -> None:
     line = Line((("ab", "text"), ("–", "dim"), ("漢", "dim"), ("12", "ok")), "cursor")
-    assert [span_at(line, x) for x in range(8)] == [0, None, 1, 2, None, 3, None, None]
+    assert replaced(line, 5, "34") == Line((*line.spans[:3], ("34", "ok")), "cursor")
+    assert replaced(line, 3, "xy") == Line((*line.spans[:2], ("xy", "dim"), line.spans[3]), "cursor")
+    assert [replaced(line, x, "12345") for x in range(8)] == [None] * 8, "no span is as wide"
+    assert replaced(line, 4, "x") is None, "no span begins there"
 
 
 @given(st.text("ab1 ", min_size=1, max_size=6), st.text("ab1 ", min_size=1, max_size=6))

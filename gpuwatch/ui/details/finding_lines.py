@@ -8,6 +8,8 @@ from gpuwatch.model.snapshot import Problem, Snapshot
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.wrapping import Lines
 
+Entry = Finding | Problem
+
 MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("•", "dim")}
 """Glyph and ink of a severity."""
 HEALTHY = ("●", "ok")
@@ -41,6 +43,16 @@ def judged(finding: Finding) -> str:
     return finding.certainty if finding.id == "unknown" else f"{finding.id} · {finding.certainty}"
 
 
+def action_of(entry: Entry) -> str:
+    """The action of a finding, or the hint of a source problem."""
+    return entry.action if isinstance(entry, Finding) else entry.hint
+
+
+def entry_lines(entry: Entry, snapshot: Snapshot | None) -> Lines:
+    """A finding with its evidence and action, or a source problem with its hint."""
+    return lines_of(entry, snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
+
+
 def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
     """One finding with its evidence and action."""
     glyph, ink = mark(finding)
@@ -67,29 +79,18 @@ def lines_of_problem(problem: Problem) -> Lines:
     return lines
 
 
-def evidence(view: View) -> tuple[str, Lines]:
-    """Title and lines: all problems, most important first."""
+def evidence(view: View) -> Lines:
+    """All findings and source problems, most important first."""
     lines: Lines = []
     snapshot = view.snapshot
     for finding in view.wrong:
         lines += [*lines_of(finding, snapshot), []]
     found = {finding.id for finding in view.wrong}
     for problem in snapshot.problems if snapshot is not None else ():
-        if problem.reason in found:
-            continue
-        lines += [*lines_of_problem(problem), []]
+        if problem.reason not in found:
+            lines += [*lines_of_problem(problem), []]
     if not lines:
         healthy = next((one for one in view.findings if one.id == "healthy" and one.until is None), None)
         lines = [[("● ", "ok"), ("No problems found.", "text")]]
         lines += [[("  · ", "dim"), (line, "text")] for line in (healthy.evidence if healthy is not None else ())]
-    return "Findings", lines
-
-
-def first_cause(view: View) -> str:
-    """Cause id of the most important finding; empty if there is none."""
-    return cause_of(view.wrong[0]) if view.wrong else ""
-
-
-def first_action(view: View) -> str:
-    """Action of the most important finding; empty if there is none."""
-    return view.wrong[0].action if view.wrong else ""
+    return lines

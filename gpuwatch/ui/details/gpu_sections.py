@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,9 +11,10 @@ from gpuwatch.history.machine_event import MachineEvent, ago, span
 from gpuwatch.model.clock_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Connection, Device, Process, Snapshot
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.panes.mig_line import part_spans, who
+from gpuwatch.ui.panes.mig_line import by_instance, part_spans, who
 from gpuwatch.ui.settings.tabs import number_of
 
 if TYPE_CHECKING:
@@ -148,10 +148,7 @@ def _limit(name: str, now: str, limits: list[str]) -> list[Span]:
 
 def part_lines(device: Device, processes: Iterable[Process], width: int) -> Lines:
     """Its MIG instances: profile, memory, and the processes on each."""
-    on: dict[str | None, list[Process]] = {}
-    for row in processes:
-        if row.device_uuid == device.uuid:
-            on.setdefault(row.mig_instance, []).append(row)
+    on = by_instance(device, processes)
     lines: Lines = []
     for one in device.mig_instances:
         lines.append(part_spans(one, on.pop(one.id, []), 10 if width >= 66 else 4))
@@ -216,17 +213,14 @@ def _path(found: Connection) -> str:
 def event_lines(device: Device, happened: Sequence[MachineEvent], now: float, most: int = 40) -> Lines:
     """Events of the device, newest first."""
     lines: Lines = []
-    today = datetime.datetime.fromtimestamp(now).date()
     for one in reversed(happened):
         if one.device_uuid != device.uuid:
             continue
         glyph, ink = MARKS[one.severity]
-        moment = datetime.datetime.fromtimestamp(one.at)
-        when = moment.strftime("%H:%M:%S" if moment.date() == today else "%m-%d %H:%M:%S")
         text = one.text.removeprefix(f"GPU {device.index} ").removeprefix(f"GPU {device.index}: ")
         likely = " (likely)" if one.certainty == "likely" else ""
         if len(lines) >= most:
             lines.append([("older events: ", "dim"), (f"{number_of('events')} Events", "key")])
             break
-        lines.append([(f"{when}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
+        lines.append([(f"{clock(one.at, now)}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
     return lines or [[("● ", "ok"), ("no events since gpuwatch started", "text")]]

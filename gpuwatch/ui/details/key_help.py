@@ -5,32 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.settings.actions import of_tab
+from gpuwatch.ui.settings.actions import ACTIONS, of_tab
 from gpuwatch.ui.settings.tabs import TABS, panes_of
 
 _HEADS = {
-    "everywhere": "Everywhere",
     "overview": "On this tab",
-    "processes": "In the processes",
-    "gpus": "In the GPUs",
-    "finding": "On the finding",
-    "readings": "In the readings",
     "process": "On this tab",
-    "probes": "In the probes",
-    "findings": "In the findings",
-    "events": "In the events",
-    "users": "In the totals by user",
+    "gpus": "GPUs",
+    "users": "Totals by user",
     "timeline": "While paused",
 }
+"""Titles of panes, if not their names."""
 _FILTER = (
     ("python train", "both words, anywhere"),
     ('"python train"', "this exact text, even if it looks like a field"),
     ("user:al", "contains this text: user, type, container, framework, cmd"),
-    ("gpu:1", "equals this: gpu, pid, mig; one of the list: visible, sees"),
+    ("gpu:1", "equals this: gpu, pid, mig; is listed in: visible, sees"),
     ("mem>2GiB", "mem, sm, mbw, enc, dec, cpu, host, threads, pid, and time>1h30m; also < = >= <="),
-    ("-xorg", "does not match; works with every kind of word"),
+    ("-xorg", "does not match; works with all of the above"),
 )
-_SIGNS = (
+_SYMBOLS = (
     ("–", "could not be read; i shows why"),
     ("▲ ✖ ●", "warning, error, ok"),
     ("0→1", "the program's GPU 0 is physical GPU 1"),
@@ -43,7 +37,7 @@ _SIGNS = (
 
 
 def help_lines(tab: str, name: Callable[[str], str] = str) -> Lines:
-    """The tabs, every action of this tab by pane, and the meaning of the signs.
+    """The tabs, every action of this tab by pane, and the meaning of the symbols.
 
     ``name`` spells a key as the terminal can show it.
     """
@@ -52,15 +46,15 @@ def help_lines(tab: str, name: Callable[[str], str] = str) -> Lines:
     lines.append([])
     size = max(8, *(len(name(action.shown)) + 1 for action in of_tab(tab)))
     for pane in (*panes_of(tab), "everywhere"):
-        lines.append([(_HEADS[pane], "title")])
+        lines.append([(_HEADS.get(pane, pane.capitalize()), "title")])
         # The keys of the tabs are listed above.
-        here = [one for one in of_tab(tab) if one.pane == pane and not one.id.startswith("show_tab")]
+        here = [one for one in ACTIONS[pane] if not one.id.startswith("show_tab")]
         lines += [[(f"  {name(action.shown):<{size}}", "key"), (action.help, "text")] for action in here]
         lines.append([])
     if tab == "overview":
-        lines.append([("Words of a filter", "title")])
+        lines.append([("Filter syntax", "title")])
         lines += [[(f"  {word:<16}", "strong"), (meaning, "text")] for word, meaning in _FILTER]
         lines.append([])
-    lines.append([("Signs", "title")])
-    lines += [[(f"  {sign:<13}", "strong"), (meaning, "text")] for sign, meaning in _SIGNS]
+    lines.append([("Symbols", "title")])
+    lines += [[(f"  {sign:<13}", "strong"), (meaning, "text")] for sign, meaning in _SYMBOLS]
     return lines

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 
+from msgspec.structs import replace
+
 from gpuwatch.formatting.secrets import MASK, mask_text, mask_value
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, duration, memory
@@ -15,10 +17,10 @@ from gpuwatch.session.view import View
 from gpuwatch.sources.host import Details, Relative
 from gpuwatch.ui.details.exact_device_map import known_map
 from gpuwatch.ui.details.finding_lines import lines_of
-from gpuwatch.ui.details.process_settings import number_name, settings_of
+from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.tables.columns import command_text
+from gpuwatch.ui.tables.columns import command_text, number_name
 
 
 def without_secrets(details: Details) -> Details:
@@ -30,15 +32,7 @@ def without_secrets(details: Details) -> Details:
     def hidden(relatives: tuple[Relative, ...]) -> tuple[Relative, ...]:
         return tuple(Relative(one.pid, one.depth, mask_text(one.command)) for one in relatives)
 
-    return Details(
-        problem=details.problem,
-        environment=environment,
-        interpreter=details.interpreter,
-        inner_pid=details.inner_pid,
-        parents=hidden(details.parents),
-        children=hidden(details.children),
-        why=details.why,
-    )
+    return replace(details, environment=environment, parents=hidden(details.parents), children=hidden(details.children))
 
 
 def who_lines(who: Identity, rows: tuple[Process, ...], at: float, details: Details | None, note: Span) -> Lines:

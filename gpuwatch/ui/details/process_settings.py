@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gpuwatch.model.snapshot import Device
 from gpuwatch.model.visibility import visible_devices
+from gpuwatch.ui.tables.columns import number_name
 
 _ALMOST_VISIBLE = re.compile(r"CUDA_?VISIBLE_?(DEVICE|GPU)S?$|GPU_VISIBLE_DEVICES$", re.IGNORECASE)
 
@@ -19,11 +20,6 @@ class Setting(NamedTuple):
     value: str | None
     effect: str
     wrong: bool = False
-
-
-def number_name(framework: str | None) -> str:
-    """The framework's name for a device: ``GPU:``, ``cuda:``, or empty."""
-    return {"tensorflow": "GPU:", "torch": "cuda:"}.get((framework or "").partition(" ")[0], "")
 
 
 def settings_of(environment: Mapping[str, str], framework: str | None, devices: Sequence[Device]) -> list[Setting]:

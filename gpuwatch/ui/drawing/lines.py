@@ -20,35 +20,14 @@ class Line(NamedTuple):
 BLANK = Line(())
 
 
-def difference(old: Line, new: Line) -> tuple[int, int] | None:
-    """First and one-past-last differing cell of two lines; None when the full width must be redrawn."""
-    if old.wash != new.wash:
-        return None
-    start = 0
-    head = 0
-    for (text, ink), other in zip(old.spans, new.spans, strict=False):
-        if (text, ink) != other:
-            break
-        start += width_of(text)
-        head += 1
-    ends = [sum(width_of(text) for text, _ in line.spans) for line in (old, new)]
-    if ends[0] != ends[1]:
-        return (start, max(ends))
-    end = ends[0]
-    for ours, theirs in zip(reversed(old.spans[head:]), reversed(new.spans[head:]), strict=False):
-        if ours != theirs:
-            break
-        end -= width_of(ours[0])
-    return (start, max(end, start + 1))
-
-
-def span_at(line: Line, x: int) -> int | None:
-    """Number of the span that begins at cell ``x``; None if none does."""
+def replaced(line: Line, x: int, text: str) -> Line | None:
+    """The line with another text in the span that begins at cell ``x``; None if there is none of this width."""
     at = 0
-    for number, (text, _) in enumerate(line.spans):
-        if at == x:
-            return number
-        at += width_of(text)
+    for number, (before, ink) in enumerate(line.spans):
+        size = width_of(before)
+        if at == x and size == width_of(text):
+            return line._replace(spans=(*line.spans[:number], (text, ink), *line.spans[number + 1 :]))
+        at += size
     return None
 
 

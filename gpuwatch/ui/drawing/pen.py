@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpuwatch.ui.drawing.bars import bar
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.lines import Line, Span
@@ -32,6 +34,12 @@ class Pen:
                 size = width_of(text)
             self.spans.append((text, ink))
             self.x += size
+        return self
+
+    def write(self, spans: Iterable[Span]) -> Pen:
+        """Writes several spans."""
+        for text, ink in spans:
+            self.add(text, ink)
         return self
 
     def to(self, x: int, fill: str = " ", ink: str = "text") -> Pen:

@@ -19,7 +19,6 @@ class Palette:
     name: str
     primary: str
     secondary: str
-    accent: str
     success: str
     warning: str
     error: str
@@ -27,7 +26,12 @@ class Palette:
     background: str
     surface: str
     panel: str
-    dark: bool
+    dark: bool = True
+
+    @property
+    def accent(self) -> str:
+        """The colour of what is in focus: the primary one."""
+        return self.primary
 
 
 PALETTES = (
@@ -35,7 +39,6 @@ PALETTES = (
         name="gpuwatch",
         primary="#7fb4ca",
         secondary="#9d8cd6",
-        accent="#7fb4ca",
         success="#8cc265",
         warning="#e0af5b",
         error="#ef6b73",
@@ -43,13 +46,11 @@ PALETTES = (
         background="#11151a",
         surface="#181d24",
         panel="#232a33",
-        dark=True,
     ),
     Palette(
         name="gpuwatch-light",
         primary="#1b6a8c",
         secondary="#6a4fb3",
-        accent="#1b6a8c",
         success="#2f7d1e",
         warning="#9a6100",
         error="#b8222f",
@@ -63,7 +64,6 @@ PALETTES = (
         name="gpuwatch-contrast",
         primary="#00d7ff",
         secondary="#ff87ff",
-        accent="#00d7ff",
         success="#00ff5f",
         warning="#ffd700",
         error="#ff5f5f",
@@ -71,14 +71,12 @@ PALETTES = (
         background="#000000",
         surface="#000000",
         panel="#303030",
-        dark=True,
     ),
     # Blue, yellow and vermilion stay distinct in the common kinds of colour blindness.
     Palette(
         name="gpuwatch-colour-blind",
         primary="#56b4e9",
         secondary="#cc79a7",
-        accent="#56b4e9",
         success="#56b4e9",
         warning="#f0e442",
         error="#e8743b",
@@ -86,7 +84,6 @@ PALETTES = (
         background="#11151a",
         surface="#181d24",
         panel="#232a33",
-        dark=True,
     ),
 )
 DEFAULT = PALETTES[0].name
@@ -105,7 +102,7 @@ def textual_themes() -> tuple[Theme, ...]:
         secondary="ansi_magenta",
         accent="ansi_cyan",
     )
-    return (*(Theme(**asdict(palette)) for palette in PALETTES), sixteen)
+    return (*(Theme(accent=palette.accent, **asdict(palette)) for palette in PALETTES), sixteen)
 
 
 def known_themes() -> tuple[str, ...]:

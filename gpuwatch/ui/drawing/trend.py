@@ -13,10 +13,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 from operator import sub
+from typing import TYPE_CHECKING
 
+from gpuwatch.formatting.units import gib
 from gpuwatch.history.metric_series import History
-from gpuwatch.model.metrics import MetricSpec
+from gpuwatch.model.metrics import MetricSpec, Unit
 from gpuwatch.model.snapshot import Device
+
+if TYPE_CHECKING:
+    from gpuwatch.session.view import View
 
 SPANS = (60, 120, 300, 600)
 """Time spans of a graph, in seconds."""
@@ -28,6 +33,21 @@ _LEFT = (0x40, 0x04, 0x02, 0x01)
 _RIGHT = (0x80, 0x20, 0x10, 0x08)
 _FILL_LEFT = tuple(sum(_LEFT[:n]) for n in range(5))
 _FILL_RIGHT = tuple(sum(_RIGHT[:n]) for n in range(5))
+
+
+def axis_text(spec: MetricSpec, axis: tuple[float, float]) -> str:
+    """Both ends of an axis with its unit."""
+    low, high = axis
+    return f"0–{gib(high)} GiB" if spec.unit is Unit.BYTES else f"{low:.0f}–{high:.0f} {spec.unit.value}"
+
+
+def recent(
+    view: View, times: Sequence[float], values: Sequence[float | None], width: int
+) -> tuple[int, list[float | None]]:
+    """The time span of a graph ``width`` cells wide, and its columns up to the moment shown."""
+    span = span_for(width, view.interval)
+    until = view.until if view.until is not None else view.now
+    return span, buckets(times, values, columns=width * 2, span=span, until=until, interval=view.interval)
 
 
 def span_for(width: int, interval: float) -> int:

@@ -14,15 +14,14 @@ from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.layout import BESIDE_WIDTH, facts_across
+from gpuwatch.ui.drawing.layout import BESIDE_WIDTH, Plan, facts_across
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.drawing.trend import axis_of, braille, buckets, span_for
+from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent, span_for
 from gpuwatch.ui.panes.gpu_line import sparkline
 from gpuwatch.ui.panes.mig_line import part_pens
 from gpuwatch.ui.tables.device_facts import (
     clock_note,
-    decimal,
     finding_mark,
     fraction,
     link,
@@ -74,10 +73,7 @@ def card(
     device: Device,
     view: View,
     width: int,
-    graph: int,
-    bands: int = 1,
-    facts: int = 0,
-    parts: int = 0,
+    plan: Plan,
     *,
     finding: Finding | None,
     selected: bool,
@@ -85,7 +81,7 @@ def card(
 ) -> list[list[Span]]:
     """The lines of one card, each exactly ``width`` cells; ``fields`` are shown below its bars."""
     edge = "focus" if selected else "border"
-    inner = width - 4
+    inner, graph, facts, parts = width - 4, plan.graph, plan.facts, plan.parts
     lines = [_top(device, width, edge, selected=selected)]
     bad, bad_ink = state_note(device)
     rows: list[Pen] = []
@@ -95,7 +91,7 @@ def card(
         draw = _beside if graph and inner >= BESIDE_WIDTH else _below
         processes = view.snapshot.processes if view.snapshot is not None and parts else ()
         divided = part_pens(device, processes, parts, inner)
-        rows = draw(device, view, inner, graph, bands, fields)
+        rows = draw(device, view, inner, graph, plan.bands, fields)
         # Below the numbers of the whole device, but not between graphs beside them.
         place = 3 if draw is _below else len(rows)
         rows[place:place] = [*divided, *(Pen(inner) for _ in range(parts - len(divided)))]
@@ -127,8 +123,7 @@ def _beside(device: Device, view: View, inner: int, graph: int, bands: int, fiel
         for x, part in ((0, numbers[row] if row < len(numbers) else None), (_NUMBERS + 3, graphs[row])):
             if part is not None:
                 pen.to(x)
-                pen.spans += part.spans
-                pen.x += part.x
+                pen.write(part.spans)
         pens.append(pen)
     return pens
 
@@ -230,8 +225,9 @@ def _bottom(device: Device, width: int, edge: str, *, finding: Finding | None) -
     clocks = clock_note(device, finding)
     if clocks:
         pen.add("─", edge).add(f" clocks: {clocks} ", "dim")
-    pcie = link(device)
-    if pcie and pen.left >= width_of(pcie) + 5:
+    found = link(device)
+    pcie = f"PCIe {found}{' GB/s' if '↓' in found else ''}"
+    if found and pen.left >= width_of(pcie) + 5:
         pen.to(width - width_of(pcie) - 4, "─", edge).add(f" {pcie} ", "dim")
     return pen.to(width - 1, "─", edge).add("╯", edge).spans
 
@@ -334,8 +330,7 @@ def _graphs(device: Device, view: View, inner: int, lines: int, bands: int) -> l
             pen = Pen(inner)
             for number, part in enumerate(parts):
                 pen.to(number * (one + 3))
-                for text, ink in part[row]:
-                    pen.add(text, ink)
+                pen.write(part[row])
             pens.append(pen)
     return pens
 
@@ -351,18 +346,8 @@ def _graph(
         pen.add(" –", "dim")
         return [pen.spans, *([] for _ in range(height - 1))]
     low, high = ends
-    unit = spec.unit.value
-    axis = f"0–{decimal(high, 1, _GIB)} GiB" if spec.unit is Unit.BYTES else f"{low:.0f}–{high:.0f} {unit}"
-    span = span_for(width, view.interval)
-    pen.add(f" {axis}", "dim")
-    columns = buckets(
-        view.history.times,
-        view.history.series(device.uuid, metric),
-        columns=width * 2,
-        span=span,
-        until=view.until if view.until is not None else view.now,
-        interval=view.interval,
-    )
+    pen.add(f" {axis_text(spec, ends)}", "dim")
+    span, columns = recent(view, view.history.times, view.history.series(device.uuid, metric), width)
     ends_at = f"{span}s"
     seen = [value for value in columns if value is not None]
     why = device.get(metric)
@@ -408,8 +393,5 @@ def _lost(device: Device, view: View, inner: int, height: int, text: str, ink: s
     room = height - len(pens)
     if room >= _LOST_GRAPH and view.history.known(device.uuid, "utilization.gpu_percent") is not None:
         for pen in _graphs(device, view, inner, room, 1):
-            dim = Pen(inner)
-            for part, _ in pen.spans:
-                dim.add(part, "dim")
-            pens.append(dim)
+            pens.append(Pen(inner).write((part, "dim") for part, _ in pen.spans))
     return pens + [Pen(inner) for _ in range(height - len(pens))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import Plan
 from gpuwatch.ui.drawing.lines import Line, Span
@@ -67,10 +66,7 @@ def _cards(
                 device,
                 view,
                 end - start,
-                plan.graph,
-                plan.bands,
-                plan.facts,
-                plan.parts,
+                plan,
                 finding=found.get(device.uuid),
                 selected=first + place == chosen,
                 fields=fields,
@@ -93,8 +89,7 @@ def _rows(
             part = Pen(one)
             gpu_line.heading(part, at, view)
             pen.to(column * one)
-            pen.spans += part.spans
-            pen.x += part.x
+            pen.write(part.spans)
         lines.append(pen.to(width, ink="header").line())
     rows = rows_of_lines(len(view.devices), plan)
     for row in range(rows):
@@ -105,20 +100,16 @@ def _rows(
                 continue
             device = view.devices[number]
             pen.to(column * one)
+            severity = found[device.uuid].severity if device.uuid in found else ""
             part = Pen(one)
-            gpu_line.draw(part, device, at, view, finding=_severity(found, device), selected=number == chosen)
-            pen.spans += part.spans
-            pen.x += part.x
+            gpu_line.draw(part, device, at, view, finding=severity, selected=number == chosen)
+            pen.write(part.spans)
         lines.append(pen.to(width).line())
         if plan.parts:
             processes = view.snapshot.processes if view.snapshot is not None else ()
             for below in part_pens(view.devices[row], processes, plan.parts, width - 4):
                 lines.append(Line((("    ", "text"), *below.to(width - 4).spans)))
     return lines
-
-
-def _severity(found: Mapping[str | None, Finding], device: Device) -> str:
-    return found[device.uuid].severity if device.uuid in found else ""
 
 
 def owners(view: View, plan: Plan) -> list[int]:

@@ -12,7 +12,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import left, width_of
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.drawing.trend import braille, buckets, span_for
+from gpuwatch.ui.drawing.trend import braille, recent, span_for
 from gpuwatch.ui.tables.device_facts import attention, fraction, short_name, state_note, whole_number
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, GpuField, in_line
 
@@ -125,8 +125,7 @@ def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: str,
     pen.add(f"{gib(used):>5}", "dim" if used is None else "text")
     pen.add(f"/{gib(total)}G".ljust(at.total + 1) if at.total else "G", "dim")
     for field in at.fields:
-        for text, ink in in_line(field, device):
-            pen.add(text, ink)
+        pen.write(in_line(field, device))
     if at.trend:
         pen.add(" ")
         pen.add(sparkline(device, view, at.trend), "graph")
@@ -142,12 +141,5 @@ def _bar(pen: Pen, value: float | None, cells: int, ink: str) -> None:
 
 def sparkline(device: Device, view: View, width: int, metric: str = "utilization.gpu_percent") -> str:
     """History of a percentage in one line of exactly ``width`` cells."""
-    columns = buckets(
-        view.history.times,
-        view.history.series(device.uuid, metric),
-        columns=width * 2,
-        span=span_for(width, view.interval),
-        until=view.until if view.until is not None else view.now,
-        interval=view.interval,
-    )
+    _, columns = recent(view, view.history.times, view.history.series(device.uuid, metric), width)
     return braille(columns, low=0, high=100)[0]

@@ -46,7 +46,7 @@ def _verdict(view: View) -> Span:
     if snapshot is None or view.waiting:
         return "◌ starting", "dim"
     silent = view.status.state in ("not-answering", "stopped")
-    wrong = [one for one in view.wrong if not (silent and one is view.silence)]  # the line says it in its own words
+    wrong = [one for one in view.wrong if not (silent and one is view.silence)]  # condition() shows it
     errors = sum(f.severity == "error" for f in wrong)
     warnings = sum(f.severity == "warning" for f in wrong)
     if errors:
@@ -59,9 +59,9 @@ def _verdict(view: View) -> Span:
     if not snapshot.devices:
         return "– no GPU", "dim"
     if silent:
-        return "", "dim"  # the data are old, and the line says so
+        return "", "dim"  # condition() shows that the data are old
     well = next((one.since for one in view.findings if one.id == "healthy" and one.until is None), None)
-    if _mostly_nobodys(snapshot.devices):
+    if _mostly_unexplained(snapshot.devices):
         return "▲ unexplained", "warning"  # the row below the processes shows how much and where
     if well is None and any(map(_looks_bad, snapshot.devices)):
         return "", "dim"  # the first sample, which is drawn before it is judged
@@ -76,11 +76,11 @@ def _looks_bad(device: Device) -> bool:
     return device.state in BAD_STATES or bool(throttled) or bool(device.number("ecc.uncorrected"))
 
 
-def _mostly_nobodys(devices: Sequence[Device]) -> bool:
+def _mostly_unexplained(devices: Sequence[Device]) -> bool:
     """Whether most of the used GPU memory, and a notable amount, is owned by no listed process."""
     used = sum(device.number("memory.used_bytes") or 0.0 for device in devices)
-    nobodys = sum(device.number("memory.unexplained_bytes") or 0.0 for device in devices)
-    return nobodys >= _NOTABLE and nobodys > used / 2
+    unexplained = sum(device.number("memory.unexplained_bytes") or 0.0 for device in devices)
+    return unexplained >= _NOTABLE and unexplained > used / 2
 
 
 def no_gpus(snapshot: Snapshot) -> tuple[str, str]:
@@ -190,12 +190,12 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
         + _BADGE
         + sum(width_of(text) for text, _ in in_full[1])
     )
-    usual = labels(tab, width - still - _HOST, {"events": view.unseen})
+    usual = labels(tab, width - still - _HOST, view.unseen)
     active = [label for label in usual if label[0] == tab]
     ways = [usual, active]
     if view.status.state == "stopped":
         # Show the reason in full: nothing will move any more.
-        ways.insert(1, labels(tab, 0, {"events": view.unseen}))
+        ways.insert(1, labels(tab, 0, view.unseen))
     for names in ways:
         for level in range(7):
             left = names if level >= 6 else [*title, *names]
@@ -250,8 +250,7 @@ def top_line(pen: Pen, view: View, tab: str) -> list[tuple[int, int, str]]:
         if text.strip() and found.startswith(text.strip()):
             places.append((pen.x, pen.x + width_of(text), "findings"))
         pen.add(text, mark_ink)
-    for text, end_ink in ends:
-        pen.add(text, end_ink)
+    pen.write(ends)
     return places
 
 

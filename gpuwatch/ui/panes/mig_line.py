@@ -45,28 +45,29 @@ def who(rows: Sequence[Process]) -> str:
 
 def _one(row: Process) -> str:
     """``4711 alice python``, or as much of it as is known."""
-    parts = [str(row.pid), printable(row.user) if row.user else "", _program(row)]
-    return " ".join(part for part in parts if part)
+    program = short_command(row).partition(" ")[0] if row.command or row.name else ""
+    return " ".join(part for part in (str(row.pid), printable(row.user or ""), program) if part)
 
 
-def _program(row: Process) -> str:
-    return short_command(row).partition(" ")[0] if row.command or row.name else ""
-
-
-def part_pens(device: Device, processes: Iterable[Process], lines: int, width: int) -> list[Pen]:
-    """At most ``lines`` lines for the instances of a device; the last one counts those left out."""
+def by_instance(device: Device, processes: Iterable[Process]) -> dict[str | None, list[Process]]:
+    """The processes on a device by the id of their MIG instance; None: not reported."""
     on: dict[str | None, list[Process]] = {}
     for row in processes:
         if row.device_uuid == device.uuid:
             on.setdefault(row.mig_instance, []).append(row)
+    return on
+
+
+def part_pens(device: Device, processes: Iterable[Process], lines: int, width: int) -> list[Pen]:
+    """At most ``lines`` lines for the instances of a device; the last one counts those left out."""
+    on = by_instance(device, processes)
     parts = device.mig_instances
     shown = parts if len(parts) <= lines else parts[: max(lines - 1, 0)]
     pens: list[Pen] = []
     for number, one in enumerate(shown):
         last = number == len(shown) - 1 and len(shown) == len(parts)
         pen = Pen(width).add("└─ " if last else "├─ ", "faint")
-        for text, ink in part_spans(one, on.get(one.id, []), 10 if width >= 70 else 4 if width >= 54 else 0):
-            pen.add(text, ink)
+        pen.write(part_spans(one, on.get(one.id, []), 10 if width >= 70 else 4 if width >= 54 else 0))
         pens.append(pen)
     if len(shown) < len(parts) and lines:
         pens.append(Pen(width).add("└─ ", "faint").add(f"{len(parts) - len(shown)} more instances", "dim"))

@@ -7,7 +7,8 @@ import textwrap
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.frame import frame
+from gpuwatch.ui.drawing.lines import BLANK, Line, Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.headline import no_gpus
 
@@ -26,7 +27,9 @@ def no_gpu_lines(view: View, width: int, height: int) -> list[Line]:
     room = height - 2
     if len(body) > room and view.snapshot is not None:
         body = body[: max(room - 1, 0)] + body[-1:]
-    return _framed(title, ink, body, width, height)
+    above = [BLANK] * min(max(room - len(body), 0) // 2, 1)
+    lines = [Pen(width - 4).add("  ").write(line).line() for line in body]
+    return frame([*above, *lines], width, height, title=[(title, ink)])
 
 
 def _text(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
@@ -38,10 +41,8 @@ def _text(view: View, width: int) -> tuple[str, str, list[list[Span]]]:
     title, ink = no_gpus(snapshot)[1], "strong"
     problems = [p for p in snapshot.problems if any(word in p.source.lower() for word in _GPU_SOURCES)]
     for problem in problems or snapshot.problems:
-        for number, text in enumerate(textwrap.wrap(printable(problem.detail), inner - 2) or [""]):
-            body.append([("✖ " if not number else "  ", "error"), (text, "text")])
-        for number, text in enumerate(textwrap.wrap(printable(problem.hint), inner - 4)):
-            body.append([("  → " if not number else "    ", "accent"), (text, "text")])
+        _add(body, "✖ ", "error", printable(problem.detail), inner)
+        _add(body, "  → ", "accent", printable(problem.hint), inner)
     if not body:
         body.append([("– ", "dim"), ("The driver responds but lists no GPU.", "text")])
     if view.simulated or any("--sim" in problem.hint for problem in snapshot.problems):
@@ -61,43 +62,21 @@ def _waiting(view: View, inner: int) -> tuple[str, str, list[list[Span]]]:
     if status.blame:
         who = f"no answer: the collector process {printable(status.blame)}"
     body: list[list[Span]] = []
-    _add(body, "✖", "error", f"{who} for {status.waiting_seconds:.0f} s, since {since:%H:%M:%S}", inner)
+    _add(body, "✖ ", "error", f"{who} for {status.waiting_seconds:.0f} s, since {since:%H:%M:%S}", inner)
     if status.detail:
         body.append([("  " + printable(status.detail), "dim")])
     if status.machine is not None:
         meanwhile = "host and processes are shown meanwhile; GPUs appear as soon as it answers"
-        _add(body, "→", "accent", meanwhile, inner)
+        _add(body, "→ ", "accent", meanwhile, inner)
     if not status.blame:
         hint = "if this lasts: check dmesg for Xid or NVRM lines, and whether nvidia-smi hangs as well"
         if view.simulated:
             hint = "a fault makes the simulated driver hang; to end it: gpuwatch sim fault clear"
-        _add(body, "→", "accent", hint, inner)
+        _add(body, "→ ", "accent", hint, inner)
     return "waiting for the driver: GPUs unknown", "strong", body
 
 
-def _add(body: list[list[Span]], glyph: str, ink: str, text: str, inner: int) -> None:
-    """Adds a sentence, wrapped."""
-    for number, part in enumerate(textwrap.wrap(text, inner - 2)):
-        body.append([(f"{glyph} " if not number else "  ", ink), (part, "text")])
-
-
-def _framed(title: str, ink: str, body: list[list[Span]], width: int, height: int) -> list[Line]:
-    top = Pen(width)
-    top.add("╭─ ", "border").add(title, ink).add(" ", "border").to(width - 1, "─", "border").add("╮", "border")
-    lines = [top.line()]
-    room = max(height - 2, 1)
-    above = min(max(room - len(body), 0) // 2, 1)
-    for row in range(room):
-        pen = Pen(width)
-        pen.add("│  ", "border")
-        number = row - above
-        if 0 <= number < len(body):
-            inside = Pen(width - 6)
-            for text, span_ink in body[number]:
-                inside.add(text, span_ink)
-            pen.spans += inside.spans
-            pen.x += inside.x
-        lines.append(pen.to(width - 1).add("│", "border").line())
-    bottom = Pen(width)
-    lines.append(bottom.add("╰", "border").to(width - 1, "─", "border").add("╯", "border").line())
-    return lines
+def _add(body: list[list[Span]], lead: str, ink: str, text: str, inner: int) -> None:
+    """Adds a sentence, wrapped; ``lead`` begins its first line."""
+    for number, part in enumerate(textwrap.wrap(text, inner - len(lead))):
+        body.append([(lead if not number else " " * len(lead), ink), (part, "text")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.formatting.units import UNKNOWN, duration, memory
@@ -64,6 +64,11 @@ def run_time(process: Process, placed: Placed, at: float) -> str:
     return right(duration(process.run_seconds(at)), placed.width)
 
 
+def process_count(rows: Iterable[Row]) -> int:
+    """How many of the rows are processes."""
+    return sum(isinstance(row, Process) for row in rows)
+
+
 def command(row: Row) -> str:
     """Full text of the command column."""
     return row.reason if isinstance(row, Unexplained) else command_text(row)
@@ -109,9 +114,29 @@ def line(row: Row, style: TableStyle, *, chosen: bool = False, tagged: bool = Fa
     return pen.to(style.width).line("cursor" if chosen and style.focused else "")
 
 
+def table_lines(
+    rows: Sequence[Row],
+    style: TableStyle,
+    room: int,
+    *,
+    top: int = 0,
+    cursor: int = 0,
+    tagged: Callable[[Row], bool] = lambda row: False,
+    empty: str = NOBODY,
+) -> list[Line]:
+    """The header, and ``room`` rows from ``top`` on; ``empty``: why there is none."""
+    shown = rows[top : top + room]
+    lines = [head(style, shown)]
+    for number, row in enumerate(shown, top):
+        lines.append(line(row, style, chosen=number == cursor, tagged=tagged(row)))
+    if not rows and room > 1:
+        lines.append(Line(((f"  {empty}", "dim"),)))
+    return lines
+
+
 def _cell(pen: Pen, process: Process, placed: Placed, style: TableStyle, branch: Branch | None) -> None:
     column = placed.column
-    text = duration(process.run_seconds(style.at)) if column.follows_clock else column.text(process, placed.width)
+    text = duration(process.run_seconds(style.at)) if column.follows_clock else column.text_of(process, placed.width)
     number = (
         style.parts.get((process.device_uuid, process.mig_instance)) if column.id == "mig" and style.parts else None
     )
@@ -168,6 +193,13 @@ def _unexplained(pen: Pen, row: Unexplained, columns: tuple[Placed, ...]) -> Non
         pen.to(x).add(text, ink)
 
 
+def chosen_order(chosen: Preferences) -> tuple[str, bool] | None:
+    """The preferred column to sort by, and whether largest first; None if none was chosen."""
+    if chosen.sort not in BY_ID:
+        return None
+    return chosen.sort, BY_ID[chosen.sort].number if chosen.descending is None else chosen.descending
+
+
 def first_table(view: View, chosen: Preferences, width: int, height: int, *, framed: bool) -> tuple[list[Line], str]:
     """The table in its initial state, and the footer's note for a table without a frame.
 
@@ -176,10 +208,7 @@ def first_table(view: View, chosen: Preferences, width: int, height: int, *, fra
     snapshot = view.snapshot
     assert snapshot is not None
     gpus = bool(snapshot.devices)
-    sort = chosen.sort if chosen.sort in BY_ID else "memory" if gpus else "cpu"
-    descending = BY_ID[sort].number if chosen.sort in BY_ID else True
-    if chosen.sort in BY_ID and chosen.descending is not None:
-        descending = chosen.descending
+    sort, descending = chosen_order(chosen) or ("memory" if gpus else "cpu", True)
     ids = tuple(name for name in chosen.columns if name in BY_ID and not unavailable(BY_ID[name], snapshot))
     inner = width - 2 * framed
     at = snapshot.taken_at.timestamp()
@@ -188,16 +217,9 @@ def first_table(view: View, chosen: Preferences, width: int, height: int, *, fra
     )
     rows = in_order(rows_of(snapshot), BY_ID[sort], reverse=descending)
     room = max(height - 1 - 2 * framed, 1)
-    shown = rows[:room]
-    lines = [
-        head(style, shown),
-        *(line(row, style, chosen=number == 0) for number, row in enumerate(shown)),
-    ]
-    if not rows and room > 1:
-        lines.append(Line(((f"  {NOBODY}", "dim"),)))
+    lines = table_lines(rows, style, room)
     if framed:
-        count = len(snapshot.processes)
-        return in_frame(lines, style, height, top=0, count=count, nobody=len(rows) - count, total=count), ""
+        return in_frame(lines, style, height, rows=rows, total=len(snapshot.processes)), ""
     return lines, part(0, room, len(snapshot.processes))
 
 
@@ -206,10 +228,9 @@ def in_frame(
     style: TableStyle,
     height: int,
     *,
-    top: int,
-    count: int,
+    rows: Sequence[Row],
     total: int,
-    nobody: int = 0,
+    top: int = 0,
     filtered: str | None = None,
     asked: int = 0,
     tagged: int = 0,
@@ -217,10 +238,9 @@ def in_frame(
 ) -> list[Line]:
     """Header and rows from ``top`` on in a frame of ``height`` lines.
 
-    ``count``: process rows in the list; ``total``: without a filter; ``asked``: those that match it.
-    ``nobody``: rows below them that are not processes.
+    ``rows``: all of the list; ``total``: process rows without a filter; ``asked``: those that match it.
     """
-    width = style.width + 2
+    width, count = style.width + 2, process_count(rows)
     title: list[Span] = [("Processes", "title"), (" as a tree", "dim") if as_tree else ("", "dim")]
     if filtered is not None:
         title += [(" ─ ", "border"), ("/ ", "key"), (cut(filtered, width // 3), "strong")]
@@ -237,6 +257,6 @@ def in_frame(
         title=title,
         note=f" {counts}, by {by} {'↓' if style.sort_reverse else '↑'} " if total else "",
         focused=style.focused,
-        bar=thumb(top, max(height - 3, 1), count + nobody),
+        bar=thumb(top, max(height - 3, 1), len(rows)),
         bar_from=1,
     )

@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.ui.drawing.cells import cut, left, width_of
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.screens.modal import Modal
+from gpuwatch.ui.screens.modal import MOVES, Modal
 from gpuwatch.ui.tables import columns as rows
 from gpuwatch.ui.tables import gpu_fields
 from gpuwatch.ui.widgets.paint import Line, Painted
@@ -38,21 +38,24 @@ def columns_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence
     found = []
     for column in rows.COLUMNS:
         why = rows.unavailable(column, snapshot) if snapshot is not None else ""
-        if not why and column.id in chosen and column.id not in shown:
-            why = "no room at this width"
-        found.append(Choice(column.id, column.title, column.help, column.unit, why))
+        found.append(
+            Choice(column.id, column.title, column.help, column.unit, why or _hidden(column.id, shown, chosen))
+        )
     return found
 
 
 def fields_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[str]) -> list[Choice]:
-    """Every GPU field; ``shown``: those visible at this width."""
+    """Every GPU field; ``shown``: those visible at this size."""
     found = []
     for field in gpu_fields.ALL:
         why = gpu_fields.unavailable(field, snapshot.devices) if snapshot is not None else ""
-        if not why and field.id in chosen and field.id not in shown:
-            why = "no room at this size"
+        why = why or _hidden(field.id, shown, chosen)
         found.append(Choice(field.id, field.id, field.help, field.unit, why))
     return found
+
+
+def _hidden(one: str, shown: Sequence[str], chosen: Sequence[str]) -> str:
+    return "no room at this size" if one in chosen and one not in shown else ""
 
 
 class Chooser(Modal[None]):
@@ -60,12 +63,7 @@ class Chooser(Modal[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,c,f2", "close", "close", show=False),
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup", "move(-10)", "page up", show=False),
-        Binding("pagedown", "move(10)", "page down", show=False),
-        Binding("home,g", "move(-1000)", "first", show=False),
-        Binding("end,G", "move(1000)", "last", show=False),
+        *MOVES,
         Binding("space,enter", "switch", "on or off", show=False),
         Binding("K,shift+up,left_square_bracket", "shift(-1)", "further left", show=False),
         Binding("J,shift+down,right_square_bracket", "shift(1)", "further right", show=False),
@@ -193,16 +191,8 @@ class ChoiceList(Painted, can_focus=True):
         number = self._top + y
         return number if 0 <= y < self._room and number < len(self._chooser.choices) else None
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Redraws for the new size."""
-        self.redraw()
-
-    def redraw(self) -> None:
-        """Draws the visible part."""
-        width, chooser = self.size.width, self._chooser
-        if not width:
-            return
-        choices = chooser.choices
+    def _draw(self, width: int, height: int) -> None:
+        chooser, choices = self._chooser, self._chooser.choices
         self._top = min(max(self._top, chooser.cursor - self._room + 1), chooser.cursor)
         title = max(width_of(choice.title) for choice in choices) + 2
         lines = [
@@ -228,12 +218,7 @@ class ChoiceList(Painted, can_focus=True):
         pen.add(left(word, max(end - pen.x, 0)), "warning" if on and choice.hidden else "dim")
         return pen.to(width).line("cursor" if cursor else "")
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Moves the cursor."""
-        event.stop()
-        self._chooser.action_move(1)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Moves the cursor."""
-        event.stop()
-        self._chooser.action_move(-1)
+    def turn_wheel(self, rows: int) -> bool:
+        """Moves the cursor by one line."""
+        self._chooser.action_move(rows // abs(rows))
+        return True

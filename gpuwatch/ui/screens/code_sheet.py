@@ -7,7 +7,6 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
 
 
@@ -20,16 +19,8 @@ class CodeModal(LinesModal[None]):
     ]
 
     def __init__(self, title: str, source: str) -> None:
-        lines: Lines = [_coloured(line) for line in source.splitlines()]
-        super().__init__(f"{title} as code", lines)
-        self._source = source
+        super().__init__(f"{title} as code", [_coloured(line) for line in source.splitlines()], to_copy=source)
         self.sheet.ending = "c copies  Esc closes"
-
-    def action_copy(self) -> None:
-        """Copies the code to the terminal's clipboard."""
-        self.app.copy_to_clipboard(self._source)
-        self.sheet.ending = "copied  Esc closes"
-        self.sheet.redraw()
 
 
 def _coloured(line: str) -> list[tuple[str, str]]:

@@ -30,50 +30,38 @@ class Dashboard(Protocol):
     @property
     def tab(self) -> Screen[None]:
         """The current tab."""
-        ...
 
     async def show_tab(self, tab_id: str) -> None:
         """Opens a tab."""
-        ...
 
     async def go_back(self) -> None:
         """Opens the previous tab."""
-        ...
 
     @property
     def has_probe_runs(self) -> bool:
         """Whether :attr:`probe_runs` already exists, so that using it costs nothing."""
-        ...
 
     @property
     def probe_runs(self) -> ProbeRuns:
         """The probes and their runs."""
-        ...
 
     def watch_probe_runs(self) -> None:
         """Redraws the tabs that show runs when there are new ones."""
-        ...
 
     def toggle_pause(self) -> None:
         """Pauses the display, or returns to now."""
-        ...
 
     def look_at(self, move: Callable[[Playhead], None]) -> None:
         """Moves to another moment; pauses first if needed."""
-        ...
 
     def change_interval(self, steps: int) -> None:
         """Samples more often (negative) or less often."""
-        ...
 
     def prefer(self, **changes: Any) -> None:
         """Changes preferences with immediate effect."""
-        ...
 
     def gathered(self) -> Preferences:
         """The preferences as they would be saved now."""
-        ...
 
     def key_name(self, shown: str) -> str:
         """A key's name as this terminal can show it."""
-        ...

@@ -6,19 +6,17 @@ import datetime
 from textwrap import wrap
 from typing import ClassVar
 
-from textual.app import ComposeResult
-
 from gpuwatch.history.machine_event import MachineEvent, ago
 from gpuwatch.history.timeline import EVENTS
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.gpu_sections import MARKS
 from gpuwatch.ui.drawing.cells import cut
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import ScrollList
-from gpuwatch.ui.widgets.too_small import TooSmall
+from gpuwatch.ui.widgets.scroll_list import WAITING, ScrollList
 
 
 class EventList(ScrollList):
@@ -74,9 +72,7 @@ class EventList(ScrollList):
 
     def _line(self, one: MachineEvent, view: View, *, fresh: bool) -> Line:
         pen = Pen(self.inner)
-        moment = datetime.datetime.fromtimestamp(one.at)
-        today = moment.date() == datetime.datetime.fromtimestamp(view.now).date()
-        pen.add("  ").add(moment.strftime("%H:%M:%S" if today else "%m-%d %H:%M:%S"), "strong" if fresh else "dim")
+        pen.add("  ").add(clock(one.at, view.now), "strong" if fresh else "dim")
         glyph, ink = MARKS[one.severity]
         pen.add(f"  {glyph} ", ink)
         end = f"  {one.kind} · {one.certainty} "
@@ -95,7 +91,7 @@ _KINDS = (
 
 def _nothing(view: View, width: int) -> list[Line]:
     if view.waiting:
-        return [Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))]
+        return [WAITING]
     lines = [Line((("  ● ", "ok"), ("No events since gpuwatch started.", "text"))), Line(())]
     return lines + [Line((("    ", "text"), (part, "dim"))) for part in wrap(_KINDS, max(min(width - 6, 90), 20))]
 
@@ -112,13 +108,7 @@ class EventsScreen(TabScreen):
         self.event_list = EventList(id="event-list")
         self._new = 0
         self._count = 0
-
-    def compose(self) -> ComposeResult:
-        """From top to bottom."""
-        yield self.top_line
-        yield self.event_list
-        yield self.keys
-        yield TooSmall(id="too-small")
+        self.panes = (self.event_list,)
 
     def on_screen_resume(self) -> None:
         """Highlights events since the last visit."""
@@ -129,8 +119,7 @@ class EventsScreen(TabScreen):
 
     def draw(self, view: View) -> None:
         """Draws the list and marks all events as seen."""
-        width, height = self.app.size
-        self.event_list.framed = width >= 100 and height >= 30
+        self.event_list.framed = self.framed
         count = self.gpuwatch.session.event_count if view.paused_since is None else self._count
         self.gpuwatch.session.see_events()
         self.event_list.show(view, self._new + count - self._count)

@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
+from gpuwatch.model.findings import Finding
+from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.cause_sheet import CauseSheet
 from gpuwatch.ui.screens.lines_modal import LinesModal
@@ -19,21 +21,15 @@ class EvidenceModal(LinesModal[None]):
         Binding("p", "page", "page", show=False),
     ]
 
-    def __init__(self, title: str, lines: Lines, *, action: str, cause: str = "") -> None:
-        super().__init__(title, lines)
-        self._action = action
-        self._cause = cause
-        keys = [*(["c copies the action"] if action else []), *(["p cause page"] if cause else [])]
+    def __init__(self, title: str, lines: Lines, entry: Entry | None) -> None:
+        """``entry``: whose action and cause page the keys are for."""
+        action = action_of(entry) if entry is not None else ""
+        super().__init__(title, lines, to_copy=action)
+        self._cause = cause_of(entry) if isinstance(entry, Finding) else ""
+        keys = [*(["c copies the action"] if action else []), *(["p cause page"] if self._cause else [])]
         self.sheet.ending = "  ".join([*keys, "Esc closes"])
 
     def action_page(self) -> None:
         """Opens the cause page."""
         if self._cause:
             self.app.push_screen(CauseSheet(self._cause))
-
-    def action_copy(self) -> None:
-        """Copies the action to the terminal's clipboard."""
-        if self._action:
-            self.app.copy_to_clipboard(self._action)
-            self.sheet.ending = "copied  Esc closes"
-            self.sheet.redraw()

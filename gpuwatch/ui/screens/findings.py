@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual import events, on
-from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.snapshot import Problem
 from gpuwatch.session.view import View
-from gpuwatch.ui.details.finding_lines import cause_of, judged, lines_of, lines_of_problem, mark, when
+from gpuwatch.ui.details.finding_lines import Entry, action_of, cause_of, entry_lines, judged, mark, when
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
@@ -21,10 +20,8 @@ from gpuwatch.ui.screens.evidence import EvidenceModal
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.paint import Line
-from gpuwatch.ui.widgets.scroll_list import ScrollList
-from gpuwatch.ui.widgets.too_small import TooSmall
+from gpuwatch.ui.widgets.scroll_list import WAITING, ScrollList
 
-Entry = Finding | Problem
 _TITLE_LEAST = 30
 """Minimum cells of a title beside the text at its right."""
 
@@ -38,11 +35,6 @@ def entries_of(view: View) -> list[Entry]:
     problems = [one for one in view.snapshot.problems if one.reason not in found] if view.snapshot is not None else []
     past = [finding for finding in view.findings if finding.until is not None]
     return [*well, *view.wrong, *problems, *rest, *past]
-
-
-def action_of(entry: Entry) -> str:
-    """The action of a finding, or the hint of a source problem."""
-    return entry.action if isinstance(entry, Finding) else entry.hint
 
 
 class FindingList(ScrollList):
@@ -62,12 +54,9 @@ class FindingList(ScrollList):
 
     def show(self, view: View) -> None:
         """Shows the entries; the cursor stays with its finding."""
-        before = self.chosen
+        before = _key(self.chosen) if self.chosen is not None else None
         self._view, self.entries = view, entries_of(view)
-        for number, entry in enumerate(self.entries):
-            if before is not None and _key(entry) == _key(before):
-                self.cursor = number
-                break
+        self.keep_cursor([_key(entry) for entry in self.entries], before)
         self.refill()
 
     def refill(self) -> None:
@@ -139,7 +128,7 @@ def _key(entry: Entry) -> tuple[object, ...]:
 
 def _nothing(view: View) -> Line:
     if view.waiting:
-        return Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
+        return WAITING
     words, ink = verdict(view)
     if ink not in ("ok", "dim") or not words:
         return Line((("  ◌ ", "dim"), ("not evaluated yet", "dim")))
@@ -158,14 +147,7 @@ class FindingsScreen(TabScreen):
         self.finding_list = FindingList(id="finding-list")
         self.evidence = ScrollList("Evidence, and what to do", cursor=False, id="evidence")
         self.evidence.can_focus = False
-
-    def compose(self) -> ComposeResult:
-        """From top to bottom."""
-        yield self.top_line
-        yield self.finding_list
-        yield self.evidence
-        yield self.keys
-        yield TooSmall(id="too-small")
+        self.panes = (self.finding_list, self.evidence)
 
     def draw(self, view: View) -> None:
         """Draws the list, at most half the screen, and the evidence."""
@@ -185,7 +167,7 @@ class FindingsScreen(TabScreen):
         else:
             well = isinstance(entry, Finding) and entry.id == "healthy"
             self.evidence.title = [("What was checked" if well else "Evidence, and what to do", "title")]
-            lines = lines_of(entry, view.snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
+            lines = entry_lines(entry, view.snapshot)
         room = max(self.app.size.width - 4, 10)
         folded = [part for line in lines for part in wrapped(line, room)]
         self.evidence.set_lines([Line(((" ", "text"), *line)) for line in folded], stale=view.stale)
@@ -214,9 +196,7 @@ class FindingsScreen(TabScreen):
         """Shows the full evidence as a sheet."""
         entry, view = self.finding_list.chosen, self._view
         if entry is not None and view is not None:
-            lines = lines_of(entry, view.snapshot) if isinstance(entry, Finding) else lines_of_problem(entry)
-            cause = cause_of(entry) if isinstance(entry, Finding) else ""
-            self.app.push_screen(EvidenceModal("Finding", lines, action=action_of(entry), cause=cause))
+            self.app.push_screen(EvidenceModal("Finding", entry_lines(entry, view.snapshot), entry))
 
     def action_open_page(self) -> None:
         """Opens the cause page of the selected finding."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
-from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from gpuwatch.formatting.text import printable
@@ -21,12 +20,10 @@ from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, state_note
 from gpuwatch.ui.widgets.graphs import Graphs
-from gpuwatch.ui.widgets.messages import ProbeRunsChanged
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.readings import Readings, granted_lines
 from gpuwatch.ui.widgets.sections import Sections
-from gpuwatch.ui.widgets.too_small import TooSmall
 
 if TYPE_CHECKING:
     from gpuwatch.model.run import Run
@@ -54,11 +51,7 @@ class Identity(Painted):
     def show(self, device: Device, view: View) -> None:
         """Two lines: the list of devices, then UUID and PCI address."""
         self._shown = (device, view)
-        self._redraw()
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Redraws for the new width."""
-        self._redraw()
+        self.redraw()
 
     def on_click(self, event: events.Click) -> None:
         """A click on a number selects that device."""
@@ -68,9 +61,8 @@ class Identity(Painted):
                 if start <= event.x < end:
                     screen.choose(uuid)
 
-    def _redraw(self) -> None:
-        width = self.size.width
-        if self._shown is None or not width:
+    def _draw(self, width: int, height: int) -> None:
+        if self._shown is None:
             return
         device, view = self._shown
         pen = Pen(width)
@@ -135,17 +127,7 @@ class GpuScreen(ProcessRowsScreen):
         self.middle = Horizontal(self.readings, self.graphs, id="middle")
         self.below = Horizontal(self.about, self.device_events, id="below")
         self._probe_runs: ProbeRuns | None = None
-
-    def compose(self) -> ComposeResult:
-        """From top to bottom."""
-        yield self.top_line
-        yield self.identity
-        yield self.nothing
-        yield self.middle
-        yield self.processes
-        yield self.below
-        yield self.keys
-        yield TooSmall(id="too-small")
+        self.panes = (self.identity, self.nothing, self.middle, self.processes, self.below)
 
     def on_mount(self) -> None:
         """Reads probe runs after the first draw, because that imports further modules."""
@@ -157,8 +139,7 @@ class GpuScreen(ProcessRowsScreen):
     def _look_for_runs(self) -> None:
         self._probe_runs = self.gpuwatch.probe_runs
         self.gpuwatch.watch_probe_runs()
-        if self._view is not None:
-            self.show(self._view)
+        self.show_again()
 
     @property
     def device(self) -> Device | None:
@@ -178,7 +159,7 @@ class GpuScreen(ProcessRowsScreen):
             self.nothing.paint(no_gpu_lines(view, width, max(height - 2, 3)))
             return
         width, height = self.app.size
-        framed = width >= 100 and height >= 30
+        framed = self.framed
         self.readings.framed = self.graphs.framed = self.about.framed = self.device_events.framed = framed
         runs = self._probe_runs.known if self._probe_runs is not None else []
         self.about.headed = not framed
@@ -224,13 +205,11 @@ class GpuScreen(ProcessRowsScreen):
     def choose(self, uuid: str) -> None:
         """Selects a device."""
         self.gpuwatch.chosen_gpu = uuid
-        if self._view is not None:
-            self.show(self._view)
+        self.show_again()
 
-    def probe_runs_changed(self, message: ProbeRunsChanged) -> None:
+    def probe_runs_changed(self) -> None:
         """Redraws: a run has finished, or earlier ones were read."""
-        if self._view is not None:
-            self.show(self._view)
+        self.show_again()
 
     def action_move(self, where: str) -> None:
         """Left and right select the device, other keys move in the focused pane."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic
 
 from textual import events
 from textual.app import ComposeResult
@@ -10,11 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from gpuwatch.ui.drawing.wrapping import Lines, fitted, pointed, wrapped
-from gpuwatch.ui.screens.modal import Modal
+from gpuwatch.ui.screens.modal import MOVES, Modal, Result
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.paint import Line, Painted
-
-Result = TypeVar("Result")
 
 
 class Sheet(Painted, can_focus=True):
@@ -42,14 +40,13 @@ class Sheet(Painted, can_focus=True):
         """The number of wrapped lines."""
         return len(self._folded(width))
 
-    def on_resize(self, event: events.Resize) -> None:
+    def resized(self) -> None:
         """Wraps the lines to the new width."""
         self._all = self._folded(self.size.width)
         self.redraw()
 
-    def redraw(self) -> None:
-        """Draws the visible part."""
-        room = max(self.size.height, 1)
+    def _draw(self, width: int, height: int) -> None:
+        room = height
         if self.cursor is not None:
             self._top = min(max(self._top, self.cursor - room + 1), self.cursor)
         self._top = min(max(self._top, 0), max(len(self._all) - room, 0))
@@ -75,15 +72,10 @@ class Sheet(Painted, can_focus=True):
         """Number of the line at a screen row."""
         return self._top + y
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Moves the cursor, or scrolls."""
-        event.stop()
-        self.move(3 if self.cursor is None else 1)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Moves the cursor, or scrolls."""
-        event.stop()
-        self.move(-3 if self.cursor is None else -1)
+    def turn_wheel(self, rows: int) -> bool:
+        """Moves the cursor by one line, or scrolls."""
+        self.move(rows if self.cursor is None else rows // abs(rows))
+        return True
 
 
 class LinesModal(Modal[Result], Generic[Result]):
@@ -91,18 +83,18 @@ class LinesModal(Modal[Result], Generic[Result]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,f1,f", "close", "close", show=False),
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup", "move(-10)", "page up", show=False),
-        Binding("pagedown,space", "move(10)", "page down", show=False),
-        Binding("home,g", "move(-100000)", "first", show=False),
-        Binding("end,G", "move(100000)", "last", show=False),
+        *MOVES,
+        Binding("space", "move(10)", "page down", show=False),
     ]
 
-    def __init__(self, title: str, lines: Lines, *, cursor: int | None = None) -> None:
+    def __init__(
+        self, title: str, lines: Lines, *, cursor: int | None = None, sheet: Sheet | None = None, to_copy: str = ""
+    ) -> None:
+        """``to_copy``: what :meth:`action_copy` copies."""
         super().__init__()
-        self.sheet = Sheet(lines, cursor=cursor)
+        self.sheet = sheet or Sheet(lines, cursor=cursor)
         self.sheet.border_title = title.replace("[", r"\[")
+        self._to_copy = to_copy
 
     def compose(self) -> ComposeResult:
         """Only the sheet."""
@@ -111,6 +103,13 @@ class LinesModal(Modal[Result], Generic[Result]):
     def action_close(self) -> None:
         """Closes without a result."""
         self.dismiss(None)
+
+    def action_copy(self) -> None:
+        """Copies to the terminal's clipboard."""
+        if self._to_copy:
+            self.app.copy_to_clipboard(self._to_copy)
+            self.sheet.ending = "copied  Esc closes"
+            self.sheet.redraw()
 
     async def on_key(self, event: events.Key) -> None:
         """A tab's number key closes a read-only sheet and opens that tab."""

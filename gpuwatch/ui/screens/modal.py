@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from textual.await_complete import AwaitComplete
+from textual.binding import Binding
 from textual.screen import ModalScreen
 
 Result = TypeVar("Result")
+MOVES = (
+    Binding("up,k", "move(-1)", "up", show=False),
+    Binding("down,j", "move(1)", "down", show=False),
+    Binding("pageup", "move(-10)", "page up", show=False),
+    Binding("pagedown", "move(10)", "page down", show=False),
+    Binding("home,g", "move(-100000)", "first", show=False),
+    Binding("end,G", "move(100000)", "last", show=False),
+)
+"""Keys that move in a sheet, as everywhere."""
 
 
 class Modal(ModalScreen[Result], Generic[Result]):

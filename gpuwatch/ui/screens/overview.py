@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
-from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from gpuwatch.session.view import View
@@ -19,13 +18,12 @@ from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 from gpuwatch.ui.widgets.strips import FindingStrip, HostStrip
-from gpuwatch.ui.widgets.too_small import TooSmall
 
 if TYPE_CHECKING:
     from gpuwatch.ui.widgets.filter_bar import FilterBar
     from gpuwatch.ui.widgets.user_table import UserTable
 
-_FILTER_KEYS = frozenset(next(action.keys for action in ACTIONS if action.id == "filter").split(","))
+_FILTER_KEYS = frozenset(next(action.keys for action in ACTIONS["overview"] if action.id == "filter").split(","))
 
 
 class OverviewScreen(ProcessRowsScreen):
@@ -54,16 +52,7 @@ class OverviewScreen(ProcessRowsScreen):
         self.filter_bar: FilterBar | None = None
         self.users: UserTable | None = None
         """Totals by user, shown instead of the processes; created on first use."""
-
-    def compose(self) -> ComposeResult:
-        """From top to bottom."""
-        yield self.top_line
-        yield self.host
-        yield self.gpus
-        yield self.finding
-        yield self.processes
-        yield self.keys
-        yield TooSmall(id="too-small")
+        self.panes = (self.host, self.gpus, self.finding, self.processes)
 
     # Showing
 
@@ -165,16 +154,9 @@ class OverviewScreen(ProcessRowsScreen):
     def action_move(self, where: str) -> None:
         """Moves in the focused pane."""
         if self.focused_pane == "gpus":
-            steps = {
-                "up": (0, -1),
-                "down": (0, 1),
-                "left": (-1, 0),
-                "right": (1, 0),
-                "page_up": (0, -1000),
-                "home": (0, -1000),
-                "page_down": (0, 1000),
-                "end": (0, 1000),
-            }
+            far = 1000
+            steps = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+            steps |= {"page_up": (0, -far), "home": (0, -far), "page_down": (0, far), "end": (0, far)}
             self.gpus.move(*steps[where])
         elif self.by_user and self.users is not None:
             self.users.move(where)
@@ -321,9 +303,8 @@ class OverviewScreen(ProcessRowsScreen):
 
     async def action_probe_gpu(self) -> None:
         """Opens the Probes tab for the selected GPU."""
-        view = self._view
-        if view is not None and view.devices:
-            device = next((d for d in view.devices if d.uuid == self.gpus.cursor_uuid), view.devices[0])
+        device = self.gpus.selected
+        if device is not None:
             self.gpuwatch.probe_runs.choose_gpu(device.uuid)
             await self.gpuwatch.show_tab("probes")
 
@@ -331,25 +312,18 @@ class OverviewScreen(ProcessRowsScreen):
         """Shows why readings of the selected GPU are missing."""
         from gpuwatch.ui.details.missing_readings import missing_of_device
 
-        view = self._view
-        if view is not None and view.devices:
-            device = next((d for d in view.devices if d.uuid == self.gpus.cursor_uuid), view.devices[0])
-            self.open_sheet(*missing_of_device(device, view))
+        device = self.gpus.selected
+        if device is not None and self._view is not None:
+            self.open_sheet(*missing_of_device(device, self._view))
 
     def action_findings(self) -> None:
         """Shows all findings with their evidence."""
-        from gpuwatch.ui.details.finding_lines import evidence, first_action, first_cause
+        from gpuwatch.ui.details.finding_lines import evidence
+        from gpuwatch.ui.screens.evidence import EvidenceModal
 
-        if self._view is not None:
-            from gpuwatch.ui.screens.evidence import EvidenceModal
-
-            title, lines = evidence(self._view)
-            action, cause = first_action(self._view), first_cause(self._view)
-            self.app.push_screen(EvidenceModal(title, lines, action=action, cause=cause))
-
-    def action_open_findings(self) -> None:
-        """Enter on the finding."""
-        self.action_findings()
+        view = self._view
+        if view is not None:
+            self.app.push_screen(EvidenceModal("Findings", evidence(view), next(iter(view.wrong), None)))
 
     @on(FindingStrip.Opened)
     def _finding_clicked(self) -> None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import events
 from textual.binding import Binding, BindingType
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, memory, size
-from gpuwatch.model.snapshot import Device
 from gpuwatch.session.preflight import Preflight
 from gpuwatch.ui.drawing.cells import cut, left, right
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
-from gpuwatch.ui.screens.choice_sheet import ChoiceSheet
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.choice_sheet import ChoiceModal
 from gpuwatch.ui.tables.columns import short_command
 
 _MOST = 6
@@ -24,11 +21,10 @@ _NAMED = 4
 _CANCEL, _RUN = 0, 1
 
 
-class PreflightSheet(LinesModal[bool]):
+class PreflightSheet(ChoiceModal[bool]):
     """Result True: run. Enter cancels unless the cursor was moved; ``y`` runs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "choose", show=False),
         Binding("y", "run", "run", show=False),
         Binding("n", "close", "cancel", show=False),
     ]
@@ -37,38 +33,19 @@ class PreflightSheet(LinesModal[bool]):
         """``seconds``: the time budget of each measurement."""
         room = min(width * 9 // 10, 104) - 4
         count = len(ahead.configs)
-        what = ahead.configs[0] if count == 1 else f"{count} configurations"
+        what = printable(ahead.configs[0] if count == 1 else f"{count} configurations")
         lines = [part for line in _facts(ahead, seconds, room) for part in wrapped(line, room)]
         lines += [[], [("   Cancel", "strong"), ("  start nothing", "dim")]]
-        lines.append([("   Run   ", "strong"), (f"  {printable(what)}  (y)", "dim")])
-        super().__init__("Run", lines)
-        self.sheet = ChoiceSheet(lines, ("starts nothing", f"runs {printable(what)}"), _CANCEL)
-        self.sheet.border_title = f"Run {printable(what)}?".replace("[", r"\[")
+        lines.append([("   Run   ", "strong"), (f"  {what}  (y)", "dim")])
+        super().__init__(f"Run {what}?", lines, ("starts nothing", f"runs {what}"), _CANCEL)
 
-    def action_choose(self) -> None:
-        """Takes the choice under the cursor."""
-        assert isinstance(self.sheet, ChoiceSheet)
-        self.dismiss(self.sheet.choice == _RUN)
+    def take(self, number: int) -> None:
+        """Runs, or cancels."""
+        self.dismiss(number == _RUN)
 
     def action_run(self) -> None:
         """Runs without moving the cursor first."""
         self.dismiss(True)
-
-    def on_click(self, event: events.Click) -> None:
-        """A click moves the cursor, a double click takes the choice."""
-        sheet = self.sheet
-        assert isinstance(sheet, ChoiceSheet)
-        inside = sheet.content_region
-        if not inside.contains(event.screen_x, event.screen_y):
-            super().on_click(event)
-            return
-        number = sheet.choice_at(event.screen_y - inside.y)
-        if number is not None:
-            taken = sheet.choice == number and event.chain == 2
-            sheet.choice = number
-            sheet.redraw()
-            if taken:
-                self.dismiss(number == _RUN)
 
 
 def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:
@@ -77,14 +54,17 @@ def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:
     if not ahead.devices:
         lines.append([(" on       ", "dim"), ("the CPU: no GPU is available", "text")])
         return lines
-    lines.append([(" on       ", "dim"), ("; ".join(map(_gpu, ahead.devices)), "text")])
+    lines.append(
+        [(" on       ", "dim"), ("; ".join(f"GPU {one.index} {printable(one.name)}" for one in ahead.devices), "text")]
+    )
     if ahead.spared:
         spared = ", ".join(f"GPU {device.index}" for device in ahead.spared)
         lines.append([("          ", "dim"), (f"{spared} is not used: it is busy", "dim")])
     if ahead.by_number:
         chooses = "select their GPUs themselves" if len(ahead.by_number) > 1 else "selects its GPUs itself"
         lines.append([("          ", "dim"), (f"{_listed(ahead.by_number)} {chooses}", "dim")])
-    takes = f"up to all free memory: {_free(ahead.devices)}; less with growth, a limit or a fraction"
+    free = ", ".join(f"{size(one.number('memory.free_bytes'))} of GPU {one.index}" for one in ahead.devices)
+    takes = f"up to all free memory: {free}; less with growth, a limit or a fraction"
     lines.append([(" takes    ", "dim"), (takes, "text")])
     if not ahead.tenants:
         lines.append([(" used by  ", "dim"), ("no compute process", "ok")])
@@ -113,11 +93,3 @@ def _listed(names: tuple[str, ...]) -> str:
     """The first ones by name, the rest as a number."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(printable(name) for name in names[:_NAMED]) + more
-
-
-def _gpu(device: Device) -> str:
-    return f"GPU {device.index} {printable(device.name)}"
-
-
-def _free(devices: tuple[Device, ...]) -> str:
-    return ", ".join(f"{size(device.number('memory.free_bytes'))} of GPU {device.index}" for device in devices)

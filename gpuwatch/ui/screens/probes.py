@@ -6,8 +6,7 @@ import datetime
 from pathlib import Path
 from typing import ClassVar
 
-from textual import events, on
-from textual.app import ComposeResult
+from textual import on
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.text import printable
@@ -22,12 +21,10 @@ from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.tables.probe_rows import GROUP_WORDS, Config, Earlier, Group, rows_of
-from gpuwatch.ui.widgets.messages import ProbeRunsChanged
 from gpuwatch.ui.widgets.paint import Painted, Span
 from gpuwatch.ui.widgets.probe_live import ProbeDetails
 from gpuwatch.ui.widgets.probe_table import ProbeTable
 from gpuwatch.ui.widgets.scroll_list import ScrollList
-from gpuwatch.ui.widgets.too_small import TooSmall
 
 _BAR = 12
 _MARKS = {
@@ -39,22 +36,15 @@ _MARKS = {
 class ProbeHead(Painted):
     """The subject of the next runs, and the progress of the current ones."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._shown: tuple[ProbeRuns, View] | None = None
+    _shown: tuple[ProbeRuns, View] | None = None
 
     def show(self, probe_runs: ProbeRuns, view: View) -> None:
         """Draws the line."""
         self._shown = (probe_runs, view)
-        self._redraw()
+        self.redraw()
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Redraws for the new width."""
-        self._redraw()
-
-    def _redraw(self) -> None:
-        width = self.size.width
-        if self._shown is None or not width:
+    def _draw(self, width: int, height: int) -> None:
+        if self._shown is None:
             return
         probe_runs, view = self._shown
         pen = Pen(width)
@@ -66,8 +56,7 @@ class ProbeHead(Painted):
                 break
             pen.add(" · " if number else " ", "faint").add(text, "strong" if not number else "dim")
         pen.to(width - reserve)
-        for text, ink in progress:
-            pen.add(text, ink)
+        pen.write(progress)
         if probe_runs.live is not None:
             pen.bar(probe_runs.live.done / max(len(probe_runs.live.configs), 1), _BAR, "accent")
         self.paint((pen.to(width).line(),))
@@ -101,19 +90,15 @@ def _subject(probe_runs: ProbeRuns, view: View) -> list[str]:
         parts.append(f"{count} GPU{'s' * (count != 1)}" if count else "no GPU: probes run on the CPU")
     if view.snapshot is not None and view.snapshot.simulated:
         parts.append("simulated: speeds are the CPU's")
-    parts.append(parameters.workload or "own workloads")
-    parts.append(f"{parameters.seconds:g} s each")
-    if parameters.memory_limit is not None:
-        parts.append(f"limit {parameters.memory_limit} MB")
-    if parameters.fraction is not None:
-        parts.append(f"fraction {parameters.fraction:g}")
-    if parameters.visible:
-        parts.append(f"visible {parameters.visible}")
-    if parameters.virtual is not None:
-        parts.append(f"{parameters.virtual} virtual")
-    if parameters.python:
-        parts.append(printable(parameters.python))
-    return parts
+    parts += [parameters.workload or "own workloads", f"{parameters.seconds:g} s each"]
+    given = (
+        (parameters.memory_limit, "limit {} MB"),
+        (parameters.fraction, "fraction {:g}"),
+        (parameters.visible, "visible {}"),
+        (parameters.virtual, "{} virtual"),
+        (printable(parameters.python), "{}"),
+    )
+    return parts + [text.format(value) for value, text in given if value not in (None, "")]
 
 
 class ProbesScreen(TabScreen):
@@ -133,20 +118,12 @@ class ProbesScreen(TabScreen):
         """Groups that show only their heading."""
         self._message: Span = ("", "text")
         self._followed = ""
+        self.panes = (self.head, self.table, self.below)
 
     @property
     def probe_runs(self) -> ProbeRuns:
         """The probes and their runs, shared by the tabs."""
         return self.gpuwatch.probe_runs
-
-    def compose(self) -> ComposeResult:
-        """From top to bottom."""
-        yield self.top_line
-        yield self.head
-        yield self.table
-        yield self.below
-        yield self.keys
-        yield TooSmall(id="too-small")
 
     def on_mount(self) -> None:
         """Subscribes to runs; earlier ones appear when they have been read."""
@@ -156,8 +133,8 @@ class ProbesScreen(TabScreen):
 
     def draw(self, view: View) -> None:
         """Draws the table and the pane below."""
-        width, height = self.app.size
-        self.table.framed = self.below.framed = width >= 100 and height >= 30
+        height = self.app.size.height
+        self.table.framed = self.below.framed = self.framed
         self.below.styles.height = min(max(height // 4, 5), 16)
         self.head.show(self.probe_runs, view)
         self._draw_table(view)
@@ -195,15 +172,8 @@ class ProbesScreen(TabScreen):
             lines.append([("✖ ", "error"), (printable(probe_runs.problem.message), "text")])
             if probe_runs.problem.hint:
                 lines.append([("  → ", "accent"), (printable(probe_runs.problem.hint), "text")])
-            lines.append(
-                [
-                    ("  → ", "accent"),
-                    ("p", "key"),
-                    (" sets the interpreter, ", "text"),
-                    ("x", "key"),
-                    (" retries", "text"),
-                ]
-            )
+            retry: list[Span] = [("p", "key"), (" sets the interpreter, ", "text"), ("x", "key"), (" retries", "text")]
+            lines.append([("  → ", "accent"), *retry])
         lines += [[("▲ ", "warning"), (printable(note), "text")] for note in probe_runs.notes]
         if self._message[0]:
             lines.append([self._message])
@@ -215,16 +185,8 @@ class ProbesScreen(TabScreen):
             names = ", ".join(script.name for script in self._of(row))
             lines.append([("", "text"), (printable(names), "dim")])
             fold = " unfolds, " if row.folded else " folds, "
-            lines.append(
-                [
-                    ("space", "key"),
-                    (" selects all, ", "dim"),
-                    ("↵", "key"),
-                    (fold, "dim"),
-                    ("x", "key"),
-                    (" runs them", "dim"),
-                ]
-            )
+            keys = (("space", " selects all, "), ("↵", fold), ("x", " runs them"))
+            lines.append([span for key, does in keys for span in ((key, "key"), (does, "dim"))])
         elif row is not None:
             config = row.script.name if isinstance(row, Config) else row.run.config
             run = row.run
@@ -247,7 +209,7 @@ class ProbesScreen(TabScreen):
         """The run key stops while probes run."""
         return super().titles() | ({"run_probes": "stop"} if self.probe_runs.live is not None else {})
 
-    def probe_runs_changed(self, message: ProbeRunsChanged) -> None:
+    def probe_runs_changed(self) -> None:
         """Redraws after a change of the runs."""
         if self._view is not None:
             self.draw(self._view)

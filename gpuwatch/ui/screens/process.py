@@ -8,7 +8,6 @@ import time
 from typing import ClassVar
 
 from textual import events
-from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
 
@@ -26,8 +25,8 @@ from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.columns import BY_ID, in_order
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.process_graphs import ProcessGraphs
+from gpuwatch.ui.widgets.scroll_list import WAITING
 from gpuwatch.ui.widgets.sections import Sections
-from gpuwatch.ui.widgets.too_small import TooSmall
 
 _AGAIN = 10.0
 """Seconds after which details are read again."""
@@ -75,15 +74,7 @@ class ProcessScreen(TabScreen):
         self._read_at = 0.0
         self._read_clock = 0.0
         """When :attr:`details` were read, by the clock; :attr:`_read_at` is monotonic."""
-
-    def compose(self) -> ComposeResult:
-        """From top to bottom."""
-        yield self.top_line
-        yield self.who
-        yield self.middle
-        yield self.about
-        yield self.keys
-        yield TooSmall(id="too-small")
+        self.panes = (self.who, self.middle, self.about)
 
     # Which process
 
@@ -119,7 +110,7 @@ class ProcessScreen(TabScreen):
         """Draws everything about the selected process."""
         who = self.chosen
         width, height = self.app.size
-        framed = width >= 100 and height >= 30
+        framed = self.framed
         for pane in (self.facts, self.graphs, self.about):
             pane.framed = framed
         self.about.headed = self.facts.headed = not framed
@@ -177,19 +168,13 @@ class ProcessScreen(TabScreen):
         lines = []
         for spans in facts.who_lines(who, rows, seen or view.now, details, note):
             pen = Pen(width)
-            for text, ink in spans:
-                pen.add(text, ink)
+            pen.write(spans)
             lines.append(pen.line())
         people = self.people()
         if who in people and len(people) > 1:
             place = f" ◂ {people.index(who) + 1} of {len(people)} ▸ "
-            pen = Pen(width)
-            for text, ink in lines[0].spans:
-                if pen.left > len(place) + 1:
-                    room = Pen(pen.left - len(place) - 1).add(text, ink)
-                    pen.spans += room.spans
-                    pen.x += room.x
-            lines[0] = pen.to(width - len(place)).add(place, "dim").line()
+            head = Pen(width - len(place) - 1).write(lines[0].spans)
+            lines[0] = Pen(width).write(head.spans).to(width - len(place)).add(place, "dim").line()
         self.who.paint(lines, stale=view.stale)
 
     # Reading
@@ -288,7 +273,7 @@ def _later_start(who: Identity, view: View) -> str:
 
 def _nobody(view: View) -> tuple[Line, ...]:
     if view.waiting:
-        return (Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim"))),)
+        return (WAITING,)
     probes = f"{number_of('probes')} Probes"
     return (
         Line((("  ", "text"), ("no process uses a GPU; the first one that does appears here", "text"))),

@@ -13,7 +13,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.text import printable
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
-from gpuwatch.ui.settings import preferences
+from gpuwatch.ui.settings import settings_file
 
 if TYPE_CHECKING:
     from gpuwatch.ui.screens.dashboard import Dashboard
@@ -25,10 +25,10 @@ def save_settings(
     """Saves the current preferences to ``path`` or the settings file, and reports the result."""
     path = path or dashboard.settings_path
     try:
-        preferences.save(dashboard.gathered(), path)
-    except preferences.Broken:
-        broken = preferences.load(path)
-        other = preferences.beside(path)
+        settings_file.save(dashboard.gathered(), path)
+    except settings_file.Broken:
+        broken = settings_file.load(path)
+        other = settings_file.beside(path)
 
         def answered(wanted: bool | None) -> None:
             if wanted:
@@ -49,7 +49,7 @@ class BrokenFile(LinesModal[bool]):
         Binding("w", "close", "close", show=False),
     ]
 
-    def __init__(self, broken: preferences.Loaded, other: Path) -> None:
+    def __init__(self, broken: settings_file.Loaded, other: Path) -> None:
         lines: Lines = [
             [("The settings file has errors, so it is not overwritten:", "text")],
             [(printable(str(broken.path)), "dim")],

@@ -5,10 +5,7 @@ from __future__ import annotations
 import datetime
 import signal
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
-
-from textual import events
-from textual.binding import Binding, BindingType
+from typing import TYPE_CHECKING
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, memory
@@ -16,8 +13,7 @@ from gpuwatch.model.snapshot import Process
 from gpuwatch.sources.signals import refusal
 from gpuwatch.ui.drawing.cells import cut, left, right
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.screens.choice_sheet import ChoiceSheet
-from gpuwatch.ui.screens.lines_modal import LinesModal
+from gpuwatch.ui.screens.choice_sheet import ChoiceModal
 from gpuwatch.ui.tables.columns import command_text, short_command
 
 if TYPE_CHECKING:
@@ -88,10 +84,8 @@ def _who(people: Sequence[Process], room: int) -> Lines:
     return lines
 
 
-class SignalSheet(LinesModal[int]):
+class SignalSheet(ChoiceModal[int]):
     """Enter or a double click sends, Esc cancels. No choice is offered if no process can be identified."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "send", show=False)]
 
     def __init__(self, people: Sequence[Process], width: int, *, doubt: bool = False) -> None:
         """``doubt``: some pids listed by the driver are from another PID namespace."""
@@ -109,32 +103,12 @@ class SignalSheet(LinesModal[int]):
             lines += [[(" ▲ ", "warning"), (text, "text")], []]
         if able:
             lines += [[(f"   {name:<6}", "strong"), (text, "dim")] for _, name, text in CHOICES]
-        super().__init__("Signal", lines)
         whom = f"{able} processes" if able > 1 else f"{people[0].pid} {_short(people[0])}"
         does = [f"sends {name} to {whom}" for _, name, _ in CHOICES] if able else []
-        self.sheet = ChoiceSheet(lines, does, _PRESELECTED)
         several = f" to {len(people)} processes" if len(people) > 1 else f" to {people[0].pid}"
-        self.sheet.border_title = f"Send a signal{several}" if able else "No signal can be sent"
+        super().__init__(f"Send a signal{several}" if able else "No signal can be sent", lines, does, _PRESELECTED)
         self._able = bool(able)
 
-    def action_choose(self) -> None:
-        """Sends the signal under the cursor."""
-        assert isinstance(self.sheet, ChoiceSheet)
-        self.dismiss(CHOICES[self.sheet.choice][0] if self._able else None)
-
-    def on_click(self, event: events.Click) -> None:
-        """A click selects a signal, a double click sends it."""
-        sheet = self.sheet
-        assert isinstance(sheet, ChoiceSheet)
-        inside = sheet.content_region
-        if inside.contains(event.screen_x, event.screen_y):
-            number = sheet.choice_at(event.screen_y - inside.y)
-            if number is not None:
-                # A single click must not send a signal.
-                sent = sheet.choice == number and event.chain == 2
-                sheet.choice = number
-                sheet.redraw()
-                if sent:
-                    self.dismiss(CHOICES[number][0])
-            return
-        super().on_click(event)
+    def take(self, number: int) -> None:
+        """Sends a signal."""
+        self.dismiss(CHOICES[number][0] if self._able else None)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
+from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -15,8 +17,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.footer import KeyLine
-from gpuwatch.ui.widgets.messages import ProbeRunsChanged
-from gpuwatch.ui.widgets.strips import TopLine
+from gpuwatch.ui.widgets.strips import TooSmall, TopLine
 
 if TYPE_CHECKING:
     from gpuwatch.session.playhead import Playhead
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.timeline import TimelineStrip
 
 _MESSAGE_SECONDS = 8.0
+
+
+class ProbeRunsChanged(Message, bubble=False):
+    """Sent to the app by the probe thread after a new run, event or memory sample."""
+
+    def can_replace(self, message: Message) -> bool:
+        """Merges consecutive pending messages into one."""
+        return isinstance(message, ProbeRunsChanged)
 
 
 class TabScreen(Screen[None]):
@@ -43,13 +52,33 @@ class TabScreen(Screen[None]):
         self.timeline: TimelineStrip | None = None
         """The timeline of a pause; created at the first pause."""
         self._before_pause: Widget | None = None
+        self.panes: tuple[Widget, ...] = ()
+        """The tab's own panes, from top to bottom."""
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield self.top_line
+        yield from self.panes
+        yield self.keys
+        yield TooSmall(id="too-small")
 
     @property
     def gpuwatch(self) -> Dashboard:
         """The app."""
         return cast("Dashboard", self.app)
 
+    @property
+    def framed(self) -> bool:
+        """Whether the terminal is large enough for frames around the panes."""
+        width, height = self.app.size
+        return width >= 100 and height >= 30
+
     # Showing
+
+    def show_again(self) -> None:
+        """Draws the latest view again."""
+        if self._view is not None:
+            self.show(self._view)
 
     def show(self, view: View) -> None:
         """Draws all panes from ``view``."""
@@ -95,8 +124,7 @@ class TabScreen(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Draws for the new size."""
-        if self._view is not None:
-            self.show(self._view)
+        self.show_again()
 
     async def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Shows the keys of the focused pane."""
@@ -135,7 +163,7 @@ class TabScreen(Screen[None]):
             return "timeline"
         return self.PANES.get(focused.id or "", "") if focused is not None else ""
 
-    def probe_runs_changed(self, message: ProbeRunsChanged) -> None:
+    def probe_runs_changed(self) -> None:
         """Called after a change of the probes or their runs."""
 
     # Actions of every tab
@@ -221,13 +249,9 @@ class TabScreen(Screen[None]):
         if before is not None and (self.focused is self.timeline or self.focused is None):
             before.focus()
 
-    def action_faster(self) -> None:
-        """Shortens the interval."""
-        self.gpuwatch.change_interval(-1)
-
-    def action_slower(self) -> None:
-        """Lengthens the interval."""
-        self.gpuwatch.change_interval(1)
+    def action_change_interval(self, step: int) -> None:
+        """Samples more often (-1) or less often (1)."""
+        self.gpuwatch.change_interval(step)
 
     def action_quit(self) -> None:
         """Quits."""

@@ -1,1 +1,1 @@
-"""What a user can choose and do, as data: preferences, actions, tabs."""
+"""Preferences, actions and tabs as data."""

@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
-
-Pane = Literal[
-    "everywhere",
-    "overview",
-    "gpus",
-    "processes",
-    "finding",
-    "readings",
-    "process",
-    "findings",
-    "events",
-    "probes",
-    "timeline",
-    "users",
-]
-"""Where an action works: on every tab, on the overview, or in one pane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +11,11 @@ class Tab:
     """One tab."""
 
     id: str
-    """Also the name of its screen's module in :mod:`gpuwatch.ui.screens`."""
+    """Also the module of its screen in :mod:`gpuwatch.ui.screens`, and its class: ``GpuScreen`` for ``gpu``."""
     title: str
     """Its name on screen."""
-    screen: str
-    """Class of its screen."""
     help: str
-    panes: tuple[Pane, ...] = ("timeline",)
+    panes: tuple[str, ...]
     """Those with actions of their own, in the order of the help."""
     prepared: bool = True
     """Whether its modules are imported while idle, so that it opens without delay."""
@@ -45,44 +25,33 @@ TABS = (
     Tab(
         "overview",
         "Overview",
-        "OverviewScreen",
         "Everything at a glance: GPUs, processes, findings",
         ("overview", "processes", "gpus", "finding", "users", "timeline"),
     ),
     Tab(
         "gpu",
         "GPU",
-        "GpuScreen",
         "One GPU: every reading, graphs, processes, limits, topology, events, probe runs",
         ("readings", "processes", "timeline"),
     ),
     Tab(
         "process",
         "Process",
-        "ProcessScreen",
         "One process: its GPUs, settings, history, findings, process tree, environment",
         ("process", "timeline"),
     ),
     Tab(
         "probes",
         "Probes",
-        "ProbesScreen",
         "Run memory and placement settings here and compare what they do",
         ("probes",),
         prepared=False,
     ),
-    Tab(
-        "findings",
-        "Findings",
-        "FindingsScreen",
-        "All findings, with evidence and what to do",
-        ("findings", "timeline"),
-    ),
+    Tab("findings", "Findings", "All findings, with evidence and what to do", ("findings", "timeline")),
     Tab(
         "events",
         "Events",
-        "EventsScreen",
-        "What happened, even while nobody watched: processes, throttling, devices, memory",
+        "Events since gpuwatch started: processes, throttling, devices, memory",
         ("events", "timeline"),
     ),
 )
@@ -98,22 +67,18 @@ def number_of(tab_id: str) -> int:
     return next(number for number, tab in enumerate(TABS, 1) if tab.id == tab_id)
 
 
-def panes_of(tab_id: str) -> tuple[Pane, ...]:
+def panes_of(tab_id: str) -> tuple[str, ...]:
     """The panes of a tab that have actions of their own."""
     return next(tab.panes for tab in TABS if tab.id == tab_id)
 
 
-def labels(active: str, room: int, news: Mapping[str, int] | None = None) -> list[tuple[str, str, str]]:
+@lru_cache(maxsize=32)
+def labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]]:
     """Tab id, text and ink of each name, fitted into ``room`` cells: with numbers, without, or folded.
 
-    ``news``: number of new items by tab id.
+    ``unseen``: number of new events.
     """
-    return list(_labels(active, room, tuple((news or {}).items())))
-
-
-@lru_cache(maxsize=32)
-def _labels(active: str, room: int, counts: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]:
-    news = dict(counts)
+    news = {"events": unseen}
     # Other facts in the line take precedence over the numbers, but not over the names.
     for style, beside in (("numbers", _FACTS), ("names", 0), ("folded", 0)):
         shown = [

@@ -94,7 +94,7 @@ class TerminalDriver(LinuxDriver):
         loop = asyncio.get_running_loop()
         with suppress(RuntimeError, ValueError):  # not on the main thread
             for number in (signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
                     loop.add_signal_handler(number, partial(self.app.exit, return_code=128 + number))
             loop.add_signal_handler(signal.SIGTSTP, self.suspend)
             loop.add_signal_handler(signal.SIGCONT, self._continued)

@@ -14,6 +14,7 @@ from gpuwatch.formatting.brief import short_framework, without_folder
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, memory, short_size
 from gpuwatch.model.snapshot import RUN_SECONDS, Device, Mapped, Process, Snapshot
+from gpuwatch.ui.tables.device_facts import PERMANENT, missing_text
 
 Key = tuple[str | None, int, float | None]
 Sortable = float | str | None
@@ -46,21 +47,23 @@ Row = Process | Unexplained
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: header, widths (narrow, wide), cell text and sort value."""
+    """One column: header, widths (narrow, wide) and what it shows."""
 
     id: str
     title: str
     narrow: int
     wide: int
-    text: Callable[[Process, int], str]
-    value: Callable[[Process], Sortable]
-    number: bool = True
-    """Numbers are right-aligned and sort largest first."""
-    help: str = ""
+    help: str
     """What it shows, for the chooser and the sort menu."""
     unit: str = ""
     reading: str = ""
     """The process reading it shows, if any."""
+    value: Callable[[Process], Sortable] | None = None
+    """What it sorts by; by default the reading."""
+    text: Callable[[Process, int], str] | None = None
+    """Its text in so many cells; by default the value."""
+    number: bool = True
+    """Numbers are right-aligned and sort largest first."""
     chosen: bool = True
     """Whether it is shown by default."""
     empty_reason: str = ""
@@ -68,17 +71,18 @@ class Column:
     follows_clock: bool = False
     """Whether it shows the run time, which changes while the row stays the same."""
 
+    def value_of(self, process: Process) -> Sortable:
+        """The value a process sorts by; None if unknown."""
+        return self.value(process) if self.value is not None else process.number(self.reading)
 
-def _number(reading: str) -> Callable[[Process], Sortable]:
-    return lambda process: process.number(reading)
-
-
-def _whole(reading: str) -> Callable[[Process, int], str]:
-    def text(process: Process, width: int) -> str:
-        value = process.number(reading)
-        return UNKNOWN if value is None else f"{value:.0f}"
-
-    return text
+    def text_of(self, process: Process, width: int) -> str:
+        """The text of a cell, not yet cut to ``width``."""
+        if self.text is not None:
+            return self.text(process, width)
+        value = self.value_of(process)
+        if value is None:
+            return UNKNOWN
+        return printable(value) if isinstance(value, str) else f"{value:.0f}"
 
 
 def _cpu(process: Process, width: int) -> str:
@@ -96,6 +100,11 @@ def _host_memory(process: Process, width: int) -> str:
     return short_size(process.number("host_memory_bytes"))
 
 
+def number_name(framework: str | None) -> str:
+    """The framework's name for a device: ``GPU:``, ``cuda:``, or empty."""
+    return {"tensorflow": "GPU:", "torch": "cuda:"}.get((framework or "").partition(" ")[0], "")
+
+
 @lru_cache(maxsize=1024)
 def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int) -> str:
     """The physical GPU behind each of the process's own device numbers: ``GPU:0→1``, or ``0-7→0-7``."""
@@ -103,8 +112,7 @@ def short_map(device_map: tuple[Mapped, ...], framework: str | None, width: int)
         return UNKNOWN
     ordered = sorted(device_map, key=lambda mapped: mapped.ordinal)
     first = ordered[0]
-    name = (framework or "").partition(" ")[0]
-    prefix = {"tensorflow": "GPU:", "torch": "cuda:"}.get(name, "")
+    prefix = number_name(framework)
     if len(ordered) == 1:
         text = f"{prefix}{first.ordinal}→{first.index}"
         return text if width >= 10 else f"{first.ordinal}→{first.index}"
@@ -144,45 +152,18 @@ def _framework(process: Process, width: int) -> str:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column(
-        "gpu",
-        "GPU",
-        3,
-        3,
-        lambda p, w: UNKNOWN if p.device_index is None else str(p.device_index),
-        lambda p: p.device_index,
-        help="physical GPU, NVML index",
-    ),
-    Column("pid", "PID", 7, 7, lambda p, w: str(p.pid), lambda p: p.pid, help="process id"),
-    Column(
-        "user",
-        "USER",
-        7,
-        10,
-        lambda p, w: printable(p.user) if p.user else UNKNOWN,
-        lambda p: p.user,
-        number=False,
-        help="owner",
-    ),
-    Column(
-        "type",
-        "TYPE",
-        4,
-        4,
-        lambda p, w: p.type,
-        lambda p: p.type,
-        number=False,
-        help="C compute, G graphics, M an MPS client",
-    ),
+    Column("gpu", "GPU", 3, 3, "physical GPU, NVML index", value=lambda p: p.device_index),
+    Column("pid", "PID", 7, 7, "process id", value=lambda p: p.pid),
+    Column("user", "USER", 7, 10, "owner", value=lambda p: p.user or None, number=False),
+    Column("type", "TYPE", 4, 4, "C compute, G graphics, M an MPS client", value=lambda p: p.type, number=False),
     Column(
         "mig",
         "MIG",
         7,
         9,
-        lambda p, w: printable(p.mig_instance) if p.mig_instance else UNKNOWN,
-        lambda p: p.mig_instance,
+        "its MIG instance: number, and GPU/compute instance",
+        value=lambda p: p.mig_instance or None,
         number=False,
-        help="its MIG instance: number, and GPU/compute instance",
         empty_reason="no process runs in a MIG instance",
     ),
     Column(
@@ -190,10 +171,9 @@ COLUMNS: tuple[Column, ...] = (
         "CONTAINER",
         10,
         14,
-        lambda p, w: printable(p.container) if p.container else UNKNOWN,
-        lambda p: p.container,
+        "container, pod or Slurm job",
+        value=lambda p: p.container or None,
         number=False,
-        help="container, pod or Slurm job",
         chosen=False,
         empty_reason="no process here runs in a container or a job",
     ),
@@ -202,132 +182,48 @@ COLUMNS: tuple[Column, ...] = (
         "FRAMEWORK",
         10,
         15,
-        _framework,
-        lambda p: p.framework,
+        "TensorFlow, PyTorch, …, and its version",
+        value=lambda p: p.framework,
+        text=_framework,
         number=False,
-        help="TensorFlow, PyTorch, …, and its version",
     ),
     Column(
         "sees",
         "SEES",
         7,
         10,
-        lambda p, w: short_map(p.device_map, p.framework, w),
-        lambda p: len(p.device_map) or None,
-        help="its own GPU numbers → physical GPUs",
+        "its own GPU numbers → physical GPUs",
+        value=lambda p: len(p.device_map) or None,
+        text=lambda p, w: short_map(p.device_map, p.framework, w),
     ),
     Column(
         "visible",
         "VISIBLE",
         8,
         14,
-        lambda p, w: printable(p.cuda_visible_devices) if p.cuda_visible_devices is not None else UNKNOWN,
-        lambda p: p.cuda_visible_devices,
+        "its CUDA_VISIBLE_DEVICES",
+        value=lambda p: p.cuda_visible_devices,
         number=False,
-        help="its CUDA_VISIBLE_DEVICES",
         chosen=False,
         empty_reason="no process here has CUDA_VISIBLE_DEVICES set and a readable environment",
     ),
-    Column(
-        "memory",
-        "GPU-MEM",
-        7,
-        9,
-        _gpu_memory,
-        _number("gpu_memory_bytes"),
-        help="GPU memory it holds",
-        unit="GiB",
-        reading="gpu_memory_bytes",
-    ),
-    Column(
-        "sm",
-        "SM%",
-        3,
-        4,
-        _whole("sm_percent"),
-        _number("sm_percent"),
-        help="share of time one of its kernels was running",
-        unit="%",
-        reading="sm_percent",
-    ),
-    Column(
-        "mbw",
-        "MBW%",
-        4,
-        4,
-        _whole("memory_percent"),
-        _number("memory_percent"),
-        help="share of time it read or wrote GPU memory",
-        unit="%",
-        reading="memory_percent",
-    ),
-    Column(
-        "enc",
-        "ENC%",
-        4,
-        4,
-        _whole("encoder_percent"),
-        _number("encoder_percent"),
-        help="video encoder utilization",
-        unit="%",
-        reading="encoder_percent",
-        chosen=False,
-    ),
-    Column(
-        "dec",
-        "DEC%",
-        4,
-        4,
-        _whole("decoder_percent"),
-        _number("decoder_percent"),
-        help="video decoder utilization",
-        unit="%",
-        reading="decoder_percent",
-        chosen=False,
-    ),
-    Column(
-        "cpu",
-        "CPU%",
-        5,
-        6,
-        _cpu,
-        _number("cpu_percent"),
-        help="host CPU; 100 is one core",
-        unit="%",
-        reading="cpu_percent",
-    ),
-    Column(
-        "host",
-        "HOST",
-        6,
-        6,
-        _host_memory,
-        _number("host_memory_bytes"),
-        help="host memory (RSS)",
-        unit="bytes",
-        reading="host_memory_bytes",
-    ),
-    Column(
-        "threads",
-        "THR",
-        4,
-        4,
-        _whole("threads"),
-        _number("threads"),
-        help="number of threads",
-        reading="threads",
-        chosen=False,
-    ),
+    Column("memory", "GPU-MEM", 7, 9, "GPU memory it holds", "GiB", "gpu_memory_bytes", text=_gpu_memory),
+    Column("sm", "SM%", 3, 4, "share of time one of its kernels was running", "%", "sm_percent"),
+    Column("mbw", "MBW%", 4, 4, "share of time it read or wrote GPU memory", "%", "memory_percent"),
+    Column("enc", "ENC%", 4, 4, "video encoder utilization", "%", "encoder_percent", chosen=False),
+    Column("dec", "DEC%", 4, 4, "video decoder utilization", "%", "decoder_percent", chosen=False),
+    Column("cpu", "CPU%", 5, 6, "host CPU; 100 is one core", "%", "cpu_percent", text=_cpu),
+    Column("host", "HOST", 6, 6, "host memory (RSS)", "bytes", "host_memory_bytes", text=_host_memory),
+    Column("threads", "THR", 4, 4, "number of threads", "", "threads", chosen=False),
     Column(
         "time",
         "TIME",
         8,
         9,
-        lambda p, w: UNKNOWN,
-        lambda p: None if p.create_time is None else -p.create_time,
-        help="run time",
-        unit="h:mm:ss",
-        reading=RUN_SECONDS,
+        "run time",
+        "h:mm:ss",
+        RUN_SECONDS,
+        value=lambda p: None if p.create_time is None else -p.create_time,
         follows_clock=True,
     ),
     Column(
@@ -335,10 +231,10 @@ COLUMNS: tuple[Column, ...] = (
         "COMMAND",
         10,
         20,
-        lambda p, w: short_command(p),
-        short_command,
+        "command line; → scrolls",
+        value=short_command,
+        text=lambda p, w: short_command(p),
         number=False,
-        help="command line; → scrolls",
     ),
 )
 BY_ID = {column.id: column for column in COLUMNS}
@@ -349,8 +245,6 @@ _FOLDING = ("type", "mbw", "host", "framework", "sees", "time")
 """Columns dropped when there is no room, in this order; those not shown by default are dropped next."""
 _SHED_EARLY = frozenset(_FOLDING[:3])
 _TAKEN_BY_MARK = 2
-_GIVEN_UP = frozenset({"not_supported", "permission_denied", "unknown"})
-"""Reasons that waiting does not resolve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,19 +303,17 @@ def unavailable(column: Column, snapshot: Snapshot) -> str:
         return "there is no GPU here"
     processes = snapshot.processes
     if column.empty_reason:
-        return "" if any(column.value(process) is not None for process in processes) else column.empty_reason
+        return "" if any(column.value_of(process) is not None for process in processes) else column.empty_reason
     if not column.reading or not processes:
         return ""
     for process in processes:
-        if column.value(process) is not None:
+        if column.value_of(process) is not None:
             return ""
         why = process.missing.get(column.reading)
-        if why is not None and why.reason not in _GIVEN_UP:
+        if why is not None and why.reason not in PERMANENT:
             return ""
     why = processes[0].missing.get(column.reading)
-    if why is None:
-        return "could not be read"
-    return printable(f"{why.reason.replace('_', ' ')}{f': {why.detail}' if why.detail else ''}")
+    return "could not be read" if why is None else missing_text(why)
 
 
 def unexplained_of(snapshot: Snapshot, device: str | None = None) -> Unexplained | None:
@@ -448,7 +340,7 @@ def rows_of(snapshot: Snapshot, device: str | None = None) -> list[Row]:
 
 def sort_value(row: Row, column: Column) -> Sortable:
     """The value a row sorts by; None if unknown."""
-    return None if isinstance(row, Unexplained) else column.value(row)
+    return None if isinstance(row, Unexplained) else column.value_of(row)
 
 
 def in_order(rows: Iterable[Row], column: Column, *, reverse: bool) -> list[Row]:

@@ -9,6 +9,7 @@ from gpuwatch.formatting.units import UNKNOWN
 from gpuwatch.model.clock_reasons import clock_reasons, in_words
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import MetricSpec
+from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import BAD_STATES, Device
 from gpuwatch.ui.drawing.cells import cut, width_of
 
@@ -31,6 +32,15 @@ SHORT_TITLES = {
     "temperature.margin_celsius": "Margin to slowdown",
 }
 """Shorter titles of readings, for narrow places."""
+
+
+PERMANENT = frozenset({"not_supported", "permission_denied", "unknown"})
+"""Reasons for a missing value that waiting does not resolve."""
+
+
+def missing_text(why: Missing) -> str:
+    """Why a value is missing: the reason, and its detail if there is one."""
+    return printable(f"{why.reason.replace('_', ' ')}{f': {why.detail}' if why.detail else ''}")
 
 
 def titled(spec: MetricSpec, room: int) -> str:
@@ -62,14 +72,14 @@ def decimal(value: float | None, width: int, scale: float = 1.0) -> str:
 
 
 def clock_note(device: Device, finding: Finding | None) -> str:
-    """What holds its clocks down, in words; empty for nothing, and where its finding says so."""
+    """Why its clocks are throttled; empty if they are not, or if its finding says so."""
     if finding is not None and finding.id.startswith("throttle."):
         return ""
     return in_words(sorted(clock_reasons(device) or ()))
 
 
 def finding_mark(device: Device, finding: Finding | None) -> tuple[str, str]:
-    """Its worst finding in the finding's own words, ``▲ throttled (thermal)``, and the ink; its state says the rest."""
+    """Its worst finding, ``▲ throttled (thermal)``, and the ink; empty in a bad state, which has its own words."""
     if finding is None or device.state in BAD_STATES:
         return "", "text"
     words = finding.title.removeprefix(f"GPU {device.index} ")
@@ -77,16 +87,14 @@ def finding_mark(device: Device, finding: Finding | None) -> tuple[str, str]:
     return f"{glyph} {printable(words) if words != finding.title else 'finding'}", finding.severity
 
 
-def link(device: Device) -> str:
-    """The PCIe link, ``PCIe 5×16``, with its throughput if known."""
+def link(device: Device, cells: int = 5) -> str:
+    """The PCIe link, with its throughput in GB/s if known: ``5×16 ↓  1.2 ↑  0.3``; ``cells`` of each number."""
     generation, width = device.number("pcie.generation"), device.number("pcie.width")
     if generation is None and width is None:
         return ""
-    text = f"PCIe {whole_number(generation, 1)}×{whole_number(width, 1)}"
+    text = f"{whole_number(generation, 1)}×{whole_number(width, 1)}"
     rx, tx = device.number("pcie.rx_bytes_per_second"), device.number("pcie.tx_bytes_per_second")
-    if rx is not None or tx is not None:
-        text += f" ↓{decimal(rx, 5, 1e9)} ↑{decimal(tx, 5, 1e9)} GB/s"
-    return text
+    return text if rx is None and tx is None else f"{text} ↓{decimal(rx, cells, 1e9)} ↑{decimal(tx, cells, 1e9)}"
 
 
 def state_note(device: Device) -> tuple[str, str]:

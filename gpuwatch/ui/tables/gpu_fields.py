@@ -13,11 +13,8 @@ from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device
-from gpuwatch.ui.tables.device_facts import HOT_CELSIUS, decimal, whole_number
-
-Span = tuple[str, str]
-_GIVEN_UP = frozenset({"not_supported", "permission_denied", "unknown"})
-"""Reasons that waiting does not resolve."""
+from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.tables.device_facts import HOT_CELSIUS, PERMANENT, link, missing_text, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +32,6 @@ class GpuField:
     """Label in a card; a field without one is not shown in cards."""
     digits: int = 4
     """Cells of the number in a card."""
-    suffix: str = ""
-    """Unit after the number."""
     width: int = 0
     """Cells in a line, including the leading blank; 0 if lines draw it separately."""
     chosen: bool = True
@@ -50,13 +45,6 @@ def _power(device: Device) -> str:
     return f"{whole_number(draw, 1)}/{whole_number(limit, 1)}"
 
 
-def _link(device: Device) -> str:
-    generation, width = device.number("pcie.generation"), device.number("pcie.width")
-    rx, tx = device.number("pcie.rx_bytes_per_second"), device.number("pcie.tx_bytes_per_second")
-    text = f"{whole_number(generation, 1)}×{whole_number(width, 1)}"
-    return text + (f" ↓{decimal(rx, 1, 1e9)} ↑{decimal(tx, 1, 1e9)}" if rx is not None or tx is not None else "")
-
-
 def _state(device: Device) -> str:
     state = device.get("performance.state")
     return printable(state) if isinstance(state, str) else UNKNOWN
@@ -64,110 +52,37 @@ def _state(device: Device) -> str:
 
 ALL: tuple[GpuField, ...] = (
     GpuField("name", "GPU", "product name, in lines (cards show it in the frame)"),
-    GpuField(
-        "power",
-        "POWER",
-        "power draw and limit",
-        "W",
-        metric="power.draw_watts",
-        label="PWR ",
-        suffix="W",
-        width=11,
-        text=_power,
-    ),
-    GpuField(
-        "temperature",
-        "TEMP",
-        "GPU temperature",
-        "°C",
-        metric="temperature.gpu_celsius",
-        label="TEMP",
-        suffix="°C",
-        width=6,
-    ),
-    GpuField(
-        "clock",
-        "SM",
-        "SM clock",
-        "MHz",
-        metric="clocks.sm_mhz",
-        label="SM",
-        digits=5,
-        suffix="MHz",
-        width=8,
-    ),
-    GpuField(
-        "state",
-        "ST",
-        "performance state, P0 is the fastest",
-        metric="performance.state",
-        width=4,
-        text=_state,
-    ),
-    GpuField("fan", "FAN", "fan speed", "%", metric="fan.speed_percent", label="FAN", suffix="%", width=6),
-    GpuField(
-        "memory-clock",
-        "MEM CLK",
-        "memory clock",
-        "MHz",
-        metric="clocks.memory_mhz",
-        label="MCLK",
-        digits=6,
-        suffix="MHz",
-        width=9,
-    ),
-    GpuField(
-        "memory-temperature",
-        "MTEMP",
-        "memory temperature",
-        "°C",
-        metric="temperature.memory_celsius",
-        label="MTEMP",
-        suffix="°C",
-        width=6,
-    ),
+    GpuField("power", "POWER", "power draw and limit", "W", "power.draw_watts", "PWR ", width=11, text=_power),
+    GpuField("temperature", "TEMP", "GPU temperature", "°C", "temperature.gpu_celsius", "TEMP", width=6),
+    GpuField("clock", "SM", "SM clock", "MHz", "clocks.sm_mhz", "SM", digits=5, width=8),
+    GpuField("state", "ST", "performance state, P0 is the fastest", metric="performance.state", width=4, text=_state),
+    GpuField("fan", "FAN", "fan speed", "%", "fan.speed_percent", "FAN", width=6),
+    GpuField("memory-clock", "MEM CLK", "memory clock", "MHz", "clocks.memory_mhz", "MCLK", digits=6, width=9),
+    GpuField("memory-temperature", "MTEMP", "memory temperature", "°C", "temperature.memory_celsius", "MTEMP", width=6),
     GpuField(
         "bandwidth",
         "BW",
         "share of time memory was read or written",
         "%",
-        metric="utilization.memory_percent",
-        label="BW",
-        suffix="%",
+        "utilization.memory_percent",
+        "BW",
         width=6,
         chosen=False,
     ),
     GpuField(
-        "encoder",
-        "ENC",
-        "video encoder utilization",
-        "%",
-        metric="utilization.encoder_percent",
-        label="ENC",
-        suffix="%",
-        width=6,
-        chosen=False,
+        "encoder", "ENC", "video encoder utilization", "%", "utilization.encoder_percent", "ENC", width=6, chosen=False
     ),
     GpuField(
-        "decoder",
-        "DEC",
-        "video decoder utilization",
-        "%",
-        metric="utilization.decoder_percent",
-        label="DEC",
-        suffix="%",
-        width=6,
-        chosen=False,
+        "decoder", "DEC", "video decoder utilization", "%", "utilization.decoder_percent", "DEC", width=6, chosen=False
     ),
     GpuField(
         "pcie",
         "PCIe GB/s",
-        "link generation × width, and throughput in ↓ and out ↑",
-        "GB/s",
+        "link generation × width, and GB/s in ↓ and out ↑",
         metric="pcie.generation",
         width=19,
         chosen=False,
-        text=_link,
+        text=lambda device: link(device, 1) or UNKNOWN,
     ),
     GpuField("trend", "UTIL", "utilization history, in lines"),
 )
@@ -181,11 +96,11 @@ def unavailable(field: GpuField, devices: Sequence[Device]) -> str:
         return ""
     for device in devices:
         reading = device.get(field.metric)
-        if not isinstance(reading, Missing) or reading.reason not in _GIVEN_UP:
+        if not isinstance(reading, Missing) or reading.reason not in PERMANENT:
             return ""
     why = devices[0].get(field.metric)
     assert isinstance(why, Missing)
-    return printable(f"{why.reason.replace('_', ' ')}{f': {why.detail}' if why.detail else ''}")
+    return missing_text(why)
 
 
 def _ink(field: GpuField, device: Device) -> str:
@@ -199,14 +114,14 @@ def _ink(field: GpuField, device: Device) -> str:
 def in_line(field: GpuField, device: Device) -> list[Span]:
     """The field in exactly ``field.width`` cells, with a leading blank."""
     if field.text is not None:
-        text = field.text(device) + field.suffix
+        text = field.text(device) + field.unit
     else:
         value = device.number(field.metric)
-        text = UNKNOWN if value is None else whole_number(value, 1) + field.suffix
+        text = UNKNOWN if value is None else whole_number(value, 1) + field.unit
     ink = _ink(field, device)
     cells = f"{text[: field.width - 1]:>{field.width}}"
-    unit = len(field.suffix)
-    if ink != "text" or not unit or not cells.endswith(field.suffix):
+    unit = len(field.unit)
+    if ink != "text" or not unit or not cells.endswith(field.unit):
         return [(cells, ink)]
     return [(cells[:-unit], ink), (cells[-unit:], "dim")]
 
@@ -221,4 +136,4 @@ def in_card(field: GpuField, device: Device) -> tuple[str, str, str, str] | None
     if not field.label:
         return None
     mark = "▲" if _ink(field, device) == "warning" else ""
-    return field.label, whole_number(device.number(field.metric), field.digits), f" {field.suffix}", mark
+    return field.label, whole_number(device.number(field.metric), field.digits), f" {field.unit}", mark

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gpuwatch.model.snapshot import Process
+from gpuwatch.model.snapshot import Device, Process
 
 
 @dataclass(slots=True)
@@ -70,10 +70,10 @@ def totals(rows: Iterable[Process]) -> list[Total]:
     return sorted(found.values(), key=lambda one: (-one.memory.known, -one.host.known, one.user or "\uffff"))
 
 
-def unexplained(amounts: Sequence[tuple[int, float]]) -> Total:
+def unexplained(parts: Sequence[tuple[Device, float]]) -> Total:
     """Memory that no process owns, by GPU, as a separate line."""
     total = Total("")
-    for index, amount in amounts:
+    for device, amount in parts:
         total.memory.add(amount)
-        total.by_gpu.setdefault(index, Sum()).add(amount)
+        total.by_gpu.setdefault(device.index, Sum()).add(amount)
     return total

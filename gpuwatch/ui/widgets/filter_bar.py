@@ -21,11 +21,9 @@ class Filtered(Protocol):
 
     def filter_typed(self, text: str) -> None:
         """The text changed."""
-        ...
 
     async def filter_done(self, *, keep: bool) -> None:
         """The line is closed; ``keep``: whether the filter stays."""
-        ...
 
 
 class FilterBar(Widget):

@@ -34,18 +34,14 @@ class KeyLine(Painted):
         note: tuple[str, bool] = ("", False),
         message: tuple[str, str] = ("", "text"),
     ) -> None:
-        """Shows the keys of a pane; ``note`` stands at the right, as a warning if a filter hides rows.
+        """Shows the keys of a pane; ``note``: at the right, and whether it is a warning.
 
         ``titles``: titles that differ from the table of actions, by action id; empty: the action is unavailable.
         ``message``: the result of the last action, with its ink; it replaces keys.
         """
         self._message = message
         self._pane, self._titles, self._note = pane, titles, note
-        self._redraw()
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Drops what does not fit from the right, but never help and quit."""
-        self._redraw()
+        self.redraw()
 
     async def on_click(self, event: events.Click) -> None:
         """A click on a key runs its action."""
@@ -53,11 +49,9 @@ class KeyLine(Painted):
             if start <= event.x < end:
                 await self.app.run_action(action.run or f"screen.{action.id}")
 
-    def _redraw(self) -> None:
-        if not self.size.width:
-            return
+    def _draw(self, width: int, height: int) -> None:
         line, self._places = key_line(
-            self.size.width,
+            width,
             self._pane,
             self._tab,
             titles=self._titles,

@@ -8,6 +8,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
+from gpuwatch.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.layout import Plan
 from gpuwatch.ui.panes import gpu_card, gpu_line
@@ -51,7 +52,7 @@ class GpuPane(Painted, can_focus=True):
         """Draws the devices of ``view``."""
         self._view, self._plan = view, plan
         self.can_focus = bool(view.devices)
-        self._redraw()
+        self.redraw()
 
     def show_sample(self, view: View) -> None:
         """Like :meth:`show`, with the same layout: redraws unchanged devices only now and then, for their graphs."""
@@ -60,15 +61,6 @@ class GpuPane(Painted, can_focus=True):
             self._view = view
         else:
             self.show(view, self._plan)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Redraws for the new width."""
-        self._redraw()
-
-    def watch_has_focus(self, focused: bool) -> None:
-        """Shows the cursor only while focused."""
-        super().watch_has_focus(focused)
-        self._redraw()
 
     def move(self, columns: int, rows: int) -> None:
         """Moves the cursor over the grid."""
@@ -85,35 +77,29 @@ class GpuPane(Painted, can_focus=True):
             self.cursor_uuid = view.devices[there].uuid
             row = there % down
             self._top = min(max(self._top, row - self._room + 1), row)
-            self._redraw()
+            self.redraw()
 
     @property
     def _room(self) -> int:
         """Rows of lines that fit, if not all do."""
         return max(self._plan.gpu_height - 1, 1)
 
-    def _scroll(self, rows: int) -> None:
-        if self._plan.scrolls:
-            self._top += rows
-            self._redraw()
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def turn_wheel(self, rows: int) -> bool:
         """Scrolls if not all lines fit, without moving the cursor."""
         if self._plan.scrolls:
-            event.stop()
-            self._scroll(3)
+            self._top += rows
+            self.redraw()
+        return self._plan.scrolls
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """See :meth:`on_mouse_scroll_down`."""
-        if self._plan.scrolls:
-            event.stop()
-            self._scroll(-3)
+    @property
+    def selected(self) -> Device | None:
+        """The GPU under the cursor."""
+        return self._view.devices[self._cursor()] if self._view is not None and self._view.devices else None
 
     def choose(self) -> None:
         """Posts the selected GPU."""
-        view = self._view
-        if view is not None and view.devices:
-            device = view.devices[self._cursor()]
+        device = self.selected
+        if device is not None:
             self.post_message(self.Chosen(device.uuid, device.index))
 
     def on_click(self, event: events.Click) -> None:
@@ -123,7 +109,7 @@ class GpuPane(Painted, can_focus=True):
         if view is None or number is None or number >= len(view.devices):
             return
         self.cursor_uuid = view.devices[number].uuid
-        self._redraw()
+        self.redraw()
         if event.chain == 2:
             self.choose()
 
@@ -152,13 +138,13 @@ class GpuPane(Painted, can_focus=True):
             return column * rows + y if 0 <= y < rows else None
         return None
 
-    def _redraw(self) -> None:
-        view, plan, width = self._view, self._plan, self.size.width
-        if view is None or not width:
+    def _draw(self, width: int, height: int) -> None:
+        view, plan = self._view, self._plan
+        if view is None:
             return
         self._drawn_at = view.now
         if not view.devices:
-            self.paint(no_gpu_lines(view, width, self.size.height))
+            self.paint(no_gpu_lines(view, width, height))
             return
         chosen = self._cursor() if self.has_focus else -1
         last = rows_of_lines(len(view.devices), plan) - self._room if plan.scrolls else 0

@@ -1,7 +1,7 @@
 """The base of every pane: lines of (text, ink) spans, of which only the changed ones are redrawn.
 
 A pane passes its lines as plain tuples to :meth:`Painted.paint`, which compares them with those on
-screen and redraws the cells between the first and the last difference of each line. Equal lines cost
+screen and redraws those that differ. Equal lines cost
 only a comparison; strips are built when Textual requests a line and cached until it changes.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.color import Color
 from textual.filter import LineFilter
 from textual.geometry import Region
@@ -20,10 +21,10 @@ from textual.widget import Widget
 
 from gpuwatch.formatting.text import is_printable, printable
 from gpuwatch.ui.drawing.inks import INKS, UNWASHED, WASH, WASH_SHARE
-from gpuwatch.ui.drawing.lines import BLANK, Line, Span, difference
+from gpuwatch.ui.drawing.lines import BLANK, Line, Span
 from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, sequence_of
 
-__all__ = ["BLANK", "Line", "Painted", "Span", "difference"]
+__all__ = ["BLANK", "Line", "Painted", "Span"]
 
 READABLE = 3.0
 """Minimum contrast of readable text: that of WCAG 2 for large text."""
@@ -93,13 +94,43 @@ class Painted(Widget):
         writes: TerminalWrites | None = getattr(self.app, "terminal_writes", None)
         if writes is not None and writes.write(self, changes):
             return
-        width = max(self.size.width, 1)
-        regions = []
-        for y, before, after in changes:
-            span = difference(before, after)
-            start, end = span if span is not None else (0, width)
-            regions.append(Region(start, y, max(min(end, width) - start, 1), 1))
-        self.refresh(*regions)
+        self.refresh(*(Region(0, y, max(self.size.width, 1), 1) for y, _, _ in changes))
+
+    def redraw(self) -> None:
+        """Draws the pane from its data, if it has room."""
+        width, height = self.size
+        if width and height:
+            self._draw(width, height)
+
+    def _draw(self, width: int, height: int) -> None:
+        """Paints the lines; for subclasses that redraw after a change of size or focus."""
+
+    def resized(self) -> None:
+        """Called after a change of size."""
+        self.redraw()
+
+    def turn_wheel(self, rows: int) -> bool:
+        """Scrolls down, or up if negative; False if the pane does not scroll."""
+        return False
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Redraws for the new size."""
+        self.resized()
+
+    def watch_has_focus(self, focused: bool) -> None:
+        """Redraws: cursor and frame are highlighted only while focused."""
+        super().watch_has_focus(focused)
+        self.redraw()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scrolls this pane, or one around it."""
+        if self.turn_wheel(3):
+            event.stop()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """See :meth:`on_mouse_scroll_down`."""
+        if self.turn_wheel(-3):
+            event.stop()
 
     def on_mount(self) -> None:
         """Follows changes of the theme."""

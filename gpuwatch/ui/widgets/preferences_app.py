@@ -6,14 +6,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from rich.segment import Segment
 from textual.app import App
+from textual.color import Color
 from textual.filter import LineFilter
 from textual.widget import Widget
 
 from gpuwatch.ui.drawing import theme
-from gpuwatch.ui.drawing.glyphs import spelled
-from gpuwatch.ui.settings.preferences import Loaded, Preferences, default_path
-from gpuwatch.ui.widgets.ascii_filter import AsciiFilter
+from gpuwatch.ui.drawing.glyphs import spelled, to_ascii
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.settings.settings_file import Loaded, default_path
+
+
+class AsciiFilter(LineFilter):
+    """Converts all output to ASCII just before it is written, including frames, palette and inputs."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The same cells in ASCII."""
+        return [
+            segment if segment.text.isascii() else Segment(to_ascii(segment.text), segment.style, segment.control)
+            for segment in segments
+        ]
 
 
 class PreferencesApp(App[None]):

@@ -50,14 +50,10 @@ class ProbeTable(ScrollList):
 
     def show(self, rows: list[Row], comparison: Comparison, *, doing: str, now: float) -> None:
         """Shows rows; the cursor stays with its row."""
-        before = self.chosen
+        before = _key(self.chosen) if self.chosen is not None else None
         self.rows, self._best, self._doing, self._now = rows, comparison.best, doing, now
         self._marks = {id(run): speed_marks(comparison, index) for index, run in enumerate(comparison.runs)}
-        if before is not None:
-            for number, row in enumerate(rows):
-                if _key(row) == _key(before):
-                    self.cursor = number
-                    break
+        self.keep_cursor([_key(row) for row in rows], before)
         self.refill()
 
     def follow(self, config: str) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-
-from textual import events
+from functools import partial
 
 from gpuwatch.formatting.units import UNKNOWN, gib, memory, percent, size
 from gpuwatch.model.snapshot import Process
 from gpuwatch.session.process_history import ProcessHistory, total
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.frame import frame
-from gpuwatch.ui.widgets.graphs import graph
-from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.graphs import GraphStack, graph
+from gpuwatch.ui.widgets.paint import Line
 
 _GIB = 1024**3
 _GRAPHS = (
@@ -65,50 +63,34 @@ def _total(view: View, uuid: str) -> float | None:
     return view.history.known(uuid, "memory.total_bytes") if now is None else now
 
 
-class ProcessGraphs(Painted):
-    """As many graphs as fit, each with at least one row of dots."""
+class ProcessGraphs(GraphStack):
+    """Graphs of one process."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._shown: tuple[ProcessHistory, tuple[Process, ...], View] | None = None
-        self.framed = True
+    _shown: tuple[ProcessHistory, tuple[Process, ...], View] | None = None
 
     def show(self, history: ProcessHistory, rows: tuple[Process, ...], view: View) -> None:
         """Draws the history of a process whose rows are ``rows``."""
         self._shown = (history, rows, view)
-        self._redraw()
+        self.redraw()
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Redraws for the new size."""
-        self._redraw()
+    def _draw(self, width: int, height: int) -> None:
+        if self._shown is not None:
+            self._stack(_GRAPHS, partial(_graph, *self._shown), self._shown[-1])
 
-    def _redraw(self) -> None:
-        width, height = self.size
-        if self._shown is None or not width or not height:
-            return
-        history, rows, view = self._shown
-        inner, room = (width - 4, height - 2) if self.framed else (width - 2, height)
-        count = min(len(_GRAPHS), max(room // 2, 1))
-        lines: list[Line] = []
-        for number, (reading, caption, ink) in enumerate(_GRAPHS[:count]):
-            tall = max((number + 1) * room // count - number * room // count - 1, 1)
-            end, words = axis_of(reading, history, rows, view)
-            value = total(rows, reading)
-            name = caption if inner >= 44 else _SHORT.get(caption, caption)
-            text = UNKNOWN if value is None else _amount(reading, value)
-            drawn = graph(
-                view,
-                history.times,
-                history.series[reading],
-                name,
-                (text, "dim" if value is None else "strong"),
-                ink,
-                None if end is None else (0.0, end),
-                words,
-                inner,
-                tall,
-            )
-            lines += [Line(((" ", "text"), *line.spans)) for line in drawn]
-        if self.framed:
-            lines = frame(lines, width, height, title=[("History", "title")])
-        self.paint(lines, stale=view.stale)
+
+def _graph(
+    history: ProcessHistory,
+    rows: tuple[Process, ...],
+    view: View,
+    reading: str,
+    caption: str,
+    ink: str,
+    width: int,
+    height: int,
+) -> list[Line]:
+    end, words = axis_of(reading, history, rows, view)
+    value = total(rows, reading)
+    name = caption if width >= 44 else _SHORT.get(caption, caption)
+    current = (UNKNOWN if value is None else _amount(reading, value), "dim" if value is None else "strong")
+    axis = None if end is None else (0.0, end)
+    return graph(view, history.times, history.series[reading], name, current, ink, axis, words, width, height)

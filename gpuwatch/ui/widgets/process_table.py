@@ -19,17 +19,18 @@ from gpuwatch.session.process_history import Identity, identity
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.frame import part
-from gpuwatch.ui.drawing.lines import span_at
+from gpuwatch.ui.drawing.lines import replaced
 from gpuwatch.ui.panes.process_lines import (
     NOBODY,
     STEP,
     TableStyle,
+    chosen_order,
     command,
-    head,
     in_frame,
-    line,
     parts_of,
+    process_count,
     run_time,
+    table_lines,
 )
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.preferences import Preferences
@@ -46,7 +47,7 @@ from gpuwatch.ui.tables.columns import (
 )
 from gpuwatch.ui.tables.filter import Filter, FilterError, parse
 from gpuwatch.ui.tables.tree import Branch, branches
-from gpuwatch.ui.widgets.paint import Line, Painted
+from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
 
@@ -98,8 +99,6 @@ class ProcessTable(Painted, can_focus=True):
         """Tagged processes; a process on two GPUs counts once."""
         self._shift = 0
         self._noted = ("", False)
-        self._times: list[tuple[int, int, Process, Placed]] | None = None
-        """Positions of the run times on screen; None: not determined since the last redraw."""
         self.top = 0
         self.sort_column = "memory"
         self.sort_reverse = True
@@ -131,35 +130,20 @@ class ProcessTable(Painted, can_focus=True):
                 self._redraw_run_times()
 
     def _redraw_run_times(self) -> None:
-        if self._times is None:
-            self._times = self._find_times()
-            if self._times is None:  # not in their expected place: redraw
-                self._redraw()
-                return
-        assert self._view is not None
-        at, lines = self._view.moment, list(self._lines)
-        for y, number, process, placed in self._times:
-            spans, wash = lines[y]
-            before, ink = spans[number]
-            text = run_time(process, placed, at)
-            if text != before:
-                lines[y] = Line((*spans[:number], (text, ink), *spans[number + 1 :]), wash)
-        self.paint(lines, stale=self._view.stale)
-
-    def _find_times(self) -> list[tuple[int, int, Process, Placed]] | None:
-        """Line and span of each run time on screen, with its process; None if one is not in its place."""
-        found = []
+        """Replaces the run times in the lines on screen, which takes a twentieth of the time of a redraw."""
+        view, lines = self._view, list(self._lines)
+        assert view is not None
         for placed in self._columns:
             if not placed.column.follows_clock:
                 continue
-            x = placed.start + self._inset
-            for y, row in enumerate(self._rows[self.top : self.top + self._room], self._head_row + 1):
-                if isinstance(row, Process):
-                    number = span_at(self._lines[y], x) if y < len(self._lines) else None
-                    if number is None or width_of(self._lines[y].spans[number][0]) != placed.width:
-                        return None
-                    found.append((y, number, row, placed))
-        return found
+            for y, row in enumerate(self._rows[self.top : self.top + self._room], self._inset + 1):
+                if isinstance(row, Process) and y < len(lines):
+                    line = replaced(lines[y], placed.start + self._inset, run_time(row, placed, view.moment))
+                    if line is None:  # not in its place
+                        self.redraw()
+                        return
+                    lines[y] = line
+        self.paint(lines, stale=view.stale)
 
     def _usable(self, view: View) -> tuple[str, ...]:
         chosen, snapshot = preferences_of(self).columns, view.snapshot
@@ -184,9 +168,10 @@ class ProcessTable(Painted, can_focus=True):
         with suppress(FilterError):
             self.filter = parse(chosen.filter)
         self.as_tree = chosen.tree
-        if chosen.sort in BY_ID:
-            self.sort_column, self._sort_chosen = chosen.sort, True
-            self.sort_reverse = BY_ID[chosen.sort].number if chosen.descending is None else chosen.descending
+        order = chosen_order(chosen)
+        if order is not None:
+            self._sort_chosen = True
+            self.sort_column, self.sort_reverse = order
 
     @property
     def chosen_order(self) -> dict[str, Any]:
@@ -231,7 +216,7 @@ class ProcessTable(Painted, can_focus=True):
         """Removes the tags of ``rows``, or all; False if there were none."""
         before = len(self._tags)
         self._tags = set() if rows is None else self._tags - {identity(row) for row in rows}
-        self._redraw()
+        self.redraw()
         return len(self._tags) < before
 
     @property
@@ -244,7 +229,7 @@ class ProcessTable(Painted, can_focus=True):
         self.as_tree = not self.as_tree
         self._collect()
         self._bring_into_view()
-        self._redraw()
+        self.redraw()
 
     @property
     def note(self) -> tuple[str, bool]:
@@ -262,7 +247,7 @@ class ProcessTable(Painted, can_focus=True):
             longest = max((width_of(command(row)) for row in self._rows), default=0)
             step = STEP if where == "right" else -STEP
             self._shift = min(max(self._shift + step, 0), max(longest // STEP * STEP, 0))
-            self._redraw()
+            self.redraw()
             return
         page = max(self._room - 1, 1)
         steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "home": -(10**9), "end": 10**9}
@@ -273,7 +258,7 @@ class ProcessTable(Painted, can_focus=True):
         if self._cursor_key is None:
             return False
         self._cursor_key, self._cursor, self.top, self._shift = None, 0, 0, 0
-        self._redraw()
+        self.redraw()
         return True
 
     def _put_cursor(self, number: int) -> None:
@@ -282,48 +267,35 @@ class ProcessTable(Painted, can_focus=True):
         self._cursor = min(max(number, 0), len(self._rows) - 1)
         self._cursor_key = self._rows[self._cursor].key
         self._bring_into_view()
-        self._redraw()
+        self.redraw()
 
     def _bring_into_view(self) -> None:
         self.top = min(max(self.top, self._cursor - self._room + 1), self._cursor)
 
-    def _scroll(self, rows: int) -> None:
+    def turn_wheel(self, rows: int) -> bool:
+        """Scrolls without moving the cursor."""
         self.top += rows
-        self._redraw()
+        self.redraw()
+        return True
 
     # Events
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Redraws for the new width; keeps the cursor visible."""
+    def resized(self) -> None:
+        """Keeps the cursor visible."""
         if self._rows:
             self._bring_into_view()
-        self._redraw()
-
-    def watch_has_focus(self, focused: bool) -> None:
-        """Highlights the cursor only while focused."""
-        super().watch_has_focus(focused)
-        self._redraw()
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scrolls without moving the cursor."""
-        event.stop()
-        self._scroll(3)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """See :meth:`on_mouse_scroll_down`."""
-        event.stop()
-        self._scroll(-3)
+        self.redraw()
 
     def on_click(self, event: events.Click) -> None:
         """A click on a header sorts, on a row selects; the border is a scroll bar."""
-        y = event.y - self._head_row
+        y = event.y - self._inset
         if y == 0:
             for placed in self._columns:
                 if placed.start <= event.x - self._inset <= placed.start + placed.width:
                     self.post_message(self.SortAsked(placed.column.id))
         elif self._framed and event.x >= self.size.width - 1 and len(self._rows) > self._room:
             self.top = (y - 1) * len(self._rows) // max(self._room, 1)
-            self._redraw()
+            self.redraw()
         elif 1 <= y <= self._room and self.top + y - 1 < len(self._rows):
             self._put_cursor(self.top + y - 1)
             if event.chain == 2:
@@ -333,11 +305,8 @@ class ProcessTable(Painted, can_focus=True):
 
     @property
     def _inset(self) -> int:
-        return 1 if self._framed else 0
-
-    @property
-    def _head_row(self) -> int:
-        return 1 if self._framed else 0
+        """Cells of the frame at each side."""
+        return int(self._framed)
 
     @property
     def _room(self) -> int:
@@ -361,15 +330,15 @@ class ProcessTable(Painted, can_focus=True):
         """Filters and sorts the rows; puts the cursor back on its process."""
         view = self._view
         if view is None or view.snapshot is None:
-            self._redraw()
+            self.redraw()
             return
         if not self._sort_chosen:
             self.sort_column = "memory" if self._has_gpus else "cpu"
         rows = rows_of(view.snapshot, self.only_device)
-        self._total = _processes(rows)
+        self._total = process_count(rows)
         here = {identity(row) for row in rows if isinstance(row, Process)} if self._tags else set()
         rows = in_order(matching(rows, self.filter, view.moment), BY_ID[self.sort_column], reverse=self.sort_reverse)
-        self._rows, self._asked, self._branches = rows, _processes(rows), {}
+        self._rows, self._asked, self._branches = rows, process_count(rows), {}
         if self.as_tree:
             made = branches(rows, view.snapshot)
             self._rows = [branch.row for branch in made]
@@ -378,16 +347,15 @@ class ProcessTable(Painted, can_focus=True):
             self._tags &= here | {identity(row) for row in self._rows if isinstance(row, Process)}
         if self._cursor_key is not None:
             visible = self.top <= self._cursor < self.top + self._room
-            for number, row in enumerate(self._rows):
-                if row.key == self._cursor_key:
-                    self._cursor = number
-                    break
+            keys = [row.key for row in self._rows]
+            if self._cursor_key in keys:
+                self._cursor = keys.index(self._cursor_key)
             else:
                 self._cursor = min(self._cursor, max(len(self._rows) - 1, 0))
                 self._cursor_key = self._rows[self._cursor].key if self._rows else self._cursor_key
             if visible:
                 self._bring_into_view()
-        self._redraw()
+        self.redraw()
 
     @property
     def _table_style(self) -> TableStyle:
@@ -404,35 +372,36 @@ class ProcessTable(Painted, can_focus=True):
             parts=parts_of(view.snapshot) if view is not None and view.snapshot is not None else {},
         )
 
-    def _redraw(self) -> None:
-        width, height = self.size
-        if self._view is None or not width or not height:
+    def _draw(self, width: int, height: int) -> None:
+        if self._view is None:
             return
         self.top = min(max(self.top, 0), max(len(self._rows) - self._room, 0))
         if not self._framed and self._noted != self.note:
             self._noted = self.note
             self.post_message(self.Scrolled())
-        style, rows = self._table_style, self._rows[self.top : self.top + self._room]
-        lines = [head(style, rows)]
-        for number, row in enumerate(rows, self.top):
-            lines.append(line(row, style, chosen=number == self._cursor, tagged=self._is_tagged(row)))
-        if not rows and self._room > 1:
-            lines.append(Line(((f"  {self._nothing()}", "dim"),)))
+        style = self._table_style
+        lines = table_lines(
+            self._rows,
+            style,
+            self._room,
+            top=self.top,
+            cursor=self._cursor,
+            tagged=self._is_tagged,
+            empty=self._nothing(),
+        )
         if self._framed:
             lines = in_frame(
                 lines,
                 style,
                 height,
-                top=self.top,
-                count=_processes(self._rows),
-                nobody=len(self._rows) - _processes(self._rows),
+                rows=self._rows,
                 total=self._total,
+                top=self.top,
                 filtered=self.filter.text if self.filter is not None else None,
                 asked=self._asked,
                 tagged=self.tagged_count,
                 as_tree=self.as_tree,
             )
-        self._times = None
         self.paint(lines, stale=self._view.stale)
 
     def _nothing(self) -> str:
@@ -441,8 +410,3 @@ class ProcessTable(Painted, can_focus=True):
         if self.filter is not None:
             return f"no match for “{self.filter.text}” in {self._total} processes; Esc clears the filter"
         return "no process uses this GPU" if self.only_device is not None else NOBODY
-
-
-def _processes(rows: Iterable[Row]) -> int:
-    """How many of the rows are processes."""
-    return sum(isinstance(row, Process) for row in rows)

@@ -23,16 +23,6 @@ from gpuwatch.ui.tables.probe_rows import age
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
-_REASONS = {
-    "not_supported": "not supported",
-    "permission_denied": "permission denied",
-    "failed": "failed",
-    "stale": "no longer readable",
-    "device_lost": "device lost",
-    "no_sample": "no sample yet",
-    "unknown": "unknown",
-}
-
 
 class Readings(ScrollList):
     """The table of metrics, for one device."""
@@ -73,7 +63,7 @@ class Readings(ScrollList):
                     known = not isinstance(value, Missing)
                     text = printable(units.reading(spec, value))
                     if isinstance(value, Missing):
-                        text = f"{UNKNOWN} {_REASONS[value.reason]}"
+                        text = f"{UNKNOWN} {value.reason.replace('_', ' ')}"
                     text = cut(text, one - 12)
                     start, end = column * one + 1, (column + 1) * one - 1
                     pen.to(start).add(titled(spec, end - start - width_of(text) - 1), "text" if known else "dim")

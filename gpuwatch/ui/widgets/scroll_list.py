@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual import events
 from textual.message import Message
 
@@ -9,6 +11,8 @@ from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame, thumb
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
+
+WAITING = Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
 
 
 class ScrollList(Painted, can_focus=True):
@@ -81,15 +85,16 @@ class ScrollList(Painted, can_focus=True):
         self.cursor = min(max(number, 0), max(len(self.content) - 1, 0))
         self.top = min(max(self.top, self.cursor - self.room + 1), self.cursor)
 
+    def keep_cursor(self, keys: Sequence[object], before: object) -> None:
+        """Moves the cursor to the line with the key it had ``before``; ``keys``: one for each line."""
+        if before is not None and before in keys:
+            self.cursor = keys.index(before)
+
     def refill(self) -> None:
         """Rebuilds the lines after a change of width, focus or cursor."""
         self.redraw()
 
-    def redraw(self) -> None:
-        """Draws the visible part."""
-        width, height = self.size
-        if not width or not height:
-            return
+    def _draw(self, width: int, height: int) -> None:
         self.top = min(max(self.top, 0), max(len(self.content) - self.room, 0))
         lines = list(self._above)
         for number in range(self.top, min(self.top + self.room, len(self.content))):
@@ -119,28 +124,17 @@ class ScrollList(Painted, can_focus=True):
 
     # Events
 
-    def on_resize(self, event: events.Resize) -> None:
+    def resized(self) -> None:
         """Rebuilds the lines for the new width; keeps the cursor visible."""
         if self.cursor is not None and self.content:
             self.put_cursor(self.cursor)
         self.refill()
 
-    def watch_has_focus(self, focused: bool) -> None:
-        """Highlights frame and cursor only while focused."""
-        super().watch_has_focus(focused)
-        self.redraw()
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def turn_wheel(self, rows: int) -> bool:
         """Scrolls without moving the cursor."""
-        event.stop()
-        self.top += 3
+        self.top += rows
         self.redraw()
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """See :meth:`on_mouse_scroll_down`."""
-        event.stop()
-        self.top -= 3
-        self.redraw()
+        return True
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a double click opens; the right edge is a scroll bar."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
-from gpuwatch.ui.widgets.paint import Line, Span
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 
@@ -28,14 +27,7 @@ class Sections(ScrollList):
             self.places[title] = len(self._wrapped)
             self._wrapped.append([(title, "title")])
             self._wrapped += [part for line in lines for part in wrapped(line, room)]
-        self.set_lines([self._fitted(line) for line in self._wrapped], stale=stale)
-
-    def _fitted(self, line: list[Span]) -> Line:
-        """A line cut to the width: only its last span can be wrapped."""
-        pen = Pen(self.inner).add(" ")
-        for text, ink in line:
-            pen.add(text, ink)
-        return pen.line()
+        self.set_lines([Pen(self.inner).add(" ").write(line).line() for line in self._wrapped], stale=stale)
 
     def go(self, title: str) -> None:
         """Scrolls to the beginning of a section."""

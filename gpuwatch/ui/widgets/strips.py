@@ -1,4 +1,4 @@
-"""One-line panes: the top line, the host line, the most important finding."""
+"""One-line panes: the top line, the host line, the most important finding, a terminal that is too small."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from textual.message import Message
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.headline import host_line, top_line
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.paint import BLANK, Line, Painted
 
 
 class Strip(Painted):
@@ -22,31 +24,19 @@ class Strip(Painted):
     DEFAULT_CLASSES = "strip"
     WASHED = True
     """Whether the line is highlighted while focused."""
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._view: View | None = None
+    _view: View | None = None
 
     def show(self, view: View) -> None:
         """Draws ``view``."""
         self._view = view
-        self._redraw()
+        self.redraw()
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Redraws for the new width."""
-        self._redraw()
-
-    def _redraw(self) -> None:
-        if self._view is not None and self.size.width:
-            pen = Pen(self.size.width)
+    def _draw(self, width: int, height: int) -> None:
+        if self._view is not None:
+            pen = Pen(width)
             stale = self.draw(pen, self._view)
             washed = self.has_focus and self.WASHED
             self.paint((pen.to(pen.limit).line("cursor" if washed else ""),), stale=stale)
-
-    def watch_has_focus(self, focused: bool) -> None:
-        """Highlights the line while focused."""
-        super().watch_has_focus(focused)
-        self._redraw()
 
     def draw(self, pen: Pen, view: View) -> bool:
         """Draws the line; returns whether its data are stale."""
@@ -119,11 +109,22 @@ class FindingStrip(Strip, can_focus=True):
         text.add(printable(title), "text")
         if action and text.left > 12:
             text.add("  → ", ink).add(printable(action), "dim")
-        pen.spans += text.spans
-        pen.x += text.x
+        pen.write(text.spans)
         pen.to(room).add(more, "dim").add("[f]", "key").add(" why ", "dim")
         return False
 
     def on_click(self, event: events.Click) -> None:
         """A click anywhere on the line opens the evidence."""
         self.post_message(self.Opened())
+
+
+class TooSmall(Painted):
+    """The required size, on a terminal that is too small for the dashboard."""
+
+    def _draw(self, width: int, height: int) -> None:
+        size = self.app.size
+        text = f"Terminal too small: {size.width}×{size.height}, needs {MIN_WIDTH}×{MIN_HEIGHT}"
+        if width_of(text) > width:
+            text = f"needs {MIN_WIDTH}×{MIN_HEIGHT}"
+        above = [BLANK] * max((height - 1) // 2, 0)
+        self.paint([*above, Line(((text[:width].center(width), "warning"),))])

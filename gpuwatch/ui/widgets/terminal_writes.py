@@ -22,7 +22,7 @@ from textual.strip import Strip
 from gpuwatch.formatting.terminal import SYNC_END, SYNC_START
 from gpuwatch.ui.drawing.glyphs import to_ascii
 from gpuwatch.ui.drawing.lines import Line, patches
-from gpuwatch.ui.widgets.ascii_filter import AsciiFilter
+from gpuwatch.ui.widgets.preferences_app import AsciiFilter
 from gpuwatch.ui.widgets.textual_internals import internal
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from bisect import bisect_left
 from typing import ClassVar
 
@@ -14,6 +13,7 @@ from gpuwatch.history.machine_event import ago
 from gpuwatch.history.timeline import LEVELS
 from gpuwatch.session.view import PlayheadPosition, View
 from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
@@ -37,9 +37,8 @@ class TimelineStrip(Strip, can_focus=True):
             super().__init__()
             self.moment = moment
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._track = (0, 0)
+    _track = (0, 0)
+    """First cell and width of the track; no width: it is not shown."""
 
     def draw(self, pen: Pen, view: View) -> bool:
         """The moment, its age, the track, and the keys."""
@@ -48,7 +47,7 @@ class TimelineStrip(Strip, can_focus=True):
             pen.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
             return False
         long = pen.limit >= 100
-        pen.add(" ‖ PAUSED · ", "badge").add(f"{_clock(past.moment, view.now)} ", "badge")
+        pen.add(" ‖ PAUSED · ", "badge").add(f"{clock(past.moment, view.now)} ", "badge")
         pen.add(f" {ago(view.now - past.moment)}", "strong")
         ends: list[Span] = [("P", "key"), (" now" if not long else " back to now", "dim"), (" ", "text")]
         if long:
@@ -66,8 +65,7 @@ class TimelineStrip(Strip, can_focus=True):
         else:
             self._track = (0, 0)
         pen.to(pen.limit - reserve)
-        for text, ink in ends:
-            pen.add(text, ink)
+        pen.write(ends)
         return False
 
     def on_click(self, event: events.Click) -> None:
@@ -81,12 +79,6 @@ class TimelineStrip(Strip, can_focus=True):
 
 def _brief(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-def _clock(moment: float, now: float) -> str:
-    then = datetime.datetime.fromtimestamp(moment)
-    today = then.date() == datetime.datetime.fromtimestamp(now).date()
-    return then.strftime("%H:%M:%S" if today else "%m-%d %H:%M:%S")
 
 
 def track(past: PlayheadPosition, width: int) -> list[Span]:

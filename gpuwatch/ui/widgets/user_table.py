@@ -10,7 +10,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.columns import NOTABLE_UNEXPLAINED
+from gpuwatch.ui.tables.columns import unexplained_of
 from gpuwatch.ui.tables.filter import Filter
 from gpuwatch.ui.tables.totals import Total, totals, unexplained
 from gpuwatch.ui.widgets.paint import Line
@@ -67,16 +67,10 @@ class UserTable(ScrollList):
         rows = view.snapshot.processes if view.snapshot is not None else ()
         self._totals = totals(row for row in rows if wanted is None or wanted(row, view.moment))
         if wanted is None:
-            amounts = [
-                (device.index, amount)
-                for device in view.devices
-                if (amount := device.number("memory.unexplained_bytes")) is not None and amount >= NOTABLE_UNEXPLAINED
-            ]
-            if amounts:
-                self._totals.append(unexplained(amounts))
-        for place, one in enumerate(self._totals):
-            if before is not None and one.user == before:
-                self.cursor = place
+            nobody = unexplained_of(view.snapshot) if view.snapshot is not None else None
+            if nobody is not None:
+                self._totals.append(unexplained(nobody.parts))
+        self.keep_cursor([one.user for one in self._totals], before)
         self.refill()
 
     def refill(self) -> None:

@@ -1,0 +1,334 @@
+"""The TOML file that stores the preferences. Pure, no Textual.
+
+Of an invalid file the valid part is used, and the file is never overwritten. Unknown keys (misspelt, or of another
+version) are reported and left as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.formatting.suggest import closest
+from gpuwatch.formatting.text import printable
+from gpuwatch.ownership import distrust
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.settings.preferences import SETTINGS, Preferences, Wrong
+
+ENVIRONMENT = "GPUWATCH_CONFIG_FILE"
+"""Variable that names the settings file, unless ``--config-file`` does."""
+_MOST_PROBLEMS = 20
+_MOST_BYTES = 1 << 20
+"""Maximum size of a settings file; real ones have some hundred lines."""
+_WRITABLE = 0o222
+"""Mode bits: writable by anybody."""
+_TABLES = tuple(dict.fromkeys(setting.table for setting in SETTINGS if setting.table))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The content of a settings file, as far as it is valid."""
+
+    path: Path
+    preferences: Preferences = field(default_factory=Preferences)
+    problems: tuple[str, ...] = ()
+    """Problems that prevent saving to the file; one line each, without the file's name."""
+    unknown: tuple[str, ...] = ()
+    """Unknown keys, with a suggestion each."""
+
+    @property
+    def notice(self) -> str:
+        """The number of problems and the first one, in one line; without problems, the unknown keys."""
+        return self._with_first("") if self.problems else self._of_unknown
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Every problem in a line with the file's name, and one line about unknown keys."""
+        lines = [f"{self._name}: {problem}" for problem in self.problems]
+        return (*lines, self._of_unknown) if self.unknown else tuple(lines)
+
+    @property
+    def _of_unknown(self) -> str:
+        if not self.unknown:
+            return ""
+        many = len(self.unknown) > 1
+        return f"{self._name}: ignored unknown key{'s' if many else ''} {', '.join(self.unknown)}"
+
+    def fitted(self, width: int) -> str:
+        """The notice in ``width`` cells, shortened to the problem without its correction if needed.
+
+        If that does not fit either, only the number of problems; ``w`` shows all.
+        """
+        if not self.problems:
+            line = self._of_unknown
+            count = len(self.unknown)
+            return line if width_of(line) <= width else f"{self._name}: {count} unknown key{'s' * (count > 1)}"
+        count = len(self.problems)
+        full = self._with_first(" (w)")
+        short = re.split(r"[,;:] ", self.problems[0], maxsplit=1)[0]
+        shorter = f"{self._name}: {count} problems (w): {short}" if count > 1 else f"{self._name}: {short} (w)"
+        for one in (full, shorter):
+            if width_of(one) <= width:
+                return one
+        return f"{self._name}: {count} problem{'s' * (count > 1)}, w shows {'them' if count > 1 else 'it'}"
+
+    def _with_first(self, where: str) -> str:
+        """``where``: the key that shows them all."""
+        count = f"{len(self.problems)} problems{where}: " if len(self.problems) > 1 else ""
+        return f"{self._name}: {count}{self.problems[0]}"
+
+    @property
+    def _name(self) -> str:
+        return printable(self.path.name)
+
+
+def default_path() -> Path:
+    """``$GPUWATCH_CONFIG_FILE``, or ``gpuwatch/settings.toml`` in the user's configuration folder."""
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        return Path(named).expanduser()
+    if sys.platform.startswith("linux"):
+        # As platformdirs does, but without its imports, which would delay the first frame.
+        folder = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+        if not folder.is_absolute():
+            folder = Path("~/.config").expanduser()
+        return folder / "gpuwatch" / "settings.toml"
+    from platformdirs import user_config_path
+
+    return user_config_path("gpuwatch") / "settings.toml"
+
+
+def load(path: Path) -> Loaded:
+    """Reads ``path``; a missing file gives the defaults."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return Loaded(path)
+    except OSError as error:
+        return Loaded(path, problems=(f"cannot be read: {error.strerror}",))
+    if not os.environ.get(ENVIRONMENT) and path == default_path() and (why := distrust(path)):
+        return Loaded(path, problems=(f"is not used: {why}",))  # a file named explicitly is used whoever owns it
+    if len(content) > _MOST_BYTES:
+        return Loaded(path, problems=(f"is larger than {_MOST_BYTES >> 20} MiB",))
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return Loaded(path, problems=(f"is not UTF-8 at byte {error.start}",))
+    return Loaded(path, *understood(text))
+
+
+def understood(text: str) -> tuple[Preferences, tuple[str, ...], tuple[str, ...]]:
+    """The preferences in the text of a settings file, its problems, and its unknown keys."""
+    import tomllib
+
+    problems: list[str] = []
+    try:
+        document = tomllib.loads(text)
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # tomllib's own errors, and Python's for a number of thousands of digits
+        problems.append(_syntax(str(error)))
+        document = {}
+        for part in _readable(text, tomllib.loads):
+            _merge(document, part)
+    found: dict[str, object] = {}
+    problems += [f"{key} is a table: write [{key}]" for key in _TABLES if not isinstance(document.get(key, {}), dict)]
+    for setting in SETTINGS:
+        table = document.get(setting.table) if setting.table else document
+        if not isinstance(table, dict) or setting.key not in table:
+            continue
+        try:
+            found[setting.field] = setting.check(table[setting.key])
+        except Wrong as wrong:
+            problems.append(f"{setting.name} {wrong}")
+            if wrong.used is not None:
+                found[setting.field] = wrong.used
+    values: dict[str, Any] = found
+    return Preferences(**values), tuple(problems[:_MOST_PROBLEMS]), tuple(_unknown(document))[:_MOST_PROBLEMS]
+
+
+def _syntax(message: str) -> str:
+    """``line 3: …`` from tomllib's message."""
+    match = re.search(r"^(.*) \(at line (\d+), column \d+\)$", message, re.DOTALL)
+    where, problem = (f"line {match[2]}", match[1]) if match else ("at its end", message.partition(" (at end")[0])
+    if problem == r"Illegal character '\n'":
+        problem = "unterminated string"
+    if "int_max_str_digits" in problem:  # Python's own message, without a position
+        return "a number has thousands of digits"
+    return f"{where}: {printable(problem)}"
+
+
+_HEADER = re.compile(r"^\s*\[\[?[\w.\-\"' ]+\]\]?\s*(#.*)?$")
+_MOST_LINES = 50
+"""Maximum lines of one statement in a broken file."""
+_STATEMENT = re.compile(r"^\s*[\w\"'][\w.\-\"' ]*=")
+
+
+def _readable(text: str, loads: Callable[[str], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The statements of a broken file that parse on their own, each under its table header."""
+    header = ""
+    pending: list[str] = []
+    for line in [*text.splitlines(), "[]"]:
+        begins = bool(_HEADER.match(line) or _STATEMENT.match(line) or line == "[]")
+        if begins:
+            # The longest prefix that parses; the rest is dropped.
+            for end in range(min(len(pending), _MOST_LINES), 0, -1):
+                with suppress(ValueError, RecursionError):
+                    yield loads("\n".join([header, *pending[:end]]))
+                    break
+            pending = []
+        if _HEADER.match(line):
+            header = line
+        elif line.strip():
+            pending.append(line)
+
+
+def _merge(document: dict[str, Any], part: dict[str, Any]) -> None:
+    for key, value in part.items():
+        if isinstance(value, dict) and isinstance(document.get(key), dict):
+            _merge(document[key], value)
+        else:
+            document.setdefault(key, value)
+
+
+def _unknown(document: Mapping[str, Any]) -> Iterator[str]:
+    """Unknown keys and tables."""
+    top = [setting.key for setting in SETTINGS if not setting.table]
+    for key, value in document.items():
+        if key in _TABLES:
+            known = [setting.key for setting in SETTINGS if setting.table == key]
+            for inner in value if isinstance(value, dict) else ():
+                if inner not in known:
+                    yield printable(f"{key}.{inner}") + _aside(closest(inner, known))
+        elif key not in top:
+            inside = {setting.key: setting.table for setting in SETTINGS if setting.table}
+            meant = closest(key, [*top, *_TABLES, *inside])
+            where = f" in [{inside[meant]}]" if meant in inside and meant not in top else ""
+            yield printable(key) + _aside(meant and meant + where)
+
+
+def _aside(meant: str | None) -> str:
+    return f" (did you mean {meant}?)" if meant else ""
+
+
+# Saving
+
+
+class Broken(GpuwatchError):
+    """The file is invalid and is not overwritten, because its content would be lost."""
+
+
+def save(preferences: Preferences, path: Path) -> None:
+    """Writes the file atomically; existing comments, order and layout are kept.
+
+    Raises :class:`Broken` if the existing file is invalid, :class:`GpuwatchError` if it is read-only
+    or cannot be written.
+    """
+    target = Path(os.path.realpath(path))  # a symbolic link stays one
+    before = load(target)
+    if before.problems:
+        raise Broken(f"not saved: {before.notice}", hint="fix it, or save to another file")
+    try:
+        # Check the mode, not the access rights: root may write to read-only files.
+        if target.exists() and not target.stat().st_mode & _WRITABLE:
+            raise GpuwatchError(
+                f"not saved: {printable(path.name)} is read-only", hint=f"chmod u+w {printable(path.name)} unlocks it"
+            )
+        text = target.read_text(encoding="utf-8") if target.exists() else ""
+        new = _with(text, preferences)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _replace(target, new)
+    except OSError as error:
+        raise GpuwatchError(f"cannot save to {printable(str(path))}: {error.strerror}") from error
+
+
+def beside(path: Path) -> Path:
+    """An unused file name next to ``path``."""
+    for number in range(1, 1000):
+        other = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        if not other.exists():
+            return other
+    raise GpuwatchError(f"too many files beside {path.name}")
+
+
+def _with(text: str, preferences: Preferences) -> str:
+    """``text`` with these preferences; a default value is written only if its key is there already."""
+    # Imported only for saving. tomllib cannot write, and other writers drop comments.
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document = tomlkit.parse(text)
+        if not text:
+            document.add(tomlkit.comment("Settings of gpuwatch, saved from the dashboard (w)."))
+        for setting in SETTINGS:
+            value = getattr(preferences, setting.field)
+            default = getattr(Preferences(), setting.field)
+            table: Any = document
+            if setting.table:
+                if setting.table not in document:
+                    if value == default:
+                        continue
+                    document.add(setting.table, tomlkit.table())
+                table = document[setting.table]
+            if value is None:
+                table.pop(setting.key, None)
+            elif setting.key in table:
+                if setting.check(_plain(table[setting.key])) != value:
+                    table[setting.key] = setting.shown(value)
+            elif value != default:
+                table.add(setting.key, setting.shown(value))
+        new = tomlkit.dumps(document)
+    except TOMLKitError as error:
+        raise GpuwatchError(f"not saved: unsupported TOML layout ({printable(str(error))})") from error
+    # Read the result back before replacing the file.
+    wanted = replace(preferences, interval=float(preferences.interval))
+    if understood(new)[:2] != (wanted, ()) or _foreign(new) != _foreign(text):
+        raise GpuwatchError(
+            "not saved: the written file would differ from the preferences", hint="save to another file"
+        )
+    return new
+
+
+def _foreign(text: str) -> dict[str, Any]:
+    """The content of a file other than the settings."""
+    import tomllib
+
+    document = tomllib.loads(text)
+    for setting in SETTINGS:
+        table = document.get(setting.table) if setting.table else document
+        if isinstance(table, dict):
+            table.pop(setting.key, None)
+    return {key: value for key, value in document.items() if key not in _TABLES or value}
+
+
+def _plain(value: Any) -> object:
+    return value.unwrap() if hasattr(value, "unwrap") else value
+
+
+def _replace(target: Path, text: str) -> None:
+    """Replaces a file through a temporary one next to it, keeping its permissions."""
+    import tempfile  # slow to import, and needed only for saving
+
+    number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            Path(name).chmod(target.stat().st_mode & 0o777)
+        Path(name).replace(target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
