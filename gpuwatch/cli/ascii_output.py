@@ -39,13 +39,7 @@ def _codec(name: str) -> codecs.CodecInfo | None:
         return None
     own = codecs.lookup("ascii")
     return codecs.CodecInfo(
-        own.encode,
-        own.decode,
-        own.streamreader,
-        own.streamwriter,
-        own.incrementalencoder,
-        own.incrementaldecoder,
-        name=_ASCII,
+        *own, incrementalencoder=own.incrementalencoder, incrementaldecoder=own.incrementaldecoder, name=_ASCII
     )
 
 

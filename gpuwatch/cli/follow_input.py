@@ -10,7 +10,8 @@ import time
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
-from gpuwatch.formatting.text import printable
+from gpuwatch.cli.options import progress
+from gpuwatch.cli.output import say
 
 if TYPE_CHECKING:
     from gpuwatch.logs.log_parser import LogParser
@@ -88,8 +89,7 @@ class InputFollower:
             lines = self._parser.facts.lines
             self._status = True
             so_far = f"{lines:,} line{'s' if lines != 1 else ''} so far"
-            sys.stderr.write(f"\r\x1b[Kwaiting for more ({so_far}); Ctrl+C shows the explanation")
-            sys.stderr.flush()
+            progress(f"waiting for more ({so_far}); Ctrl+C shows the explanation")
 
     def _judge(self) -> None:
         """Prints new causes, each with its line and what to do."""
@@ -107,17 +107,15 @@ class InputFollower:
                 continue
             self._shown.add(key)
             likely = "" if found.certainty == "fact" else "likely: "
-            self._put(printable(f"gpuwatch: line {facts.lines:,}: {likely}{found.title} ({found.id})"))
+            self._put(f"gpuwatch: line {facts.lines:,}: {likely}{found.title} ({found.id})")
             if found.action:
-                self._put(printable(f"          {found.action}"))
+                self._put(f"          {found.action}")
 
     def _put(self, line: str) -> None:
         self._clear()
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+        say(line)
 
     def _clear(self) -> None:
         if self._status:
             self._status = False
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            progress("")

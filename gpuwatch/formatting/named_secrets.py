@@ -66,9 +66,8 @@ errors value values heads board map embedding embeddings classification logits m
 algorithm alg schema style hint field level strategy column columns file path dir folder location url uri
 endpoint host port command cmd program script helper store manager provider
 """)
-_NAMES_FILE = word_set("""
-file path dir folder location
-""")
+_NAMES_FILE = word_set("file path dir folder location")
+_NO_PASS = word_set("bypass compass trespass encompass surpass getpass")
 _SECRET_KEY = re.compile(
     r"(?:api|access|secret|private|account|auth|encrypt|encryption|signing|license|ssh|master|client)keys?"
 )
@@ -104,14 +103,7 @@ def _of_part(parts: list[str], at: int) -> Strength:
     is_last = at + 1 == len(parts)
     if part in ("pwd", "pw", "dsn", "bearer", "passcode") or (is_last and part in ("otp", "pin")):
         return Strength.STRONG
-    if part.endswith(("pass", "pwd")) and part not in (
-        "bypass",
-        "compass",
-        "trespass",
-        "encompass",
-        "surpass",
-        "getpass",
-    ):
+    if part.endswith(("pass", "pwd")) and part not in _NO_PASS:
         return Strength.STRONG if is_last else Strength.NONE
     if part == "token" or part.endswith("token"):
         return Strength.NONE if before in _VOCABULARY else Strength.FIRM
@@ -119,9 +111,7 @@ def _of_part(parts: list[str], at: int) -> Strength:
         return Strength.FIRM
     if part in ("cookie", "cookies", "private"):
         return Strength.FIRM if is_last else Strength.NONE
-    if part == "sig":
-        return Strength.WEAK
-    if part == "signature":
+    if part in ("sig", "signature"):
         return Strength.WEAK
     if part in ("key", "keys"):
         if before in _KEY_OF:
@@ -316,8 +306,6 @@ def _values(text: str, start: int, end: int, name: str, sure: Strength) -> tuple
     if quoted and (match := _COMMA.match(text, after)):
         quote = _QUOTE.match(text, match.end())
         if quote is not None:
-            if not is_option and sure is not Strength.STRONG:
-                sure = Strength.WEAK if sure is Strength.WEAK else sure
             spans, stop = _one(text, match.end(), name, sure)
             inner = text[spans[0][0] : spans[0][1]] if spans else ""
             if not is_option and not looks_secret(inner):

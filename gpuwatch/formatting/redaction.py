@@ -77,7 +77,8 @@ _LIKE_COMMON = re.compile(
 )
 _SUFFIXES = "py|sh|ipynb|ya?ml|json|toml|cfg|ini|h5|keras|pt|pth|ckpt|npz|npy|csv|parquet|tfrecord"
 _SCRIPT = re.compile(rf"[\w.-]+\.(?:{_SUFFIXES})")
-_USERS = frozenset({"user", "username"})
+_USERS = word_set("user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER JUPYTERHUB_USER")
+"""Fields and variables that name a user."""
 _NOBODY = word_set("""
 root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats messagebus syslog sshd
 systemd-network systemd-resolve systemd-timesync dbus polkitd chrony nvidia-persistenced nvidia-fabricmanager gdm xrdp
@@ -85,9 +86,7 @@ postgres mysql redis slurm munge docker containerd kubelet jovyan jupyter ubuntu
 azureuser opc vagrant runner
 """)
 """Accounts of systems and images, not of persons."""
-_USER_VARIABLES = frozenset({"USER", "LOGNAME", "USERNAME", "SUDO_USER", "SLURM_JOB_USER", "JUPYTERHUB_USER"})
-_HOSTS = frozenset({"host", "hostname"})
-_HOST_VARIABLES = frozenset({"HOSTNAME", "HOST", "SLURMD_NODENAME", "SLURM_NODELIST", "MASTER_ADDR", "NODE_NAME"})
+_HOSTS = word_set("host hostname HOSTNAME HOST SLURMD_NODENAME SLURM_NODELIST MASTER_ADDR NODE_NAME")
 _ID_VARIABLES = re.compile(r"(?:SLURM_|PBS_|LSB_|JOB_|POD_|KUBERNETES_|WANDB_|MLFLOW_)\w*")
 _WORDS = word_set("""
 root nobody gpu cpu cuda nvidia python tensorflow torch keras docker local localhost test user users admin train default
@@ -145,9 +144,9 @@ class Redactor:
         self._lengths = {begins: sorted(found, reverse=True) for begins, found in lengths.items()}
 
     def _learn(self, key: str, text: str) -> None:
-        if key in _USERS or key in _USER_VARIABLES:
+        if key in _USERS:
             self._word("user", text)
-        elif key in _HOSTS or key in _HOST_VARIABLES:
+        elif key in _HOSTS:
             self._host(text)
         elif key == "container":
             self._word("id", text.rpartition(" ")[2])
@@ -213,9 +212,9 @@ class Redactor:
             return text
         if not text or text in closed_values().get(key, ()):
             return text
-        if key in _USERS or key in _USER_VARIABLES:
+        if key in _USERS:
             return self.name("user", text)
-        if (key in _HOSTS or key in _HOST_VARIABLES) and text != "localhost":
+        if key in _HOSTS and text != "localhost":
             return self.name("host", text)
         if key == "identity.serial":
             return self.name("serial", text)

@@ -101,17 +101,11 @@ def mask_text(text: str) -> str:
 
 
 def _masked(text: str) -> str:
-    if "://" in text:
-        text = _CREDENTIALS.sub(_credentials, text)
-        text = _HOOK.sub(rf"\1{MASK}", text)
-    elif "hooks" in text:
-        text = _HOOK.sub(rf"\1{MASK}", text)
+    for hint, expression, replacement in _EXPRESSIONS:
+        if hint in text:
+            text = expression.sub(replacement, text)
     if text.count(":") > 3:
         text = _PGPASS.sub(rf"\1{MASK}", text)
-    if "jdbc:oracle" in text:
-        text = _ORACLE.sub(rf"\1{MASK}", text)
-    if "earer" in text:
-        text = _BEARER.sub(rf"\1{MASK}", text)
     text = without_tokens(mask_named(text), MASK)
     text = without_program_passwords(text, MASK)
     if "wandb" in text:
@@ -126,6 +120,15 @@ def _credentials(match: re.Match[str]) -> str:
     if _HOLDERS.fullmatch(user) and _HOLDERS.fullmatch(password or ""):
         return match[0]
     return f"://{MASK}@"
+
+
+_EXPRESSIONS: Final = (
+    ("://", _CREDENTIALS, _credentials),
+    ("hooks", _HOOK, rf"\1{MASK}"),
+    ("jdbc:oracle", _ORACLE, rf"\1{MASK}"),
+    ("earer", _BEARER, rf"\1{MASK}"),
+)
+"""A text that must occur, an expression, and its replacement."""
 
 
 def mask_keys(lines: Sequence[str]) -> list[str]:

@@ -82,13 +82,10 @@ def _owners(device: Device, processes: Iterable[Process]) -> Row | None:
     if rest:
         amount = sum(held for _, held in rest)
         parts.append(Part("others", f"{len(rest)} other processes", amount, memory(amount)))
-    for kind, metric, name in (
-        ("unexplained", "memory.unexplained_bytes", "owned by no listed process"),
-        ("reserved", "memory.reserved_bytes", "reserved by the driver"),
-    ):
-        held_here = device.number(metric)
-        if held_here:
-            parts.append(Part("unexplained" if kind == "unexplained" else "reserved", name, held_here, size(held_here)))
+    if unexplained := device.number("memory.unexplained_bytes"):
+        parts.append(Part("unexplained", "owned by no listed process", unexplained, size(unexplained)))
+    if reserved := device.number("memory.reserved_bytes"):
+        parts.append(Part("reserved", "reserved by the driver", reserved, size(reserved)))
     return Row(f"GPU {device.index}", tuple(parts), f"{size(used)} of {size(total)}", total=total)
 
 
@@ -111,10 +108,19 @@ def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
 
 
 def _speed(label: str, t: Throughput) -> Row:
-    shown = f"{speed(t)}{' ▲' if wide(t) else ''}"
     low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
     high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
-    return Row(label, (Part("value", label, t.steps_per_second, shown),), shown, low=low, high=high)
+    return _measured(label, t, t.steps_per_second, speed(t), low, high)
+
+
+def _step(label: str, t: Throughput) -> Row:
+    shown = step_time(t.median_step_seconds)
+    return _measured(label, t, t.median_step_seconds, shown, t.p10_step_seconds, t.p90_step_seconds)
+
+
+def _measured(label: str, t: Throughput, amount: float, shown: str, low: float | None, high: float | None) -> Row:
+    shown += " ▲" if wide(t) else ""
+    return Row(label, (Part("value", label, amount, shown),), shown, low=low, high=high)
 
 
 def step_times(run: Run) -> Bars | None:
@@ -131,12 +137,6 @@ def step_times(run: Run) -> Bars | None:
         return None
     top = max(row.high or row.parts[0].amount for row in rows)
     return Bars("Time of a step", tuple(rows[:_ROWS]), top, "from 0", whisker="p10 to p90", more=_left_out(len(rows)))
-
-
-def _step(label: str, t: Throughput) -> Row:
-    shown = f"{step_time(t.median_step_seconds)}{' ▲' if wide(t) else ''}"
-    part = Part("value", label, t.median_step_seconds, shown)
-    return Row(label, (part,), shown, low=t.p10_step_seconds, high=t.p90_step_seconds)
 
 
 def moved(run: Run) -> bool:

@@ -13,23 +13,33 @@ from gpuwatch.reports.content import clean
 from gpuwatch.reports.differences import differences
 from gpuwatch.reports.speed import speed, unproven, wide
 
-COLUMNS: tuple[tuple[str, str], ...] = (
-    ("config", "CONFIG"),
-    ("asked", "ASKED"),
-    ("granted", "GRANTED"),
-    ("seen_by_nvml", "SEEN BY NVML"),
-    ("device_map", "DEVICE MAP"),
-    ("on_gpu_percent", "ON GPU %"),
-    ("fell_back", "FELL BACK"),
-    ("steps_per_second", "STEPS/S"),
-    ("verdict", "VERDICT"),
+Column = tuple[str, str, Callable[[Run], str]]
+"""Id, heading, and the cell of a run; unknown is a dash."""
+
+
+def _verdict(run: Run) -> str:
+    shown: str = run.verdict
+    if run.primary not in (None, "healthy"):
+        shown += f" · {clean(run.primary).rpartition('.')[2]}"
+    return shown + (" (expected error)" if any(error.expected for error in run.errors) else "")
+
+
+COLUMNS: tuple[Column, ...] = (
+    ("config", "CONFIG", lambda run: clean(run.config)),
+    ("asked", "ASKED", run_content.asked),
+    ("granted", "GRANTED", run_content.granted),
+    ("seen_by_nvml", "SEEN BY NVML", lambda run: size(run.memory.nvml_peak_bytes)),
+    ("device_map", "DEVICE MAP", run_content.device_map),
+    ("on_gpu_percent", "ON GPU %", lambda run: percent(run_content.on_gpu(run))),
+    ("fell_back", "FELL BACK", run_content.fell_back),
+    ("steps_per_second", "STEPS/S", lambda run: speed(run.throughput)),
+    ("verdict", "VERDICT", _verdict),
 )
-"""Column id and its heading."""
 
 STARTED = ("started", "STARTED")
 """Appears if a configuration was run more than once."""
 
-WHEN_DIFFERENT: tuple[tuple[str, str, Callable[[Run], str]], ...] = (
+WHEN_DIFFERENT: tuple[Column, ...] = (
     ("framework", "FRAMEWORK", comparable.framework),
     ("host", "HOST", lambda run: clean(run.host)),
     ("gpus", "GPUS", comparable.gpus),
@@ -40,7 +50,7 @@ WHEN_DIFFERENT: tuple[tuple[str, str, Callable[[Run], str]], ...] = (
 """Columns that appear after the configuration if the runs differ in them."""
 
 _NAMED = 6
-HEADS = {**dict(COLUMNS), **dict([STARTED]), **{name: head for name, head, _ in WHEN_DIFFERENT}}
+HEADS = {name: head for name, head, _ in (*COLUMNS, *WHEN_DIFFERENT)} | dict([STARTED])
 RIGHT = frozenset({"granted", "seen_by_nvml", "on_gpu_percent", "steps_per_second"})
 
 
@@ -82,7 +92,7 @@ def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
         known = {value(run) for run in runs} - {UNKNOWN}
         if len(known) > 1:
             different.append(name)
-    names = [name for name, _ in COLUMNS]
+    names = [name for name, _, _ in COLUMNS]
     if len({run.config for run in runs}) < len(runs):
         different.insert(0, STARTED[0])
     return (*names[:1], *different, *names[1:])
@@ -145,29 +155,6 @@ def _proven(one: Run, other: Run) -> bool:
     return not unproven(one.throughput, other.throughput, simulated=one.simulated or other.simulated)
 
 
-def cells(run: Run) -> dict[str, str]:
-    """The cell of each column; unknown is a dash."""
-    share = run_content.on_gpu(run)
-    verdict = run.verdict
-    if run.primary not in (None, "healthy"):
-        verdict_cell = f"{verdict} · {clean(run.primary).rpartition('.')[2]}"
-    else:
-        verdict_cell = verdict
-    if any(error.expected for error in run.errors):
-        verdict_cell += " (expected error)"
-    return {
-        "config": clean(run.config),
-        "asked": run_content.asked(run),
-        "granted": run_content.granted(run),
-        "seen_by_nvml": size(run.memory.nvml_peak_bytes),
-        "device_map": run_content.device_map(run),
-        "on_gpu_percent": UNKNOWN if share is None else percent(share),
-        "fell_back": run_content.fell_back(run),
-        "steps_per_second": speed(run.throughput),
-        "verdict": verdict_cell,
-    }
-
-
-def all_cells(run: Run) -> dict[str, str]:
-    """The same with the columns that appear only if runs differ."""
-    return {**cells(run), **{name: value(run) for name, _, value in WHEN_DIFFERENT}}
+def cells(run: Run, columns: Sequence[Column] = COLUMNS) -> dict[str, str]:
+    """The cell of each column."""
+    return {name: value(run) for name, _, value in columns}

@@ -9,7 +9,7 @@ from gpuwatch.model.findings import SEVERITY_ORDER
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports import charts
 from gpuwatch.reports.comparable import gpus
-from gpuwatch.reports.compare import HEADS, RIGHT, all_cells, labels, times
+from gpuwatch.reports.compare import COLUMNS, HEADS, RIGHT, WHEN_DIFFERENT, cells, labels, times
 from gpuwatch.reports.content import GLYPHS, Content, Table, clean
 from gpuwatch.reports.run_content import as_shown, on_gpu, run_content, simulated_note
 from gpuwatch.reports.speed import wide
@@ -75,7 +75,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
     speeds = None if simulated else charts.speeds([named[index] for index in document.comparable])
     drawn = (speeds, charts.memory_of_runs(named))
     for index, run in enumerate(document.runs):
-        shown = {**all_cells(run), "config": names[index], "started": started[index]}
+        shown = {**cells(run, (*COLUMNS, *WHEN_DIFFERENT)), "config": names[index], "started": started[index]}
         rows.append(tuple(_cell(document, index, run, name, shown[name]) for name, _ in known))
     return Table(
         title,

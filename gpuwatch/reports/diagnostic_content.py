@@ -20,7 +20,7 @@ from gpuwatch.reports import diagnostic_machine as machine
 from gpuwatch.reports import diagnostic_runs as runs
 from gpuwatch.reports.content import SIMULATED_MACHINE, STATES, VALUES, Content, Table, clean, clean_finding
 from gpuwatch.reports.diagnostic_story import became, story
-from gpuwatch.reports.doctor_content import libraries_table
+from gpuwatch.reports.doctor_content import libraries_table, packages_table
 
 _WATCH = "If a program still fails or is slow: gpuwatch run -- python train.py, then make this report again."
 _NAMES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
@@ -37,7 +37,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         machine.passed(document, doctor) if doctor is not None else None,
         machine.variables(document),
         libraries_table(doctor) if doctor is not None and doctor.libraries else None,
-        machine.distributions(doctor) if doctor is not None else None,
+        packages_table(doctor) if doctor is not None else None,
         machine.people(snapshot) if snapshot is not None else None,
         runs.programs(document.programs, document.taken_at, main),
         runs.ooms(document),

@@ -223,12 +223,6 @@ def _programs(document: Diagnostic) -> str:
     return f"For {name_of(run)}, only differences from this shell are listed{own}."
 
 
-def distributions(doctor: Doctor) -> Table:
-    """The packages in the framework's environment."""
-    rows = tuple((clean(entry.name), clean(entry.version)) for entry in doctor.distributions)
-    return Table("Installed distributions", ("Name", "Version"), rows, folded=True)
-
-
 def people(snapshot: Snapshot) -> Table | None:
     """Who uses the GPUs, largest first."""
     if not snapshot.devices:

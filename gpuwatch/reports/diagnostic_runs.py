@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, size
 from gpuwatch.model.diagnostic import Diagnostic, SourcedFinding
-from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Comparison, Oom, Run
 from gpuwatch.reports import charts, run_content
 from gpuwatch.reports.chart_data import Timeline
@@ -17,7 +16,7 @@ from gpuwatch.reports.comparison_content import comparison_table
 from gpuwatch.reports.content import Content, Table, clean
 from gpuwatch.reports.diagnostic_story import age, ended, name_of, over_at, utc
 from gpuwatch.reports.raw_lines import readable
-from gpuwatch.reports.tables import cut
+from gpuwatch.reports.tables import cut, fallback_table, oom_table
 
 _RAW = 60
 _LOGS = 8
@@ -54,27 +53,13 @@ def _held(run: Run) -> str:
 
 def ooms(document: Diagnostic) -> Table:
     """Each failure with its numbers; one without numbers is left out if its run has others."""
-    heads = ("Run", "Device", "Requested", "Limit", "In use", "Largest free", "Cause", "Expected")
-    rows = [
-        (
-            name_of(run, _runs(document)),
-            clean(oom.device),
-            size(oom.requested_bytes),
-            size(oom.limit_bytes),
-            size(oom.in_use_bytes),
-            size(oom.largest_free_bytes),
-            clean(oom.verdict),
-            "yes" if oom.expected else "no",
-        )
-        for run in _runs(document)
-        for oom in sorted(_telling(run.ooms), key=lambda oom: oom.expected)[:3]
-    ]
-    notes = []
-    if any(row[-1] == "yes" for row in rows):
+    table = _by_run(document, lambda run: oom_table(sorted(_telling(run.ooms), key=lambda oom: oom.expected)[:3]))
+    notes = [table.note]
+    if any(oom.expected for run in _runs(document) for oom in run.ooms):
         notes.append("Expected: the probe provokes it, and may catch it.")
     if any(run.workers and run.ooms for run in _runs(document)):
         notes.append("Limit and in use are those of the process that failed.")
-    return Table("Out of memory", heads, cut(rows, len(heads)), frozenset({2, 3, 4, 5}), note=" ".join(notes))
+    return dataclasses.replace(table, note=" ".join(notes) if table.rows else "")
 
 
 def _telling(found: Sequence[Oom]) -> list[Oom]:
@@ -84,21 +69,23 @@ def _telling(found: Sequence[Oom]) -> list[Oom]:
 
 def fallbacks(document: Diagnostic) -> Table:
     """Ops that did not run where asked."""
-    heads = ("Run", "Op", "Type", "Asked", "Ran on", "Count", "Why")
-    rows = [
-        (
-            name_of(run, _runs(document)),
-            clean(entry.op),
-            clean(entry.dtype),
-            clean(entry.requested),
-            clean(entry.actual),
-            str(entry.count),
-            clean(entry.detail or CAUSES.get(entry.reason, entry.reason)) + f" ({clean(entry.reason)})",
-        )
-        for run in _runs(document)
-        for entry in run.fallbacks[:5]
-    ]
-    return Table("Ops that fell back", heads, cut(rows, len(heads)), frozenset({5}), below=6)
+    return _by_run(document, lambda run: fallback_table(run.fallbacks[:5]))
+
+
+def _by_run(document: Diagnostic, table_of: Callable[[Run], Table]) -> Table:
+    """The tables of all runs as one, with a column for the run in front."""
+    runs = _runs(document)
+    parts = [(name_of(run, runs), table_of(run)) for run in runs] or [("", Table("", (), ()))]
+    first = parts[0][1]
+    rows = [(name, *row) for name, part in parts for row in part.rows]
+    return dataclasses.replace(
+        first,
+        heads=("Run", *first.heads),
+        rows=cut(rows, len(first.heads) + 1),
+        right=frozenset(column + 1 for column in first.right),
+        optional=tuple(column + 1 for column in first.optional),
+        below=first.below + 1 if first.below is not None else None,
+    )
 
 
 def comparison(probes: Comparison, *, timeline: bool) -> Table | None:

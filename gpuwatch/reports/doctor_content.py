@@ -28,7 +28,7 @@ def doctor_content(document: Doctor) -> Content:
     tables += [
         libraries_table(document),
         device_map_table(document.device_map),
-        _packages(document),
+        packages_table(document),
         _variables(document),
     ]
     return Content(
@@ -121,9 +121,10 @@ def libraries_table(document: Doctor) -> Table:
     )
 
 
-def _packages(document: Doctor) -> Table:
+def packages_table(document: Doctor) -> Table:
+    """The packages in the framework's environment."""
     rows = tuple((clean(entry.name), clean(entry.version)) for entry in document.distributions)
-    return Table("Distributions", ("Name", "Version"), rows)
+    return Table("Installed distributions", ("Name", "Version"), rows, folded=True)
 
 
 def _variables(document: Doctor) -> Table:

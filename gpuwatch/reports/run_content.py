@@ -323,22 +323,17 @@ def _speed(run: Run) -> Table:
     t = run.throughput
     if t is None:
         return Table("Throughput", (), ())
-    rows = [
+    rows = (
         ("Steps per second", speed(t)),
         ("Step, median", step_time(t.median_step_seconds)),
         ("Step, p10 to p90", f"{step_time(t.p10_step_seconds)} – {step_time(t.p90_step_seconds)}"),
         _steps_counted(run, t),
-    ]
-    if t.examples_per_second is not None:
-        rows.append(("Examples per second", per_second(t.examples_per_second)))
-    if t.flops_per_second is not None:
-        rows.append(("Arithmetic", flops(t.flops_per_second)))
-    if t.bytes_per_second is not None:
-        rows.append(("Data", rate(t.bytes_per_second)))
-    if t.compile_seconds is not None:
-        rows.append(("Compilation (not in the steps)", seconds(t.compile_seconds)))
-    if t.device:
-        rows.append(("Measured on", short_device(t.device)))
+        ("Examples per second", per_second(t.examples_per_second)),
+        ("Arithmetic", flops(t.flops_per_second)),
+        ("Data", rate(t.bytes_per_second)),
+        ("Compilation (not in the steps)", seconds(t.compile_seconds)),
+        ("Measured on", short_device(t.device) if t.device else UNKNOWN),
+    )
     chart = charts.step_times(run)
     drawn = (chart,) if chart is not None else ()
     # Differs from the mean per epoch that Keras prints, which includes them.
@@ -347,7 +342,8 @@ def _speed(run: Run) -> Table:
     # What was counted is a sentence; columns of numbers are not folded.
     right: frozenset[int] = frozenset() if t.counted else frozenset({1})
     heads = ("What", "Value")
-    return Table("Throughput", heads, tuple(rows), right, note=footnote, charts=drawn, keep=frozenset({0}))
+    known = tuple(row for row in rows if row[1] != UNKNOWN)
+    return Table("Throughput", heads, known, right, note=footnote, charts=drawn, keep=frozenset({0}))
 
 
 def _steps_counted(run: Run, t: Throughput) -> tuple[str, str]:
@@ -376,33 +372,30 @@ def _phases(run: Run) -> Table:
 
 
 def _machine(run: Run) -> Table:
-    framework = run.framework
-    rows = [("Framework", f"{clean(framework.name)} {clean(framework.version)}")] if framework else []
-    if framework and framework.gpu_build is not None:
-        rows.append(("GPU build", clean(framework.gpu_build)))
-    if framework and framework.interpreter:
-        rows.append(("Interpreter", f"{clean(framework.interpreter)} ({clean(framework.python_version)})"))
-    rows.append(("Driver", clean(run.driver_version)))
-    rows += [("GPU", clean(gpu)) for gpu in run.gpus]
-    rows += [("Logical devices", clean(run.devices.logical))] if run.devices.logical else []
-    rows += [("Host", clean(run.host))] if run.host else []
-    rows += (
-        [("Process", f"pid {run.pid}, {'fresh interpreter' if run.fresh else 'forked from a template'}")]
-        if run.pid
-        else []
+    framework, outcome, share = run.framework, run.outcome, on_gpu(run)
+    start = "fresh interpreter" if run.fresh else "forked from a template"
+    ended = f"by signal {outcome.signal}" if outcome.signal is not None else f"exit code {outcome.exit_code}"
+    rows = (
+        ("Framework", framework and f"{clean(framework.name)} {clean(framework.version)}"),
+        ("GPU build", framework and framework.gpu_build is not None and clean(framework.gpu_build)),
+        (
+            "Interpreter",
+            framework
+            and framework.interpreter
+            and f"{clean(framework.interpreter)} ({clean(framework.python_version)})",
+        ),
+        ("Driver", clean(run.driver_version)),
+        *(("GPU", clean(gpu)) for gpu in run.gpus),
+        ("Logical devices", run.devices.logical and clean(run.devices.logical)),
+        ("Host", run.host and clean(run.host)),
+        ("Process", run.pid and f"pid {run.pid}, {start}"),
+        ("Missing libraries", run.missing_libraries and clean(run.missing_libraries)),
+        ("Simulation", run.simulated and _TIERS.get(run.simulation or "", clean(run.simulation))),
+        ("Ops on a GPU", share is not None and percent(share)),
+        ("Ended", (outcome.signal is not None or outcome.exit_code is not None) and ended),
     )
-    rows += [("Missing libraries", clean(run.missing_libraries))] if run.missing_libraries else []
-    if run.simulated:
-        rows.append(("Simulation", _TIERS.get(run.simulation or "", clean(run.simulation))))
-    share = on_gpu(run)
-    if share is not None:
-        rows.append(("Ops on a GPU", percent(share)))
-    outcome = run.outcome
-    if outcome.signal is not None:
-        rows.append(("Ended", f"by signal {outcome.signal}"))
-    elif outcome.exit_code is not None:
-        rows.append(("Ended", f"exit code {outcome.exit_code}"))
-    return Table("Machine and process", ("What", "Value"), tuple(rows))
+    known = tuple((name, str(value)) for name, value in rows if value)
+    return Table("Machine and process", ("What", "Value"), known)
 
 
 def _environment(run: Run) -> Table:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gpuwatch.formatting.units import percent, size
 from gpuwatch.logs.clean import device as _device_name
+from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import DeviceCopy, DeviceMapping, Fallback, Oom, Placement, PlacementCoverage, Run, RunError
 from gpuwatch.reports.content import Table, clean
 from gpuwatch.reports.ledger import expectation, expected
@@ -100,7 +101,7 @@ def fallback_table(fallbacks: Sequence[Fallback]) -> Table:
             clean(f.requested),
             clean(f.actual),
             clean(f.reason),
-            clean(f.detail),
+            clean(f.detail or CAUSES.get(f.reason)),
             str(f.count),
         )
         for f in fallbacks

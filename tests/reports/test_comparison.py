@@ -52,7 +52,7 @@ def timed(config: str, step: float = 0.002, *, held: int = 10 * GIB, spread: flo
     ],
 )
 def test_a_column_appears_only_where_the_runs_differ_in_it(column: str, changes: dict[str, Any]) -> None:
-    assert compare([timed("a"), timed("b")]).columns == tuple(name for name, _ in COLUMNS)
+    assert compare([timed("a"), timed("b")]).columns == tuple(name for name, _, _ in COLUMNS)
     columns = compare([timed("a"), timed("b", **changes)]).columns
     assert column in columns
     assert columns[0] == "config"

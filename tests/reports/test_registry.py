@@ -145,7 +145,7 @@ def timed(config: str, rate: float, *, scatter: float = 0.01, held: int = 10 * G
 def test_best_is_the_fastest_and_the_one_that_holds_least() -> None:
     document = compare([timed("default", 400, held=20 * GIB), timed("growth", 300, held=GIB)])
     assert document.best == {"steps_per_second": "default", "seen_by_nvml": "growth"}
-    assert document.columns == tuple(name for name, _ in COLUMNS)
+    assert document.columns == tuple(name for name, _, _ in COLUMNS)
 
 
 def test_a_difference_within_noise_is_not_best() -> None:

@@ -23,7 +23,7 @@ _GOES_ON = re.compile(r"\.?\d")
 
 MARKS = 4
 """Cells of the cursor and the selection mark."""
-_HEADS = dict(COLUMNS)
+_HEADS = {name: head for name, head, _ in COLUMNS}
 _WIDTHS = {
     "config": (17, 21),
     "asked": (14, 34),
@@ -141,7 +141,7 @@ class Placed:
 def place(width: int) -> tuple[Placed, ...]:
     """Columns that fit into ``width`` cells."""
     size = int(width >= 190)
-    names = [name for name, _ in COLUMNS]
+    names = list(_HEADS)
     folding = list(_FOLDING)
     while folding and MARKS + sum(_WIDTHS[name][size] + 1 for name in names) > width:
         names.remove(folding.pop(0))
