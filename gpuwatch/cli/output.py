@@ -43,6 +43,11 @@ def redact_option(command: _F) -> _F:
     )(command)
 
 
+def no_save_option(command: _F) -> _F:
+    """``--no-save``, as the parameter ``no_save``."""
+    return click.option("--no-save", is_flag=True, help="Do not save the run for reports and the dashboard.")(command)
+
+
 def to_stdout(output: Path | None) -> bool:
     """Whether the document goes to stdout."""
     return output is None or str(output) in _STDOUT

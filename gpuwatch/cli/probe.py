@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -22,9 +23,9 @@ from gpuwatch.cli.options import (
     sim_option,
     sim_tier_option,
 )
-from gpuwatch.cli.output import check_output, data, output_option, publish, redact_option, say
-from gpuwatch.cli.save_run import keep, no_save_option
+from gpuwatch.cli.output import check_output, data, no_save_option, output_option, publish, redact_option, say
 from gpuwatch.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
+from gpuwatch.history.runs import RunStore
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.events import Event
 from gpuwatch.model.probe_list import ProbeEntry, ProbeList, RecipeList
@@ -110,6 +111,7 @@ Examples:
 @click.pass_context
 def probe(
     ctx: click.Context,
+    /,
     configs: tuple[str, ...],
     groups: tuple[str, ...],
     everything: bool,
@@ -120,10 +122,6 @@ def probe(
     seconds: float,
     size: int | None,
     workload: str | None,
-    memory_limit: int | None,
-    fraction: float | None,
-    virtual: int | None,
-    visible: str | None,
     gpu: str | None,
     deadline: float | None,
     fresh: bool,
@@ -132,6 +130,7 @@ def probe(
     redact: bool,
     no_save: bool,
     tier: str,
+    **settings: Any,
 ) -> None:
     """Try memory and placement settings on small workloads.
 
@@ -143,14 +142,7 @@ def probe(
         _list(as_json)
         return
     scripts = _chosen(configs, groups, everything, framework)
-    asked = {
-        "workload": workload,
-        "memory_limit": memory_limit,
-        "fraction": fraction,
-        "virtual": virtual,
-        "visible": visible,
-    }
-    own = {name: value for name, value in asked.items() if value is not None}
+    own = {name: value for name, value in {"workload": workload, **settings}.items() if value is not None}
     _check_options(scripts, own)
     _check_workload(scripts, configs, workload)
     if explain:
@@ -276,9 +268,20 @@ def _run_all(
             with _progress(script, number, len(scripts)) as on_event, compile_notice():
                 runs.append(batch.run(script, on_event))
             # If saving fails, report it once.
-            save = save and keep(runs[-1])
+            save = save and _save(runs[-1])
         for note in batch.notes:
             say(f"gpuwatch: {note}")
+
+
+def _save(run: Run) -> bool:
+    """Saves a run; if that fails, prints one line to stderr and continues."""
+    store = RunStore()
+    try:
+        store.save(run)
+    except OSError as error:
+        say(f"gpuwatch: cannot save the run in {store.folder}: {error.strerror or error} (--no-save skips saving)")
+        return False
+    return True
 
 
 def _check_gpus(gpu: str | None) -> None:

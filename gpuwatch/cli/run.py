@@ -14,8 +14,7 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option, sim_tier_option
-from gpuwatch.cli.output import check_output, redact_option, say, to_stdout
-from gpuwatch.cli.save_run import no_save_option
+from gpuwatch.cli.output import check_output, no_save_option, redact_option, say, to_stdout
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.run import Run

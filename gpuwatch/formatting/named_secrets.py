@@ -431,10 +431,6 @@ def _argument(text: str, at: int, name: str, sure: Strength) -> tuple[_Spans, in
     return [(at, stop)], stop
 
 
-def _is_random(value: str) -> bool:
-    return len(value) >= 8 and " " not in value and ":" not in value and looks_secret(value)
-
-
 def _literals(text: str, at: int) -> tuple[_Spans, int]:
     """Literals that look like secrets in the call, list or right-hand side at ``at``."""
     limit = min(len(text), at + _LONGEST_GROUP)
@@ -445,7 +441,9 @@ def _literals(text: str, at: int) -> tuple[_Spans, int]:
         return spans, at
     for literal in _LITERAL.finditer(text, at, limit):
         begin, stop = literal.start(1) + 1, literal.end() - 1
-        if _like_password(text[begin:stop]) or _is_random(text[begin:stop]):
+        value = text[begin:stop]
+        is_random = len(value) >= 8 and " " not in value and ":" not in value and looks_secret(value)
+        if is_random or _like_password(value):
             spans.append((begin, stop))
     end = spans[-1][1] if spans else at
     # Names before the last literal are done; others are examined on their own.

@@ -30,7 +30,8 @@ def needs_ascii(environment: Mapping[str, str], encoding: str | None, *, termina
     term = environment.get("TERM", "")
     if terminal and _PLAIN_TERMINALS.match(term):
         return f"TERM is {term}"
-    asked = _asked(environment)
+    # POSIX: the first variable that is not empty.
+    asked = next(filter(None, (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "")
     if asked in _PLAIN_LOCALES:
         return f"the locale is {asked}"
     codeset = asked.partition("@")[0].partition(".")[2]
@@ -58,11 +59,6 @@ def has_few_colors(environment: Mapping[str, str]) -> bool:
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return False
     return environment.get("TERM", "").strip().lower().rpartition("-")[2] not in ("256color", "kitty")
-
-
-def _asked(environment: Mapping[str, str]) -> str:
-    """The user's locale for characters (POSIX: the first variable that is not empty); empty if none is set."""
-    return next(filter(None, (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "")
 
 
 def file_name(path: Path | str) -> str:

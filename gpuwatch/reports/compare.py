@@ -59,7 +59,8 @@ def compare(runs: Sequence[Run]) -> Comparison:
     group = comparable.comparable(runs)
     best: dict[str, int] = {}
     worst: dict[str, int] = {}
-    timed = sorted(group, key=lambda index: -_steps_per_second(runs[index]))
+    speeds = {index: t.steps_per_second for index in group if (t := runs[index].throughput) is not None}
+    timed = sorted(group, key=lambda index: -speeds.get(index, 0.0))
     if len(timed) > 1:
         if all(_proven(runs[timed[0]], runs[index]) for index in timed[1:]):
             best["steps_per_second"] = timed[0]
@@ -142,10 +143,6 @@ def _listed(names: Iterable[str]) -> str:
     known = list(dict.fromkeys(names))
     rest = len(known) - _NAMED
     return ", ".join(known[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _steps_per_second(run: Run) -> float:
-    return run.throughput.steps_per_second if run.throughput is not None else 0.0
 
 
 def _proven(one: Run, other: Run) -> bool:

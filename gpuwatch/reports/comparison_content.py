@@ -88,7 +88,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
                 _legend(document, rows),
                 *map(clean, document.notes),
                 _CPU if simulated else "",
-                _tiers(rows),
+                _TIER if any(" tier" in cell for row in rows for cell in row) else "",
                 _ELSEWHERE if any(map(_on_both, document.runs)) else "",
             )
             if part
@@ -105,10 +105,6 @@ def _skipped(document: Comparison) -> Table:
     named = zip(labels(document.runs), document.runs, strict=True)
     rows = tuple((name, clean(run.verdict_reason)) for name, run in named if run.verdict == "skipped")
     return Table("Skipped", ("Config", "Why"), rows, frozenset(), lines=4)
-
-
-def _tiers(rows: list[tuple[str, ...]]) -> str:
-    return _TIER if any(" tier" in cell for row in rows for cell in row) else ""
 
 
 def _on_both(run: Run) -> bool:

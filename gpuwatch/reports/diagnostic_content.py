@@ -54,7 +54,7 @@ def diagnostic_content(document: Diagnostic) -> Content:
         certainty=main.certainty if main is not None and main.id != "healthy" else "",
         simulated=_simulated(document),
         facts=tuple(story(document, main)),
-        tables=tuple(table for table in tables if table is not None and _shown(table)),
+        tables=tuple(table for table in tables if table is not None and (table.rows or table.charts or table.note)),
         action=_action(document, main),
         evidence=tuple(clean(line) for line in main.evidence[:_EVIDENCE]) if main is not None else (),
         findings=tuple(clean_finding(found) for found in document.findings if found is not main),
@@ -69,10 +69,6 @@ def _simulated(document: Diagnostic) -> str:
         return ""
     empty = any(run.simulation == "driver" and run.device_map for run in document.programs)
     return SIMULATED_MACHINE + (f" {VALUES}" if empty else "")
-
-
-def _shown(table: Table) -> bool:
-    return bool(table.rows or table.charts or table.note)
 
 
 def _subtitle(document: Diagnostic) -> Iterator[str]:

@@ -42,8 +42,11 @@ def story(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[s
         yield "last program", f"{name_of(run)}: {ended(run, main)}; {_when(run, document.taken_at)}{where}"
     if main is not None and main.id != "healthy":
         sources = [_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources]
-        yield "found in", ", ".join(sources) + _where(main)
-        yield "meaning", f"{_injected(document, main)}{meaning(main.id)} More: gpuwatch cause {main.id}".strip()
+        shell = _of_environment(main) and main.sources[:1] == (_DOCTOR,)
+        yield "found in", ", ".join(sources) + (": the environment of this shell" if shell else "")
+        injected = document.simulated and _CLEAR in main.action  # pages describe real machines
+        real = "On a real machine: " if injected else ""
+        yield "meaning", f"{real}{meaning(main.id)} More: gpuwatch cause {main.id}".strip()
     others = [found for found in document.findings if found is not main and found.severity != "info"]
     if others:
         yield "also", _also(others)
@@ -64,11 +67,6 @@ def story(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[s
     if document.probes is not None and document.probes.runs:
         own = "; each sets its own environment, not that of this shell" if _of_environment(main) else ""
         yield "probes", _probes(document.probes, document.taken_at, snapshot) + own
-
-
-def _where(main: SourcedFinding) -> str:
-    """Whose environment is wrong."""
-    return ": the environment of this shell" if _of_environment(main) and main.sources[:1] == (_DOCTOR,) else ""
 
 
 def _of_environment(main: SourcedFinding | None) -> bool:
@@ -147,11 +145,6 @@ def _elsewhere(run: Run, snapshot: Snapshot | None) -> bool:
     here = {device.uuid for device in snapshot.devices} if snapshot is not None else set()
     then = {text.rpartition(" ")[2] for text in run.gpus}
     return bool(here and then) and not here & then
-
-
-def _injected(document: Diagnostic, main: SourcedFinding) -> str:
-    """A cause's page describes real machines."""
-    return "On a real machine: " if document.simulated and _CLEAR in main.action else ""
 
 
 def nvml_silent(snapshot: Snapshot) -> str:

@@ -12,7 +12,7 @@ from gpuwatch.reports.tables import cut, device_map_table, error_table, fallback
 
 def explanation_content(document: Explanation) -> Content:
     """Everything that was found in a log."""
-    main = _primary(document)
+    main = next((found for found in document.findings if found.id == document.primary), None)
     known = not _tells_nothing(document)
     findings = sorted(document.findings, key=lambda found: (found is not main, SEVERITY_ORDER[found.severity]))
     if not known:
@@ -44,16 +44,10 @@ def explanation_content(document: Explanation) -> Content:
     )
 
 
-def _primary(document: Explanation) -> Finding | None:
-    return next((found for found in document.findings if found.id == document.primary), None)
-
-
 def _reason(document: Explanation, main: Finding | None) -> str:
     if _tells_nothing(document):
         return "gpuwatch recognises nothing in it: is it the log of a TensorFlow or PyTorch program?"
-    if document.primary in (None, "healthy"):
-        return clean(main.title if main is not None else CAUSES["healthy"]) + "."
-    return clean(main.title if main is not None else CAUSES.get(document.primary or "", "")) + "."
+    return clean(main.title if main is not None else CAUSES.get(document.primary or "healthy", "")) + "."
 
 
 def _tells_nothing(document: Explanation) -> bool:
@@ -77,8 +71,8 @@ def _facts(document: Explanation, main: Finding | None) -> list[tuple[str, str]]
         ]
         facts.append(("GPUs", ", ".join(mapped)))
     if document.ooms:
-        count = len(document.ooms)
-        facts.append(("OOM", "; ".join(_oom(oom) for oom in document.ooms[:2]) + _more(count - 2)))
+        more = f" and {len(document.ooms) - 2} more" if len(document.ooms) > 2 else ""
+        facts.append(("OOM", "; ".join(_oom(oom) for oom in document.ooms[:2]) + more))
     total = sum(placement.count for placement in document.placements)
     if total:
         on_gpu = sum(placement.count for placement in document.placements if "GPU" in placement.actual)
@@ -89,7 +83,3 @@ def _facts(document: Explanation, main: Finding | None) -> list[tuple[str, str]]
 def _oom(oom: Oom) -> str:
     where = f" on {clean(oom.device)}" if oom.device else ""
     return f"{size(oom.requested_bytes)} refused{where}"
-
-
-def _more(count: int) -> str:
-    return f" and {count} more" if count > 0 else ""

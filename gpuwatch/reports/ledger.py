@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuwatch.formatting.units import UNKNOWN, size
 from gpuwatch.logs.clean import device as device_name
-from gpuwatch.model.run import DeviceMemory, Run, Throughput, Worker
+from gpuwatch.model.run import DeviceMemory, Run, Worker
 from gpuwatch.reports.content import Table, clean
 from gpuwatch.reports.speed import speed, unproven
 
@@ -138,8 +138,8 @@ def _worker(worker: Worker, *, simulated: bool) -> tuple[str, ...]:
         worker.verdict,
         size(worker.granted_bytes),
         size(worker.nvml_bytes),
-        _rate(worker.alone),
-        _rate(worker.throughput),
+        speed(worker.alone),
+        speed(worker.throughput),
         slow_down(worker, simulated=simulated),
         # How much slower it was has its own column.
         "" if _ALONE in worker.detail else clean(worker.detail) if worker.detail else "",
@@ -154,10 +154,6 @@ def slow_down(worker: Worker, *, simulated: bool) -> str:
     if unproven(alone, together, simulated=simulated):
         return UNKNOWN
     return f"× {together.median_step_seconds / alone.median_step_seconds:.2f}"
-
-
-def _rate(throughput: Throughput | None) -> str:
-    return speed(throughput)
 
 
 def results_table(run: Run) -> Table:

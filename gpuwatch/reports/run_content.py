@@ -64,25 +64,21 @@ def run_content(run: Run) -> Content:
     )
     started = run.started_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
     title = clean(run.title) if run.title else ""
+    # The title of a watched program is its command line.
+    kind = () if run.group == "run" else (f"group {clean(run.group)}", clean(run.workload))
     return Content(
         title=clean(run.config),
-        subtitle=" · ".join(part for part in (title, *_kind(run)) if part),
+        subtitle=" · ".join(part for part in (title, *kind) if part),
         state=state_of(run),
         verdict=f"{run.verdict}, as expected" if as_shown(run) else run.verdict,
         reason=clean(run.verdict_reason) if run.verdict_reason else "",
-        simulated=_simulated(run),
+        simulated=simulated_note((run,)),
         facts=tuple(_facts(run)),
         tables=tuple(table for table in tables if table.rows),
         findings=tuple(clean_finding(found) for found in run.findings),
         log_tail=tuple(printable(line) for line in run.log_tail),
         footer=f"gpuwatch · {started}",
     )
-
-
-def _simulated(run: Run) -> str:
-    if not run.simulated:
-        return ""
-    return simulated_note((run,))
 
 
 def simulated_note(shown: Iterable[Run]) -> str:
@@ -97,11 +93,6 @@ def simulated_note(shown: Iterable[Run]) -> str:
     refused = all(run.framework is not None and run.framework.name == "torch" for run in simulated)
     values = f" {TORCH_VALUES if refused else VALUES}" if hollow else ""
     return (SIMULATED_OTHERWISE if ignored else SIMULATED_NOTE) + values
-
-
-def _kind(run: Run) -> tuple[str, ...]:
-    """Group and workload; nothing for a watched program, whose title is its command line."""
-    return () if run.group == "run" else (f"group {clean(run.group)}", clean(run.workload))
 
 
 def asked(run: Run) -> str:
@@ -249,13 +240,8 @@ def _seen(run: Run) -> str:
     index = next((m.physical_index for m in run.device_map if m.uuid and m.uuid == memory.device_uuid), None)
     if index is None:
         index = next((entry.index for entry in memory.devices if entry.uuid == memory.device_uuid), None)
-    which = (
-        f"GPU {index}"
-        if index is not None
-        else "the GPU"
-        if len(run.gpus) < 2
-        else f"the fullest of {len(run.gpus)} GPUs"
-    )
+    unknown = "the GPU" if len(run.gpus) < 2 else f"the fullest of {len(run.gpus)} GPUs"
+    which = f"GPU {index}" if index is not None else unknown
     whose = "the largest process" if several(run) else "process"
     return f"{whose} {size(memory.nvml_peak_bytes)}, {which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
 

@@ -39,7 +39,9 @@ def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elas
 
     ``elastic`` is for files: nothing is shortened or left out, so a line may be longer than ``width``.
     """
-    form = _whole(table, width - len(_INDENT)) if elastic else _form(table, width - len(_INDENT), shorten)
+    if elastic:
+        table = dataclasses.replace(table, optional=(), shorter=(), lines=0, one_line=False)
+    form = _form(table, width - len(_INDENT), None if elastic else shorten)
     shown = form.table
     if form.cards:
         for row in shown.rows:
@@ -60,20 +62,12 @@ def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elas
         yield from paragraph(note.strip(), width, _INDENT, _INDENT)
 
 
-def _whole(table: Table, room: int) -> _Form:
-    """The first form that fits and shows everything."""
-    table = dataclasses.replace(table, optional=(), shorter=(), lines=0, one_line=False)
-    if _total(table) <= room and (table.below is None or _sentence_fits(table, room)):
-        return _Form(table)
-    form = _fewer(table, room) or _fewer(dataclasses.replace(table, keep=frozenset()), room)
-    return form if form is not None else _Form(table, cards=True)
-
-
-def _form(table: Table, room: int, shorten: Callable[[str], str]) -> _Form:
+def _form(table: Table, room: int, shorten: Callable[[str], str] | None) -> _Form:
     """The fullest form that fits."""
     if _total(table) <= room and (table.below is None or _sentence_fits(table, room)):
         return _Form(table)
-    table = _shorter(table, shorten)
+    if shorten is not None:
+        table = _shorter(table, shorten)
     for kept in (table, dataclasses.replace(table, keep=frozenset())):
         form = _fewer(kept, room)
         if form is not None:
@@ -199,15 +193,12 @@ def _card(table: Table, row: tuple[str, ...], width: int) -> Iterator[str]:
     """A row without columns: its first value, then the others after their headings."""
     first = f"{table.heads[0]} {row[0]}" if 0 in table.right else row[0]
     yield from paragraph(first, width, _INDENT, "    ")
-    line = ""
+    lines: list[str] = []
     for head, value in list(zip(table.heads, row, strict=True))[1:]:
         part = f"{head}: {value}" if head else value
-        if not value:
-            continue
-        if line and cell_len(line) + len(_BETWEEN) + cell_len(part) > width - 4:
-            yield from paragraph(line, width, "    ", "      ") if cell_len(line) > width - 4 else [f"    {line}"]
-            line = part
-        else:
-            line = f"{line}{_BETWEEN}{part}" if line else part
-    if line:
+        if value and lines and cell_len(lines[-1]) + len(_BETWEEN) + cell_len(part) <= width - 4:
+            lines[-1] += _BETWEEN + part
+        elif value:
+            lines.append(part)
+    for line in lines:
         yield from paragraph(line, width, "    ", "      ") if cell_len(line) > width - 4 else [f"    {line}"]

@@ -145,7 +145,8 @@ def _rows(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], right: froz
     yield f"| {' | '.join(_text(sentence_case(head)) for head in heads)} |"
     yield f"|{'|'.join('---:' if index in right else '---' for index in range(len(heads)))}|"
     for row in rows[:most]:
-        yield f"| {' | '.join(_cell(cell) for cell in row)} |"
+        cells = " | ".join(_text(cell, bar="\\|") for cell in row)
+        yield f"| {cells} |"
     yield ""
     if len(rows) > most:
         yield f"… and {len(rows) - most} more."
@@ -174,13 +175,8 @@ def _timeline(chart: Timeline) -> Iterator[str]:
         yield ""
 
 
-def _cell(text: str) -> str:
-    """Escapes bars, which end a cell even in code."""
-    return _text(text, bar="\\|")
-
-
 def _text(text: str, bar: str = "|") -> str:
-    """Prose with its commands as code, unchanged."""
+    """Prose with its commands as code, unchanged; ``bar`` replaces bars, which end a table's cell even in code."""
     return "".join(_code(piece).replace("|", bar) if code else _prose(piece) for piece, code in parts(text))
 
 
