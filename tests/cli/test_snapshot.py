@@ -98,4 +98,4 @@ def test_a_gpu_that_was_lost_before_anybody_looked(machine: SimMachine, snapshot
     text = done.out
     assert "Invalid Argument" not in text
     assert "unknown-1" not in text
-    assert "NVML knows nothing of it but its place" in text
+    assert "NVML only knows its position" in text
