@@ -1,8 +1,4 @@
-"""The one family of errors that gpuwatch shows to a person.
-
-Importable from everywhere; imports nothing. The command line turns each into one line on stderr
-(plus a hint) and the exit code. Anything else that escapes is a bug.
-"""
+"""Errors that are shown to the user: one line on stderr, a hint, and an exit code. Any other exception is a bug."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ EXIT_PROBE_BROKEN = 4
 
 
 class GpuwatchError(Exception):
-    """Something that gpuwatch could not do: what went wrong, and what to do about it."""
+    """Something that gpuwatch could not do: what went wrong, and what the user can do about it."""
 
     exit_code = EXIT_FAILED
 
@@ -27,6 +23,6 @@ class GpuwatchError(Exception):
 
 
 class UsageError(GpuwatchError):
-    """The request itself was wrong (unknown name, unreadable option): exit code 2."""
+    """The command was wrong (unknown name, invalid option): exit code 2."""
 
     exit_code = EXIT_USAGE

@@ -1,13 +1,13 @@
-"""Which folders and files of its own gpuwatch trusts: those that nobody else can have written.
+"""Checks that gpuwatch's folders and files cannot be written by other users.
 
-From the cache, code is loaded; kept runs are shown and removed; crash files are written. Whoever can write to one
-of these folders, or to a folder above it, decides what happens there, and as root everything does. The rule is that
-of ssh's StrictModes, for every folder and link on the way: the owner is root or the effective user, and nobody else
-may write, except in a sticky folder of root's and for the private group of the user. The own folder belongs to the
-effective user and is made 0700, its files 0600, whatever the umask.
+Code is loaded from the cache, saved runs are shown and removed, crash files are written: whoever can write to these
+folders, or to a folder above, controls what happens, even as root. The rule is that of ssh's StrictModes, for every
+folder and link on the path: the owner is root or the effective user, and nobody else may write, except in root's sticky
+folders and for the user's private group. The folder itself belongs to the effective user and has mode 0700, its files
+0600, whatever the umask.
 
-Where that fails (root with the HOME of somebody else, say), a fresh folder takes its place for this run, and a line
-on stderr says so.
+If a folder fails the check (such as root with somebody else's HOME), a temporary folder replaces it for this run, and
+a line on stderr says so.
 """
 
 from __future__ import annotations
@@ -26,19 +26,16 @@ from pathlib import Path
 from typing import Final
 
 ENV_PRIVATE: Final = "GPUWATCH_PRIVATE_FOLDER"
-"""Names the folder of this run to the gpuwatch processes below this one."""
+"""Passes the temporary folder to child processes of gpuwatch."""
 _MOST_LINKS: Final = 40
-"""As many as Linux follows in one path."""
+"""Linux's limit for links in one path."""
 _LEFT_SECONDS: Final = 10 * 86_400.0
-"""What a killed run left in a folder of temporary files is removed after as long as systemd-tmpfiles waits."""
+"""Age at which temporary folders of killed runs are removed, the same as systemd-tmpfiles uses."""
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def distrust(path: Path) -> str:
-    """Why what is in ``path`` cannot be trusted: ``/home/ann belongs to ann``; empty where it can.
-
-    ``path`` is a folder or a file; what of it is not there yet, nobody can have made.
-    """
+    """Why a folder or file cannot be trusted: ``/home/ann belongs to ann``; empty if it can, or does not exist."""
     try:
         for place, status in _places(path.absolute()):
             reason = _fault(place, status)
@@ -52,9 +49,9 @@ def distrust(path: Path) -> str:
 
 
 def file_distrust(path: Path) -> str:
-    """Why one file of a trusted folder cannot be trusted: not ours, or others may write to it. Links are not followed.
+    """Why a file in a trusted folder cannot be trusted: its owner, or its mode; empty if it can.
 
-    A link in a folder that only we can write to is ours as the file is; where it leads is for :func:`distrust`.
+    Links are not followed: check their target with :func:`distrust`.
     """
     status = path.lstat()
     if status.st_uid != os.geteuid():
@@ -65,10 +62,10 @@ def file_distrust(path: Path) -> str:
 
 
 def own_folder(path: Path, variable: str, kind: str) -> Path:
-    """``path`` as a folder that is ours alone, made where it is missing; else a fresh one for this run.
+    """``path`` as a folder that only we can write to, created if missing; otherwise a temporary one for this run.
 
-    ``variable`` names what a user can set to another place, ``kind`` what the folder is for: its name in the fresh
-    one. OSError where neither can be had.
+    ``variable``: the environment variable that moves the folder. ``kind``: the name of the temporary one. OSError if
+    neither is possible.
     """
     why = distrust(path)
     if not why:
@@ -77,14 +74,14 @@ def own_folder(path: Path, variable: str, kind: str) -> Path:
     if not why:
         return path
     private = (_inherited() or _fresh()) / kind
-    if not private.is_dir():  # else it was said when it was made, here or by the process above
+    if not private.is_dir():  # otherwise this or a parent process has already reported it
         _make(private)
-        _say(f"{path} is not used: {why}. {private} takes its place for this run; {_advice(path, variable)}")
+        _say(f"not using {path}: {why}; using {private} for this run. To fix it, {_advice(path, variable)}")
     return private
 
 
 def write_private(path: Path, text: str) -> None:
-    """``text`` into a file of ours, 0600; OSError where that fails. A link in its place is not followed."""
+    """Writes ``text`` to a file with mode 0600, without following a link; OSError if that fails."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         os.fchmod(descriptor, 0o600)
@@ -92,10 +89,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_own(path: Path, most: int = -1) -> bytes:
-    """The content of a file of ours, of a longer one its first ``most`` bytes.
-
-    PermissionError where it is not ours, OSError where it cannot be read.
-    """
+    """The first ``most`` bytes of a file that only we can write to; PermissionError if others can, or OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -105,7 +99,7 @@ def read_own(path: Path, most: int = -1) -> bytes:
 
 
 def _places(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every folder and link on the way to ``path``, from ``/`` on, and ``path`` itself."""
+    """Every folder and link on the path from ``/`` to ``path``, and ``path`` itself."""
     here = Path("/")
     yield here, here.lstat()
     waiting = list(reversed(path.parts[1:]))
@@ -125,7 +119,7 @@ def _places(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
             continue
         links += 1
         if links > _MOST_LINKS:
-            raise OSError(errno.ELOOP, "its links lead in a circle", str(path))
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         target = place.readlink()
         if target.is_absolute():
             here = Path("/")
@@ -143,7 +137,7 @@ def _fault(place: Path, status: os.stat_result) -> str:
 
 
 def _writable(place: Path, status: os.stat_result) -> str:
-    """Whether others than the owner may write: ``/srv/cache can be written by everybody``."""
+    """Who besides the owner may write: ``/srv/cache can be written by everybody``; empty if nobody."""
     if status.st_mode & stat.S_IWOTH:
         return f"{place} can be written by everybody"
     if status.st_mode & stat.S_IWGRP and not _is_private(place, status.st_gid):
@@ -152,7 +146,7 @@ def _writable(place: Path, status: os.stat_result) -> str:
 
 
 def _is_private(place: Path, group: int) -> bool:
-    """Whether a group is the user's own, as distributions make one for each user, and no access list widens it."""
+    """Whether a group is the user's private one, as distributions create them, and no ACL grants more."""
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
@@ -162,24 +156,24 @@ def _is_private(place: Path, group: int) -> bool:
     try:
         return not hasattr(os, "getxattr") or not os.getxattr(place, "system.posix_acl_access")
     except OSError:
-        return True  # it has none
+        return True  # it has no ACL
 
 
 def _foreign(folder: Path) -> str:
-    """Why an existing folder cannot be ours."""
+    """The owner of an existing folder, if it is not ours."""
     status = folder.stat()
     return f"{folder} belongs to {_user(status.st_uid)}" if status.st_uid != os.geteuid() else ""
 
 
 def _make(folder: Path) -> None:
-    """Makes ``folder`` and what is missing above it, and takes from others what they may do in it."""
+    """Creates ``folder`` and missing folders above it; removes other users' permissions."""
     missing = []
     at = folder
     while not at.is_dir():
         missing.append(at)
         at = at.parent
     for place in reversed(missing):
-        with suppress(FileExistsError):  # another process made it, or somebody else: it is looked at again
+        with suppress(FileExistsError):  # another process created it: it is checked again
             place.mkdir(mode=0o700)
             place.chmod(0o700)
     status = folder.stat()
@@ -198,13 +192,13 @@ def _inherited() -> Path | None:
 
 
 def _fresh() -> Path:
-    """A folder for this run; OSError where there is no safe place for one."""
-    import tempfile  # with what it imports, too much for a start that finds all in order
+    """A temporary folder for this run; OSError if there is no safe place for one."""
+    import tempfile  # slow to import, and rarely needed
 
     bases = (tempfile.gettempdir(), "/tmp", "/var/tmp", os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm")
     for base in map(Path, filter(None, bases)):
         try:
-            # Libraries are loaded from it.
+            # Libraries are loaded from it, so it must not be mounted noexec.
             usable = base.is_dir() and not os.statvfs(base).f_flag & os.ST_NOEXEC
             if not usable or distrust(base):
                 continue
@@ -217,7 +211,7 @@ def _fresh() -> Path:
         atexit.register(_remove, folder, os.getpid())
         return folder
     raise PermissionError(
-        errno.EACCES, "there is no folder to which nobody else can write; set XDG_RUNTIME_DIR to one of your own"
+        errno.EACCES, "no safe folder: others can write to all candidates; set XDG_RUNTIME_DIR to a folder of your own"
     )
 
 
@@ -226,7 +220,7 @@ def _prefix() -> str:
 
 
 def _remove(folder: Path, maker: int) -> None:
-    """What nobody can use after this run; runs and crash files stay for who made them."""
+    """Removes libraries and machines of this run; runs and crash files are kept for the user."""
     import shutil
 
     if os.getpid() == maker:
@@ -248,13 +242,13 @@ def _sweep(base: Path) -> None:
 
 
 def _advice(path: Path, variable: str) -> str:
-    """What the user can do about it."""
+    """What the user can do; completes "to fix it, …"."""
     hint = f"set {variable} to a folder of your own"
     with suppress(OSError):
         above, status = path.parent.stat(), path.lstat()
         sticky = above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, above.st_uid, status.st_uid)
         if status.st_uid != os.geteuid() and not sticky and not distrust(path.parent):
-            hint = f"remove it, or {hint}"
+            hint = f"remove {path}, or {hint}"
     return hint
 
 

@@ -1,1 +1,1 @@
-"""Probe scripts: one configuration each. Run by path, in the interpreter of the framework."""
+"""Probe scripts, one configuration each. Run by path, in the framework's interpreter."""

@@ -1,14 +1,14 @@
-"""What ``gpuwatch doctor`` runs in the user's interpreter: which libraries load, what the framework finds.
+"""What ``gpuwatch doctor`` runs in the user's interpreter: which libraries load, and what the framework finds.
 
-Three parts, each a process of its own so that one that hangs or crashes takes nothing along:
+Three parts, each run in its own process, so that one that hangs or crashes does not affect the others:
 
-- ``driver``: loads libcuda and NVML and asks both to start; no framework.
-- ``look FRAMEWORK``: installed distributions, and every library that the framework wants, really opened in the
-  loader's order: LD_LIBRARY_PATH, then the framework's own RUNPATH, then the system (``ld.so(8)``).
+- ``driver``: loads and initialises libcuda and NVML, without a framework.
+- ``look FRAMEWORK``: lists installed distributions, and opens every library that the framework needs in the loader's
+  order: LD_LIBRARY_PATH, then the framework's RUNPATH, then the system (``ld.so(8)``).
 - ``framework FRAMEWORK``: imports it, lists its devices, and runs one matrix product on each.
 
-Answers are events, as those of a probe. Nothing here changes what the user has set, except that the
-framework takes memory bit by bit: a look must not take a shared GPU from others.
+Results are events, as of a probe. The user's settings are not changed, except that memory growth is switched on: a
+check must not take all memory of a shared GPU.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ _SIZE = 64
 _DRIVER = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _FILE_VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
-# Names by the CUDA version of the build: what dso_loader.cc asks for, which it says with
-# TF_CPP_VMODULE=dso_loader=1. The major versions of the libraries differ from CUDA's own.
+# Libraries that dso_loader.cc opens, by the CUDA version of the build (logged with TF_CPP_VMODULE=dso_loader=1).
 _WANTED = {
     "11": ("libcudart.so.11.0", "libcublas.so.11", "libcublasLt.so.11", "libcufft.so.10", "libcusolver.so.11",
            "libcusparse.so.11"),
@@ -71,7 +70,7 @@ def main():
 
 
 def ask_driver(probe):
-    """NVML first: it answers where CUDA's own start hangs."""
+    """NVML first: it may answer even if cuInit hangs."""
     nvml = _load(probe, "libnvidia-ml.so.1", "nvml")
     if nvml is not None:
         probe.emit("calling", name="nvmlInit")
@@ -107,7 +106,7 @@ def _load(probe, name, key):
 
 
 def mapped_file(name):
-    """The file under which this process has a library open."""
+    """The file of a library that this process has open."""
     stem = name.partition(".so")[0] + ".so"
     for path in mapped_files():
         if os.path.basename(path).startswith(stem) and _same(path, name):
@@ -116,7 +115,7 @@ def mapped_file(name):
 
 
 def mapped_files():
-    """Every file that this process has mapped, each once."""
+    """Every file that this process has mapped."""
     found = {}
     with open("/proc/self/maps") as maps:
         for line in maps:
@@ -127,7 +126,7 @@ def mapped_files():
 
 
 def opened_files():
-    """The libraries of CUDA that this process has mapped."""
+    """CUDA libraries that this process has mapped."""
     ours = simulated_folder()
     return [
         path
@@ -137,9 +136,9 @@ def opened_files():
 
 
 def _same(path, name):
-    """Whether a mapped file is the library of this soname: by its number, or as the link's target."""
+    """Whether a mapped file is the library with this soname, or its link's target."""
     base = os.path.basename(path)
-    # libcudart.so.11.0 is a link to libcudart.so.11.8.89.
+    # For example, libcudart.so.11.0 links to libcudart.so.11.8.89.
     major = ".".join(name.split(".")[:3])
     return base == major or base.startswith(major + ".") or _DRIVER.search(base) is not None
 
@@ -148,7 +147,7 @@ def _same(path, name):
 
 
 def distributions(probe):
-    """Everything installed that may bear on GPUs, each name and version once."""
+    """Reports installed packages that may affect GPUs."""
     found = {}
     for entry in importlib.metadata.distributions():
         name = entry.metadata["Name"]
@@ -158,7 +157,7 @@ def distributions(probe):
 
 
 def libraries(probe, framework):
-    """Each library that the framework's build opens by name, opened as the framework would."""
+    """Opens each library that the framework's build needs, in the same way as the framework."""
     spec = importlib.util.find_spec(framework)
     if spec is None or not spec.origin:
         return
@@ -192,7 +191,7 @@ def _torch_wants(root):
 
 
 def find(name, runpath, ours=None):
-    """Where the loader finds ``name``, whether it opens, and what stands behind it in the search order."""
+    """Where the loader finds ``name``, whether it opens, and which wheel's library it shadows."""
     stages = [("LD_LIBRARY_PATH", folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     stages += [("runpath", folder) for folder in runpath]
     candidates = []
@@ -205,7 +204,7 @@ def find(name, runpath, ours=None):
         try:
             library = ctypes.CDLL(path)
         except OSError as error:
-            # The loader goes on to the next folder only where a file is a library for another machine.
+            # The loader continues with the next folder only if the file is for another architecture.
             problem = problem or str(error)
             if stage == "system" or "wrong ELF class" in str(error):
                 continue
@@ -240,7 +239,7 @@ def _of_wheel(path):
 
 
 def simulated_folder():
-    """The folder of gpuwatch's simulated driver, where it is in use."""
+    """The folder of gpuwatch's simulated driver, if it is in use."""
     if not os.environ.get("GPUWATCH_SIM_STATE"):
         return None
     for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
@@ -250,7 +249,7 @@ def simulated_folder():
 
 
 def _version(name, library, file):
-    """From the library where asking is free, else from its file's name, else from the wheel that brought it."""
+    """From the library itself if that is cheap, else from the file name, else from its wheel."""
     if name.startswith("libcudnn.") and hasattr(library, "cudnnGetVersion"):
         library.cudnnGetVersion.restype = ctypes.c_size_t
         number = library.cudnnGetVersion()
@@ -325,7 +324,7 @@ def _try_tensorflow(tf, probe):
 
         def product(name=name):
             with tf.device(name):
-                # From the host: simulated drivers copy and multiply, and fill nothing.
+                # Made on the host: the simulated driver has no fill kernel.
                 ones = tf.constant([[1.0] * _SIZE] * _SIZE)
                 result = tf.matmul(ones, ones)
                 return result.device, float(result.numpy()[0, 0])
@@ -357,7 +356,7 @@ def _try_torch(torch, probe):
         try:
             torch.cuda.init()
         except (RuntimeError, AssertionError) as error:
-            # For the log: the message names the cause, where is_available() only said no.
+            # For the log: the message names the cause, while is_available() only returns False.
             sys.stderr.write("%s: %s\n" % (type(error).__name__, error))
     for name in names or [None]:
 
@@ -370,7 +369,7 @@ def _try_torch(torch, probe):
 
 
 def _as_gpu(name):
-    """One way to name devices for both frameworks."""
+    """The same device names for both frameworks."""
     return name.replace("cuda:", "GPU:") if name.startswith("cuda:") else "CPU:0" if name == "cpu" else name
 
 

@@ -1,4 +1,4 @@
-"""A small memory limit that every kind of device keeps, and tensors to fill it with."""
+"""A small memory limit that works on every kind of device, and tensors to fill it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ ROW_BYTES = 4 << 10
 
 
 def limit_memory(tf, probe):
-    """Lets the first device have ``memory_limit`` MB: by a logical device, or what comes nearest."""
+    """Limits the first device to ``memory_limit`` MB: by a logical device, or the closest equivalent."""
     limit = probe.options["memory_limit"]
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
-        # oneDNN's allocator of host memory is of the same kind, and has a limit of its own.
+        # oneDNN's allocator for host memory is a BFC allocator too, and has its own limit.
         os.environ["TF_MKL_ALLOC_MAX_BYTES"] = str(limit << 20)
         probe.setting("TF_MKL_ALLOC_MAX_BYTES", asked=limit << 20, effective=limit << 20, note="no GPU: host memory")
         return
@@ -24,8 +24,8 @@ def limit_memory(tf, probe):
         tf.config.set_logical_device_configuration(gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
         probe.setting("memory_limit", asked=limit, effective=limit)
         return
-    # A PluggableDevice ignores memory_limit, but not the fraction of a TF1 session; and the first user
-    # of a device decides for the whole process.
+    # A PluggableDevice ignores memory_limit, but not the fraction of a TF1 session, and the first use of a device
+    # decides for the whole process.
     machine = nvml.gpus()
     fraction = (limit << 20) / machine[0][1] if machine else 0.05
     options = tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=fraction, visible_device_list="0")
@@ -44,4 +44,4 @@ def limit_memory(tf, probe):
 def block(tf, rows):
     """A new tensor of ``rows`` x 4 KiB on the device that TensorFlow chooses."""
     row = tf.zeros([1, ROW_BYTES // 4])
-    return tf.add(row, tf.zeros([rows, 1]))  # broadcast: a copy of the row in each
+    return tf.add(row, tf.zeros([rows, 1]))  # by broadcasting

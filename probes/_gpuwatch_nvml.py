@@ -1,7 +1,4 @@
-"""The two things that a probe must know of a GPU before a framework may touch it, asked of NVML.
-
-NVML does not make a CUDA context, so asking it spoils nothing that comes later.
-"""
+"""UUID and memory of each GPU from NVML, which does not create a CUDA context."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ class _Memory(ctypes.Structure):
 
 
 def gpus():
-    """``[(uuid, total_bytes), …]`` in the order of nvidia-smi; empty where there is no driver."""
+    """``[(uuid, total_bytes), …]`` in the order of nvidia-smi; empty without a driver."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -26,7 +23,7 @@ def gpus():
     for index in range(count.value):
         handle, uuid, memory = ctypes.c_void_p(), ctypes.create_string_buffer(96), _Memory()
         if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
-            continue  # a lost GPU keeps its place in the list and answers nothing
+            continue  # a lost GPU, which is still counted
         nvml.nvmlDeviceGetUUID(handle, uuid, ctypes.c_uint(len(uuid)))
         nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
         found.append((uuid.value.decode(), memory.total))

@@ -1,14 +1,12 @@
-"""What every probe script shares: its events, its options, its life from start to end.
+"""Shared by all probe scripts: events, options, and the run from start to end.
 
-Standard library only, Python 3.9 or newer: it runs in the interpreter where the user's framework
-lives. Under gpuwatch the events go to the file descriptor in GPUWATCH_EVENT_FD, one JSON object a
-line, apart from stdout and stderr because native code writes there without asking. By hand
-(``python growth.py --seconds 0.5``) they are printed as readable lines.
+Standard library only, Python 3.9 or newer: it runs in the interpreter that has the user's framework. Under gpuwatch,
+events go to the file descriptor in GPUWATCH_EVENT_FD, one JSON object per line; stdout and stderr are not usable for
+them because native code writes there too. By hand (``python growth.py --seconds 0.5``), they are printed.
 
-A script has two functions. ``configure(tf, probe)`` makes the settings, as a user writes them, before
-any device is used. ``work(tf, probe)`` then uses the devices. The work itself and how its time is
-taken are in ``_gpuwatch_workloads.py`` and ``_gpuwatch_timing.py``, processes beside this one in
-``_gpuwatch_workers.py``, PyTorch in ``_gpuwatch_torch.py``.
+A script has two functions. ``configure(tf, probe)`` makes the settings, as a user would, before any device is used.
+``work(tf, probe)`` then uses the devices. Workloads are in ``_gpuwatch_workloads.py``, their timing in
+``_gpuwatch_timing.py``, additional processes in ``_gpuwatch_workers.py``, PyTorch in ``_gpuwatch_torch.py``.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ import _gpuwatch_workloads as workloads
 
 PROTOCOL_VERSION = 1
 
-# What a user would have to set to see why a GPU is not used (tensorflow/tsl dso_loader.cc and
-# cuda_diagnostics.cc hide the names of missing libraries since TensorFlow 2.12).
+# Makes TensorFlow log why it does not use a GPU: since 2.12 dso_loader.cc and cuda_diagnostics.cc hide the names of
+# missing libraries by default.
 LOG_ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "0",
     "TF_CPP_VMODULE": "dso_loader=1,cuda_diagnostics=1",
@@ -35,22 +33,22 @@ LOG_ENVIRONMENT = {
 DEFAULT_OPTIONS = {"size": 1024, "seconds": 1.0, "missing_device": "/GPU:7"}
 
 _HELP = {
-    "size": "edge of the matrices; the other workloads take their sizes from it",
+    "size": "matrix size; also scales the other workloads",
     "seconds": "time budget of the measurement",
     "workload": "what to measure",
-    "visible": "value for CUDA_VISIBLE_DEVICES: indices or UUIDs, in the order that is wanted",
+    "visible": "value for CUDA_VISIBLE_DEVICES: indices or UUIDs in the desired order",
 }
 
 
 class Skipped(Exception):
-    """The subject of this probe cannot be shown here; the message says why."""
+    """The probe does not apply here; the message says why."""
 
 
 class Probe:
-    """One run of one configuration: what it asks, does and measures."""
+    """One run of one configuration."""
 
     def __init__(self, config, options=None, fd=None):
-        """``fd`` takes the events; without it GPUWATCH_EVENT_FD names it, else they are printed."""
+        """``fd``: descriptor for events; by default that in GPUWATCH_EVENT_FD, or None to print them."""
         self.config = config
         self.options = dict(DEFAULT_OPTIONS)
         self.options.update(config.get("options", {}))
@@ -59,11 +57,11 @@ class Probe:
         named = os.environ.get("GPUWATCH_EVENT_FD")
         self._fd = fd if fd is not None else int(named) if named else None
         self.failed = False
-        # Set by configurations that use TF1 sessions: a process has one configuration of its GPUs,
-        # that of whoever uses them first, so TensorFlow 2 must not touch them before the session.
+        # Set by configurations that use TF1 sessions: the first use of the GPUs configures them for the whole process,
+        # so TensorFlow 2 must not touch them before the session.
         self.session_config = None
 
-    # -- saying ---------------------------------------------------------------------------------
+    # -- reporting ------------------------------------------------------------------------------
 
     def emit(self, kind, **data):
         """Sends one event (see gpuwatch/model/events.py)."""
@@ -77,36 +75,36 @@ class Probe:
             line = line[os.write(self._fd, line) :]
 
     def close_events(self):
-        """For a forked worker, which has a descriptor of its own."""
+        """For a forked worker, which has its own descriptor."""
         if self._fd is not None:
             os.close(self._fd)
 
     def setting(self, name, asked, effective=None, note=""):
-        """A setting of this configuration: what was asked, and what the framework says it has."""
+        """Reports a setting of this configuration, and the effective value according to the framework."""
         self.emit("setting", name=name, asked=asked, effective=effective, note=note)
 
     def result(self, name, value):
-        """Something that this configuration is after, beside the speed."""
+        """Reports a result other than speed."""
         self.emit("result", name=name, value=value)
 
     def error(self, error, expected=False):
-        """An exception of the framework; ``expected`` when the configuration is about it."""
+        """Reports an exception of the framework; ``expected`` if the configuration is about it."""
         self.emit("error", type=type(error).__name__, message=str(error), expected=expected)
         if not expected:
             self.failed = True
 
     def did_not_fail(self, what):
-        """For configurations that must fail: it did not, and that is the result."""
+        """Reports that a configuration which must fail did not."""
         self.emit("error", type="NothingRaised", message=what, expected=False)
         self.failed = True
 
     def skip(self, reason):
-        """Ends the probe: its subject cannot apply here, for this true reason."""
+        """Ends the probe because it does not apply here."""
         raise Skipped(reason)
 
-    def need_gpus(self, found, number=None):
-        """Ends the probe where fewer GPUs were ``found`` than its subject needs."""
-        number = self.config.get("gpus", 0) if number is None else number
+    def need_gpus(self, found):
+        """Ends the probe if fewer GPUs were ``found`` than it needs."""
+        number = self.config.get("gpus", 0)
         if found < number:
             self.skip("needs %s, and %s has %s" % (_gpus(number), _PRODUCT[self.config["framework"]], _gpus(found)))
 
@@ -120,84 +118,48 @@ class Probe:
         return "plugin" if os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH") else "driver"
 
     def pluggable(self, tf):
-        """Whether the GPUs are PluggableDevices (Metal, a simulated GPU), which lack some settings."""
+        """Whether the GPUs are PluggableDevices (Metal, simulated GPUs), which ignore some settings."""
         if os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH"):
             return True
         return bool(tf.config.list_physical_devices("GPU")) and not tf.test.is_built_with_gpu_support()
 
     def undivided(self, tf):
-        """Whether the GPUs ignore memory_limit and logical devices: PluggableDevices, but for simulated ones."""
+        """Whether the GPUs ignore memory_limit and logical devices: PluggableDevices other than simulated ones."""
         return self.pluggable(tf) and self.simulation is None
 
     def visible_gpus(self, tf, most):
-        """The GPUs that CUDA_VISIBLE_DEVICES left, which names ``most``; the probe ends where it was ignored."""
+        """The GPUs that CUDA_VISIBLE_DEVICES, which lists ``most``, leaves; the probe ends if it was ignored."""
         found = [gpu.name for gpu in tf.config.list_physical_devices("GPU")]
         if len(found) > most and self.pluggable(tf):
             self.skip(
-                "CUDA_VISIBLE_DEVICES had no effect: these GPUs are PluggableDevices, which were counted"
-                " when TensorFlow was imported, before it was set"
+                "CUDA_VISIBLE_DEVICES had no effect: TensorFlow counts PluggableDevices, such as these GPUs,"
+                " at import, before it was set"
             )
         if len(found) > most:
-            raise AssertionError("CUDA_VISIBLE_DEVICES names %d GPUs, and TensorFlow has %s" % (most, found))
+            raise AssertionError("CUDA_VISIBLE_DEVICES lists %d GPUs, but TensorFlow has %s" % (most, found))
         return found
 
     # -- working --------------------------------------------------------------------------------
 
     def run(self, tf, device=None, workload=None):
-        """The workload of this configuration, or the one that was asked for; returns where it ran.
+        """Runs this configuration's workload, or the one that the user chose; returns the device where it ran.
 
-        ``device`` is the device to ask for; None leaves the choice to TensorFlow.
+        ``device``: the device to request; None leaves the choice to TensorFlow.
         """
         return workloads.run(self, tf, workload or self.workload, device)
 
-    def matmul(self, tf, device=None):
-        """The common workload: float32 ``n x n`` matrix product, timed; returns where it ran."""
-        return workloads.run(self, tf, "matmul", device)
-
-    def keras_model(self, tf):
-        """The network of this configuration's workload, built and compiled."""
-        return workloads.MODELS[self.workload](tf, self.options)
-
-    def train(self, tf, model, device=None):
-        """Trains a compiled Keras model on one made-up batch, timed."""
-        return workloads.train(self, tf, model, device)
-
-    def train_distributed(self, tf, strategy, model):
-        """The same for a model made in the scope of a strategy."""
-        return workloads.train_distributed(self, tf, strategy, model)
-
-    def session_matmul(self, tf, session, device=None, name="product"):
-        """``matmul`` in a TF1 session; ``name`` that of its op."""
-        return workloads.session_matmul(self, tf, session, device, name)
-
-    def session_devices(self, session):
-        """Says which devices a TF1 session has."""
-        return workloads.session_devices(self, session)
-
-    def session_ran_on(self, tf, session, tensor):
-        """Runs one op of a TF1 session and returns its device."""
-        return workloads.session_ran_on(tf, session, tensor)
+    def progress(self, steps, elapsed):
+        """Reports the progress of a measurement."""
+        self.emit("progress", steps=steps, seconds=elapsed, of_seconds=float(self.options["seconds"]))
 
     @property
     def workload(self):
         own = self.config["workload"]
         return own if self.config.get("own_work") else self.options.get("workload") or own
 
-    def first_steps(self, tf, step, device=None, synchronise=None):
-        """The steps in which a function is traced: ``(result, seconds, devices of its products)``."""
-        return workloads.first_steps(self, tf, step, device, synchronise)
-
-    def learned(self, first, last):
-        """Says the loss before and after training; one that did not fall is an error."""
-        workloads.learned(self, first, last)
-
-    def measure(self, tf, step, device=None, **amounts):
-        """Times any ``step()``; ``amounts`` are ``flops``, ``examples`` or ``bytes_moved`` of one step."""
-        return workloads.measure(self, tf, step, device, **amounts)
-
     def memory(self, tf):
-        """What TensorFlow's allocators hold on each logical GPU."""
-        # Short names: with several workers the list has the devices of all, and this can ask its own.
+        """Reports the memory of TensorFlow's allocator on each logical GPU."""
+        # Short names: with several workers, the list has all workers' devices, and only the own ones can be asked.
         devices = {device.name.rpartition("device:")[2]: device for device in tf.config.list_logical_devices("GPU")}
         for name, device in devices.items():
             try:
@@ -208,7 +170,7 @@ class Probe:
             self.emit("memory", device=device.name, current=info["current"], peak=info["peak"])
 
     def devices(self, tf):
-        """Starts the devices of TensorFlow 2 and says which there are."""
+        """Starts and reports the devices of TensorFlow 2."""
         began = time.monotonic()
         logical = tf.config.list_logical_devices()
         self.emit("phase", name="device_init", seconds=time.monotonic() - began)
@@ -250,7 +212,7 @@ def main(config, configure, work, environment=None):
         framework = _import(probe)
         _check_workload(probe)
         if config["framework"] == "tensorflow":
-            # A script of several processes must not touch a device before it has forked them.
+            # A script that forks must not touch a device before.
             forks = config.get("processes", 1) > 1
             if config.get("gpus") and not forks:
                 probe.need_gpus(len(framework.config.list_physical_devices("GPU")))
@@ -267,12 +229,12 @@ def main(config, configure, work, environment=None):
     probe.emit("end", ok=not probe.failed)
     sys.stdout.flush()
     sys.stderr.flush()
-    # TensorFlow's own exit takes up to a second and has nothing left to tell.
+    # TensorFlow's own exit takes up to a second.
     os._exit(1 if probe.failed else 0)
 
 
 def _visible(wanted):
-    """The value for CUDA_VISIBLE_DEVICES; ``reversed`` are all GPUs by UUID, the last one first."""
+    """The value for CUDA_VISIBLE_DEVICES; ``reversed``: the UUIDs of all GPUs in reverse order."""
     if wanted != "reversed":
         return wanted
     return ",".join(uuid for uuid, _ in reversed(nvml.gpus())) or "0"
@@ -283,7 +245,7 @@ def _given_options():
 
 
 def _flags(config):
-    """Options from the command line of somebody who runs the script by hand."""
+    """Options from the command line, for a script that is run by hand."""
     known = dict(DEFAULT_OPTIONS)
     known.update(config.get("options", {}))
     parser = argparse.ArgumentParser(description=config["title"])
@@ -301,7 +263,7 @@ def _flags(config):
 
 
 def _import(probe):
-    """The framework, imported now unless the process was forked from one that had it."""
+    """Imports the framework, unless the fork server has already done so."""
     name = probe.config["framework"]
     loaded = name in sys.modules
     began = time.monotonic()
@@ -335,31 +297,26 @@ def _import(probe):
 
 
 def _check_workload(probe):
-    """What the simulated devices at hand cannot show is skipped, not pretended."""
+    """Skips workloads that the simulated GPUs cannot compute."""
     if probe.config["framework"] != "tensorflow" or probe.simulation != "driver":
         return
     if probe.config.get("tier") == "plugin" or probe.workload in ("mlp", "conv", "lstm"):
         probe.skip(
-            "the simulated CUDA driver multiplies matrices and copies, and does no other arithmetic:"
-            " this needs simulated GPUs of the plug-in tier (--sim-tier plugin)"
+            "the simulated CUDA driver computes only matrix products and copies:"
+            " use simulated GPUs of the plug-in tier (--sim-tier plugin)"
         )
 
 
 def also_for_plugins(config):
-    """Gives a PluggableDevice the GPU options too: 2.21 has a field for them, which 2.16 had not."""
+    """Sets the GPU options for PluggableDevices too: TensorFlow 2.21 has a separate field for them, 2.16 has not."""
     if "pluggable_device_options" in config.DESCRIPTOR.fields_by_name:
         config.pluggable_device_options.CopyFrom(config.gpu_options)
 
 
-def keras_version(tf):
-    """The first number of Keras's version; 3 since TensorFlow 2.16."""
-    return int(tf.keras.__version__.split(".")[0])
-
-
 def die_with_parent(parent=None):
-    """Who is killed outright takes its children along (Linux: prctl PR_SET_PDEATHSIG).
+    """Makes the kernel kill this process with its parent (Linux: prctl PR_SET_PDEATHSIG).
 
-    ``parent`` is its pid as it was before the fork, in case it dies before this is called.
+    ``parent``: the parent's pid before the fork, in case it has died since.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -368,7 +325,7 @@ def die_with_parent(parent=None):
 
     parent = parent or os.getppid()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    if os.getppid() != parent:  # it is dead already
+    if os.getppid() != parent:  # it has already died
         os._exit(1)
 
 
@@ -377,7 +334,7 @@ def _gpus(number):
 
 
 def _readable(data):
-    """``device=GPU:0 steps=20``, for a person."""
+    """``device=GPU:0 steps=20``, for printing."""
     return "  ".join("%s=%s" % (key, _short(value)) for key, value in data.items() if value not in (None, ""))
 
 

@@ -1,8 +1,8 @@
-"""How the probes take time, the way benchmarks do.
+"""Timing of steps, as benchmarks do it.
 
-Warm-up is apart and lasts until five blocks of steps agree. Then blocks of steps are timed with the
-device synchronised after each, because a GPU step returns before it is done: at least twenty blocks
-and as long as the time budget. The result is the median with its 10th and 90th percentile.
+Warm-up is not counted and lasts until five blocks of steps agree. Then blocks of steps are timed, with the device
+synchronised after each because GPU steps return early: at least twenty blocks, for the whole time budget. The result
+is the median with the 10th and 90th percentiles.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ BLOCKS = 20
 
 
 def measure(step, synchronise, seconds, tell=None, flops=None, examples=None, bytes_moved=None):
-    """Fields of a ``throughput`` event.
+    """Times steps; returns the fields of a ``throughput`` event.
 
-    ``step()`` does one step, ``synchronise(result)`` waits until the device has done everything.
-    ``flops``, ``examples`` and ``bytes_moved`` say how much one step does. ``tell(steps, elapsed)``
-    is called between blocks, outside the time that counts.
+    ``step()`` does one step, ``synchronise(result)`` waits until the device has finished. ``flops``, ``examples`` and
+    ``bytes_moved`` are the amounts of one step. ``tell(steps, elapsed)`` is called between blocks, untimed.
     """
     began = time.perf_counter()
     synchronise(step())
     once = time.perf_counter() - began
-    # Blocks of this length keep the cost of synchronising out of the result.
+    # Long enough that the cost of synchronising does not matter.
     length = min(0.05, max(0.002, seconds / (1.25 * BLOCKS)))
     per_block = max(1, min(10000, int(length / max(once, 1e-7))))
     warmup, recent = 2, []
@@ -33,7 +32,7 @@ def measure(step, synchronise, seconds, tell=None, flops=None, examples=None, by
         if time.perf_counter() > until:
             break
     if len(recent) >= 2:
-        # The first step, which set the length of the blocks, may have been a slow one.
+        # The first step, which determined the length of blocks, may have been slow.
         per_block = max(1, min(10000, int(length / max(min(recent) / per_block, 1e-7))))
     blocks = []
     began = told = time.perf_counter()
@@ -46,11 +45,11 @@ def measure(step, synchronise, seconds, tell=None, flops=None, examples=None, by
     return summary(blocks, per_block, warmup, flops, examples, bytes_moved)
 
 
-def fixed(step, synchronise, per_block, flops=None, examples=None, bytes_moved=None):
-    """The same with a number of steps that is known before, for workers that must do equally many."""
+def fixed(step, synchronise, per_block, examples=None):
+    """The same with a fixed number of steps, for workers that must do equally many."""
     block(step, synchronise, per_block)
     blocks = [block(step, synchronise, per_block) / per_block for _ in range(BLOCKS)]
-    return summary(blocks, per_block, per_block, flops, examples, bytes_moved)
+    return summary(blocks, per_block, per_block, examples=examples)
 
 
 def summary(blocks, per_block, warmup, flops=None, examples=None, bytes_moved=None):
@@ -72,7 +71,7 @@ def summary(blocks, per_block, warmup, flops=None, examples=None, bytes_moved=No
 
 
 def block(step, synchronise, count):
-    """Seconds that ``count`` steps took, the last one's end included."""
+    """Seconds for ``count`` steps, until the last one has finished."""
     began = time.perf_counter()
     for _ in range(count):
         result = step()

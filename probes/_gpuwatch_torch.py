@@ -1,7 +1,7 @@
-"""What the PyTorch probes share: the devices, why there are none, and the matrix product.
+"""Shared by the PyTorch probes: the devices, why there are none, and the matrix product.
 
-PyTorch touches no GPU at import, takes memory bit by bit as it needs it (there is no "all of it" as in
-TensorFlow), and keeps what it was given for its own later use.
+PyTorch touches no GPU at import, allocates memory as needed (not all of it, as TensorFlow does), and caches what it
+has freed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import _gpuwatch_timing as timing
 
 
 def need_gpu(torch, probe):
-    """Says which GPUs PyTorch has, and which they are; ends the probe with the reason where it has none."""
+    """Reports PyTorch's GPUs and their identity; ends the probe with the reason if there are none."""
     began = time.monotonic()
     available = torch.cuda.is_available()
     count = torch.cuda.device_count() if available else 0
@@ -28,10 +28,10 @@ def need_gpu(torch, probe):
 
 
 def why_none(torch):
-    """Why PyTorch sees no GPU: the build, the environment, the driver, in this order of certainty."""
+    """Why PyTorch sees no GPU: the build, the environment, or the driver."""
     reasons = []
     if torch.version.cuda is None:
-        reasons.append("%s is a build without CUDA" % torch.__version__)
+        reasons.append("%s is a CPU build" % torch.__version__)
     value = os.environ.get("CUDA_VISIBLE_DEVICES")
     if value is not None:
         told = hidden_by(value)
@@ -47,24 +47,24 @@ def why_none(torch):
 
 
 def hidden_by(value):
-    """Why a value of CUDA_VISIBLE_DEVICES leaves no GPU, or an empty text where it leaves some."""
+    """Why a value of CUDA_VISIBLE_DEVICES hides every GPU; empty if it does not."""
     entries = [entry.strip() for entry in value.split(",")]
     if not value.strip():
-        return "CUDA_VISIBLE_DEVICES is set and empty, which hides every GPU"
+        return "CUDA_VISIBLE_DEVICES is set to an empty value, which hides every GPU"
     if entries[0].startswith("-"):
         unread = ", ".join(entries[1:])
         return "CUDA_VISIBLE_DEVICES=%s hides every GPU: CUDA stops reading at %s%s" % (
             value,
             entries[0],
-            ", so %s is never read" % unread if unread else "",
+            " and ignores %s" % unread if unread else "",
         )
     if len(set(entries)) < len(entries):
-        return "CUDA_VISIBLE_DEVICES=%s names a GPU twice, which PyTorch takes for none at all" % value
+        return "CUDA_VISIBLE_DEVICES=%s lists a GPU twice, so PyTorch ignores all of them" % value
     return ""
 
 
 def describe(torch, index):
-    """Identity of a GPU, with what this version of PyTorch tells."""
+    """Identity of a GPU, as far as this version of PyTorch reports it."""
     properties = torch.cuda.get_device_properties(index)
     found = {
         "name": properties.name,
@@ -80,7 +80,7 @@ def describe(torch, index):
 
 
 def matmul(torch, probe, device="cuda", requested=None):
-    """Float32 ``n x n`` matrix product, timed; returns the device where it ran."""
+    """Times a float32 ``n x n`` matrix product; returns the device where it ran."""
     n = int(probe.options["size"])
     a, b = (torch.rand(n, n).to(device) for _ in range(2))
     began = time.monotonic()
@@ -91,14 +91,11 @@ def matmul(torch, probe, device="cuda", requested=None):
     probe.emit("placement", op="matmul", dtype="float32", requested=requested or device, actual=ran_on, count=1)
     memory(torch, probe, product.device)
 
-    def tell(steps, elapsed):
-        probe.emit("progress", steps=steps, seconds=elapsed, of_seconds=float(probe.options["seconds"]))
-
     measured = timing.measure(
         lambda: torch.matmul(a, b),
         lambda result: torch.cuda.synchronize(result.device),
         float(probe.options["seconds"]),
-        tell,
+        probe.progress,
         flops=2.0 * n**3,
     )
     probe.emit("throughput", device=ran_on, **measured)
@@ -107,7 +104,7 @@ def matmul(torch, probe, device="cuda", requested=None):
 
 
 def memory(torch, probe, device):
-    """What PyTorch's allocator has handed out, and the most that it ever had."""
+    """Reports current and peak memory of PyTorch's allocator."""
     probe.emit(
         "memory",
         device=str(device),

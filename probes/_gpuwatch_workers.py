@@ -1,9 +1,8 @@
-"""Several processes in one probe: the script forks them, gives them orders and reports what they did.
+"""Several processes in one probe: the script forks workers, gives them orders and reports their results.
 
-The script itself touches no device: a CUDA context does not survive a fork, and TensorFlow's memory
-would be taken twice. Each worker says what it has to say in the events of a probe, on a pipe of its
-own; its log is shown when it is done, so that the lines of two workers do not mix. A worker dies with
-the script, and by itself when its time is over.
+The script itself touches no device: a CUDA context does not survive a fork, and TensorFlow would take memory twice.
+Each worker sends events on its own pipe; its log is printed when it has ended, so that lines of two workers do not mix.
+A worker is killed with the script, and when its time is over.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _EXHAUSTED = re.compile(
 
 
 class Worker:
-    """A process that runs ``task(framework, probe, orders)``; ``orders()`` is the next order, or None."""
+    """A process that runs ``task(framework, probe, next_order)``; ``next_order()`` returns None at the end."""
 
     def __init__(self, framework, probe, name, task, setting="", environment=None, seconds=None):
         self.name = name
         self.setting = setting
         self.events = []
         if seconds is None:
-            # A worker measures several times over, alone and beside others.
+            # A worker measures several times, alone and together with others.
             seconds = max(90.0, 60.0 + 10.0 * float(probe.options["seconds"]))
         self.until = time.monotonic() + seconds
         self._probe = probe
@@ -53,7 +52,7 @@ class Worker:
                 os.environ.update(environment or {})
                 _work(framework, probe, task, events_write, os.fdopen(orders_read))
             finally:
-                os._exit(3)  # never back into the script's own code
+                os._exit(3)  # never return to the script's code
         os.close(events_write)
         os.close(orders_read)
         self._events = events
@@ -61,7 +60,7 @@ class Worker:
     # -- orders ---------------------------------------------------------------------------------
 
     def order(self, text):
-        """Sends a line to the worker; False when it is not there any more."""
+        """Sends a line to the worker; False if it has ended."""
         if self.pid is None:
             return False
         try:
@@ -71,10 +70,7 @@ class Worker:
         return True
 
     def wait(self, kind, name=None):
-        """Reads until an event of this ``kind`` (and ``name``) comes, and returns its data.
-
-        None when the worker ended, or its time was over, before that.
-        """
+        """Waits for an event of this ``kind`` (and ``name``); returns its data, or None if the worker ended before."""
         seen = len(self.events)
         while True:
             for event in self.events[seen:]:
@@ -96,10 +92,10 @@ class Worker:
     # -- the end --------------------------------------------------------------------------------
 
     def finish(self):
-        """Ends the worker: by closing its orders, then by force. Shows its log; returns itself."""
+        """Ends the worker, by force if necessary, and prints its log; returns itself."""
         if self.pid is None:
             return self
-        # Closing alone would not do: a worker that was forked later holds this end of the pipe too.
+        # Closing the pipe is not enough: a worker that was forked later has this end open too.
         self.order(_END)
         os.close(self._orders)
         while self._read():
@@ -116,7 +112,7 @@ class Worker:
         return self
 
     def _reap(self):
-        """Exit status of the process; one that stays longer than its time is killed."""
+        """Exit status of the process, which is killed if it does not exit in time."""
         patience = time.monotonic() + 2.0
         while time.monotonic() < patience:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -126,7 +122,7 @@ class Worker:
         os.kill(self.pid, signal.SIGKILL)
         return os.waitpid(self.pid, 0)[1]
 
-    # -- what it was ----------------------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------------
 
     def data(self, kind, name=None):
         """Data of every event of a kind."""
@@ -143,7 +139,7 @@ class Worker:
             status = getattr(self, "status", 0)
             if os.WIFSIGNALED(status):
                 return "Killed", "it was killed by signal %d" % os.WTERMSIG(status)
-            return "Ended", "it ended early, with exit code %d" % os.WEXITSTATUS(status)
+            return "Ended", "it exited early, with exit code %d" % os.WEXITSTATUS(status)
         return None
 
     @property
@@ -160,7 +156,7 @@ class Worker:
             return "timeout"
         return "error"
 
-    def report(self, together=None, alone=None, detail=""):
+    def report(self, together=None, alone=None):
         """Emits the ``worker`` event of a finished worker."""
         failure = self.failure
         granted = self.data("result", "granted_bytes")
@@ -170,14 +166,14 @@ class Worker:
             setting=self.setting,
             pid=self.pid or getattr(self, "last_pid", None),
             verdict=self.verdict,
-            detail=detail or ("" if failure is None else "%s: %s" % (failure[0], telling_line(failure[1]))),
+            detail="" if failure is None else "%s: %s" % (failure[0], telling_line(failure[1])),
             granted_bytes=granted[0]["value"] if granted else None,
             throughput=together,
             alone=alone,
         )
 
     def report_failure(self, expected=False):
-        """Emits the ``error`` event of a worker that failed, with the framework's own type and words."""
+        """Emits the ``error`` event of a worker that failed, with the framework's type and message."""
         kind, message = self.failure
         message = "%s process (%s): %s" % (self.name, self.setting, message)
         self._probe.emit("error", type=kind, message=message, expected=expected)
@@ -186,18 +182,18 @@ class Worker:
 
 
 def exhausted(error):
-    """Whether an exception says that memory ran out."""
+    """Whether an exception means out of memory."""
     return _EXHAUSTED.search("%s %s" % (type(error).__name__, error)) is not None
 
 
 def telling_line(text):
-    """The line of a message that speaks of memory, else the first one."""
+    """The line of a message about memory, otherwise the first line."""
     lines = text.strip().splitlines() or ["no message"]
     return next((line for line in lines if _EXHAUSTED.search(line)), lines[0])[:300]
 
 
 def finish_all(workers):
-    """Ends every worker, also when the script itself has failed."""
+    """Ends every worker."""
     for worker in workers:
         worker.finish()
 
@@ -208,7 +204,7 @@ def _become_worker(probe, log, seconds, parent):
     signal.alarm(int(seconds) + 5)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    probe.close_events()  # or a worker that hangs would look like a script that still speaks
+    probe.close_events()  # otherwise a worker that hangs would keep the script's event pipe open
 
 
 def _work(framework, probe, task, events, orders):
@@ -224,7 +220,7 @@ def _work(framework, probe, task, events, orders):
         worker.emit("skip", reason=str(reason))
     except Exception as error:
         worker.error(error)
-        # As an uncaught exception shows itself in the log of a program.
+        # As an uncaught exception would appear in the log.
         print("%s: %s" % (type(error).__name__, error), file=sys.stderr)
     worker.emit("end", ok=not worker.failed)
     sys.stdout.flush()

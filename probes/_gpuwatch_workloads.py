@@ -1,8 +1,8 @@
-"""The small works that the probes measure, in TensorFlow 2, Keras and TF1 sessions.
+"""The workloads that probes measure, in TensorFlow 2, Keras and TF1 sessions.
 
-* ``matmul``: a float32 matrix product; FLOP/s. Needs the least of a device.
-* ``mlp``, ``conv``, ``lstm``: Keras trains a small network; examples/s. Its loss must fall.
-* ``copy``: host to device, device to host, device to device; bytes/s.
+* ``matmul``: a float32 matrix product, in FLOP/s.
+* ``mlp``, ``conv``, ``lstm``: Keras trains a small network, in examples/s; the loss must fall.
+* ``copy``: copies from host to device, device to host, device to device, in bytes/s.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ NAMES = ("matmul", "mlp", "conv", "lstm", "copy")
 TRAINING = ("mlp", "conv", "lstm")
 FLOAT_BYTES = 4
 
-# Nodes of a graph that do no work of their own.
+# Graph nodes that do no work themselves.
 _PLUMBING = ("_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "_Send", "_Recv", "_HostSend", "_HostRecv")
 _PLUMBING += ("Const", "NoOp", "Identity", "Placeholder", "StatefulPartitionedCall", "PartitionedCall", "While")
 _PLUMBING += ("SyncDevice", "Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "VariableShape")
 
-# Nodes that bring the data, or steer a loop.
+# Nodes of input pipelines and loops.
 _DATA = re.compile("Dataset|Iterator|^Optional|^TensorList|^EmptyTensorList|^__")
 
 
 def sizes(workload, options):
-    """The sizes of a workload, all from ``size``, so that one number fits it to a device."""
+    """The sizes of a workload, all derived from ``size``."""
     size = int(options.get("size", 1024))
     if workload == "matmul":
         return {"size": size}
@@ -48,7 +48,7 @@ def sizes(workload, options):
 
 
 def run(probe, tf, workload, device=None):
-    """Does ``workload`` and says what it did; returns the device where it ran."""
+    """Runs and reports ``workload``; returns the device where it ran."""
     probe.options.update(sizes(workload, probe.options))
     if workload == "matmul":
         return _matmul(probe, tf, device)
@@ -56,7 +56,7 @@ def run(probe, tf, workload, device=None):
         return _copy(probe, tf, device)
     if workload in TRAINING:
         with scope(tf, device):
-            model = MODELS[workload](tf, probe.options)
+            model = keras_model(tf, workload, probe.options)
         return train(probe, tf, model, device)
     raise ValueError("no such workload: %s" % workload)
 
@@ -81,10 +81,10 @@ def _matmul(probe, tf, device):
 
 
 def session_matmul(probe, tf, session, device=None, name="product"):
-    """``matmul`` in a TF1 session, inside the graph that ``session`` was made for.
+    """``matmul`` in a TF1 session, in the session's graph; ``name``: that of its op.
 
-    The placement and the memory come from the session's own step statistics: asking TensorFlow 2
-    for them would start the devices a second time, with other options.
+    Placement and memory come from the session's step statistics: TensorFlow 2's functions would start the devices
+    again, with other options.
     """
     v1 = tf.compat.v1
     n = int(probe.options["size"])
@@ -111,14 +111,14 @@ def session_matmul(probe, tf, session, device=None, name="product"):
         probe.emit("memory", **entry)
     # A session's run returns when the device is done.
     measured = timing.measure(
-        step, lambda result: None, float(probe.options["seconds"]), _teller(probe), flops=2.0 * n**3
+        step, lambda result: None, float(probe.options["seconds"]), probe.progress, flops=2.0 * n**3
     )
     probe.emit("throughput", device=ran_on, execution="in a TF1 session", **measured)
     return ran_on
 
 
 def session_ran_on(tf, session, tensor):
-    """Runs ``tensor`` and returns the device on which TensorFlow put its op."""
+    """Runs ``tensor``; returns the device on which TensorFlow placed its op."""
     v1 = tf.compat.v1
     metadata = v1.RunMetadata()
     session.run(tensor, options=v1.RunOptions(output_partition_graphs=True), run_metadata=metadata)
@@ -127,7 +127,7 @@ def session_ran_on(tf, session, tensor):
 
 
 def session_memory(metadata):
-    """What the allocator of each GPU had in use during a traced step."""
+    """Peak memory of each GPU's allocator during a traced step."""
     held = {}
     for device in metadata.step_stats.dev_stats:
         for node in device.node_stats:
@@ -138,109 +138,99 @@ def session_memory(metadata):
 
 
 def session_devices(probe, session):
-    """The devices of a session, with the limit of each allocator."""
+    """Reports the devices of a session."""
     names = [device.name for device in session.list_devices()]
     probe.emit("devices", physical=[], visible=[], virtual=[], logical=names)
     return names
+
+
+def session_fraction(probe, session):
+    """Reports the memory limit of each GPU that a session got for ``per_process_gpu_memory_fraction``."""
+    limits = [device.memory_limit_bytes for device in session.list_devices() if device.device_type == "GPU"]
+    probe.setting(
+        "per_process_gpu_memory_fraction",
+        asked=probe.options["fraction"],
+        effective=["%d MB" % (limit >> 20) for limit in limits] or None,
+        note="" if limits else "no GPU",
+    )
 
 
 # -- training ---------------------------------------------------------------------------------------
 
 
 def mlp(tf, options):
-    """A dense network: its time goes into matrix products."""
-    return _compiled(
-        tf,
-        options,
-        [
-            tf.keras.Input(example_shape(options)),
-            tf.keras.layers.Dense(options["units"], activation="relu"),
-            tf.keras.layers.Dense(options["units"], activation="relu"),
-            tf.keras.layers.Dense(1),
-        ],
-    )
+    """A dense network, dominated by matrix products."""
+    return [
+        tf.keras.layers.Dense(options["units"], activation="relu"),
+        tf.keras.layers.Dense(options["units"], activation="relu"),
+    ]
 
 
 def conv(tf, options):
     """A small convolutional network."""
-    return _compiled(
-        tf,
-        options,
-        [
-            tf.keras.Input(example_shape(options)),
-            tf.keras.layers.Conv2D(options["filters"], 3, padding="same", activation="relu"),
-            tf.keras.layers.MaxPooling2D(),
-            tf.keras.layers.Conv2D(2 * options["filters"], 3, padding="same", activation="relu"),
-            tf.keras.layers.GlobalAveragePooling2D(),
-            tf.keras.layers.Dense(1),
-        ],
-    )
+    return [
+        tf.keras.layers.Conv2D(options["filters"], 3, padding="same", activation="relu"),
+        tf.keras.layers.MaxPooling2D(),
+        tf.keras.layers.Conv2D(2 * options["filters"], 3, padding="same", activation="relu"),
+        tf.keras.layers.GlobalAveragePooling2D(),
+    ]
 
 
 def lstm(tf, options):
     """A recurrent network."""
-    return _compiled(
-        tf,
-        options,
-        [
-            tf.keras.Input(example_shape(options)),
-            tf.keras.layers.LSTM(options["units"], **lstm_arguments(tf)),
-            tf.keras.layers.Dense(1),
-        ],
-    )
+    return [tf.keras.layers.LSTM(options["units"], **lstm_arguments(tf))]
 
 
-MODELS = {"mlp": mlp, "conv": conv, "lstm": lstm}
+_HIDDEN_LAYERS = {"mlp": mlp, "conv": conv, "lstm": lstm}
 
 
 def lstm_arguments(tf):
-    """Keras takes cuDNN's LSTM wherever it sees a GPU; a PluggableDevice has no cuDNN."""
-    if int(tf.keras.__version__.split(".")[0]) < 3:  # Keras 2 cannot be told, and asks the device
+    """Keras uses cuDNN's LSTM on any GPU, but PluggableDevices have no cuDNN."""
+    if int(tf.keras.__version__.split(".")[0]) < 3:  # Keras 2 has no argument for it, and checks the device itself
         return {}
     return {"use_cudnn": False} if os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH") else {}
 
 
-def _compiled(tf, options, layers):
-    model = tf.keras.Sequential(layers)
+def keras_model(tf, workload, options):
+    """The compiled model of a workload."""
+    hidden = _HIDDEN_LAYERS[workload](tf, options)
+    model = tf.keras.Sequential([tf.keras.Input(example_shape(options)), *hidden, tf.keras.layers.Dense(1)])
     model.compile(
         optimizer=tf.keras.optimizers.SGD(options["learning_rate"]),
         loss="mse",
-        # The same code on every device: Keras would take XLA on one GPU, and not on several, and a
-        # PluggableDevice has no XLA compiler.
+        # The same on every device: Keras would use XLA on one GPU but not on several, and PluggableDevices have no
+        # XLA compiler.
         jit_compile=options["jit_compile"],
     )
     return model
 
 
 def example_shape(options):
-    """Shape of one example of the workload whose sizes these are."""
+    """Shape of one example."""
     if "image" in options:
         return [options["image"], options["image"], 3]
     return [options["timesteps"], options["features"]] if "timesteps" in options else [options["features"]]
 
 
 def data(tf, options):
-    """A batch of made-up examples with something to learn: the mean of the features."""
+    """A batch of random examples; the target is the mean of the features."""
     batch = options["batch"]
     with tf.device("/CPU:0"):
         x = tf.random.stateless_uniform([batch, *example_shape(options)], seed=[1, 2])
         y = tf.reshape(tf.reduce_mean(x, axis=list(range(1, len(x.shape)))), [batch, 1]) * 4.0
-    # One copy to the device now, so that no step pays for it.
+    # Copy to the device now, so that no step has to.
     return tf.identity(x), tf.identity(y)
 
 
 def train(probe, tf, model, device=None):
-    """Trains on one batch with Keras, timed; the loss must fall. Returns where the products ran."""
+    """Times training on one batch with Keras; the loss must fall. Returns where the products ran."""
     with scope(tf, device):
         x, y = data(tf, probe.options)
         return _train(probe, tf, model, lambda: model.train_on_batch(x, y), device)
 
 
 def train_distributed(probe, tf, strategy, model):
-    """The same for a model of a strategy: each replica gets its share of the batch.
-
-    The step is the one that ``model.fit`` calls for each batch of such a dataset.
-    """
+    """The same for a model of a strategy, with the batch shared by the replicas. The step is that of ``model.fit``."""
     dataset = tf.data.Dataset.from_tensors(data(tf, probe.options)).repeat()
     batches = iter(strategy.experimental_distribute_dataset(dataset))
     model.make_train_function()
@@ -267,21 +257,21 @@ def _loss(logs):
 
 
 def learned(probe, first, last):
-    """Says the loss before and after; one that did not fall is an error, whatever the speed."""
+    """Reports the loss before and after training; ArithmeticError if it did not fall."""
     probe.result("loss_first", first)
     probe.result("loss_last", last)
     if not (math.isfinite(last) and last < first):
-        raise ArithmeticError("training did not learn: the loss was %g and is %g" % (first, last))
+        raise ArithmeticError("training had no effect: the loss was %g before and %g after" % (first, last))
 
 
 def first_steps(probe, tf, step, device=None, synchronise=None):
-    """Two steps, in which TensorFlow traces and compiles what it has to, and where their ops ran.
+    """Runs two steps, in which TensorFlow traces and compiles, and reports where their ops ran.
 
-    Returns what the first one gave, the seconds it took and the devices of the products. TensorFlow
-    tells the places in the graphs that it partitions for the devices, when it first needs them: a
-    function with variables is traced twice, so the second step is asked before the first.
+    Returns the first step's result and seconds, and the devices of the products. Placements come from the partitioned
+    graphs, which TensorFlow exports when it builds them: a function with variables is traced twice, so the second
+    step's graphs are preferred.
     """
-    # The public way to them (tf.summary.trace_on) writes files.
+    # The public function (tf.summary.trace_on) writes files.
     from tensorflow.python.eager import context
 
     wait = synchronise or (lambda result: _synchronise(tf, result))
@@ -354,7 +344,7 @@ def _copy(probe, tf, device):
 
 
 def _copy_rate(probe, tf, source, goal, amount):
-    # In a function, because TensorFlow keeps the copies that eager ops make and gives them out again.
+    # In a function, because TensorFlow caches copies made by eager ops.
     @tf.function
     def step():
         with tf.device(goal):
@@ -368,12 +358,15 @@ def _copy_rate(probe, tf, source, goal, amount):
 
 
 def scope(tf, device):
-    """``tf.device(device)``, or nothing where TensorFlow may choose."""
+    """``tf.device(device)``; without a device, TensorFlow chooses."""
     return tf.device(device) if device else contextlib.nullcontext()
 
 
 def measure(probe, tf, step, device=None, **amounts):
-    """First step, then the timed ones; says both. Returns the first step's result."""
+    """Times any ``step()``; ``amounts``: ``flops``, ``examples`` or ``bytes_moved`` of one step.
+
+    Returns the first step's result.
+    """
     result = _first_step(probe, tf, step)
     probe.memory(tf)
     probe.emit("throughput", device=device, **_measure(probe, tf, step, **amounts))
@@ -391,19 +384,12 @@ def _first_step(probe, tf, step):
 
 def _measure(probe, tf, step, **amounts):
     return timing.measure(
-        step, lambda result: _synchronise(tf, result), float(probe.options["seconds"]), _teller(probe), **amounts
+        step, lambda result: _synchronise(tf, result), float(probe.options["seconds"]), probe.progress, **amounts
     )
 
 
-def _teller(probe):
-    def tell(steps, elapsed):
-        probe.emit("progress", steps=steps, seconds=elapsed, of_seconds=float(probe.options["seconds"]))
-
-    return tell
-
-
 def _synchronise(tf, result):
-    """Waits until the devices have done everything; a GPU step returns before it is done."""
+    """Waits until the devices have finished: GPU steps return early."""
     sync = getattr(getattr(tf.test, "experimental", None), "sync_devices", None)
     if sync is not None:
         sync()

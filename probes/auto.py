@@ -1,7 +1,7 @@
-"""No device named: TensorFlow chooses.
+"""No device in the program: TensorFlow chooses.
 
-An op goes to GPU:0 when it has a kernel for GPUs, and to the CPU otherwise. The other GPUs of the
-machine stay idle, although their memory is taken.
+Ops with a GPU kernel run on GPU:0, all others on the CPU. The machine's other GPUs stay idle, although TensorFlow
+takes their memory too.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -18,11 +18,11 @@ CONFIG = {
 EXAMPLE = """\
 import tensorflow as tf
 
-# To GPU:0 where it has a kernel for GPUs.
+# Ops with a GPU kernel run on GPU:0.
 a = tf.random.uniform([64, 64])
 print("MatMul", tf.matmul(a, a).device)
 print("AddV2", tf.add(a, a).device)
-# No GPU has a kernel for strings: to the CPU.
+# There is no GPU kernel for strings: this runs on the CPU.
 print("StringJoin", tf.strings.join(["a", "b"]).device)
 """
 
@@ -37,7 +37,7 @@ def work(tf, probe):
     for op, result in (
         ("MatMul", tf.matmul(a, a)),
         ("AddV2", tf.add(a, a)),
-        # No GPU has a kernel for strings: the CPU is where they belong, and this is no fallback.
+        # There is no GPU kernel for strings: they belong on the CPU, so this is not a fallback.
         ("StringJoin", tf.strings.join(["a", "b"])),
     ):
         probe.emit("placement", op=op, dtype=result.dtype.name, requested=None, actual=result.device, count=1)

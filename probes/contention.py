@@ -1,13 +1,14 @@
-"""Two processes on one GPU at once, each needing 30 % of it: under defaults, growth and fractions.
+"""Two processes on one GPU, each needing 30 % of its memory: with defaults, growth and fractions.
 
-Under the defaults the first takes nearly all the memory and the second dies; with memory growth, or a
-fraction of 0.4 each, both live, and share the processors: each one's speed is compared with the speed
-it had alone. Where there are two GPUs, a round with one each shows what sharing costs.
+With the defaults, the first process takes nearly all memory and the second fails. With memory growth, or a fraction of
+0.4 each, both run and share the GPU; each one's speed is compared with its speed alone. With two GPUs, another round
+with one GPU each shows what sharing costs.
 """
 
 import _gpuwatch_nvml as nvml
 import _gpuwatch_probe as gpuwatch_probe
 import _gpuwatch_workers as workers
+import _gpuwatch_workloads as workloads
 
 CONFIG = {
     "name": "contention",
@@ -31,8 +32,8 @@ def work(name, together):
     import tensorflow as tf
 
     gpu_options = tf.compat.v1.GPUOptions(
-        # Each its share. Without this line the first process takes nearly all memory and the second
-        # one finds none; with allow_growth=True each takes what it needs when it needs it.
+        # Without this line, the first process takes nearly all memory, and none is left for the second.
+        # The alternative is allow_growth=True: each process takes memory as it needs it.
         per_process_gpu_memory_fraction=$fraction,
         visible_device_list="0",  # both on the same GPU
     )
@@ -46,7 +47,7 @@ def work(name, together):
 
 
 if __name__ == "__main__":
-    # Started afresh: a process that has used TensorFlow cannot be forked.
+    # Not forked: a process that has used TensorFlow cannot be forked.
     fresh = multiprocessing.get_context("spawn")
     together = fresh.Barrier(2)
     pair = [fresh.Process(target=work, args=(name, together)) for name in ("first", "second")]
@@ -59,7 +60,7 @@ if __name__ == "__main__":
 
 
 def configure(tf, probe):
-    """Every process configures itself: see take_part()."""
+    """Each process configures itself: see take_part()."""
 
 
 def work(tf, probe):
@@ -77,7 +78,7 @@ def work(tf, probe):
 
 
 def one_round(tf, probe, setting, gpu_options, places):
-    """Starts both, lets each work alone and then together; returns how many GPUs there are."""
+    """Runs both processes, each alone and then together; returns the number of GPUs."""
     pair = []
     alone = []
     try:
@@ -90,7 +91,7 @@ def one_round(tf, probe, setting, gpu_options, places):
                 probe.skip(pair[-1].data("skip")[0]["reason"])
             if ready is None:
                 break
-            probe.options["need_bytes"] = ready["value"]  # the same for all that follow
+            probe.options["need_bytes"] = ready["value"]  # the same for all other processes
             pair[-1].order("work")
             alone.append(pair[-1].wait("throughput"))
         together = [None] * len(pair)
@@ -113,7 +114,7 @@ def conclude(probe, pair, together, alone):
         worker.report(together=shared, alone=single)
         if worker.failure is None:
             continue
-        # That the second finds no room under the defaults is what this configuration shows.
+        # With the defaults, the second process is expected to run out of memory.
         expected = worker is not first and worker.setting == "default" and worker.verdict == "oom"
         worker.report_failure(expected)
     if first.setting == "default":
@@ -123,17 +124,17 @@ def conclude(probe, pair, together, alone):
 
 
 def take_part(tf, probe, next_order):
-    """One process: takes its memory, then works when it is told to."""
+    """One process: takes its memory, then works on each order."""
     options = tf.compat.v1.GPUOptions(**probe.options["gpu_options"])
     config = tf.compat.v1.ConfigProto(gpu_options=options)
-    gpuwatch_probe.also_for_plugins(config)  # only for simulated GPUs, and others that are plug-ins
+    gpuwatch_probe.also_for_plugins(config)  # only for simulated GPUs and other PluggableDevices
 
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
         devices = session.list_devices()
         gpus = [device for device in devices if device.device_type == "GPU"]
         if not gpus:
             probe.skip("needs a GPU to share, and TensorFlow has none")
-        probe.session_devices(session)
+        workloads.session_devices(probe, session)
         probe.result("gpus", len(nvml.gpus()) or len(gpus))
         probe.result("granted_bytes", gpus[0].memory_limit_bytes)
         need = probe.options.get("need_bytes") or needed_bytes(probe, gpus[0].memory_limit_bytes)
@@ -144,26 +145,26 @@ def take_part(tf, probe, next_order):
         turn = 0
         while next_order() is not None:
             turn += 1
-            probe.session_matmul(tf, session, name="product_%d" % turn)
+            workloads.session_matmul(probe, tf, session, name="product_%d" % turn)
 
 
 def needed_bytes(probe, granted):
-    """The share of the device that each process needs, told by the first, which gets nearly all of it."""
+    """Bytes that each process needs; computed in the first one, which is granted nearly all memory."""
     machine = nvml.gpus()
     total = machine[0][1] if machine else granted
     need = int(probe.options["need"] * total)
     if probe.simulation == "plugin":
-        # The memory of such a device is the host's, and this fills it: no more than shows the subject.
+        # The memory of such a device is really used on the host, so take no more than necessary.
         need = min(need, max(1 << 30, int(1.25 * (total - granted))))
     return need
 
 
-def held_memory(tf, amount, pieces=32):
-    """Variables of this many bytes together that nobody fills, as the weights of a network would be.
+def held_memory(tf, amount):
+    """Uninitialised variables with this many bytes in total, like the weights of a network.
 
-    In pieces, because the allocator does not divide what it has got for one large tensor.
+    In pieces, because the allocator cannot split one large allocation.
     """
-    row = 1 << 16
+    row, pieces = 1 << 16, 32
     shape = [max(1, amount // (4 * row * pieces)), row]
     return [
         tf.compat.v1.get_variable(

@@ -1,14 +1,14 @@
-"""Hide every GPU: CUDA_VISIBLE_DEVICES=-1.
+"""Hide all GPUs: CUDA_VISIBLE_DEVICES=-1.
 
-The usual way to force work onto the CPU, and the usual leftover in a shell when TensorFlow
-"does not find" a GPU.
+The usual way to force work onto the CPU. Left over in a shell, it is a common reason why TensorFlow "does not find" a
+GPU.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "cpu-only",
-    "title": "Every GPU hidden",
+    "title": "All GPUs hidden",
     "group": "visibility",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -16,6 +16,17 @@ CONFIG = {
 }
 
 ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1"}
+
+EXAMPLE = """\
+import os
+
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+import tensorflow as tf
+
+a = tf.random.uniform([$size, $size])
+print(tf.matmul(a, a).device)
+"""
 
 
 def configure(tf, probe):

@@ -1,23 +1,30 @@
-"""TensorFlow as it comes: no setting at all.
+"""TensorFlow's defaults: no settings at all.
 
-At the first op TensorFlow maps nearly all the free memory of every visible GPU, whatever the work
-needs. Whoever comes second finds the device full.
+At the first op, TensorFlow takes nearly all free memory of every visible GPU, whatever the work needs. No memory is
+left for a second process.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "default",
-    "title": "TensorFlow as it comes",
+    "title": "TensorFlow's defaults",
     "group": "memory",
     "framework": "tensorflow",
     "workload": "matmul",
     "verdict": "ok",
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+a = tf.random.uniform([$size, $size])
+print(tf.matmul(a, a).device)
+"""
+
 
 def configure(tf, probe):
-    """Nothing: that is the point."""
+    """No settings."""
 
 
 def work(tf, probe):

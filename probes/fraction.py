@@ -1,14 +1,15 @@
 """A fraction of the GPU's memory, in a TF1 session: per_process_gpu_memory_fraction.
 
-The fraction is one of all memory of the GPU, not of what is free, and is taken at once. TensorFlow 2
-has no such setting; there it is memory_limit, in MB.
+The fraction is of the GPU's total memory, not of what is free, and is taken at once. TensorFlow 2 has memory_limit
+instead, in MB.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_workloads as workloads
 
 CONFIG = {
     "name": "fraction",
-    "title": "A fraction of the memory (TF1 session)",
+    "title": "Memory fraction (TF1 session)",
     "group": "memory",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -20,12 +21,12 @@ CONFIG = {
 EXAMPLE = """\
 import tensorflow as tf
 
-# Of all memory of the GPU, not of what is free, and taken at once. TensorFlow 2 itself has no
-# fraction: there it is memory_limit, in MB.
+# A fraction of the GPU's total memory, not of what is free, and taken at once. TensorFlow 2 has
+# memory_limit instead, in MB.
 gpu_options = tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=$fraction)
 config = tf.compat.v1.ConfigProto(gpu_options=gpu_options)
 
-# A session runs a graph; outside of this block TensorFlow 2 computes at once.
+# A session runs a graph; outside this block, TensorFlow 2 executes ops eagerly.
 with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
     for device in session.list_devices():
         print(device.name, "may have", device.memory_limit_bytes >> 20, "MB")
@@ -38,22 +39,16 @@ def configure(tf, probe):
     fraction = probe.options["fraction"]
     gpu_options = tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=fraction)
     config = tf.compat.v1.ConfigProto(gpu_options=gpu_options)
-    gpuwatch_probe.also_for_plugins(config)  # only for simulated GPUs, and others that are plug-ins
+    gpuwatch_probe.also_for_plugins(config)  # only for simulated GPUs and other PluggableDevices
 
     probe.session_config = config
 
 
 def work(tf, probe):
     with tf.Graph().as_default(), tf.compat.v1.Session(config=probe.session_config) as session:
-        probe.session_devices(session)
-        limits = [device.memory_limit_bytes for device in session.list_devices() if device.device_type == "GPU"]
-        probe.setting(
-            "per_process_gpu_memory_fraction",
-            asked=probe.options["fraction"],
-            effective=["%d MB" % (limit >> 20) for limit in limits] or None,
-            note="" if limits else "no GPU",
-        )
-        probe.session_matmul(tf, session)
+        workloads.session_devices(probe, session)
+        workloads.session_fraction(probe, session)
+        workloads.session_matmul(probe, tf, session)
 
 
 if __name__ == "__main__":

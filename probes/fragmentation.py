@@ -1,8 +1,7 @@
-"""Out of memory with enough memory free: it lies in pieces that are all too small.
+"""Out of memory although enough is free: the free memory is fragmented.
 
-The allocator cannot move what is in use. Half of the memory is given back here, every second block of
-it, and a tensor of two blocks finds no place. Keep the shapes of batches constant, or try
-TF_GPU_ALLOCATOR=cuda_malloc_async.
+The allocator cannot move what is in use. Here every second block is freed, half of the memory, and a tensor of two
+blocks does not fit. Keep the shapes of batches constant, or try TF_GPU_ALLOCATOR=cuda_malloc_async.
 """
 
 import _gpuwatch_limits as limits
@@ -10,7 +9,7 @@ import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "fragmentation",
-    "title": "Enough memory, in pieces",
+    "title": "Fragmented memory",
     "group": "limits",
     "framework": "tensorflow",
     "workload": "blocks",
@@ -27,14 +26,14 @@ limited = tf.config.LogicalDeviceConfiguration(memory_limit=$memory_limit)  # MB
 tf.config.set_logical_device_configuration(gpu, [limited])
 tf.config.set_visible_devices(gpu, "GPU")
 
-# Fills the memory with blocks of the same size, but for a little that is in use already.
+# Fills the memory with blocks of the same size, except for a little that is already in use.
 length = ($memory_limit << 20) // $blocks // 4  # float32 has 4 bytes
 blocks = [tf.zeros([length]) for _ in range($blocks - 1)]
 
-del blocks[1::2]  # every second one: half of the memory is free now, in pieces
+del blocks[1::2]  # every second one: half of the memory is free now, in small pieces
 print(tf.config.experimental.get_memory_info("GPU:0"))
 try:
-    tf.zeros([2 * length])  # fits into none of them, and what is in use cannot be moved
+    tf.zeros([2 * length])  # does not fit into any of them, and used memory cannot be moved
 except tf.errors.ResourceExhaustedError as error:
     print(error)
 
@@ -48,7 +47,7 @@ def configure(tf, probe):
 
 def work(tf, probe):
     number = probe.options["blocks"]
-    # A little of the memory is in use already, so that one block less than all fits for sure.
+    # A little memory is already in use, so one block fewer.
     rows = (probe.options["memory_limit"] << 20) // number // limits.ROW_BYTES
     blocks = [limits.block(tf, rows) for _ in range(number - 1)]
     place = blocks[0].device
@@ -56,7 +55,7 @@ def work(tf, probe):
     probe.emit("placement", op="AddV2", dtype="float32", requested=None, actual=place, count=len(blocks))
     probe.memory(tf)
 
-    del blocks[1::2]  # every second one, and not the last, which has free memory behind it
+    del blocks[1::2]  # every second one, but not the last, which has free memory after it
     probe.result("free_bytes_at_least", (number - len(blocks) - 1) * rows * limits.ROW_BYTES)
     probe.memory(tf)
     try:
@@ -64,7 +63,7 @@ def work(tf, probe):
     except tf.errors.ResourceExhaustedError as error:
         probe.error(error, expected=True)
     else:
-        probe.did_not_fail("a tensor of two blocks found room between single ones")
+        probe.did_not_fail("a tensor of two blocks fitted between single ones")
 
 
 if __name__ == "__main__":

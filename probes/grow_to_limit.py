@@ -1,8 +1,7 @@
-"""A memory limit that is grown to: TF_FORCE_GPU_ALLOW_GROWTH=true beside memory_limit.
+"""Growth up to a memory limit: TF_FORCE_GPU_ALLOW_GROWTH=true with memory_limit.
 
-The setting for a shared GPU: the process takes what it needs, when it needs it, and is refused more than
-its limit. set_memory_growth cannot be called on a GPU that has a limit; the variable can be set. The CUDA
-context (some hundred MB) comes on top.
+The setting for a shared GPU: the process takes memory as it needs it, up to its limit. set_memory_growth cannot be
+called on a GPU with a limit, so growth is set with the variable. The CUDA context needs some hundred MB more.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -19,6 +18,22 @@ CONFIG = {
 
 ENVIRONMENT = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
+EXAMPLE = """\
+import os
+
+os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+
+import tensorflow as tf
+
+limit = $memory_limit  # MB
+gpus = tf.config.list_physical_devices("GPU")
+for gpu in gpus:
+    tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
+
+a = tf.random.uniform([$size, $size])
+print(tf.matmul(a, a).device)
+"""
+
 
 def configure(tf, probe):
     limit = probe.options["memory_limit"]  # MB
@@ -28,7 +43,7 @@ def configure(tf, probe):
 
     if gpus and probe.undivided(tf):
         probe.setting("memory_limit", asked=limit, note="TensorFlow ignores it on a PluggableDevice")
-        probe.skip("TensorFlow ignores memory_limit on a PluggableDevice, which is what this GPU is")
+        probe.skip("this GPU is a PluggableDevice, where TensorFlow ignores memory_limit")
     kept = [part.memory_limit for gpu in gpus for part in tf.config.get_logical_device_configuration(gpu)]
     probe.setting("memory_limit", asked=limit, effective=kept[0] if kept else None, note="" if kept else "no GPU")
 

@@ -1,7 +1,7 @@
-"""Memory growth: start small and take more when it is needed.
+"""Memory growth: start small, and take more memory as needed.
 
-TensorFlow then holds what the work needs, and never gives it back before it ends. The limit stays
-that of the default. It must be set alike on every GPU, before the first of them is used.
+TensorFlow then holds only what the work needs, but does not return it before it exits. The upper limit is the same as
+by default. It must be set in the same way for all GPUs, before the first one is used.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -14,6 +14,17 @@ CONFIG = {
     "workload": "matmul",
     "verdict": "ok",
 }
+
+EXAMPLE = """\
+import tensorflow as tf
+
+gpus = tf.config.list_physical_devices("GPU")
+for gpu in gpus:
+    tf.config.experimental.set_memory_growth(gpu, True)
+
+a = tf.random.uniform([$size, $size])
+print(tf.matmul(a, a).device)
+"""
 
 
 def configure(tf, probe):

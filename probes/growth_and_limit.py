@@ -1,7 +1,7 @@
 """A memory limit and set_memory_growth on the same GPU: ValueError.
 
-A limit makes a logical device, and set_memory_growth refuses a GPU that has one. Growth up to a limit
-there is all the same: TF_FORCE_GPU_ALLOW_GROWTH=true beside memory_limit (configuration grow-to-limit).
+A limit creates a logical device, and set_memory_growth refuses a GPU that has one. For growth up to a limit, set
+TF_FORCE_GPU_ALLOW_GROWTH=true with memory_limit (configuration grow-to-limit).
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -17,13 +17,29 @@ CONFIG = {
     "options": {"memory_limit": 1024},
 }
 
+EXAMPLE = """\
+import tensorflow as tf
+
+limit = $memory_limit  # MB
+gpu = tf.config.list_physical_devices("GPU")[0]
+
+tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
+try:
+    tf.config.experimental.set_memory_growth(gpu, True)
+except ValueError as error:
+    print(error)
+
+a = tf.random.uniform([$size, $size])
+print(tf.matmul(a, a).device)
+"""
+
 
 def configure(tf, probe):
     limit = probe.options["memory_limit"]  # MB
     gpu = tf.config.list_physical_devices("GPU")[0]
     if probe.undivided(tf):
         probe.setting("memory_limit", asked=limit, note="TensorFlow ignores it on a PluggableDevice")
-        probe.skip("a PluggableDevice has no memory limit that growth could contradict")
+        probe.skip("this GPU is a PluggableDevice, where TensorFlow ignores memory_limit")
 
     tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
     probe.setting("memory_limit", asked=limit, effective=limit)

@@ -1,14 +1,14 @@
-"""Memory growth by the environment: TF_FORCE_GPU_ALLOW_GROWTH=true.
+"""Memory growth by environment variable: TF_FORCE_GPU_ALLOW_GROWTH=true.
 
-The same as the growth configuration without touching the program, for code that is not yours. It
-wins over what the program itself sets. TensorFlow reads it when the first GPU is used.
+The same as memory growth, without changing the program. It overrides the program's own setting. TensorFlow reads it
+when it first uses a GPU.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "growth-env",
-    "title": "Memory growth by the environment",
+    "title": "Memory growth by environment variable",
     "group": "memory",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -17,9 +17,20 @@ CONFIG = {
 
 ENVIRONMENT = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
+EXAMPLE = """\
+import os
+
+os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+
+import tensorflow as tf
+
+a = tf.random.uniform([$size, $size])
+print(tf.matmul(a, a).device)
+"""
+
 
 def configure(tf, probe):
-    """The environment has done it."""
+    """Set by the environment."""
 
 
 def work(tf, probe):

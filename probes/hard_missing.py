@@ -1,20 +1,33 @@
-"""Ask for a GPU that does not exist, without soft placement: TensorFlow refuses.
+"""Request a GPU that does not exist, without soft placement: an error.
 
-The error lists the devices that there are. Soft placement is on by default and would move the op in
-silence: turning it off is how to find out at once that a device is not what you think it is.
+The error lists the available devices. Soft placement, which is on by default, would silently move the op: switch it
+off to find wrong device names.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "hard-missing",
-    "title": "A missing device, hard placement",
+    "title": "Missing device, hard placement",
     "group": "placement",
     "framework": "tensorflow",
     "workload": "matmul",
     "own_work": True,
     "verdict": "ok",
 }
+
+EXAMPLE = """\
+import tensorflow as tf
+
+tf.config.set_soft_device_placement(False)
+
+device = $missing_device
+try:
+    with tf.device(device):
+        tf.matmul([[1.0]], [[1.0]])
+except (tf.errors.InvalidArgumentError, RuntimeError) as error:  # RuntimeError before 2.2
+    print(error)
+"""
 
 
 def configure(tf, probe):

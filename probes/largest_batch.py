@@ -1,7 +1,7 @@
-"""The largest batch that fits: growing until memory runs out, under a memory limit.
+"""The largest batch that fits under a memory limit.
 
-What limits a batch is what the forward pass keeps for the backward pass: every layer's output, for
-every example. The batch grows by a quarter at a time; the last one that fitted is the result.
+A batch is limited by what the forward pass keeps for the backward pass: every layer's output for every example. The
+batch grows by a quarter until memory runs out; the last one that fitted is the result.
 """
 
 import _gpuwatch_limits as limits
@@ -9,7 +9,7 @@ import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "largest-batch",
-    "title": "The largest batch that fits",
+    "title": "Largest batch that fits",
     "group": "limits",
     "framework": "tensorflow",
     "workload": "forward pass",
@@ -31,7 +31,7 @@ weights = [tf.random.uniform([units, units]) for _ in range(layers)]
 
 
 def forward(batch):
-    # What training keeps for its backward pass: every layer's output, for every example.
+    # What training keeps for its backward pass: every layer's output for every example.
     kept = [tf.zeros([batch, units])]
     for weight in weights:
         kept.append(tf.matmul(kept[-1], weight))
@@ -62,7 +62,7 @@ def work(tf, probe):
         example = tf.random.uniform([1, units], seed=layers)
     weights = [tf.identity(seed) for seed in seeds]
     per_example = 4 * units * (layers + 1)
-    # Far below the limit, whatever the device does beside.
+    # Far below the limit.
     batch = max(1, (probe.options["memory_limit"] << 20) // per_example // 4)
     largest, refused, ran_on = 0, None, None
     while refused is None:

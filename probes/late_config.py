@@ -1,8 +1,8 @@
 """Settings made after the first use of a device: RuntimeError.
 
-Growth, logical devices and visible devices are fixed when TensorFlow starts its devices, at the first
-op, the first tensor or list_logical_devices(). A tf.config call after that is refused. It is the most
-frequent mistake in notebooks: restart the kernel and make the calls first.
+Growth, logical devices and visible devices are fixed when TensorFlow initialises its devices: at the first op, the
+first tensor or list_logical_devices(). Later tf.config calls fail. This is a common mistake in notebooks: restart the
+kernel and make these calls first.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -19,7 +19,7 @@ CONFIG = {
 EXAMPLE = """\
 import tensorflow as tf
 
-tf.constant(1.0)  # the first use of a device: from here on they are as they are
+tf.constant(1.0)  # the first use of a device: from here on, its settings are fixed
 
 gpu = tf.config.list_physical_devices("GPU")[0]
 try:
@@ -36,12 +36,12 @@ try:
 except RuntimeError as error:
     print("visible devices:", error)
 
-# Make such calls right after the import; in a notebook, restart the kernel first.
+# Make these calls right after the import; in a notebook, restart the kernel first.
 """
 
 
 def configure(tf, probe):
-    """Too early: see below."""
+    """See work(): the settings are made too late."""
 
 
 def work(tf, probe):
@@ -63,7 +63,7 @@ def work(tf, probe):
             probe.setting(name, asked="after the first use", effective="unchanged", note=str(error))
             probe.error(error, expected=True)
         else:
-            probe.did_not_fail("%s could be set after the devices had been started" % name)
+            probe.did_not_fail("%s could be set after the devices had been initialised" % name)
     probe.run(tf)
 
 

@@ -1,10 +1,11 @@
 """A TF1 session on a server in the same process: tf.compat.v1.train.Server.create_local_server().
 
-The smallest form of distributed TensorFlow 1: the session is a client, and the devices belong to the
-server's task. The GPU options are therefore the server's; those given to the session have no effect.
+The smallest form of distributed TensorFlow 1: the session is a client, and the devices belong to the server. So the
+server's GPU options apply; those of the session have no effect.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_workloads as workloads
 
 CONFIG = {
     "name": "local-server",
@@ -19,7 +20,7 @@ CONFIG = {
 EXAMPLE = """\
 import tensorflow as tf
 
-# The devices belong to the server: these are its options, and those of a session have no effect.
+# The devices belong to the server: its options apply, and those of a session have no effect.
 config = tf.compat.v1.ConfigProto()
 config.gpu_options.allow_growth = True
 server = tf.compat.v1.train.Server.create_local_server(config=config)
@@ -35,7 +36,7 @@ with tf.Graph().as_default(), tf.compat.v1.Session(server.target) as session:
 def configure(tf, probe):
     config = tf.compat.v1.ConfigProto()
     config.gpu_options.allow_growth = True
-    gpuwatch_probe.also_for_plugins(config)  # only for simulated GPUs, and others that are plug-ins
+    gpuwatch_probe.also_for_plugins(config)  # only for simulated GPUs and other PluggableDevices
 
     probe.session_config = config
     probe.setting("allow_growth (server)", asked=True, effective=config.gpu_options.allow_growth)
@@ -45,8 +46,8 @@ def work(tf, probe):
     server = tf.compat.v1.train.Server.create_local_server(config=probe.session_config)
     probe.result("target", server.target)
     with tf.Graph().as_default(), tf.compat.v1.Session(server.target) as session:
-        probe.session_devices(session)
-        probe.session_matmul(tf, session)
+        workloads.session_devices(probe, session)
+        workloads.session_matmul(probe, tf, session)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Devices named in the program: constants on the CPU, the product on the GPU.
 
-``with tf.device(...)`` places what is made inside. TensorFlow copies tensors between devices by
-itself whenever an op needs one that lies elsewhere, and that takes time. Its device policy ``warn``
-logs each such copy of an op that runs eagerly.
+``with tf.device(...)`` sets the device of the ops inside. TensorFlow automatically copies a tensor that is on another
+device, which takes time. Its device policy ``warn`` logs each such copy for eager ops.
 """
 
 import _gpuwatch_probe as gpuwatch_probe

@@ -1,11 +1,11 @@
 """MirroredStrategy: a copy of the model on every GPU, each with a share of the batch.
 
-The gradients are summed over the GPUs after each step. Everything that makes variables belongs into
-``strategy.scope()``. A device in its list that does not exist is no error: the replica then runs on
-the CPU in silence, so the list is worth checking.
+The gradients are summed over the GPUs after each step. Create variables inside ``strategy.scope()``. A device in its
+list that does not exist is not an error: that replica silently runs on the CPU, so check the list.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_workloads as workloads
 
 CONFIG = {
     "name": "mirrored",
@@ -22,12 +22,12 @@ CONFIG = {
 EXAMPLE = """\
 import tensorflow as tf
 
-# All GPUs are the default too; a name of the list that does not exist would run on the CPU in silence.
+# All GPUs is also the default. A replica on a device that does not exist would silently run on the CPU.
 gpus = [device.name for device in tf.config.list_logical_devices("GPU")]
 strategy = tf.distribute.MirroredStrategy(gpus)
 print(strategy.num_replicas_in_sync, "replicas")
 
-with strategy.scope():  # whatever makes variables
+with strategy.scope():  # everything that creates variables
     model = tf.keras.Sequential(
         [
             tf.keras.Input([64]),
@@ -39,13 +39,13 @@ with strategy.scope():  # whatever makes variables
 
 x = tf.random.uniform([1024, 64])
 y = tf.reduce_mean(x, axis=1, keepdims=True)
-batch = 64 * strategy.num_replicas_in_sync  # each replica gets its share of it
+batch = 64 * strategy.num_replicas_in_sync  # shared by the replicas
 model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(batch), epochs=3)
 """
 
 
 def configure(tf, probe):
-    """The strategy takes the devices as they come."""
+    """No settings."""
 
 
 def work(tf, probe):
@@ -57,8 +57,8 @@ def work(tf, probe):
     probe.setting("replicas", asked=len(gpus), effective=strategy.num_replicas_in_sync)
 
     with strategy.scope():
-        model = probe.keras_model(tf)
-    probe.train_distributed(tf, strategy, model)
+        model = workloads.keras_model(tf, probe.workload, probe.options)
+    workloads.train_distributed(probe, tf, strategy, model)
 
 
 if __name__ == "__main__":

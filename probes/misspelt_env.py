@@ -1,14 +1,14 @@
-"""A misspelt variable, CUDA_VISIBLE_DIVICES=-1: it does nothing, and nobody says so.
+"""A misspelt variable, CUDA_VISIBLE_DIVICES=-1: it has no effect, and there is no error.
 
-Meant to hide every GPU. The driver reads CUDA_VISIBLE_DEVICES only, and an environment has no errors:
-look at the devices that the program got, not at the line that should have chosen them.
+It should have hidden all GPUs, but the driver reads only CUDA_VISIBLE_DEVICES. Check the devices that the program has
+got.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "misspelt-env",
-    "title": "A misspelt variable",
+    "title": "Misspelt environment variable",
     "group": "visibility",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -16,6 +16,17 @@ CONFIG = {
 }
 
 ENVIRONMENT = {"CUDA_VISIBLE_DIVICES": "-1"}
+
+EXAMPLE = """\
+import os
+
+os.environ["CUDA_VISIBLE_DIVICES"] = "-1"
+
+import tensorflow as tf
+
+a = tf.random.uniform([$size, $size])
+print(tf.matmul(a, a).device)
+"""
 
 
 def configure(tf, probe):

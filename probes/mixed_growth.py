@@ -1,20 +1,38 @@
 """Memory growth on one GPU of several: ValueError.
 
-TensorFlow refuses growth that differs between the GPUs that it uses, and does so late, when the
-devices start. Set it in a loop over all of them, or hide the others first.
+TensorFlow requires the same growth setting for all visible GPUs, and checks this late, when it initialises the
+devices. Set it in a loop over all of them, or hide the others first.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "mixed-growth",
-    "title": "Memory growth on one GPU of several",
+    "title": "Memory growth on only one of several GPUs",
     "group": "memory",
     "framework": "tensorflow",
     "workload": "matmul",
     "verdict": "ok",
     "gpus": 2,
 }
+
+EXAMPLE = """\
+import tensorflow as tf
+
+first, *others = tf.config.list_physical_devices("GPU")
+tf.config.experimental.set_memory_growth(first, True)
+
+try:
+    tf.config.list_logical_devices()  # or any op
+except ValueError as error:
+    print(error)
+# What the error asks for:
+for gpu in others:
+    tf.config.experimental.set_memory_growth(gpu, True)
+
+a = tf.random.uniform([$size, $size])
+print(tf.matmul(a, a).device)
+"""
 
 
 def configure(tf, probe):

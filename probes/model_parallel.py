@@ -1,12 +1,12 @@
 """One model on two GPUs: two branches of a Keras model, each with its own device.
 
-The branches work at the same time and their results meet on the first GPU. In Keras the device must be
-named where the layers are called while the model runs, in ``call``: naming it while a functional model
-is put together, as old examples do, has no effect any more. The backward pass is not named by this, and
-TensorFlow computes it on the first GPU.
+The branches run at the same time, and their results are combined on the first GPU. In Keras, set the device where the
+layers are called, in ``call``: setting it while a functional model is built, as in old examples, no longer has an
+effect. The backward pass has no device, so TensorFlow runs it on the first GPU.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_workloads as workloads
 
 CONFIG = {
     "name": "model-parallel",
@@ -34,8 +34,8 @@ class TwoBranches(tf.keras.Model):
         self.head = tf.keras.layers.Dense(1)
 
     def call(self, x):
-        # Here, where the layers are called. Around the building of a functional model,
-        # tf.device has no effect in Keras 3.
+        # Set devices where the layers are called: while a functional model is built, tf.device
+        # has no effect in Keras 3.
         with tf.device(left):
             a = self.left(x)
         with tf.device(right):
@@ -45,7 +45,7 @@ class TwoBranches(tf.keras.Model):
 
 
 model = TwoBranches()
-# The weights of a branch are made on its own GPU.
+# Create each branch's weights on its own GPU.
 with tf.device(left):
     model.left.build([None, 16, 8])
 with tf.device(right):
@@ -60,14 +60,14 @@ print(model.left.weights[0].value.device, model.right.weights[0].value.device)
 
 
 def configure(tf, probe):
-    """Every GPU as it comes."""
+    """No settings."""
 
 
 def work(tf, probe):
     left, right = [device.name for device in tf.config.list_logical_devices("GPU")][:2]
     probe.setting("branches", asked={"left": left, "right": right})
     model = two_branches(tf, probe, left, right)
-    probe.train(tf, model)
+    workloads.train(probe, tf, model)
     probe.setting(
         "branches",
         asked={"left": left, "right": right},
@@ -76,9 +76,7 @@ def work(tf, probe):
 
 
 def two_branches(tf, probe, left, right):
-    units = probe.options["units"]
-    # A simulated GPU has no cuDNN; on a real one Keras chooses by itself.
-    lstm = {"use_cudnn": False} if probe.simulation and gpuwatch_probe.keras_version(tf) >= 3 else {}
+    units, lstm = probe.options["units"], workloads.lstm_arguments(tf)
 
     class TwoBranches(tf.keras.Model):
         def __init__(self):

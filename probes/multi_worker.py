@@ -1,8 +1,7 @@
-"""Two workers on this machine that train one model: MultiWorkerMirroredStrategy and a loop of one's own.
+"""Two workers on this machine train one model: MultiWorkerMirroredStrategy with a custom training loop.
 
-Each worker is a process with TF_CONFIG in its environment, which names all workers and says which one
-it is. They must do the same number of steps, or one waits for ever. Keras 3 refuses ``fit`` under this
-strategy, so the step is written out.
+Each worker is a process with TF_CONFIG in its environment, which lists all workers and this one's index. They must do
+the same number of steps, or one waits forever. Keras 3 does not support ``fit`` with this strategy.
 """
 
 import json
@@ -12,6 +11,7 @@ import socket
 import _gpuwatch_probe as gpuwatch_probe
 import _gpuwatch_timing as timing
 import _gpuwatch_workers as workers
+import _gpuwatch_workloads as workloads
 
 CONFIG = {
     "name": "multi-worker",
@@ -35,17 +35,17 @@ from concurrent.futures import ProcessPoolExecutor
 
 
 def worker(index, addresses):
-    # Who the workers are, and which of them this is. On several machines every one has its own.
+    # All workers, and this one's index. On several machines, each has its own address.
     task = {"type": "worker", "index": index}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
-    if gpus:  # its own where there are enough, and only what it needs of it
+    if gpus:  # its own GPU if there are enough, and only the memory that it needs
         mine = gpus[index % len(gpus)]
         tf.config.set_visible_devices(mine, "GPU")
         tf.config.experimental.set_memory_growth(mine, True)
-    # RING goes over the network and any device; NCCL, the other choice, wants a GPU per worker.
+    # RING works over the network and with any device; the alternative, NCCL, needs a GPU per worker.
     ring = tf.distribute.experimental.CommunicationOptions(
         implementation=tf.distribute.experimental.CommunicationImplementation.RING
     )
@@ -68,8 +68,8 @@ def worker(index, addresses):
     def step():
         return strategy.run(replica)
 
-    # Keras 3 refuses fit() under this strategy, so the loop is written out.
-    losses = [float(step()) for _ in range(20)]  # as many steps in each worker, or one waits for ever
+    # Keras 3 does not support fit() with this strategy.
+    losses = [float(step()) for _ in range(20)]  # the same number in each worker, or one waits forever
     return strategy.num_replicas_in_sync, losses[0], losses[-1]
 
 
@@ -79,7 +79,7 @@ if __name__ == "__main__":
     for one in sockets:
         one.close()
 
-    # Started afresh: a process that has used TensorFlow cannot be forked.
+    # Not forked: a process that has used TensorFlow cannot be forked.
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as team:
         for replicas, first, last in team.map(worker, range(2), [addresses] * 2):
             print("%d replicas, loss %g -> %g" % (replicas, first, last))
@@ -87,7 +87,7 @@ if __name__ == "__main__":
 
 
 def configure(tf, probe):
-    """Every worker configures itself: see train()."""
+    """Each worker configures itself: see train()."""
 
 
 def work(tf, probe):
@@ -107,7 +107,7 @@ def work(tf, probe):
 
 
 def follow(probe, team):
-    """Tells the workers how many steps to do, which the first one finds out with all of them."""
+    """Orders a number of steps, from the time that the first worker measured."""
     calibrated = [worker.wait("result", "step_seconds") for worker in team]
     if None in calibrated:
         return
@@ -136,11 +136,11 @@ def train(tf, probe, next_order):
     """One worker."""
     index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     gpus = tf.config.list_physical_devices("GPU")
-    if gpus:  # its own GPU where there are enough, and only what it needs of it
+    if gpus:  # its own GPU if there are enough, and only the memory that it needs
         mine = gpus[index % len(gpus)]
         tf.config.set_visible_devices(mine, "GPU")
         tf.config.experimental.set_memory_growth(mine, True)
-    # RING goes over the network and any device; the other choice, NCCL, wants a real GPU per worker.
+    # RING works over the network and with any device; the alternative, NCCL, needs a real GPU per worker.
     ring = tf.distribute.experimental.CommunicationOptions(
         implementation=tf.distribute.experimental.CommunicationImplementation.RING
     )
@@ -166,7 +166,7 @@ def train(tf, probe, next_order):
     def step():
         return strategy.run(replica)
 
-    first, _, ran_on = probe.first_steps(tf, step, synchronise=float)
+    first, _, ran_on = workloads.first_steps(probe, tf, step, synchronise=float)
     probe.result("step_seconds", timing.block(step, float, 10) / 10)
     order = next_order()
     if order is None:
@@ -174,7 +174,7 @@ def train(tf, probe, next_order):
     measured = timing.fixed(step, float, int(order), examples=options["batch"])
     probe.emit("throughput", device=ran_on, **measured)
     probe.memory(tf)
-    probe.learned(float(first), float(step()))
+    workloads.learned(probe, float(first), float(step()))
 
 
 def free_ports(number):

@@ -1,15 +1,14 @@
-"""An op without a GPU kernel, asked for on the GPU, without soft placement: refused.
+"""An op without a GPU kernel on the GPU, without soft placement: an error.
 
-No GPU multiplies integer matrices in TensorFlow. The error looks like that of a missing device: the
-difference is that the device is in its list of available ones, and its type is not among the
-supported ones.
+TensorFlow has no GPU kernel for integer matrix products. The error looks like that for a missing device, but the device
+is in its list of available devices, and its type is not in the list of supported types.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "no-kernel-hard",
-    "title": "No kernel for the GPU, hard placement",
+    "title": "No GPU kernel, hard placement",
     "group": "placement",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -17,6 +16,20 @@ CONFIG = {
     "verdict": "ok",
     "gpus": 1,
 }
+
+EXAMPLE = """\
+import tensorflow as tf
+
+tf.config.set_soft_device_placement(False)
+
+with tf.device("/CPU:0"):
+    a = tf.constant([[1, 2], [3, 4]])
+try:
+    with tf.device("/GPU:0"):
+        tf.matmul(a, a)
+except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
+    print(error)
+"""
 
 
 def configure(tf, probe):

@@ -1,14 +1,13 @@
-"""Ops without a GPU kernel, asked for on the GPU, with soft placement: moved in silence.
+"""Ops without a GPU kernel on the GPU, with soft placement: silently moved to the CPU.
 
-Soft placement runs them on the CPU and says nothing. An integer product and a string op have no
-kernel for GPUs. tf.cast is in older lists of such ops, and has one today.
+Integer matrix products and string ops have no GPU kernel. tf.cast, which is in older lists of such ops, has one today.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "no-kernel-soft",
-    "title": "No kernel for the GPU, soft placement",
+    "title": "No GPU kernel, soft placement",
     "group": "placement",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -20,14 +19,14 @@ EXAMPLE = """\
 import tensorflow as tf
 
 tf.config.set_soft_device_placement(True)  # the default
-tf.debugging.set_log_device_placement(True)  # without this line nobody says where the ops go
+tf.debugging.set_log_device_placement(True)  # without this line, the log does not say where ops run
 
 with tf.device("/GPU:0"):
     integers = tf.Variable([[1, 2], [3, 4]])
     print(integers.device)
-    print(tf.matmul(integers, integers).device)  # no GPU multiplies integer matrices
-    print(tf.strings.join(["no", "kernel"]).device)  # nor joins strings
-    print(tf.cast(tf.constant([1.0, 2.0], tf.float64), tf.float32).device)  # has a kernel, and stays
+    print(tf.matmul(integers, integers).device)  # no GPU kernel for integers
+    print(tf.strings.join(["no", "kernel"]).device)  # no GPU kernel for strings
+    print(tf.cast(tf.constant([1.0, 2.0], tf.float64), tf.float32).device)  # stays on the GPU
 """
 
 

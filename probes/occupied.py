@@ -1,7 +1,7 @@
-"""A GPU that another process has filled before the start: not even a CUDA context can be made.
+"""A GPU that another process has filled: not even a CUDA context can be created.
 
-A context needs some hundred MB of the device's memory, outside every limit and fraction. The error
-comes at the first use of the GPU, and in most versions does not say whose memory it is.
+A context needs some hundred MB of GPU memory, in addition to every limit and fraction. The error comes at the first use
+of the GPU, and in most versions does not say which process holds the memory.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import _gpuwatch_workers as workers
 
 CONFIG = {
     "name": "occupied",
-    "title": "A full GPU",
+    "title": "GPU filled by another process",
     "group": "sharing",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -29,7 +29,7 @@ import multiprocessing
 
 
 def fill(filled, finished):
-    """Takes all memory of the first GPU from the driver, as somebody else's program may have done."""
+    """Takes all memory of the first GPU, as another user's program might."""
     cuda = ctypes.CDLL("libcuda.so.1")
     context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
     cuda.cuInit(0)
@@ -38,12 +38,12 @@ def fill(filled, finished):
     piece = 1 << 40
     while piece >= 1 << 20:
         if cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(piece)) != 0:
-            piece //= 2  # not so much: try half
+            piece //= 2  # too much: try half
     filled.set()
     finished.wait()
 
 
-# Forked, which is safe as long as this process has used no GPU itself.
+# Forking is safe as long as this process has not used a GPU itself.
 context = multiprocessing.get_context("fork")
 filled, finished = context.Event(), context.Event()
 other = context.Process(target=fill, args=(filled, finished))
@@ -53,7 +53,7 @@ filled.wait(60)
 import tensorflow as tf
 
 try:
-    # TensorFlow needs some hundred MB for its CUDA context, outside every limit and fraction.
+    # TensorFlow needs some hundred MB for its CUDA context, in addition to every limit and fraction.
     print(tf.config.list_logical_devices("GPU"))
 except (RuntimeError, tf.errors.OpError) as error:
     print("%s: %s" % (type(error).__name__, error))
@@ -64,12 +64,12 @@ finally:
 
 
 def configure(tf, probe):
-    """Nothing: the setting is the other process."""
+    """No settings: the other process fills the GPU."""
 
 
 def work(tf, probe):
     if probe.simulation == "plugin":
-        probe.skip("a context that does not fit is CUDA's: simulated GPUs of the plug-in tier have none")
+        probe.skip("simulated GPUs of the plug-in tier have no CUDA context")
     other = workers.Worker(tf, probe, "first", fill, "takes all memory")
     try:
         filled = other.wait("result", "granted_bytes")
@@ -84,7 +84,7 @@ def work(tf, probe):
             print("%s: %s" % (type(error).__name__, error), file=sys.stderr)  # as an uncaught exception would
             probe.error(error, expected=workers.exhausted(error))
         else:
-            # TensorFlow before 2.13 or so drops the GPU instead, and the work runs on the CPU.
+            # TensorFlow before about 2.13 drops the GPU instead, and the work runs on the CPU.
             probe.run(tf)
     finally:
         other.finish()
@@ -92,13 +92,13 @@ def work(tf, probe):
 
 
 def fill(_, probe, next_order):
-    """Takes all memory of the first visible GPU from the driver, without a framework."""
+    """Takes all memory of the first visible GPU, through the driver."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        probe.skip("needs a GPU, and there is no CUDA driver: %s" % error)
+        probe.skip("needs a GPU, but there is no CUDA driver: %s" % error)
     if cuda.cuInit(0):
-        probe.skip("needs a GPU, and the CUDA driver has none")
+        probe.skip("needs a GPU, but the CUDA driver has none")
     context = ctypes.c_void_p()
     check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), "cuDevicePrimaryCtxRetain")
     check(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")

@@ -1,15 +1,16 @@
 """An int32 variable on the GPU in a TF1 session: InvalidArgumentError with a colocation report.
 
-A variable and the ops that read and write it must lie on one device, and integer variables have no
-kernel for GPUs. The report lists the group, the device that was asked for and the kinds of device that
-each op supports. Put the variable on the CPU, or allow soft placement.
+A variable and the ops that read and write it must be on the same device, and integer variables have no GPU kernel. The
+report lists the group, the requested device and the device types that each op supports. Put the variable on the CPU,
+or allow soft placement.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_workloads as workloads
 
 CONFIG = {
     "name": "session-no-kernel",
-    "title": "No kernel for the GPU (TF1 session)",
+    "title": "No GPU kernel (TF1 session)",
     "group": "placement",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -23,10 +24,10 @@ import tensorflow as tf
 
 config = tf.compat.v1.ConfigProto(allow_soft_placement=False)  # True would move it to the CPU
 
-# A session runs a graph; outside of this block TensorFlow 2 computes at once.
+# A session runs a graph; outside this block, TensorFlow 2 executes ops eagerly.
 with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
-    # A variable and the ops that read and write it must lie on one device, and integer variables
-    # have no kernel for GPUs: with "/cpu:0" here this works.
+    # A variable and the ops that read and write it must be on the same device, and integer variables
+    # have no GPU kernel: with "/cpu:0" this works.
     with tf.device("/gpu:0"):
         counter = tf.compat.v1.get_variable("counter", initializer=tf.constant([1, 2, 3]), use_resource=False)
     try:
@@ -44,7 +45,7 @@ def configure(tf, probe):
 
 def work(tf, probe):
     with tf.Graph().as_default(), tf.compat.v1.Session(config=probe.session_config) as session:
-        probe.session_devices(session)
+        workloads.session_devices(probe, session)
         with tf.device("/gpu:0"):
             counter = tf.compat.v1.get_variable("counter", initializer=tf.constant([1, 2, 3]), use_resource=False)
         probe.result("op", "VariableV2")

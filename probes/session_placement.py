@@ -1,10 +1,11 @@
 """Devices in a TF1 session: log_device_placement, and an op on /gpu:1.
 
-log_device_placement prints the device of every op when the graph is first run. Without soft placement
-(the default of sessions) an op that names /gpu:1 fails where there is one GPU.
+log_device_placement prints the device of every op when the graph is first run. Sessions have no soft placement by
+default, so an op on /gpu:1 fails if there is only one GPU.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_workloads as workloads
 
 CONFIG = {
     "name": "session-placement",
@@ -23,12 +24,12 @@ import tensorflow as tf
 # Prints the device of every op when the graph is first run.
 config = tf.compat.v1.ConfigProto(log_device_placement=True)
 
-# A session runs a graph; outside of this block TensorFlow 2 computes at once.
+# A session runs a graph; outside this block, TensorFlow 2 executes ops eagerly.
 with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
     with tf.device("/cpu:0"):
         a = tf.constant([[1.0, 2.0]], name="a")
         b = tf.constant([[3.0], [4.0]], name="b")
-    with tf.device("/gpu:1"):  # where there is one GPU, this fails: sessions have no soft placement
+    with tf.device("/gpu:1"):  # fails with only one GPU: sessions have no soft placement by default
         product = tf.matmul(a, b, name="product")
     print(session.run(product))
 """
@@ -43,8 +44,8 @@ def configure(tf, probe):
 
 def work(tf, probe):
     with tf.Graph().as_default(), tf.compat.v1.Session(config=probe.session_config) as session:
-        probe.session_devices(session)
-        probe.session_matmul(tf, session, "/gpu:1")
+        workloads.session_devices(probe, session)
+        workloads.session_matmul(probe, tf, session, "/gpu:1")
 
 
 if __name__ == "__main__":

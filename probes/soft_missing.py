@@ -1,19 +1,31 @@
-"""Ask for a GPU that does not exist, with soft placement: TensorFlow moves the op and says nothing.
+"""Request a GPU that does not exist, with soft placement: TensorFlow silently moves the op.
 
-Soft placement is TensorFlow's default since 2.0. The op runs on a device that exists, and no line of
-the log tells that another one was asked for.
+Soft placement is the default since TensorFlow 2.0. The op runs on a device that exists, and the log does not mention
+the requested one.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "soft-missing",
-    "title": "A missing device, soft placement",
+    "title": "Missing device, soft placement",
     "group": "placement",
     "framework": "tensorflow",
     "workload": "matmul",
     "verdict": "fallback",
 }
+
+EXAMPLE = """\
+import tensorflow as tf
+
+tf.config.set_soft_device_placement(True)
+
+device = $missing_device
+with tf.device(device):
+    a = tf.random.uniform([$size, $size])
+    product = tf.matmul(a, a)
+print(product.device)
+"""
 
 
 def configure(tf, probe):

@@ -1,7 +1,7 @@
 """A fraction of a GPU's memory for PyTorch: set_per_process_memory_fraction.
 
-A limit for PyTorch's allocator alone: nothing is taken in advance, and the CUDA context (some hundred
-MB) comes on top. What would exceed it is refused with OutOfMemoryError, although the GPU has room.
+A limit for PyTorch's allocator: nothing is taken in advance, and the CUDA context needs some hundred MB more. Beyond
+it, PyTorch raises OutOfMemoryError even if the GPU has free memory.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -9,7 +9,7 @@ import _gpuwatch_torch as shared
 
 CONFIG = {
     "name": "torch-fraction",
-    "title": "A fraction of the memory (PyTorch)",
+    "title": "Memory fraction (PyTorch)",
     "group": "torch",
     "framework": "torch",
     "workload": "matmul",
@@ -21,14 +21,14 @@ CONFIG = {
 EXAMPLE = """\
 import torch
 
-# A limit of PyTorch's allocator: nothing is taken in advance, and the CUDA context comes on top.
+# A limit for PyTorch's allocator: nothing is taken in advance, and the CUDA context needs more.
 torch.cuda.set_per_process_memory_fraction($fraction, 0)
 
 limit = int($fraction * torch.cuda.get_device_properties(0).total_memory)
 try:
     torch.empty(limit + (64 << 20), dtype=torch.uint8, device="cuda:0")
 except torch.cuda.OutOfMemoryError as error:
-    print(error)  # although the GPU may have room
+    print(error)  # even if the GPU has free memory
 """
 
 
@@ -49,7 +49,7 @@ def work(torch, probe):
     except torch.cuda.OutOfMemoryError as error:
         probe.error(error, expected=True)
     else:
-        probe.did_not_fail("PyTorch gave more than the fraction that was set")
+        probe.did_not_fail("PyTorch allocated more than the fraction")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Which physical GPU is cuda:0? The device map of PyTorch.
 
-cuda:0 is the first GPU that CUDA_VISIBLE_DEVICES leaves, counted in CUDA's order (fastest first, unless
-CUDA_DEVICE_ORDER=PCI_BUS_ID), not that of nvidia-smi. The UUID and the PCI address tell for sure.
+cuda:0 is the first GPU that CUDA_VISIBLE_DEVICES leaves, in CUDA's order (fastest first, unless
+CUDA_DEVICE_ORDER=PCI_BUS_ID), which can differ from nvidia-smi's. The UUID and the PCI address identify it.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -9,7 +9,7 @@ import _gpuwatch_torch as shared
 
 CONFIG = {
     "name": "torch-map",
-    "title": "The device map of PyTorch",
+    "title": "Device map of PyTorch",
     "group": "torch",
     "framework": "torch",
     "workload": "matmul",
@@ -21,11 +21,11 @@ EXAMPLE = """\
 import torch
 
 # cuda:0 is the first GPU that CUDA_VISIBLE_DEVICES leaves, in CUDA's order: fastest first, unless
-# CUDA_DEVICE_ORDER=PCI_BUS_ID. The UUID tells which one of nvidia-smi's it is.
+# CUDA_DEVICE_ORDER=PCI_BUS_ID. The UUID identifies it in nvidia-smi.
 print(torch.cuda.device_count(), "GPUs")
 for index in range(torch.cuda.device_count()):
     gpu = torch.cuda.get_device_properties(index)
-    uuid = getattr(gpu, "uuid", "not told by this version")
+    uuid = getattr(gpu, "uuid", "not available in this version")
     print("cuda:%d" % index, gpu.name, uuid, gpu.total_memory >> 20, "MB")
 
 if torch.cuda.is_available():
@@ -35,7 +35,7 @@ if torch.cuda.is_available():
 
 
 def configure(torch, probe):
-    """Nothing: PyTorch as it comes."""
+    """No settings."""
 
 
 def work(torch, probe):

@@ -1,7 +1,8 @@
 """Out of memory in PyTorch: OutOfMemoryError, with its numbers.
 
-The message tells what was asked, what the GPU has free, what other processes hold, and what PyTorch
-keeps unused. If the last is large, the memory is in pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
+The message has the requested size, the GPU's free memory, the memory of other processes, and memory that PyTorch has
+reserved but not allocated. If the last is large, the memory is fragmented: set
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
 """
 
 import sys
@@ -28,19 +29,19 @@ try:
     for _ in range(16):
         blocks.append(torch.empty(free // 8, dtype=torch.uint8, device="cuda:0"))
 except torch.cuda.OutOfMemoryError as error:
-    # Read its numbers: what was asked for, what is free, what other processes hold, and what PyTorch
-    # keeps unused. If the last is large, the memory is in pieces:
+    # Its numbers: the requested size, free memory, memory of other processes, and memory that PyTorch
+    # has reserved but not allocated. If the last is large, the memory is fragmented: set
     # PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
     print(error)
 
-blocks.clear()  # the tensors are gone, and PyTorch keeps their memory for others of its own
-torch.cuda.empty_cache()  # gives it back to the GPU
+blocks.clear()  # frees the tensors; PyTorch caches their memory
+torch.cuda.empty_cache()  # returns it to the GPU
 print(torch.cuda.memory_reserved(0))
 """
 
 
 def configure(torch, probe):
-    """Nothing: PyTorch as it comes."""
+    """No settings."""
 
 
 def work(torch, probe):
@@ -51,13 +52,13 @@ def work(torch, probe):
     probe.result("total_bytes", total)
     blocks = []
     try:
-        for _ in range(16):  # each an eighth of what is free
+        for _ in range(16):  # each an eighth of the free memory
             blocks.append(torch.empty(free // 8, dtype=torch.uint8, device="cuda:0"))
     except torch.cuda.OutOfMemoryError as error:
         print("%s: %s" % (type(error).__name__, error), file=sys.stderr)  # as an uncaught exception would
         probe.error(error, expected=True)
     else:
-        probe.did_not_fail("twice the free memory was given")
+        probe.did_not_fail("twice the free memory could be allocated")
     shared.memory(torch, probe, "cuda:0")
     probe.result("blocks_that_fitted", len(blocks))
 

@@ -1,7 +1,7 @@
-"""Choose the current GPU of PyTorch: torch.cuda.set_device, the last one.
+"""Choose PyTorch's current GPU: torch.cuda.set_device, here the last one.
 
-``"cuda"`` without a number then means this GPU. Unlike CUDA_VISIBLE_DEVICES it hides nothing: other
-code of the program can still use, and make a context on, the others.
+``"cuda"`` without a number then means this GPU. Unlike CUDA_VISIBLE_DEVICES it hides nothing: the program can still use
+the other GPUs, and create contexts on them.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -9,7 +9,7 @@ import _gpuwatch_torch as shared
 
 CONFIG = {
     "name": "torch-set-device",
-    "title": "The current GPU of PyTorch",
+    "title": "Current GPU of PyTorch",
     "group": "torch",
     "framework": "torch",
     "workload": "matmul",
@@ -30,7 +30,7 @@ print((a @ a).device)
 
 
 def configure(torch, probe):
-    """See work(): it makes a context, so the devices are listed first."""
+    """See work(): the call creates a context, so the devices are listed first."""
 
 
 def work(torch, probe):

@@ -1,7 +1,7 @@
-"""Choose GPUs for PyTorch by the environment: CUDA_VISIBLE_DEVICES.
+"""Choose GPUs for PyTorch by environment variable: CUDA_VISIBLE_DEVICES.
 
-PyTorch reads the list itself as well as the driver, and is stricter: a GPU named twice means none at
-all, and UUIDs and indices cannot be mixed. It must be set before the first use of a GPU.
+PyTorch parses the list too, and is stricter than the driver: if a GPU is listed twice, it sees none, and UUIDs and
+indices cannot be mixed. Set it before the first use of a GPU.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -9,7 +9,7 @@ import _gpuwatch_torch as shared
 
 CONFIG = {
     "name": "torch-visible",
-    "title": "GPUs chosen by the environment (PyTorch)",
+    "title": "GPUs chosen by environment variable (PyTorch)",
     "group": "torch",
     "framework": "torch",
     "workload": "matmul",
@@ -23,9 +23,9 @@ ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0"}
 EXAMPLE = """\
 import os
 
-# Before the first use of a GPU. Indices or UUIDs, not mixed, and none twice: PyTorch would see no GPU.
+# Before the first use of a GPU. Indices or UUIDs, not both; if one is listed twice, PyTorch sees no GPU.
 os.environ["CUDA_VISIBLE_DEVICES"] = $visible
-# Without this, indices are not those of nvidia-smi on a machine with different cards.
+# Without this, indices can differ from nvidia-smi's on a machine with different cards.
 os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
 
 import torch
@@ -40,7 +40,7 @@ if torch.cuda.is_available():
 
 
 def configure(torch, probe):
-    """The environment has done it."""
+    """Set by the environment."""
 
 
 def work(torch, probe):

@@ -1,14 +1,15 @@
-"""A tower per GPU, summed on the CPU: several GPUs by hand.
+"""One tower per GPU, summed on the CPU: several GPUs without a strategy.
 
-The same work is placed on each GPU with ``tf.device``, and the results are brought together on the
-CPU. The GPUs work at the same time, because a step returns before its device is done.
+``tf.device`` places the same work on each GPU, and the results are combined on the CPU. The GPUs run at the same time,
+because ops return before their device has finished.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
+import _gpuwatch_workloads as workloads
 
 CONFIG = {
     "name": "towers",
-    "title": "A tower per GPU",
+    "title": "One tower per GPU",
     "group": "devices",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -27,7 +28,7 @@ with tf.device("/CPU:0"):
 products = []
 for gpu in gpus:
     with tf.device(gpu):
-        products.append(tf.matmul(a, a))  # returns before the GPU is done, so all of them work at once
+        products.append(tf.matmul(a, a))  # returns before the GPU has finished, so all run at once
 with tf.device("/CPU:0"):
     total = tf.add_n(products)  # waits for them
 
@@ -36,7 +37,7 @@ print([product.device for product in products], total.device)
 
 
 def configure(tf, probe):
-    """Every GPU as it comes."""
+    """No settings."""
 
 
 def work(tf, probe):
@@ -57,7 +58,7 @@ def work(tf, probe):
         with tf.device("/CPU:0"):
             return products, tf.add_n(products)
 
-    products, total = probe.measure(tf, step, device=", ".join(gpus), flops=2.0 * n**3 * len(gpus))
+    products, total = workloads.measure(probe, tf, step, device=", ".join(gpus), flops=2.0 * n**3 * len(gpus))
     for number, product in enumerate(products):
         probe.emit("placement", op="MatMul", dtype="float32", requested=gpus[number], actual=product.device, count=1)
     probe.emit("placement", op="AddN", dtype="float32", requested="/CPU:0", actual=total.device, count=1)

@@ -1,14 +1,14 @@
 """One GPU as several: logical devices, each with a part of the memory.
 
-A program for several GPUs can be tried on one this way. Every part takes its memory at once; the
-parts share the GPU's processors, so nothing gets faster.
+Lets you test a program for several GPUs on one. Each part takes its memory at once; the parts share the GPU's
+processors, so nothing gets faster.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "virtual",
-    "title": "One GPU as several",
+    "title": "One GPU as several logical devices",
     "group": "devices",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -21,9 +21,9 @@ EXAMPLE = """\
 import tensorflow as tf
 
 gpus = tf.config.list_physical_devices("GPU")
-part = tf.config.LogicalDeviceConfiguration(memory_limit=$memory_limit)  # MB, which each part takes at once
+part = tf.config.LogicalDeviceConfiguration(memory_limit=$memory_limit)  # MB, taken at once
 tf.config.set_logical_device_configuration(gpus[0], [part] * $virtual)
-tf.config.set_visible_devices(gpus[0], "GPU")  # or the other GPUs would follow as further devices
+tf.config.set_visible_devices(gpus[0], "GPU")  # otherwise the other GPUs are used too
 
 for device in tf.config.list_logical_devices("GPU"):
     with tf.device(device.name):
@@ -41,8 +41,8 @@ def configure(tf, probe):
 
     if gpus and probe.undivided(tf):
         probe.setting("logical devices", asked=number, effective=1, note="TensorFlow ignores them on a PluggableDevice")
-        probe.skip("TensorFlow does not divide a PluggableDevice, which is what this GPU is")
-    # Only this GPU, or the others would follow as further devices.
+        probe.skip("this GPU is a PluggableDevice, which TensorFlow cannot split into logical devices")
+    # Otherwise the other GPUs are used too.
     tf.config.set_visible_devices(gpus[:1], "GPU")
 
 

@@ -1,7 +1,7 @@
-"""Choose GPUs in the program: tf.config.set_visible_devices, the last one only.
+"""Choose GPUs in the program: tf.config.set_visible_devices, here the last one only.
 
-TensorFlow then starts no other GPU and takes no memory there. What it calls GPU:0 is now the last
-physical GPU: logical devices are numbered anew.
+TensorFlow then uses no other GPU and takes no memory there. Its GPU:0 is now the last physical GPU: logical devices
+are renumbered.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -14,6 +14,16 @@ CONFIG = {
     "workload": "matmul",
     "verdict": "ok",
 }
+
+EXAMPLE = """\
+import tensorflow as tf
+
+gpus = tf.config.list_physical_devices("GPU")
+tf.config.set_visible_devices(gpus[-1:], "GPU")
+
+a = tf.random.uniform([$size, $size])
+print(tf.matmul(a, a).device)
+"""
 
 
 def configure(tf, probe):

@@ -1,9 +1,8 @@
-"""Choose GPUs by the environment: CUDA_VISIBLE_DEVICES.
+"""Choose GPUs by environment variable: CUDA_VISIBLE_DEVICES.
 
-A list of indices or UUIDs ("1,0" or "GPU-4fb3…"), in the order in which the program shall count
-them: its GPU:0 is the first of the list. Without CUDA_DEVICE_ORDER=PCI_BUS_ID the indices are not
-those of nvidia-smi on a machine with different cards; UUIDs mean the same everywhere. Here all GPUs
-are listed by UUID, the last one first.
+A list of indices or UUIDs ("1,0" or "GPU-4fb3…"); the program's GPU:0 is the first in the list. On a machine with
+different cards, indices can differ from nvidia-smi's unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set; UUIDs are always the
+same. Here all GPUs are listed by UUID, in reverse order.
 """
 
 import os
@@ -12,7 +11,7 @@ import _gpuwatch_probe as gpuwatch_probe
 
 CONFIG = {
     "name": "visible-env",
-    "title": "GPUs chosen by the environment",
+    "title": "GPUs chosen by environment variable",
     "group": "visibility",
     "framework": "tensorflow",
     "workload": "matmul",
@@ -25,9 +24,9 @@ ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1,0"}
 EXAMPLE = """\
 import os
 
-# Indices or UUIDs ("GPU-4fb3..."); TensorFlow's GPU:0 is the first of the list.
+# Indices or UUIDs ("GPU-4fb3..."); TensorFlow's GPU:0 is the first in the list.
 os.environ["CUDA_VISIBLE_DEVICES"] = $visible
-# Without this, indices are not those of nvidia-smi on a machine with different cards.
+# Without this, indices can differ from nvidia-smi's on a machine with different cards.
 os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
 
 import tensorflow as tf

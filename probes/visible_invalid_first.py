@@ -1,7 +1,7 @@
 """An invalid number first in the list: CUDA_VISIBLE_DEVICES=-1,0.
 
-CUDA reads the list in order and stops at the first entry that is no GPU, so this hides every GPU
-although 0 is named. "0,-1,1" leaves GPU 0 alone, for the same reason.
+CUDA reads the list in order and stops at the first invalid entry, so this hides all GPUs although 0 is listed. For the
+same reason, "0,-1,1" leaves only GPU 0.
 """
 
 import _gpuwatch_probe as gpuwatch_probe
@@ -16,6 +16,17 @@ CONFIG = {
 }
 
 ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1,0"}
+
+EXAMPLE = """\
+import os
+
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1,0"
+
+import tensorflow as tf
+
+a = tf.random.uniform([$size, $size])
+print(tf.matmul(a, a).device)
+"""
 
 
 def configure(tf, probe):

@@ -20,7 +20,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _configurations() -> Mapping[str, str]:
-    from gpuwatch.probing.locate import names_and_titles
+    from gpuwatch.probing.probe_scripts import names_and_titles
 
     return names_and_titles()
 

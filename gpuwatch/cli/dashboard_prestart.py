@@ -106,7 +106,8 @@ class Start:
         assert picture is not None
         if not stream_ready(stream, seconds):
             return False
-        from gpuwatch.monitor.wire import HEAD_BYTES, KEY, PREVIEW, Receiver, head
+        from gpuwatch.history.frames import HEAD_BYTES, KEY, head
+        from gpuwatch.monitor.wire import PREVIEW, Receiver
 
         start = stream.read(HEAD_BYTES)
         length, kind = head(start) if len(start) == HEAD_BYTES else (0, b"")

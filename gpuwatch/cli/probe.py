@@ -32,7 +32,7 @@ from gpuwatch.model.probe_list import ProbeEntry, ProbeList, RecipeList
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.interpreter import FrameworkMissing, program_of
-from gpuwatch.probing.locate import GROUPS, ProbeScript, find_probe, find_probes
+from gpuwatch.probing.probe_scripts import GROUPS, ProbeScript, find_probe, find_probes
 from gpuwatch.probing.runner import ProbeOptions
 from gpuwatch.session.preflight import preflight
 from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, interpreters_for

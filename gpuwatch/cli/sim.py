@@ -61,7 +61,7 @@ def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
 
 def _adapted(environment: dict[str, str]) -> dict[str, str]:
     """On the plugin tier, adapts every Python process (probes/_gpuwatch_watch/_gpuwatch_simulated.py)."""
-    from gpuwatch.probing.hook import hooked
+    from gpuwatch.probing.probe_scripts import hooked
     from gpuwatch.sim.environment import ENV_PLUGIN
 
     return hooked(environment) if ENV_PLUGIN in environment else environment

@@ -1,1 +1,1 @@
-"""What was: ring buffers now, recordings (SQLite) beside them later. Owned by one thread."""
+"""What is kept over time: metrics, snapshots, events, runs, and crash reports."""

@@ -16,9 +16,9 @@ from gpuwatch.formatting.secrets import mask_text
 
 
 def keep(error: BaseException) -> Path | None:
-    """Writes the traceback, without the values of variables; None where no file could be written.
+    """Writes the traceback, without values of variables, to a file; None if that fails.
 
-    An error whose traceback the newest file has already gets no other one: a collector that is replaced fails again.
+    If the newest file has the same content, it is returned: a collector that is replaced fails again.
     """
     folder = Path(platformdirs.user_state_dir("gpuwatch", appauthor=False))
     name = time.strftime("crash-%Y%m%d-%H%M%S.txt")
@@ -28,7 +28,7 @@ def keep(error: BaseException) -> Path | None:
     try:
         folder = ownership.own_folder(folder, "XDG_STATE_HOME", "crashes")
         newest = max(folder.glob("crash-*.txt"), default=None)
-        with suppress(OSError):  # another user's, in a folder that was open to all once
+        with suppress(OSError):  # it may be another user's, if others could write to the folder once
             if newest is not None and ownership.read_own(newest).decode("utf-8", "replace") == text:
                 return newest
         path = folder / name
@@ -39,10 +39,10 @@ def keep(error: BaseException) -> Path | None:
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """One line for the user about what failed, and one about where the traceback is; writes that file."""
+    """Writes the traceback; returns one line about the error and one about the file, for the user."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
     what = mask_text(" ".join(f"{type(error).__name__}: {error}".split()))[:200]
     path = keep(error)
-    rest = f"the traceback is in {path}" if path else "the traceback could not be written anywhere"
+    rest = f"the traceback is in {path}" if path else "the traceback could not be saved"
     return f"an error in gpuwatch itself{where}: {what}", f"please report it; {rest}"

@@ -1,4 +1,4 @@
-"""What happened to devices and is over at once: a new one, a MIG layout, memory given back, Xids of programs."""
+"""Events of devices without a duration: a new device, a MIG layout, freed memory, Xids of programs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from gpuwatch.model.snapshot import Device, Snapshot
 _FREED_SHARE = 0.05
 _FREED_LEAST = 2**30
 _FREED_PAUSE = 60.0
-"""Seconds in which memory given back is one event: some programs take and give all the time."""
+"""Minimum seconds between two such events: some programs allocate and free all the time."""
 
 
 class DeviceEvents:
-    """Compares each device with what it was in the sample before."""
+    """Compares each device with the previous sample."""
 
     def __init__(self) -> None:
         self._known: dict[str, Device] = {}
         self._used: dict[str, float] = {}
         self._freed: dict[str, float] = {}
-        """When memory was given back last, by UUID."""
+        """Time of the last event about freed memory, by UUID."""
         self._xids: dict[str, float] = {}
         self._no_xids: set[str] = set()
 
     def look(self, snapshot: Snapshot, at: float, freed: Mapping[str, float]) -> list[MachineEvent]:
-        """``freed``: bytes by UUID that processes held which have exited since the sample before."""
+        """The events of this sample; ``freed``: memory of processes that have exited, in bytes by UUID."""
         found: list[MachineEvent] = []
         first = not self._known
         asleep = {known.pci_bus_id for known in self._known.values() if known.state == ASLEEP}
@@ -37,14 +37,14 @@ class DeviceEvents:
                 continue
             self._known[device.uuid] = device
             if before is None and not first and device.pci_bus_id not in asleep:
-                found.append(of_device(device, at, "device.new", "has appeared", "good"))
+                found.append(of_device(device, at, "device.new", "appeared", "good"))
             elif before is not None and device.state not in BAD_STATES:
                 found += _mig_layout(before, device, at)
-            found += self._given_back(device, at, freed.get(device.uuid, 0.0))
+            found += self._freed_memory(device, at, freed.get(device.uuid, 0.0))
             found += self._reported(device, at)
         return found
 
-    def _given_back(self, device: Device, at: float, freed: float) -> list[MachineEvent]:
+    def _freed_memory(self, device: Device, at: float, freed: float) -> list[MachineEvent]:
         used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
         if used is None or not total or device.state in BAD_STATES:
             self._used.pop(device.uuid, None)
@@ -55,11 +55,11 @@ class DeviceEvents:
         if at - self._freed.get(device.uuid, float("-inf")) < _FREED_PAUSE:
             return []
         self._freed[device.uuid] = at
-        text = f"memory: {size(given)} freed by programs that go on, {size(used)} of {size(total)} used"
+        text = f"memory: {size(given)} freed by running programs, {size(used)} of {size(total)} used"
         return [of_device(device, at, "memory.freed", text, "info")]
 
     def _reported(self, device: Device, at: float) -> list[MachineEvent]:
-        """Xids that tell of a program, not of the card; once, that none can be heard."""
+        """Xids that are about a program, not the hardware; and once, why Xids are not reported."""
         found = []
         for xid in device.xids:
             if not xid.hardware and xid.at > self._xids.get(device.uuid, float("-inf")):
@@ -76,7 +76,7 @@ class DeviceEvents:
 
 
 def _mig_layout(before: Device, now: Device, at: float) -> list[MachineEvent]:
-    """MIG switched, or its instances made anew. What could not be read is no change."""
+    """An event if MIG was switched or its instances changed. A failed reading is not a change."""
     modes = before.get("mig.mode"), now.get("mig.mode")
     then, here = ({one.id: one for one in device.mig_instances} for device in (before, now))
     if then.keys() == here.keys() or not all(isinstance(mode, str) for mode in modes):

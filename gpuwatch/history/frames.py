@@ -1,11 +1,11 @@
 """Snapshots as frames: one encoding for the wire, for memory and for disk.
 
-A frame is a head (length, kind) and MessagePack. A key frame has a whole snapshot; a delta has what is new since the
-frame before: of a row of which only readings have moved, these readings alone. So a machine on which nothing happens
-costs some eighty bytes a second, whatever runs on it, and what has not changed is the same object in the next snapshot.
+A frame is a head (length, kind) and MessagePack. A key frame has a whole snapshot; a delta has the differences from the
+previous frame: if only readings of a row have changed, only those. So an idle machine costs about eighty bytes a
+second, however many processes it has, and unchanged parts are the same objects in the next snapshot.
 
-A file of frames begins with :data:`HEADER`. Frames that no more will follow can be packed together, compressed. A tail
-that was cut off, as by a kill, is left out when they are read.
+A file of frames begins with :data:`HEADER`. Complete groups of frames can be packed (compressed) together. A tail that
+was cut off, as by a kill, is ignored.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ from gpuwatch.model.reading import Value
 from gpuwatch.model.snapshot import Device, Host, MigInstance, Process, Snapshot
 
 HEADER = b"gpuwatch-frames/1\n"
-"""What a file of frames begins with: another version has other bodies."""
+"""Begins a file of frames; changes with the format."""
 
 KEY, DELTA, FINDINGS, PACKED = b"S", b"D", b"C", b"Z"
-"""Kinds of frames: a whole snapshot, what is new since the frame before, the findings that hold from the next snapshot
-on, frames compressed together."""
+"""Kinds of frames: a whole snapshot, the differences from the previous frame, the findings from the next snapshot on,
+compressed frames."""
 _HEAD = struct.Struct(">Ic")
 HEAD_BYTES = _HEAD.size
 MOST_PACKED = 64 << 20
-"""Bytes of frames in a packed one: what claims more is damaged."""
+"""Maximum bytes of packed frames; anything larger is damaged."""
 
 Row = TypeVar("Row", Device, Process)
 _Readings = dict[int, Value | None]
-"""Readings that have moved, by their place in the row before; those of MIG instances follow on those of the device."""
+"""Changed readings, by their position in the previous row; MIG instances' readings follow those of the device."""
 _WORKERS, _STATE = -1, -2
-"""Places of what else moves about a process."""
+"""Positions of a process's fields that change often too."""
 
 
 class DamagedFrame(ValueError):
-    """Bytes that are no frames of this version."""
+    """The data is not frames of this version."""
 
 
 class _Delta(msgspec.Struct, array_like=True, omit_defaults=True):
-    """Numbers of rows are places in the tuples of the snapshot that it leads to."""
+    """Differences; rows are numbered by their position in the new snapshot."""
 
     taken_at: datetime.datetime
     took_seconds: float
     host: dict[int, Any] = {}
-    """Fields of the host that differ, by their place in it."""
+    """Changed fields of the host, by position."""
     device_readings: dict[int, _Readings] = {}
     process_readings: dict[int, _Readings] = {}
     devices: dict[int, Device] = {}
     processes: dict[int, Process] = {}
-    """Rows of which something else than a reading is new."""
+    """Rows with other changes than readings."""
     order: list[int] | None = None
-    """Where each process was in the snapshot before, -1 for a new one; None: the same ones in the same places."""
+    """Each process's position in the previous snapshot, -1 for a new one; None: unchanged."""
     bystanders: tuple[Process, ...] | None = None
     rest: Snapshot | None = None
-    """Everything else, where any of it is new, in a snapshot without rows."""
+    """Everything else, if any of it changed, as a snapshot without rows."""
 
 
 _delta_of = msgspec.msgpack.Decoder(_Delta).decode
@@ -79,30 +79,30 @@ _of_process = attrgetter(*(name for name in Process.__struct_fields__ if name no
 
 
 def framed(kind: bytes, body: bytes) -> bytes:
-    """A frame: length and kind, then the body."""
+    """A frame: length, kind, body."""
     return _HEAD.pack(len(body), kind) + body
 
 
 def head(frame: bytes) -> tuple[int, bytes]:
-    """Length and kind of the frame that follows these :data:`HEAD_BYTES`."""
+    """Length and kind, from the first :data:`HEAD_BYTES` of a frame."""
     length, kind = _HEAD.unpack(frame)
     return length, kind
 
 
 def packed(frames: bytes) -> bytes:
-    """Frames as one, compressed."""
+    """Frames compressed into one."""
     return framed(PACKED, zlib.compress(frames, 1))
 
 
 def split_file(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """As :func:`split`, of a file: :class:`DamagedFrame` where it has another header."""
+    """As :func:`split`, for a file: :class:`DamagedFrame` if it has a different header."""
     if not data.startswith(HEADER):
-        raise DamagedFrame(f"no frames of this version: they begin with {HEADER.decode().strip()}")
+        raise DamagedFrame(f"not a file of frames of this version: it must begin with {HEADER.decode().strip()}")
     return split(data, len(HEADER))
 
 
 def split(data: bytes, start: int = 0) -> Iterator[tuple[bytes, bytes]]:
-    """Kind and body of each frame, those that were packed together among them; a tail that was cut off is left out."""
+    """Kind and body of each frame, packed ones included; a tail that was cut off is ignored."""
     while len(data) - start >= HEAD_BYTES:
         length, kind = _HEAD.unpack_from(data, start)
         start += HEAD_BYTES
@@ -123,7 +123,7 @@ def _unpacked(body: bytes) -> bytes:
     except zlib.error as error:
         raise DamagedFrame(f"packed frames: {error}") from None
     if unzip.unconsumed_tail or not unzip.eof:
-        raise DamagedFrame("packed frames: cut off, or too many")
+        raise DamagedFrame("packed frames: truncated, or too large")
     return frames
 
 
@@ -131,7 +131,7 @@ def _unpacked(body: bytes) -> bytes:
 
 
 def _note_moved(now: dict[str, Value], before: dict[str, Value], first: int, moved: _Readings) -> bool:
-    """Puts what differs into ``moved``, by place from ``first`` on; False where other readings are there."""
+    """Adds changed values to ``moved``, by position from ``first`` on; False if there are different readings."""
     if now is before:
         return True
     if len(now) != len(before):
@@ -147,7 +147,7 @@ def _note_moved(now: dict[str, Value], before: dict[str, Value], first: int, mov
 
 
 def _moved(now: Row, before: Row) -> _Readings | None:
-    """The readings that have moved; None where anything else about a row has."""
+    """The changed readings; None if anything else about the row has changed."""
     moved: _Readings = {}
     if not _note_moved(now.readings, before.readings, 0, moved):
         return None
@@ -173,7 +173,7 @@ def _moved(now: Row, before: Row) -> _Readings | None:
 
 
 def _with(row: Row, moved: _Readings) -> Row:
-    """The row with what has moved."""
+    """The row with its changed readings."""
     readings, others = _put(row.readings, moved)
     if not others:
         return replace(row, readings=readings)
@@ -189,7 +189,7 @@ def _with(row: Row, moved: _Readings) -> Row:
 
 
 def _put(readings: dict[str, Value], moved: _Readings) -> tuple[dict[str, Any], _Readings]:
-    """Readings with what has moved of them, and what has moved beside them."""
+    """The readings with their changes, and the changes at other positions."""
     now: dict[str, Any] = readings.copy()
     names, others = tuple(now), _Readings()
     for place, value in moved.items():
@@ -204,13 +204,13 @@ def _put(readings: dict[str, Value], moved: _Readings) -> tuple[dict[str, Any], 
 
 
 class FrameEncoder:
-    """Turns snapshots into frames, the first one into a key frame."""
+    """Encodes snapshots as frames, beginning with a key frame."""
 
     def __init__(self) -> None:
         self._before: Snapshot | None = None
 
     def frame(self, snapshot: Snapshot) -> bytes:
-        """The next snapshot."""
+        """Encodes the next snapshot."""
         before, self._before = self._before, snapshot
         if before is None or len(before.devices) != len(snapshot.devices):
             return framed(KEY, encoded(snapshot))
@@ -250,7 +250,7 @@ def _identity(row: Process) -> tuple[object, ...]:
 
 
 def _rows(before: Sequence[Row | None], now: Sequence[Row]) -> tuple[dict[int, _Readings], dict[int, Row]]:
-    """Of each row that is not the same: what has moved of it, or all of it."""
+    """Of each changed row, the changed readings or the whole row."""
     readings: dict[int, _Readings] = {}
     whole: dict[int, Row] = {}
     for place, (row, old) in enumerate(zip(now, before, strict=True)):
@@ -268,7 +268,7 @@ _NO_HOST = Host(hostname=None, cpu_percent=None, cpu_count=None, memory_used_byt
 
 
 def encoded(what: object) -> bytes:
-    """MessagePack, also of names that are no UTF-8, and of integers beyond 64 bits."""
+    """MessagePack, also of strings that are not UTF-8 and integers beyond 64 bits."""
     try:
         return msgspec.msgpack.encode(what)
     except (UnicodeEncodeError, OverflowError):
@@ -286,19 +286,19 @@ def _clean(what: Any) -> Any:
 
 
 class FrameDecoder:
-    """Turns frames into snapshots again. What did not change is the same object in the next one."""
+    """Decodes frames to snapshots. Unchanged parts are the same objects as in the previous one."""
 
     def __init__(self) -> None:
         self._last: Snapshot | None = None
-        """As of the last frame, but for the rows below."""
+        """The snapshot of the last frame, with outdated rows."""
         self._devices: tuple[Device, ...] = ()
         self._processes: tuple[Process, ...] = ()
         self._moved_devices: dict[int, _Readings] = {}
         self._moved_processes: dict[int, _Readings] = {}
-        """What has moved since the rows were made."""
+        """Changes since the rows above were built."""
 
     def take(self, kind: bytes, body: bytes) -> None:
-        """The next frame: a key frame, or a delta to the one before. :class:`DamagedFrame` where it is neither."""
+        """Takes the next frame, a key frame or a delta from the previous one; :class:`DamagedFrame` otherwise."""
         try:
             if kind == KEY:
                 self._last = _snapshot_of(body)
@@ -307,7 +307,7 @@ class FrameDecoder:
             elif kind == DELTA and self._last is not None:
                 self._apply(self._last, _delta_of(body))
             else:
-                raise DamagedFrame(f"a frame of the kind {kind!r} that follows nothing")
+                raise DamagedFrame(f"a frame of kind {kind!r} without a key frame before it")
         except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, ValueError, TypeError) as error:
             self._last = None
             raise error if isinstance(error, DamagedFrame) else DamagedFrame(str(error)) from error
@@ -364,7 +364,7 @@ class FrameDecoder:
         return self._processes
 
     def rows_of(self, pid: int, create_time: float | None) -> tuple[Process, ...]:
-        """The rows of one process in the last frame; what others have moved is not looked at."""
+        """The rows of one process in the last frame, without updating the others."""
         moved = self._moved_processes
         return tuple(
             [

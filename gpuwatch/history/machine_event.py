@@ -1,4 +1,4 @@
-"""One event, and the words that events share."""
+"""Events, and the wording they share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Severity = Literal["error", "warning", "info", "good"]
 Certainty = Literal["fact", "likely"]
 
 ASLEEP = "asleep"
-"""State of a device that is left alone, because a question would wake it: nothing new is known of it."""
+"""State of a suspended device, which is not queried because that would wake it."""
 
 
 class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,40 +30,30 @@ class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
     device_uuid: str | None = None
     pid: int | None = None
     cause: str = ""
-    """The cause id (:data:`gpuwatch.model.findings.CAUSES`) of the condition that it belongs to; empty without one."""
+    """Cause id (:data:`gpuwatch.model.findings.CAUSES`) of its condition; empty without one."""
     occurrence: int = 0
-    """Onset, course and end of one occurrence of a condition share this number; 0 for what is over at once."""
+    """Shared by onset, course and end of one occurrence of a condition; 0 for an event without a duration."""
 
 
-def of_device(
-    device: Device,
-    at: float,
-    kind: str,
-    text: str,
-    severity: Severity,
-    certainty: Certainty = "fact",
-    cause: str = "",
-) -> MachineEvent:
-    """Something that happened to a device, or on it."""
+def of_device(device: Device, at: float, kind: str, text: str, severity: Severity) -> MachineEvent:
+    """An event of a device."""
     return MachineEvent(
         at=at,
         kind=kind,
         text=f"GPU {device.index}{'' if text.startswith(':') else ' '}{text}",
         severity=severity,
-        certainty=certainty,
         device_uuid=device.uuid,
-        cause=cause,
     )
 
 
 def of_process(row: Process, at: float, kind: str, text: str) -> MachineEvent:
-    """Something that a process did."""
+    """An event of a process."""
     return MachineEvent(at=at, kind=kind, text=f"process {row.pid} {text}", device_uuid=row.device_uuid, pid=row.pid)
 
 
 def who(row: Process) -> str:
-    """``alice's python train.py``: harmless, without secrets."""
-    from gpuwatch.formatting.secrets import mask_text  # its patterns are many, and events come later
+    """``alice's python train.py``, printable and with secrets masked."""
+    from gpuwatch.formatting.secrets import mask_text  # slow to import, and not needed for the first frame
 
     command = mask_text(printable(row.command or row.name or ""))
     program, _, rest = command.partition(" ")
@@ -80,5 +70,5 @@ def span(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long something is past, for a line: ``8 s ago``."""
+    """``8 s ago``."""
     return f"{span(seconds)} ago"

@@ -1,7 +1,4 @@
-"""The last minutes of every numeric device metric, in memory.
-
-A sample that is missing is kept as None: a gap in a graph, never a zero.
-"""
+"""The last minutes of every numeric device metric, in memory. A missing sample is None: a gap in a graph, never 0."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 _GAP = nan
 _SPARE = 64
-"""Samples above the capacity that a series may hold before they are dropped."""
+"""Samples beyond the capacity that may pile up before they are dropped together."""
 
 
 class Series(Sequence[float | None]):
-    """The last samples of one metric, oldest first, in eight bytes each; None is a gap."""
+    """The last samples of one metric, oldest first, eight bytes each; None is a gap."""
 
     __slots__ = ("_capacity", "_kept", "last", "seen")
 
@@ -29,12 +26,12 @@ class Series(Sequence[float | None]):
         self._capacity = capacity
         self._kept = array("d") if kept is None else kept
         self.last = _GAP
-        """The newest sample, NaN for a gap."""
+        """The newest sample; NaN for a gap."""
         self.seen = seen
-        """Samples that there were when it was brought up to date."""
+        """Number of samples in the history when this series was last extended."""
 
     def upto(self, count: int) -> None:
-        """Brings it up to date: of ``count`` samples there were, those that it lacks are like the last."""
+        """Extends the series to ``count`` samples of the history by repeating the last one."""
         more = count - self.seen
         if more <= 0:
             return
@@ -74,7 +71,7 @@ class Series(Sequence[float | None]):
 
 
 def _alike(before: Sequence[Device], now: Sequence[Device]) -> bool:
-    """Whether the same devices tell the same readings, with whatever values."""
+    """Whether devices and their readings are the same, apart from values."""
     return len(before) == len(now) and all(
         a is b or (a.uuid == b.uuid and a.readings.keys() == b.readings.keys())
         for a, b in zip(before, now, strict=True)
@@ -91,14 +88,14 @@ class History:
         self._series: dict[tuple[str, str], Series] = {}
         self._times: deque[float] = deque(maxlen=capacity)
         self._known: dict[tuple[str, str], float] = {}
-        """The last number of what is a gap now."""
+        """Last number before the current gap."""
         self._devices: tuple[Device, ...] | None = None
-        """Those of the last sample: where nothing changes they are the same objects, and only the count grows."""
+        """Devices of the last sample, to find what has changed."""
         self._processes: tuple[Process, ...] = ()
         self._holders: dict[str, tuple[Process, ...]] = {}
 
     def add(self, snapshot: Snapshot) -> None:
-        """Appends every numeric reading; devices that are away get a gap."""
+        """Appends every numeric reading; missing devices get a gap."""
         before, self._processes = self._processes, snapshot.processes
         if snapshot.devices is self._devices:
             self._count(snapshot.taken_at.timestamp())
@@ -119,7 +116,7 @@ class History:
         self._devices = snapshot.devices
 
     def _keep_holders(self, before: Sequence[Process], now: Snapshot) -> None:
-        """Of a device that cannot be asked any more, who was on it when it last could."""
+        """Remembers the processes of a device that has stopped answering."""
         known = {device.uuid: device for device in self._devices or ()}
         for device in now.devices:
             if "memory.used_bytes" in device.readings:
@@ -128,11 +125,11 @@ class History:
                 self._holders[device.uuid] = tuple(row for row in before if row.device_uuid == device.uuid)
 
     def holders(self, uuid: str) -> tuple[Process, ...]:
-        """The processes of a device that cannot be asked, as they were when it was read last."""
+        """The last known processes of a device that does not answer."""
         return self._holders.get(uuid, ())
 
     def _put_changes(self, before: Sequence[Device], now: Sequence[Device]) -> None:
-        """Of most samples hardly anything is new: only what is another reading than the one before."""
+        """Appends only changed readings: in most samples there are few."""
         count = self.snapshots
         for device, old in zip(now, before, strict=True):
             if device is old:
@@ -152,7 +149,7 @@ class History:
                 series.last = _GAP if as_number is None else as_number
 
     def put(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
-        """One sample by device UUID and metric id; what is not in it gets a gap."""
+        """Appends a sample, by device UUID and metric id; all other metrics get a gap."""
         before = self.snapshots
         for key in values:
             if key not in self._series:
@@ -167,14 +164,14 @@ class History:
         self._count(at)
 
     def _count(self, at: float) -> None:
-        """One sample more. The series take it up when somebody wants them, or when another one comes."""
+        """Adds a sample's time. Series are extended when they are read, or when their value changes."""
         self.snapshots += 1
         self._times.append(at)
 
     def series(self, uuid: str, metric_id: str) -> Sequence[float | None]:
-        """Oldest first; empty when nothing was ever read. The live buffer: do not change it.
+        """The live buffer, oldest first; empty if there is none. Do not change it.
 
-        It may be shorter than :attr:`times`: both end with the newest sample.
+        It may be shorter than :attr:`times`; both end with the newest sample.
         """
         series = self._series.get((uuid, metric_id))
         if series is None:
@@ -183,27 +180,24 @@ class History:
         return series
 
     def known(self, uuid: str, metric_id: str) -> float | None:
-        """The last number that was read, however long ago; None where there was none."""
+        """The last number, however old; None if there is none."""
         series = self._series.get((uuid, metric_id))
         if series is not None and series.last == series.last:
             return series.last
         return self._known.get((uuid, metric_id))
 
     def remember(self, other: History) -> None:
-        """From now on :meth:`known` is what ``other`` knows, where nothing was read here."""
+        """Makes :meth:`known` fall back to the numbers of ``other``."""
         self._known = {key: series.last for key, series in other._series.items() if series.last == series.last}
         self._known |= {key: value for key, value in other._known.items() if key not in self._known}
 
     @property
     def times(self) -> Sequence[float]:
-        """Seconds since the epoch of the samples, oldest first."""
+        """Times of the samples in seconds since the epoch, oldest first."""
         return self._times
 
     def until(self, moment: float, metrics: frozenset[str] | None = None) -> History:
-        """A copy that ends with the last sample not later than ``moment``, as it was then.
-
-        ``metrics``: of these alone; None: of all.
-        """
+        """A copy as of ``moment``: it ends with the last sample not later. ``metrics``: only these; None: all."""
         times = list(self._times)
         keep = bisect_right(times, moment)
         then = History(self.capacity)

@@ -1,4 +1,4 @@
-"""Processes that started using a device and those that exited, with what they held at most and how long they ran."""
+"""Events of processes that start using a device, stop using it, or exit, with their peak memory and run time."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class _User(msgspec.Struct):
 
     row: Process
     since: float
-    """When it was first seen here."""
+    """When it was first seen on this device."""
     last: float
     peak: float | None
 
 
 class ProcessEvents:
-    """Processes by device. A device that does not answer keeps its own until it does."""
+    """Tracks processes by device. A device that does not answer keeps its processes until it does."""
 
     def __init__(self) -> None:
         self._here: dict[str, dict[_Key, _User]] = {}
         self._rows: tuple[Process, ...] | None = None
         self._read: list[str] = []
-        """UUIDs of the devices whose lists of processes were read in the last sample."""
+        """UUIDs of the devices whose process lists could be read in the last sample."""
         self._stayed: float | None = None
-        """Until when no process came or exited since."""
+        """Time of the last sample in which nothing had changed."""
 
     def look(self, snapshot: Snapshot, at: float) -> tuple[list[MachineEvent], dict[str, float]]:
-        """What happened, and the bytes that processes held which have exited, by UUID of the device."""
+        """The events, and the memory of processes that have exited, in bytes by device UUID."""
         read = [device.uuid for device in snapshot.devices if lists_processes(device)]
         if snapshot.processes is self._rows and read == self._read:
             self._stayed = at
@@ -87,7 +87,7 @@ def _exited(user: _User, at: float, snapshot: Snapshot) -> MachineEvent:
     if ran is not None:
         parts.append(f"after {span(ran)}")
     elif user.last > user.since:
-        parts.append(f"after {span(user.last - user.since)} here")
+        parts.append(f"(seen for {span(user.last - user.since)})")
     held = row.number("gpu_memory_bytes")
     if held:
         parts.append(f"{memory(held)} freed")
@@ -97,14 +97,14 @@ def _exited(user: _User, at: float, snapshot: Snapshot) -> MachineEvent:
 
 
 def _named(row: Process) -> str:
-    """Whose it is and what it runs, or why that is unknown."""
+    """User and command, or why they are unknown."""
     if row.command or row.name:
         return f": {who(row)}"
-    return f" ({printable(row.note)})" if row.note else ", of which no more than its number can be read"
+    return f" ({printable(row.note)})" if row.note else " (nothing but its pid is readable)"
 
 
 def lists_processes(device: Device) -> bool:
-    """Whether its list of processes was read: one that failed, or of a GPU that sleeps, is empty; nobody exited."""
+    """Whether its process list was read; a list that failed, or of a suspended GPU, is empty though nothing exited."""
     unread = device.missing.get("memory.unexplained_bytes")
     return (
         device.state not in BAD_STATES

@@ -1,8 +1,7 @@
-"""Finished runs, kept between sessions: one JSON file each in the user's state folder.
+"""Saved runs: one JSON file each in the user's state folder.
 
-A file is whole or not there (written aside, then renamed), private to the user, and without secrets. The
-oldest go when there are too many, or when they take too much room. A folder that others can write to is neither
-read nor cleared (:mod:`gpuwatch.ownership`).
+Files are written atomically, private to the user, with secrets masked. The oldest are removed when there are too many,
+or when they take too much space. A folder that others can write to is not used (:mod:`gpuwatch.ownership`).
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from gpuwatch.model.codec import NotADocument, from_json, to_json
 from gpuwatch.model.run import Run
 
 MOST = 200
-"""Runs that are kept."""
+"""Runs kept."""
 MOST_BYTES = 256 << 20
-"""What they may take together; the newest stays however large it is."""
+"""Maximum size of all runs; the newest is kept whatever its size."""
 _ABANDONED_SECONDS = 3600.0
-"""A half-written file of this age belongs to nobody: its writer was killed."""
+"""Age of a half-written file after which its writer must have been killed."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -44,13 +43,10 @@ class RunStore:
         self.unreadable = 0
         """Files that the last :meth:`latest` could not read."""
         self.distrust = ""
-        """Why the last :meth:`latest` did not look into the folder: others can write to it."""
+        """Why the last :meth:`latest` did not read the folder: others can write to it."""
 
     def save(self, run: Run) -> Path:
-        """Writes ``run``, secrets masked, and drops the oldest beyond :data:`MOST` and :data:`MOST_BYTES`.
-
-        OSError when it cannot be written.
-        """
+        """Writes ``run`` with secrets masked, and removes the oldest beyond the limits. OSError if that fails."""
         self.folder = ownership.own_folder(self.folder, "XDG_STATE_HOME", "runs")
         moment = run.started_at.strftime("%Y%m%dT%H%M%S.%f")
         config = _UNSAFE.sub("_", run.config)[:60].strip(".") or "run"
@@ -91,7 +87,7 @@ class RunStore:
     def _prune(self) -> None:
         room = MOST_BYTES
         for number, old in enumerate(self._files()):
-            with suppress(OSError):  # somebody else removed it
+            with suppress(OSError):  # another process removed it
                 room -= old.stat().st_size
                 if number >= MOST or (room < 0 and number > 0):
                     old.unlink()
@@ -101,18 +97,8 @@ class RunStore:
                     half.unlink()
 
     def _files(self) -> list[Path]:
-        """Newest first: the names begin with the time."""
+        """Newest first: file names begin with the time."""
         try:
             return sorted(self.folder.glob("[0-9]*.json"), reverse=True)
         except OSError:
             return []
-
-
-def save(run: Run) -> Path:
-    """Keeps ``run`` in the user's folder."""
-    return RunStore().save(run)
-
-
-def latest(count: int = MOST) -> list[Run]:
-    """The newest runs of the user's folder, newest first."""
-    return RunStore().latest(count)

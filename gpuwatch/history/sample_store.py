@@ -1,4 +1,4 @@
-"""What is asked of kept samples, wherever they are kept: in memory, or in a recording."""
+"""The interface of stored samples, in memory or in a recording."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Kept(NamedTuple):
 
 
 class SampleStore(Protocol):
-    """Samples and events of one host. Times are seconds since the epoch."""
+    """Stored samples and events of one host. Times are seconds since the epoch."""
 
     @property
     def times(self) -> Sequence[float]:
-        """When the samples were taken, oldest first."""
+        """Times of the samples, oldest first."""
         ...
 
     def at(self, moment: float) -> Kept | None:
-        """The last sample not later than ``moment``, the first one where all are later; None without any."""
+        """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
         ...
 
     def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
@@ -40,9 +40,9 @@ class SampleStore(Protocol):
         ...
 
     def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
-        """The rows of one process at each sample from ``begin`` to ``end``; none where it was not there."""
+        """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""
         ...
 
     def events(self) -> Sequence[MachineEvent]:
-        """What happened, oldest first. It may go on growing: do not change it."""
+        """The events, oldest first. The list may grow: do not change it."""
         ...

@@ -1,7 +1,7 @@
-"""The last hour of whole snapshots in a few megabytes, so that the past can be looked at unasked.
+"""The last hour of whole snapshots, in a few megabytes.
 
-Samples are kept as frames (:mod:`gpuwatch.history.frames`), sixty of which begin with a key frame and come and go
-together: the newest as they came, the others compressed. The older, the fewer: see :data:`LEVELS`.
+Samples are kept as frames (:mod:`gpuwatch.history.frames`) in chunks of sixty; complete chunks are compressed. Older
+samples are thinned out: see :data:`LEVELS`.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from gpuwatch.model.reading import number
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 LEVELS = ((600.0, 0.0), (1800.0, 5.0), (3600.0, 15.0))
-"""Up to which age in seconds samples are kept how far apart: all of ten minutes, then one in 5 s, one in 15 s.
+"""Maximum age and minimum distance in seconds: all samples of ten minutes, then one in 5 s, then one in 15 s.
 
-Samples leave a level sixty at a time, so that some are a little older."""
+Samples leave a level in chunks, so some are a little older."""
 MOST_BYTES = 12 * 2**20
-"""Above this the oldest go early: only many processes that come and go every second need it."""
+"""Limit above which the oldest samples are dropped early, as with many processes that start and exit every second."""
 EVENTS = 1000
-"""Events that are kept; the oldest go."""
+"""Events kept."""
 _MOST_AT_ONCE = 600
 """Samples of the first level, however short the interval."""
 CHUNK = 60
-"""Samples that come and go together."""
+"""Samples in a chunk."""
 _PER_SAMPLE = 100
-"""Bytes that Python itself takes for one sample."""
+"""Bytes of Python's overhead for one sample."""
 _of_findings = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode
 
 
 class Chunk:
-    """Some samples one after another, the first one in a key frame."""
+    """Consecutive samples, beginning with a key frame."""
 
     __slots__ = ("_encoder", "_findings", "_frames", "size", "times")
 
@@ -52,7 +52,7 @@ class Chunk:
         self._frames: list[bytes] = []
 
     def add(self, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
-        """One more sample, later than the others."""
+        """Appends a sample."""
         if findings is not self._findings and findings != self._findings:
             self._frames.append(framed(FINDINGS, encoded(findings)))
             self.size += len(self._frames[-1])
@@ -62,13 +62,13 @@ class Chunk:
         self.times.append(snapshot.taken_at.timestamp())
 
     def close(self) -> None:
-        """No more samples come."""
+        """Compresses the chunk: it is complete."""
         self._frames = [packed(b"".join(self._frames))]
         self._encoder, self._findings = FrameEncoder(), None
         self.size = len(self._frames[0]) + _PER_SAMPLE * len(self.times)
 
     def read(self) -> Iterator[tuple[FrameDecoder, bytes]]:
-        """A decoder that stands at one sample after the other, oldest first, and the findings of then."""
+        """The decoder positioned at each sample in turn, oldest first, with the encoded findings."""
         decoder, findings = FrameDecoder(), b""
         for kind, body in split(b"".join(self._frames)):
             if kind == FINDINGS:
@@ -92,14 +92,14 @@ class Timeline:
     # Keeping
 
     def add(self, snapshot: Snapshot, findings: tuple[Finding, ...] | None = None) -> None:
-        """One more sample, later than all before; ``findings`` None: those of the sample before still hold."""
+        """Appends a sample; ``findings`` None: unchanged."""
         if findings is not None:
             self._findings = findings
         self._put(0, snapshot, self._findings)
         self._thin(snapshot.taken_at.timestamp())
 
     def add_events(self, events: Iterable[MachineEvent]) -> None:
-        """What happened, later than all before."""
+        """Appends events."""
         self._events.extend(events)
 
     def _put(self, level: int, snapshot: Snapshot, findings: tuple[Finding, ...]) -> None:
@@ -136,12 +136,12 @@ class Timeline:
 
     @property
     def size_bytes(self) -> int:
-        """What the samples take."""
+        """Memory that the samples take."""
         return sum(chunk.size for chunks in self._levels for chunk in chunks)
 
     @property
     def times(self) -> list[float]:
-        """Seconds since the epoch of the samples, oldest first."""
+        """Times of the samples, in seconds since the epoch, oldest first."""
         return [at for chunk in self._chunks() for at in chunk.times]
 
     def _chunks(self) -> Iterator[Chunk]:
@@ -151,7 +151,7 @@ class Timeline:
     # Looking back
 
     def at(self, moment: float) -> Kept | None:
-        """The last sample not later than ``moment``, the first one where all are later; None without any."""
+        """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
         chosen: Chunk | None = None
         for chunk in self._chunks():
             if chosen is None or chunk.times[0] <= moment:
@@ -173,7 +173,7 @@ class Timeline:
                     yield at, decoder
 
     def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
-        """What the ring would have held at ``end``, of these metrics only."""
+        """These metrics over the ``seconds`` before ``end``, as the live history had them."""
         history = History()
         listed: tuple[Device, ...] | None = None
         values: dict[tuple[str, str], float] = {}
@@ -187,10 +187,10 @@ class Timeline:
         return history
 
     def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
-        """The rows of one process at each sample from ``begin`` to ``end``; none where it was not there."""
+        """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""
         for at, decoder in self._between(begin, end):
             yield at, decoder.rows_of(*who)
 
     def events(self) -> Sequence[MachineEvent]:
-        """What happened, oldest first: the list itself, which goes on growing."""
+        """The events, oldest first: the live list, which grows."""
         return self._events

@@ -1,1 +1,1 @@
-"""Parsers of framework logs, shared by probing and diagnosis. One pass, constant memory."""
+"""Parsers for framework logs: one pass, constant memory."""

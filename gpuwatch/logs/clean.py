@@ -1,7 +1,4 @@
-"""What people and terminals put around a log line, and the small grammars inside one.
-
-Pure string functions: sizes, device names, PCI addresses, prefixes. Nothing here keeps state.
-"""
+"""String functions for log lines: strips prefixes and quoting, reads sizes, device names and PCI addresses."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ import re
 import msgspec
 
 _ANSI = re.compile(r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
-# Quote marks, comment signs, notebook indents, list bullets, doctest prompts and rank tags in front.
+# Quote marks, comment signs, notebook indents, list bullets, doctest prompts and rank tags at the start of a line.
 _LEAD = re.compile(
     r"(?:\s+|>+|#+\s|//+\s|;+\s|[-*•] |\$ |\||`+|\*\*|\[?rank:? ?\d+\]?:?|\[default\d+\]:"
     r"|\((?:[\w.:-]+ )?pid=\d+[^)]{0,80}\)|\[\d+\](?:<std\w+>)?:)+"
 )
 _LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|TRACE)"
-# What collectors and loggers put in front of a program's own line. Each kind once, one after another.
+# Prefixes of log collectors and loggers. Each kind is stripped once, in this order.
 _ENVELOPES = (
     # 2026-11-20T07:00:01.5Z stderr F …   2026-11-20 07:00:01,500 …   26/11/20 07:00:01 …   (not TensorFlow's "…: I")
     re.compile(
@@ -47,7 +44,7 @@ _ENTITY = re.compile(r"&(?:[lg]t|amp|quot|#\d+|#x[0-9a-fA-F]+);")
 
 _SIZE = re.compile(r"^\**([\d.]+)\s*(B|bytes|[KMGTP]i?B?)?\**$", re.IGNORECASE)
 _MOST = float(1 << 70)
-"""What is larger is no size of anything."""
+"""Larger numbers are not sizes."""
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 
 _DEVICE = re.compile(r"(?:device:)?\b(X?LA_)?(GPU|CPU|TPU|cuda)(?::(\d{1,6}))?", re.IGNORECASE)
@@ -80,7 +77,7 @@ _DTYPE_BYTES = {
 
 
 def undecorated(line: str) -> str:
-    """The line without colours, quote marks, indents and prompts in front, and without its end of line."""
+    """The line without colours, leading quote marks, indents and prompts, and without its end of line."""
     if "\x1b" in line:
         line = _ANSI.sub("", line)
     if "&" in line and _ENTITY.search(line):
@@ -88,13 +85,13 @@ def undecorated(line: str) -> str:
     lead = _LEAD.match(line)
     line = (line[lead.end() :] if lead else line).rstrip()
     if line.startswith('"') and (quoted := _QUOTED.match(line)):
-        # A line of a notebook's file, or of a table.
+        # From a notebook's file or a table.
         line = _ANSI.sub("", quoted[1].replace("\\u001b", "\x1b").replace('\\"', '"').replace('""', '"')).strip()
     return line
 
 
 def unwrapped(line: str) -> str:
-    """An undecorated line without what a collector, a logger or a launcher wrote in front of it."""
+    """An undecorated line without the prefixes of log collectors, loggers and launchers."""
     for envelope in _ENVELOPES:
         match = envelope.match(line)
         if match is not None:
@@ -110,7 +107,7 @@ _NESTING_KEYS = ("jsonPayload", "record", "fields", "data")
 
 
 def json_text(line: str) -> str | None:
-    """The program's own text in a JSON line of Docker, Jupyter, journald or a cloud's log; None elsewhere."""
+    """The program's text in a JSON line of Docker, Jupyter, journald or a cloud's log; None for other lines."""
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -139,21 +136,17 @@ def size_bytes(text: str) -> int | None:
 
 
 SIMULATED_RENAME = "GPU_CUDA"
-"""The device type under which CUDA kernels are registered beside those of GPUs simulated as a plugin
-(gpuwatch/sim/csrc/plugin_rename.c)."""
+"""Device type of the CUDA kernels in a process whose GPUs are simulated as a plug-in (sim/csrc/plugin_rename.c)."""
 NOT_SIMULATED = "CUDA, not simulated"
 
 
 def in_words(text: str) -> str:
-    """A line of a log or a message as it is shown: without the name that only gpuwatch's simulation has."""
+    """A log line or message for display: explains the device type that only gpuwatch's simulation has."""
     return text.replace(SIMULATED_RENAME, NOT_SIMULATED) if SIMULATED_RENAME in text else text
 
 
 def device(text: str) -> str:
-    """``GPU:0`` or ``CPU:0`` of any spelling (``/job:…/device:GPU:0``, ``/gpu:0``, ``/GPU:7``).
-
-    A text in which no device is named comes back as it is.
-    """
+    """``GPU:0`` for any spelling (``/job:…/device:GPU:0``, ``/gpu:0``); text without a device is returned unchanged."""
     found = None
     for match in _DEVICE.finditer(text):
         found = match
@@ -167,7 +160,7 @@ def device(text: str) -> str:
 
 
 def pci_address(text: str | None) -> str | None:
-    """``0000:01:00.0``: four-digit domain, lower case, as NVML's ``00000000:01:00.0`` and TensorFlow's meet."""
+    """``0000:01:00.0``: lower case, four-digit domain, so that NVML's and TensorFlow's addresses compare equal."""
     if not text:
         return None
     match = _PCI.search(text)
@@ -178,7 +171,7 @@ def pci_address(text: str | None) -> str | None:
 
 
 def tensor_bytes(shape: str, dtype: str | None) -> int | None:
-    """Bytes of ``shape[16,112,112,147] and type float``; None where a part is unknown."""
+    """Bytes of ``shape[16,112,112,147] and type float``; None if a part is unknown."""
     width = _DTYPE_BYTES.get((dtype or "float").removeprefix("DT_").lower())
     if width is None:
         return None
@@ -196,7 +189,7 @@ def tensor_bytes(shape: str, dtype: str | None) -> int | None:
 
 
 def source_message(line: str) -> tuple[str, str] | None:
-    """(``bfc_allocator``, message) of a C++ log line of any of its prefix grammars, else None."""
+    """(``bfc_allocator``, message) of a C++ log line with any kind of prefix; None for other lines."""
     at = line.find(".cc:")
     if at < 1:
         return None

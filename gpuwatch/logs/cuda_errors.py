@@ -1,8 +1,8 @@
-"""CUDA's error codes: one table for every framework that hands them on, whatever it puts around them.
+"""CUDA's error codes, in the messages of any framework.
 
 Sources: ``CUresult`` of the driver API (cuda.h) and ``cudaError_t`` of the runtime (driver_types.h), which share their
-numbers since CUDA 10.1; before that the runtime had its own below 100. The texts are those of cudaGetErrorString.
-Programs print the name, the text, the number, or all of them: any one is enough.
+numbers since CUDA 10.1; before, the runtime had its own below 100. The texts are those of cudaGetErrorString.
+Programs print the name, the text or the number: any of them is recognised.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import msgspec
 
 
 class CudaError(msgspec.Struct, frozen=True):
-    """One condition that CUDA reports."""
+    """One of CUDA's errors."""
 
     topic: str
     """A topic of :mod:`gpuwatch.logs.topics`."""
     numbers: tuple[int, ...]
-    """That of today, then those of the runtime before CUDA 10.1."""
+    """The current number, then the runtime's before CUDA 10.1."""
     names: tuple[str, ...]
-    """Of the driver API and of the runtime, in lower case."""
+    """In the driver API and the runtime, in lower case."""
     text: str
-    """The beginning of what cudaGetErrorString says, in lower case."""
+    """The beginning of cudaGetErrorString's text, in lower case."""
     alone: bool = True
-    """Whether the text means this even where CUDA is not named beside it."""
+    """Whether the text is enough in a line that does not mention CUDA."""
 
 
 OUT_OF_MEMORY = "memory.oom"
-"""Told by the parsers of allocators, which know the numbers around it."""
+"""Handled by the parsers of allocator messages, which read the numbers around it."""
 
 TABLE: tuple[CudaError, ...] = (
     CudaError(OUT_OF_MEMORY, (2,), ("out_of_memory", "memoryallocation"), "out of memory", False),
@@ -90,7 +90,7 @@ def _names(name: str) -> tuple[str, str]:
 
 _BY_NAME = {full: entry for entry in TABLE for name in entry.names for full in _names(name)}
 _OTHER = CudaError("cuda.other-error", (), (), "")
-"""A number without a meaning of its own here."""
+"""A number that is not in the table."""
 _BY_NUMBER = {number: entry for entry in TABLE for number in entry.numbers}
 _ALONE = tuple(entry for entry in TABLE if entry.alone)
 
@@ -115,10 +115,10 @@ _REPORT = re.compile(r"error|fail|exception|unable|cannot|could not|check|return
 
 
 def errors(text: str) -> list[CudaError]:
-    """The CUDA errors that ``text`` names by name, text or number; it is in lower case, its quotes are plain."""
+    """The CUDA errors in ``text``, which is in lower case with plain quotes."""
     found = [entry for entry in _ALONE if entry.text in text]
     if "cud" not in text:
-        # "THCudaCheck", "CUDA error", "cudart" and all names have it; the texts above are CUDA's own.
+        # "THCudaCheck", "CUDA error", "cudart" and all names contain it.
         return found
     if "cuda_error_" in text or "cudaerror" in text:
         found += [entry for name in _NAME.findall(text) if (entry := _BY_NAME.get(name)) is not None]
@@ -132,15 +132,15 @@ def errors(text: str) -> list[CudaError]:
 
 
 def out_of_memory(text: str) -> bool:
-    """Whether ``text`` names CUDA's error 2; as :func:`errors`."""
+    """Whether ``text`` contains CUDA's error 2; see :func:`errors`."""
     return any(entry.topic == OUT_OF_MEMORY for entry in errors(text))
 
 
 def topics(text: str) -> list[str]:
-    """What the CUDA errors in ``text`` mean; as :func:`errors`."""
+    """The topics of the CUDA errors in ``text``; see :func:`errors`."""
     return [entry.topic for entry in errors(text)]
 
 
 def number(text: str) -> int | None:
-    """Today's number of the first CUDA error that ``text`` (in any case) names."""
+    """The current number of the first CUDA error in ``text``, in upper or lower case."""
     return next((entry.numbers[0] for entry in errors(text.lower()) if entry.numbers), None)

@@ -1,9 +1,10 @@
-"""The lines that tie a framework device to a physical GPU, of TensorFlow 0.x to today and of plug-ins."""
+"""TensorFlow's lines about GPUs, the driver and libraries, from 0.x to today, and of plug-ins."""
 
 from __future__ import annotations
 
 import re
 
+from gpuwatch.logs import cuda_errors
 from gpuwatch.logs.clean import pci_address, size_bytes
 from gpuwatch.logs.facts import CuInitError, IgnoredGpu, SeenCard
 from gpuwatch.model.run import DeviceMapping
@@ -29,20 +30,20 @@ _IGNORED = re.compile(
     r"Ignoring (?:visible )?gpu device \(device: (\d{1,6}), name: (.{1,120}?), pci bus id: ([0-9a-fA-F:.]+)"
     r".{0,120}?\) with (.+)$"
 )
-# Cut off before its end, where a post or a terminal ends.
+# A mapping line that was cut off.
 _BEGUN = re.compile(
     r"Creat(?:ed|ing) (?:TensorFlow )?device \(?(?:/\S*?)?[/:](?:gpu|GPU):(\d{1,6})\)?"
     r"(?: with \**(\d{1,12}) MB\**(?: memory)?\)?:?| ?-> )"
 )
 _CUINIT = re.compile(r"(CUDA_ERROR_\w+|UNKNOWN ERROR)(?: ?\((\d{1,9})\))?(?::\s*(.*))?")
 _LIBRARY = re.compile(r"[Cc]ould(?: not load dynamic library|n't open CUDA library) '?([^\s';]+)'?")
-# The loader speaks the language of its user; an exception around it does not.
+# The loader's message may be translated; the exception around it is not.
 _SHARED = re.compile(
     r"(?:^|[\s:'\"(])(lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): cannot open shared object"
     r"|(?:ImportError|OSError): (lib(?:cu|nccl|nv)[\w-]{0,60}\.so[.\d]*): "
 )
 _FILE = r"((?:lib)?[\w+-]{1,60}\.(?:so[.\d]{0,20}|dll|dylib))(?![\w])"
-# cuDNN, PaddlePaddle, CTranslate2, CuPy, bitsandbytes, JAX: who cannot load which file.
+# Files that cuDNN, PaddlePaddle, CTranslate2, CuPy, bitsandbytes or JAX could not load.
 _NOT_LOADED = re.compile(
     rf"(?:could not|cannot|can't|couldn't|unable to|failed to) (?:load|locate|find|open)(?: the)?(?: dynamic)?"
     rf"(?: shared)?(?: library| object| any of)?:? [{{'\"]?{_FILE}"
@@ -57,7 +58,7 @@ _DLL = re.compile(
     re.IGNORECASE,
 )
 _OF_CUDA = re.compile(r"^(?:lib)?(?:cu|nv|nccl|libdevice|bitsandbytes_cuda|onnxruntime_providers_)|cuda", re.IGNORECASE)
-"""Names that are CUDA's, the driver's, or of what is linked against them."""
+"""Libraries of CUDA and the driver, or linked against them."""
 _DLERROR = re.compile(r"dlerror: ([^\s:;]+\.so[.\d]*): cannot open shared object")
 _HIDDEN = re.compile(r"CUDA_VISIBLE_DEVICES is set to (.{0,400}?) - this hides all GPUs")
 _ENVIRONMENT = re.compile(r'env: CUDA_VISIBLE_DEVICES="([^"]*)"')
@@ -77,30 +78,20 @@ _MISSING_FILE = re.compile(r"(?:libdevice not found at|was not found at|Can't fi
 # TensorFlow 0.x
 _DSO = re.compile(r"Unable to load (cu[A-Za-z]{2,10}) DSO")
 LIBDEVICE = "libdevice.10.bc"
-"""The file that XLA looks for in the folders that it lists (its name since CUDA 9)."""
+"""The file that XLA searches for (its name since CUDA 9)."""
 
-# CUresult, cuda.h
-CODES = {
-    "CUDA_ERROR_OUT_OF_MEMORY": 2,
-    "CUDA_ERROR_NOT_INITIALIZED": 3,
-    "CUDA_ERROR_STUB_LIBRARY": 34,
-    "CUDA_ERROR_NO_DEVICE": 100,
-    "CUDA_ERROR_INVALID_DEVICE": 101,
+_CODES = {
+    **{f"CUDA_ERROR_{one.names[0].upper()}": one.numbers[0] for one in cuda_errors.TABLE if one.numbers and one.names},
     "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED": 303,
-    "CUDA_ERROR_OPERATING_SYSTEM": 304,
-    "CUDA_ERROR_SYSTEM_NOT_READY": 802,
-    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": 803,
-    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": 804,
-    "CUDA_ERROR_MPS_CONNECTION_FAILED": 805,
-    "CUDA_ERROR_UNKNOWN": 999,
 }
+"""CUresult (cuda.h) by name."""
 
 _OPTIONAL_LIBRARIES = ("libnvinfer", "nvinfer")
-"""TensorRT: its absence takes no GPU away."""
+"""TensorRT: GPUs work without it."""
 
 
 def mapping(message: str) -> DeviceMapping | None:
-    """``Created device … -> device: 0, name: …``, any version, with or without the MB."""
+    """``Created device … -> device: 0, name: …`` of any version, with or without the memory."""
     match = _CREATED.search(message) or _SESSION.search(message)
     if match is None:
         return _listed(message)
@@ -118,7 +109,7 @@ def _listed(message: str) -> DeviceMapping | None:
     match = _LISTED.search(message)
     if match is None:
         return None
-    # It is listed under a name of its own, in a line before; by default the numbers are the same.
+    # Its framework name is in an earlier line; by default the numbers are the same.
     return DeviceMapping(
         framework_device=f"/device:GPU:{int(match[1])}",
         cuda_ordinal=int(match[1]),
@@ -129,12 +120,12 @@ def _listed(message: str) -> DeviceMapping | None:
 
 
 def begins_mapping(message: str) -> bool:
-    """Whether a mapping line starts here, which the author of a post may have folded."""
+    """Whether a mapping line starts here, which may have been wrapped by hand."""
     return "Creat" in message and (" device (" in message or "Created device /" in message)
 
 
 def begun_mapping(message: str) -> DeviceMapping | None:
-    """What a mapping line tells whose end was cut off; None before it tells more than a device's name."""
+    """What can be read from a mapping line that was cut off; None if it has only a device name."""
     match = _BEGUN.search(message)
     if match is None:
         return None
@@ -170,15 +161,15 @@ def cuinit(message: str) -> CuInitError | None:
     match = _CUINIT.search(text)
     if match is None:
         return CuInitError(name=None, code=None, text=text)
-    code = int(match[2]) if match[2] else CODES.get(match[1])
+    code = int(match[2]) if match[2] else _CODES.get(match[1])
     name = match[1]
     if name == "UNKNOWN ERROR":
-        name = next((known for known, number in CODES.items() if number == code), name)
+        name = next((known for known, number in _CODES.items() if number == code), name)
     return CuInitError(name=name, code=code, text=text)
 
 
 def missing_library(message: str) -> list[str]:
-    """Libraries that a dso_loader line says could not be loaded; dlerror may name a second one."""
+    """Libraries that could not be loaded; a dlerror in the line may name a second one."""
     names = []
     if match := _LIBRARY.search(message):
         names.append(match[1].rstrip(".,"))
@@ -201,38 +192,36 @@ def missing_library(message: str) -> list[str]:
 
 
 def hidden(message: str) -> str | None:
-    """The value of CUDA_VISIBLE_DEVICES that TensorFlow itself blames."""
-    match = _HIDDEN.search(message)
-    return match[1].strip("\"'") if match else None
+    """The value of CUDA_VISIBLE_DEVICES, where TensorFlow says that it hides all GPUs."""
+    value = _first(_HIDDEN, message)
+    return value and value.strip("\"'")
 
 
 def environment(message: str) -> str | None:
     """CUDA_VISIBLE_DEVICES, which 2.19 and later print when cuInit fails."""
-    match = _ENVIRONMENT.search(message)
-    return match[1] if match else None
+    return _first(_ENVIRONMENT, message)
 
 
 def assigned(message: str) -> str | None:
-    """What the program's code or command line sets CUDA_VISIBLE_DEVICES to, where this is such a line."""
+    """The value in a line of code or a command line that sets CUDA_VISIBLE_DEVICES."""
     match = _ASSIGNED.search(message)
     return next(group for group in match.groups() if group is not None) if match else None
 
 
 def library_memory(message: str) -> int | None:
     """Bytes that were free on the GPU when cuDNN or cuBLAS failed to start."""
-    match = _LIBRARY_MEMORY.search(message)
-    return int(match[1]) if match else None
+    free = _first(_LIBRARY_MEMORY, message)
+    return None if free is None else int(free)
 
 
 def lists_gpu(message: str) -> bool:
-    """Whether a GPU is named that is not merely XLA's."""
+    """Whether a GPU other than an XLA_GPU is named."""
     return _REAL_GPU.search(message) is not None
 
 
 def kernel_driver(message: str) -> str | None:
-    """The version of the kernel module, where TensorFlow could read one."""
-    match = _KERNEL.search(message)
-    return match[1] if match else None
+    """The version of the kernel module, if TensorFlow could read it."""
+    return _first(_KERNEL, message)
 
 
 def describes_card(message: str) -> bool:
@@ -241,7 +230,7 @@ def describes_card(message: str) -> bool:
 
 
 def described(message: str, so_far: SeenCard) -> SeenCard:
-    """``so_far`` with what a line tells: its name, its bus address, or its memory."""
+    """``so_far`` with the name, bus address or memory from this line."""
     name, bus, total, free = (found.search(message) for found in (_NAME, _BUS, _TOTAL, _FREE))
     return SeenCard(
         name=name[1].strip() if name else so_far.name,
@@ -252,6 +241,10 @@ def described(message: str, so_far: SeenCard) -> SeenCard:
 
 
 def numa_pci(message: str) -> str | None:
-    """PCI address in the NUMA complaint: noise, and proof that the driver enumerated this device."""
-    match = _NUMA_PCI.search(message)
-    return pci_address(match[1]) if match else None
+    """The PCI address in the NUMA warning, which proves that the driver enumerated this device."""
+    return pci_address(_first(_NUMA_PCI, message))
+
+
+def _first(pattern: re.Pattern[str], message: str) -> str | None:
+    match = pattern.search(message)
+    return match[1] if match else None

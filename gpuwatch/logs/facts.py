@@ -1,7 +1,6 @@
-"""What a framework's log said, as data. Filled by the parsers, read by diagnosis and probing.
+"""The facts from a framework's log. Filled by the parsers, read by diagnosis and probing.
 
-"Seen", "mapped" and "dropped (why)" are three states of a GPU and are kept apart here:
-``found_device_lines`` and ``seen_pci``, ``device_map``, ``ignored_gpus``.
+A GPU can be seen (``found_device_lines``, ``seen_pci``), mapped (``device_map``) or dropped (``ignored_gpus``).
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuwatch.logs.clean import in_words
-from gpuwatch.logs.frames import Frame
+from gpuwatch.logs.tracebacks import Frame
 from gpuwatch.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
 
 LINES_PER_TOPIC = 6
@@ -17,7 +16,7 @@ _LINE_CHARS = 400
 
 
 class IgnoredGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU that the framework saw and did not take."""
+    """A GPU that the framework saw and does not use."""
 
     name: str | None
     pci_bus_id: str | None
@@ -28,13 +27,13 @@ class IgnoredGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU as the framework described it, with its memory where it told it (before 2.6)."""
+    """A GPU as the framework described it, with its memory (before 2.6)."""
 
     name: str | None = None
     pci_bus_id: str | None = None
     total_bytes: int | None = None
     free_bytes: int | None = None
-    """At the start of the framework: what is lacking, somebody else holds."""
+    """At the framework's start: other processes hold the rest."""
 
 
 class SmiProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +49,7 @@ class SmiProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CuInitError(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``cuInit`` answered. ``code`` is CUDA's CUresult, None where the name is unknown to us."""
+    """The error of ``cuInit``. ``code`` is its CUresult; None if the name is unknown."""
 
     name: str | None
     code: int | None
@@ -58,7 +57,7 @@ class CuInitError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One op of a colocation group, with the device that the user asked for."""
+    """One op of a colocation group, with the device that the user requested."""
 
     node: str
     op: str
@@ -66,28 +65,28 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Colocation(msgspec.Struct, frozen=True, kw_only=True):
-    """A colocation report: who was tied together, what was asked, what the kernels support."""
+    """A colocation report: the group's ops, the requested device, and the devices with kernels."""
 
     members: tuple[Member, ...]
     requested: str | None
     supported: tuple[str, ...]
     """Device types, such as ``("CPU",)``."""
     failed: bool
-    """True where placement failed, False where the placer moved the group (soft placement)."""
+    """True if placement failed, False if the placer moved the group (soft placement)."""
 
 
 class Refusals(msgspec.Struct, kw_only=True):
-    """Allocations that the driver refused to TensorFlow's allocator (a back-off series is no failure)."""
+    """Allocations that the driver refused to TensorFlow's allocator; retries with smaller sizes are not failures."""
 
     count: int = 0
     first_bytes: int | None = None
     smallest_bytes: int | None = None
     last_bytes: int | None = None
     constant_bytes: int | None = None
-    """A size that was refused twice in a row: no back-off, nothing is left."""
+    """A size that was refused twice in a row: not a retry with a smaller size, the memory is full."""
 
     def add(self, amount: int) -> None:
-        """One more refusal."""
+        """Adds a refusal."""
         if amount == self.last_bytes and self.constant_bytes is None:
             self.constant_bytes = amount
         self.count += 1
@@ -97,67 +96,62 @@ class Refusals(msgspec.Struct, kw_only=True):
 
 
 class LogFacts(msgspec.Struct, kw_only=True):
-    """Everything that one log said."""
+    """Everything that was read from one log."""
 
     lines: int = 0
     frameworks: list[str] = []
     device_map: list[DeviceMapping] = []
     placements: list[Placement] = []
     copies: list[DeviceCopy] = []
-    """Inputs that TensorFlow copied from another device by itself, under its device policy ``warn``."""
+    """Inputs that TensorFlow copied from another device, logged under its device policy ``warn``."""
     ooms: list[Oom] = []
     missing_libraries: list[str] = []
     ignored_gpus: list[IgnoredGpu] = []
     cuinit_error: CuInitError | None = None
     driver_messages: list[str] = []
     hidden_by_environment: str | None = None
-    """The value of CUDA_VISIBLE_DEVICES that TensorFlow itself blames (2.19 and later)."""
+    """The value of CUDA_VISIBLE_DEVICES that hides all GPUs, as TensorFlow 2.19 and later say."""
     visible_devices: str | None = None
     """CUDA_VISIBLE_DEVICES as TensorFlow prints it when cuInit fails (2.19 and later)."""
     assigned_devices: str | None = None
-    """CUDA_VISIBLE_DEVICES as the program's own code or command line sets it, where the log shows that line."""
+    """CUDA_VISIBLE_DEVICES as the program's code or command line sets it, if the log shows that line."""
     library_free_bytes: int | None = None
-    """What cuDNN's or cuBLAS' failure to start found free on the GPU (``Memory usage: N bytes free``)."""
+    """Free GPU memory when cuDNN or cuBLAS failed to start (``Memory usage: N bytes free``)."""
     kernel_driver: str | None = None
-    """Version of the kernel module that TensorFlow read: the driver is loaded, whatever else fails."""
+    """Version of the kernel module that TensorFlow read, which proves that the driver is loaded."""
     cards: list[SeenCard] = []
-    """GPUs with their memory, of versions that print it."""
+    """GPUs with their memory, from versions that print it."""
     smi_processes: list[SmiProcess] = []
-    """Who held memory, by the last nvidia-smi table in the log."""
+    """The processes in the last nvidia-smi table in the log."""
     last_error_line: int | None = None
-    """The line with the last exception; at the end of the log it is what ended the program."""
+    """Line of the last exception; at the end of the log it is what ended the program."""
     last_frame_line: int | None = None
-    """The line with the last frame of a traceback; after the last exception, its own is still to come."""
+    """Line of the last frame of a traceback; if it follows the last exception, its own exception is still to come."""
     open_traceback_line: int | None = None
-    """The head of the last traceback of a notebook, which names the error that its end tells."""
+    """Line of the head of a notebook's last traceback, which names the same error as its end."""
     frame: Frame | None = None
     """The user's own line in the latest traceback."""
     found_device_lines: int = 0
     seen_pci: list[str] = []
-    """Devices that driver code named without a mapping: proof that cuInit and PCI enumeration worked."""
+    """Devices in driver messages other than mappings, which prove that cuInit and PCI enumeration worked."""
     libraries_skipped: bool = False
-    """``Cannot dlopen some GPU libraries``: the driver works, a CUDA library does not, all GPUs are dropped."""
+    """``Cannot dlopen some GPU libraries``: the driver works, a CUDA library is missing, all GPUs are dropped."""
     cudart_missing: bool = False
-    """``Could not find cuda drivers``: libcudart could not be opened. Says nothing of the driver."""
+    """``Could not find cuda drivers``: libcudart could not be opened; the driver may be fine."""
     errors: list[RunError] = []
     colocations: list[Colocation] = []
     refusals: Refusals = msgspec.field(default_factory=Refusals)
     topics: dict[str, int] = {}
-    """How often each topic of :mod:`gpuwatch.logs.topics` was met."""
+    """Count by topic of :mod:`gpuwatch.logs.topics`."""
     evidence: dict[str, list[str]] = {}
-    """Topic to its first lines, cleaned, verbatim otherwise."""
+    """First lines by topic, without prefixes."""
     unrecognised: list[str] = []
-    """Lines of TensorFlow's GPU sources that no rule knows, so that drift of formats is visible."""
+    """Lines of TensorFlow's GPU sources that no rule knows: they show when formats change."""
 
     @property
     def colocation(self) -> Colocation | None:
         """The last colocation report."""
         return self.colocations[-1] if self.colocations else None
-
-    @property
-    def gpus_mapped(self) -> int:
-        """Distinct framework GPUs."""
-        return len({mapping.framework_device for mapping in self.device_map})
 
     def note(self, topic: str, line: str) -> None:
         """Counts ``topic`` and keeps its first distinct lines."""
@@ -169,5 +163,5 @@ class LogFacts(msgspec.Struct, kw_only=True):
                 kept.append(line)
 
     def lines_of(self, *topics: str) -> tuple[str, ...]:
-        """Evidence lines of these topics, in their order."""
+        """Evidence of these topics, in this order."""
         return tuple(line for topic in topics for line in self.evidence.get(topic, ()))

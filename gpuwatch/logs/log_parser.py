@@ -1,22 +1,21 @@
-"""One pass over a TensorFlow log: lines in, :class:`LogFacts` out.
+"""Parses a framework's log in one pass: lines in, :class:`LogFacts` out.
 
-Speed comes from not looking: a line without a C++ source position and without one of a few substrings is
-dropped after some C-level searches, a message that was seen before (timestamps apart) costs a lookup, and
-so does one that differs only in its digits from one that had no meaning.
-Lines are searched, never anchored, because people quote, indent and fold them.
+It is fast because most lines are skipped: a line without a C++ source position and without one of a few substrings
+after some searches, a message that was seen before, or that differs from a meaningless one only in its digits, after a
+lookup. Patterns are searched, not anchored, because people quote, indent and wrap log lines.
 """
 
 from __future__ import annotations
 
 import re
 
-from gpuwatch.logs import cuda_errors, devices, out_of_memory, pytorch, smi, topics
+from gpuwatch.logs import cuda_errors, devices, nvidia_smi, out_of_memory, pytorch, topics
 from gpuwatch.logs.clean import in_words, json_text, source_message, undecorated, unwrapped
 from gpuwatch.logs.facts import LogFacts
-from gpuwatch.logs.frames import FrameFinder
 from gpuwatch.logs.multiline_units import MAX_LIST, OpenUnits
 from gpuwatch.logs.placement import PlacementCounter
 from gpuwatch.logs.placer_runs import PlacerRuns
+from gpuwatch.logs.tracebacks import FrameFinder
 from gpuwatch.model.run import DeviceMapping, Oom, Placement, RunError
 
 MAX_ERRORS = 20
@@ -28,15 +27,15 @@ _NOTHING, _REFUSAL, _TORCH = 1, 2, 3
 _hinted = topics.hinted
 
 _CHUNK_IN_USE = ("InUse at ", "Chunk at ")
-"""Most lines of an allocator's dump, which tell nothing that its sums do not."""
-# Python leaves the colon out where there is no message.
+"""Most lines of an allocator's dump; its sums have the same information."""
+# Python omits the colon if there is no message.
 _ERROR_LINE = re.compile(
     r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt)): ?(.*)$"
     r"|^((?:\w+\.)+\w*Error|[A-Z]\w+(?:Error|Exception|Interrupt))$"
 )
-# A shell's word for SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
+# How shells report SIGKILL: "Killed", "Killed: 9", "train.sh: line 3:  4711 Killed   python train.py".
 _KILLED = re.compile(r"^(?:\S{1,80}: line \d{1,9}: +\d{1,10} )?Killed(?:: 9)?(?: {2,}|$)")
-# The severity that ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
+# A fatal log line, which ends the program: "F tensorflow/…/x.cc:7]" or "F0504 10:11:12.131415 4711 x.cc:7]".
 _FATAL = re.compile(r"(?:^|[\s:`*])F(?:\d{4} [\d:.]{1,30} +\d{1,10})? +[^\s:]{1,300}$")
 _IPYTHON_HEAD = re.compile(r"(?:\w+\.)*\w+Error {2,}Traceback \(most recent call last\)")
 _ABSL = re.compile(r"[IWEF]\d{4} [\d:.]{1,30}\s+(\d{1,10}) ")
@@ -60,9 +59,9 @@ _WORDS = (
     ("caffe", "caffe"),
     ("darknet", "darknet"),
 )
-"""What names a framework in a line that means something."""
+"""Words that identify a framework in a relevant line."""
 _GPU_SOURCES = ("gpu_device", "bfc_allocator", "cuda_driver", "cuda_platform", "placer", "colocation_graph")
-# Bare file names of 2.21, which prints no paths.
+# TensorFlow 2.21 prints file names without paths.
 _TENSORFLOW_SOURCES = frozenset({*_GPU_SOURCES, "cudart_stub", "cpu_feature_guard", "execute", "direct_session"})
 _QUIET = re.compile(
     r"NUMA|PCIe gen|cuDNN version|NVML library|interconnect StreamExecutor|^\d+:|strength|Adding visible"
@@ -71,7 +70,7 @@ _QUIET = re.compile(
 
 
 class LogParser:
-    """Feed it lines; read ``facts`` at any time. Memory is bounded whatever comes."""
+    """Takes lines; ``facts`` can be read at any time. Memory is bounded."""
 
     def __init__(self) -> None:
         self._facts = LogFacts()
@@ -79,27 +78,27 @@ class LogParser:
         self._ooms = out_of_memory.OomCollector()
         self._memo: dict[str, tuple[str, str] | int | None] = {}
         self._shapes: dict[bytes, int] = {}
-        """Messages without their digits, and what all of that shape come to."""
+        """Kind of message by its text without digits."""
         self._units = OpenUnits(self._facts)
         self._frames = FrameFinder()
         self._placement_failed = False
 
     def keep_placer_runs(self) -> None:
-        """From now on, keep the lines of the placer by run; see :meth:`placer_runs`."""
+        """From now on, keep the placer's lines by run; see :meth:`placer_runs`."""
         self._placements.runs = PlacerRuns()
 
     @property
     def placer_runs(self) -> PlacerRuns | None:
-        """The runs of the placer, where they are kept."""
+        """The runs of the placer, if they are kept."""
         return self._placements.runs
 
     def eager_placements(self) -> list[Placement]:
-        """Of ``facts.placements``, those that were executed eagerly."""
+        """The eager ones of ``facts.placements``."""
         return self._placements.eager()
 
     @property
     def facts(self) -> LogFacts:
-        """What is known so far."""
+        """The facts so far."""
         self._facts.placements = self._placements.result()
         self._facts.copies = self._placements.copies()
         self._facts.ooms = self._ooms.result()
@@ -112,7 +111,7 @@ class LogParser:
         return self._facts
 
     def feed(self, line: str) -> None:
-        """One line, with or without its end."""
+        """Takes one line, with or without its end."""
         facts = self._facts
         facts.lines += 1
         if line.startswith('{"') and self._enveloped(line):
@@ -167,13 +166,13 @@ class LogParser:
             elif not self._plain_line(line):
                 self._remember(shape, _NOTHING)
             elif self._ooms.full() and pytorch.is_out_of_memory(line) and "\r" not in line:
-                # No further failure is kept, so that one of the same wording has nothing to add.
+                # The list of failures is full: only count further ones with the same wording.
                 self._remember(shape, _TORCH)
             return
         self._plain_line(line)
 
     def _again(self, message: str) -> bool:
-        """Whether this C++ message is of a kind whose meaning, or lack of it, is known; then it is dealt with."""
+        """Handles a C++ message of a known kind; False if its kind is not known yet."""
         if message.startswith("Executing op ") and "\r" not in message.rstrip("\r\n"):
             self._framework("tensorflow")
             self._learn(message, self._placements.executing(message))
@@ -198,7 +197,7 @@ class LogParser:
             self._memo[tail] = action
 
     def close(self) -> None:
-        """The log is over: what was open is closed."""
+        """Ends the log, and all units of several lines."""
         self._units.end()
 
     # C++ lines
@@ -257,7 +256,7 @@ class LogParser:
     # Everything else
 
     def _plain_line(self, raw: str) -> bool:
-        """A line that no C++ source wrote; False where it means nothing, nor would with other numbers."""
+        """Takes a line that is not from C++; False if it is irrelevant, whatever numbers are in it."""
         if "\r" in raw.rstrip("\r\n"):
             self._pieces(raw)
             return True
@@ -273,9 +272,9 @@ class LogParser:
             return True
         if "pu:" in line.lower() and not _ERROR_LINE.match(line) and self._placements.node(line):
             return True
-        if "NVIDIA-SMI" in line and (version := smi.begins(line)) is not None:
+        if "NVIDIA-SMI" in line and (version := nvidia_smi.begins(line)) is not None:
             self._units.begin_table()
-            # It asked the driver, and the driver answered.
+            # nvidia-smi got an answer from the driver.
             self._facts.kernel_driver = self._facts.kernel_driver or version
             self._facts.note("driver.loaded", line)
             return True
@@ -283,7 +282,7 @@ class LogParser:
         return self._python_error(line) or known
 
     def _enveloped(self, line: str) -> bool:
-        """A line of a container's log in JSON: what the program wrote is a string in it. False where it is not."""
+        """Takes a line of a container's JSON log, whose text is the program's; False for other lines."""
         within = self._units.open or self._ooms.in_dump() or self._frames.open or ", line " in line
         if not within and "\\" not in line and ".cc:" not in line and not _hinted(line.encode("utf-8", "replace")):
             return False
@@ -297,7 +296,7 @@ class LogParser:
         return True
 
     def _pieces(self, raw: str) -> None:
-        """A progress bar overwrote itself: each stretch is a line of its own."""
+        """Takes each state of a progress bar, which overwrites itself, as a line."""
         counted = self._facts.lines
         for piece in raw.split("\r")[-50:]:
             if piece.strip():
@@ -305,7 +304,7 @@ class LogParser:
         self._facts.lines = counted
 
     def _meaning(self, source: str, line: str, message: str) -> bool:
-        """All that a message may say, whichever file printed it; False where it says nothing."""
+        """Reads everything that a message can mean, whichever file printed it; False if it means nothing."""
         facts = self._facts
         known = False
         message = topics.plain(message)
@@ -445,7 +444,7 @@ class LogParser:
                     known[index] = found
                 return
             if earlier.framework_device == found.framework_device and earlier.name is None:
-                known[index] = found  # that line was cut off
+                known[index] = found  # the earlier line was cut off
                 return
         if len(known) < MAX_LIST:
             known.append(found)
@@ -455,7 +454,7 @@ class LogParser:
             self._facts.frameworks.append(name)
 
     def _named(self, line: str) -> None:
-        """The framework that a telling line names."""
+        """Notes the frameworks that a relevant line names."""
         lower = line.lower()
         for word, name in _WORDS:
             if word in lower:
@@ -488,7 +487,7 @@ class LogParser:
     # Units of several lines
 
     def _within(self, line: str) -> bool:
-        """A line that belongs to what is open, and to nothing else."""
+        """Takes a line of an open unit; False if it may also mean something by itself."""
         if self._units.member(line):
             return True
         whole = self._units.rest_of_mapping(line)
@@ -501,7 +500,7 @@ class LogParser:
         return False
 
     def _row(self, raw: str) -> bool:
-        """A line of nvidia-smi's tables, which may tell the compute mode as well."""
+        """Takes a line of nvidia-smi's tables, which may also contain the compute mode."""
         if not self._units.row(raw[:_MAX_LINE].rstrip()):
             return False
         if "E. Process" in raw or "Prohibited" in raw or "ERR!" in raw:
@@ -516,20 +515,20 @@ class LogParser:
 
 
 def _writer(line: str) -> str:
-    """The thread that absl's prefix names: ``I0000 00:00:1755594043.834784      19 gpu_device.cc:2022]``."""
+    """The thread in absl's prefix: ``I0000 00:00:1755594043.834784      19 gpu_device.cc:2022]``."""
     match = _ABSL.search(line)
     return match[1] if match else ""
 
 
 def _thread(line: str) -> int:
-    """The same as a number; 0 where the prefix names none (before 2.19)."""
+    """The same as a number; 0 if the prefix has none (before 2.19)."""
     return int(_writer(line) or 0)
 
 
 def parse(text: str) -> LogFacts:
-    """The facts of a whole log that is already in memory."""
+    """The facts from a whole log."""
     parser = LogParser()
-    # Not splitlines(): it also breaks at the carriage returns of progress bars.
+    # splitlines() would also split at the carriage returns of progress bars.
     for line in text.removesuffix("\n").split("\n"):
         parser.feed(line)
     parser.close()

@@ -1,14 +1,11 @@
-"""Units of several lines that are being read: a colocation report, a folded mapping, a card, a table.
-
-``open`` says whether any is, so that a reader of a million lines asks one question and not four.
-"""
+"""Log units of several lines: a colocation report, a wrapped mapping, a card's description, an nvidia-smi table."""
 
 from __future__ import annotations
 
 from gpuwatch.logs import devices
 from gpuwatch.logs.facts import LogFacts, SeenCard
+from gpuwatch.logs.nvidia_smi import SmiReader
 from gpuwatch.logs.placement import ColocationReader
-from gpuwatch.logs.smi import SmiReader
 from gpuwatch.model.run import DeviceMapping
 
 MAX_LIST = 64
@@ -17,11 +14,12 @@ _CARD_LINES = 6
 
 
 class OpenUnits:
-    """At most one of each kind; what is complete goes into the facts."""
+    """At most one unit of each kind; complete ones go into the facts."""
 
     def __init__(self, facts: LogFacts) -> None:
         self._facts = facts
         self.open = False
+        """Whether any unit is open: one check for each line instead of four."""
         self.colocation: ColocationReader | None = None
         self._folded: list[str] = []
         self._card: SeenCard | None = None
@@ -29,25 +27,25 @@ class OpenUnits:
         self._table: SmiReader | None = None
 
     def begin_colocation(self, *, failed: bool) -> None:
-        """``Colocation Debug Info:`` was read; a report that is open already goes on."""
+        """``Colocation Debug Info:`` was read; a report that is already open continues."""
         if self.colocation is None:
             self.colocation, self.open = ColocationReader(failed=failed), True
 
     def begin_folded(self, message: str) -> None:
-        """A mapping line whose end was folded by hand onto the next lines."""
+        """A mapping line was read that continues on the next lines."""
         self._folded, self.open = [message], True
 
     def begin_card(self, message: str) -> None:
-        """``Found device 0 with properties:``; they follow, one or more to a line."""
+        """``Found device 0 with properties:`` was read; the properties follow."""
         self._card, self._card_lines, self.open = devices.described(message, SeenCard()), 0, True
 
     def begin_table(self) -> None:
-        """The head of nvidia-smi's output."""
+        """The head of nvidia-smi's output was read."""
         self._end_table()
         self._table, self.open = SmiReader(), True
 
     def row(self, raw: str) -> bool:
-        """A line of nvidia-smi's tables; False where none is open, or this ends it."""
+        """Takes a line of nvidia-smi's tables; False if none is open, or this line ends it."""
         if self._table is None:
             return False
         if self._table.take(raw):
@@ -57,7 +55,7 @@ class OpenUnits:
         return False
 
     def member(self, line: str) -> bool:
-        """A line of the colocation report; False where none is open, or this ends it."""
+        """Takes a line of the colocation report; False if none is open, or this line ends it."""
         if self.colocation is None:
             return False
         if self.colocation.take(line):
@@ -67,7 +65,7 @@ class OpenUnits:
         return False
 
     def rest_of_mapping(self, line: str) -> tuple[DeviceMapping, str] | None:
-        """The mapping that this line completes, with its whole text."""
+        """The mapping that this line completes, and its whole text."""
         if not self._folded:
             return None
         self._folded.append(line)
@@ -81,7 +79,7 @@ class OpenUnits:
         return None if found is None else (found, joined)
 
     def property_of_card(self, line: str) -> None:
-        """Perhaps a line of a card's description."""
+        """Takes a line that may belong to a card's description."""
         if self._card is None:
             return
         self._card_lines += 1
@@ -92,7 +90,7 @@ class OpenUnits:
             self._card = devices.described(line, self._card)
 
     def end(self) -> None:
-        """A line of C++ begins something else, or the log is over."""
+        """Closes all units: a C++ line begins something else, or the log has ended."""
         if self.open:
             self._end_colocation()
             self._end_folded()
@@ -113,7 +111,7 @@ class OpenUnits:
             known.append(report)
 
     def _end_folded(self) -> None:
-        """A mapping line that was never completed still tells which device, and how much it was granted."""
+        """Takes device and memory from a mapping line that was never completed."""
         folded, self._folded = self._folded, []
         begun = devices.begun_mapping(" ".join(folded)) if folded else None
         known = self._facts.device_map

@@ -1,8 +1,8 @@
-"""Out-of-memory reports: TensorFlow's allocator dump and the errors around it, put together.
+"""Out-of-memory reports: combines TensorFlow's allocator dump with the errors around it.
 
-One failure is told by many lines (head, bins, chunks, pool, stats, OP_REQUIRES, rendezvous, Python's
-error, "2 root error(s)"): they become one :class:`Oom`. Formats of 1.0 to 2.21, sizes in bytes or in
-words. The dump of 2.21 writes ``Limit: 256.00MiB`` where 2.20 wrote ``Limit: 268435456``.
+One failure has many lines (head, bins, chunks, pool, stats, OP_REQUIRES, rendezvous, Python's error, "2 root
+error(s)"), which become one :class:`Oom`. Formats of 1.0 to 2.21: 2.21 writes ``Limit: 256.00MiB`` where 2.20 wrote
+``Limit: 268435456``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOTAL_IN_USE = re.compile(r"Sum Total of in-use chunks: ([\d.]{1,24} ?\w{0,8})"
 _STAT = re.compile(r"(?:^|[\s:|\]>])(Limit|InUse|MaxInUse):\s+([\d.]{1,24} ?\w{0,8})$")
 _REFUSED = re.compile(r"failed to allocate ([\d.]{1,24}\w{0,8}) \((\d{1,18}) bytes\) from device")
 _XLA = re.compile(r"Out of memory (?:while trying to allocate|allocating) ([\d,]{1,24})(?:\.\d+)?\s?(?:bytes|B\b)")
-# The host's: PyTorch's CPU allocator, NumPy. ONNX Runtime and Paddle on a GPU.
+# Host memory: PyTorch's CPU allocator, NumPy. GPU memory (_OTHERS): ONNX Runtime, Paddle.
 _HOST = re.compile(
     r"DefaultCPUAllocator: (?:not enough memory|can't allocate memory): you tried to allocate (\d{1,18}) bytes"
     r"|MemoryError: Unable to allocate ([\d.]{1,24} [KMGT]?i?B) for an array"
@@ -51,7 +51,7 @@ _ASYNC = re.compile(r"(?<!\S)(\S{1,80}) cuMemAllocAsync failed to allocate (\d{1
 _REQUEST = re.compile(r"Failed to allocate request for \S{1,24} \((\d{1,18})B\) on device ordinal (\d{1,6})")
 _NO_SHAPE = re.compile(r"OOM when allocating (?:temporary )?tensor(?: (?:with|of) shape ?)?$")
 _MAP = re.compile(r"[*_x]{50,100}")
-"""The last line of a dump: its memory in a hundred characters."""
+"""The last line of a dump: a map of the memory in a hundred characters."""
 _FIRST = re.compile(r"OOM when allocating tensor with shapedim \{ size: \d+ \}(?: dim \{ size: \d+ \}){0,10}")
 _ORDINAL = re.compile(r"(?:device ordinal |StreamExecutor for CUDA:|on GPU:)(\d{1,6})")
 _ALLOCATOR_DEVICE = re.compile(r"(?:GPU|PluggableDevice)_(\d+)_bfc|gpu_async_(\d+)|gpu_host_bfc")
@@ -75,7 +75,7 @@ _ELSEWHERE = (
     "cudaMalloc retry failed: out of memory",
 )
 _MAYBE = ("DefaultCPUAllocator", "Unable to allocate", "requested buffer of size", "Cannot allocate")
-"""What a line has that :data:`_HOST` or :data:`_OTHERS` can match."""
+"""Lines that match :data:`_HOST` or :data:`_OTHERS` contain one of these."""
 _DUMP_STARTS = (
     "Bin (",
     "Bin for ",
@@ -90,7 +90,7 @@ _DUMP_STARTS = (
 
 
 class Draft(msgspec.Struct, kw_only=True):
-    """An OOM while its lines still come in."""
+    """A failure whose lines are being read."""
 
     allocator: str | None = None
     device: str | None = None
@@ -102,47 +102,46 @@ class Draft(msgspec.Struct, kw_only=True):
     free_listed: bool = False
     """Whether free chunks were listed one by one."""
     pool: int | None = None
-    """What the allocator had got from the driver."""
+    """Bytes that the allocator had got from the driver."""
     regions: int = 0
     chunks: int = 0
-    """Sums in bytes of what the dump lists one by one: exact where its totals are rounded to three digits."""
+    """Sums in bytes of the listed regions and chunks: exact, while the dump's totals are rounded to three digits."""
     alike: int | None = None
-    """Chunks in use of the very size that was asked."""
+    """Number of chunks in use of the requested size."""
     equal: tuple[int, int] | None = None
-    """Number and size of the chunks in use that are of one size and together hold most."""
-    dumped: bool = False
+    """Number and size of the chunks of one size that together hold most."""
     writer: str | None = None
-    """The thread that writes the dump, where its lines tell (2.17 and later), else an empty text."""
+    """The thread that writes the dump (2.17 and later); empty if its lines do not name it."""
     verdict: str | None = None
     whole: Oom | None = None
-    """A failure that came with all its numbers."""
+    """A failure that was reported with all its numbers."""
 
     @property
     def numbered(self) -> bool:
-        """Whether a size was told, be it that of an empty tensor."""
+        """Whether a size is known, even of an empty tensor."""
         return self.requested is not None or self.limit is not None
 
 
 class OomCollector:
-    """Takes messages, keeps distinct failures. ``refused`` counts what the driver would not give."""
+    """Takes messages, keeps distinct failures."""
 
     def __init__(self) -> None:
         self.drafts: list[Draft] = []
         self._open: Draft | None = None
         """The dump that is being read."""
         self._beside: list[Draft] = []
-        """Dumps of other processes that write into the same log at the same time."""
+        """Dumps of other processes that write to the same log at the same time."""
 
     def in_dump(self) -> bool:
         """Whether plain lines (``Limit: …``) may belong to a dump."""
         return self._open is not None
 
     def full(self) -> bool:
-        """Whether no further failure will be kept."""
+        """Whether no more failures will be kept."""
         return len(self.drafts) >= MAX_OOMS
 
     def head(self, message: str, writer: str | None = None) -> bool:
-        """``ran out of memory trying to allocate``: True for a failure, False for its harmless twin."""
+        """``ran out of memory trying to allocate``: True for a failure, False for "this is not a failure"."""
         if "is not a failure" in message:
             return False
         match = _HEAD.search(message)
@@ -157,14 +156,14 @@ class OomCollector:
         return True
 
     def orphan(self, writer: str | None = None) -> bool:
-        """A dump whose head was cut off by whoever posted it: True where it is a failure of its own."""
+        """A dump without its head, as in a shortened post; False if it belongs to a known failure."""
         if self._open is not None or self.drafts:
             return False
         self._open = Draft(writer=writer)
         return True
 
     def reported(self, oom: Oom) -> None:
-        """A failure that came with all its numbers (PyTorch)."""
+        """A failure that was reported with all its numbers (PyTorch)."""
         self._add_once(
             Draft(
                 allocator=oom.allocator,
@@ -179,7 +178,7 @@ class OomCollector:
         )
 
     def dump_line(self, message: str, writer: str | None = None) -> None:
-        """A line of ``bfc_allocator.cc``, or of the Stats block, which has no prefix to tell whose it is (None)."""
+        """A line of ``bfc_allocator.cc``, or of the Stats block, which has no prefix (``writer`` None)."""
         draft = self._open
         if draft is not None and (self._beside or writer is not None):
             candidates = [entry for entry in (draft, *self._beside) if entry.writer == writer]
@@ -189,12 +188,10 @@ class OomCollector:
         if message.startswith("InUse at"):
             return
         if match := _FREE.search(message):
-            draft.dumped = True
-            # Exact, where the bins before it gave three digits.
+            # Exact; the bins before it were rounded to three digits.
             draft.largest_free = max((draft.largest_free or 0) if draft.free_listed else 0, int(match[1]))
             draft.free_listed = True
         elif match := _FREE_IN_BIN.search(message):
-            draft.dumped = True
             if not draft.free_listed:
                 draft.largest_free = max(draft.largest_free or 0, size_bytes(match[1]) or 0)
         elif match := _REGION.search(message):
@@ -214,19 +211,18 @@ class OomCollector:
             draft.limit = _exact(draft.regions + left if left is not None else 0, match[1]) or draft.limit
             if left is not None and draft.limit is not None:
                 draft.pool = draft.limit - left
-            draft.dumped = True
             if draft.largest_free is None:
                 draft.largest_free = 0
         elif match := _STAT.search(message):
             amount = size_bytes(match[2])
             if match[1] == "Limit":
-                # memory_limit_ of the pool line is exact where Limit may be 2^64 or rounded.
+                # The pool line's memory_limit_ is exact; Limit may be 2^64 or rounded.
                 draft.limit = draft.limit or amount
             elif match[1] == "InUse":
                 draft.in_use = _exact(draft.chunks, match[2])
 
     def tensor(self, message: str) -> bool:
-        """``OOM when allocating tensor with shape``: a new failure, or more about the one just dumped."""
+        """``OOM when allocating tensor with shape``: a new failure, or part of the last dump's."""
         match = _TENSOR.search(message)
         if match is None:
             if first := _FIRST.search(message):
@@ -240,7 +236,7 @@ class OomCollector:
         allocator = match[4]
         where: str | None = device(match[3] or "")
         if _WHOLE_DEVICE.fullmatch(where or "") is None or not (match[3] or "")[-1:].isdigit():
-            where = _allocator_device(allocator)  # none was named, or its name is cut off
+            where = _allocator_device(allocator)  # no device was named, or its name is cut off
         exact = tensor_bytes(match[1], match[2])
         if self._open is not None and _same(self._open, allocator, where, exact):
             self._merge(self._open, allocator, where, exact)
@@ -262,45 +258,13 @@ class OomCollector:
 
     def other(self, message: str) -> bool:
         """Failures without a dump: context creation, XLA, the async allocator, a copy to the device."""
-        for text in _CONTEXT:
-            if text in message:
-                ordinal = _ORDINAL.search(message)
-                where = f"GPU:{ordinal[1]}" if ordinal else None
-                self._add_once(Draft(device=where, verdict="memory.context-failed"))
-                return True
-        if match := _ASYNC.search(message):
-            self._add_once(
-                Draft(allocator=match[1], device=_allocator_device(match[1]), requested=int(match[2]), exact=True)
-            )
-            return True
-        if match := _XLA.search(message):
-            self._add_once(Draft(requested=int(match[1].replace(",", "") or 0), exact=True))
-            return True
-        if match := _HOST.search(message):
-            amount = int(match[1]) if match[1] else size_bytes(match[2])
-            self._add_once(Draft(requested=amount, device="CPU:0", allocator="cpu"))
-            return True
-        if match := _OTHERS.search(message):
-            where = f"GPU:{int(match[3])}" if match[3] else None
-            self._add_once(Draft(requested=int(match[1]) if match[1] else size_bytes(match[2]), device=where))
-            return True
-        if match := _REQUEST.search(message):
-            self._add_once(Draft(requested=int(match[1]), exact=True, device=f"GPU:{match[2]}"))
-            return True
-        if "failed to query event: CUDA_ERROR_OUT_OF_MEMORY" in message:
-            self._add_once(Draft())
-            return True
-        if "Dst tensor is not initialized" in message:
-            copy = _COPY.search(message)
-            self._add_once(Draft(device=device(copy[1]) if copy else None))
-            return True
-        if elsewhere(message):
-            self._add_once(Draft())
-            return True
-        return False
+        draft = _without_dump(message)
+        if draft is not None:
+            self._add_once(draft)
+        return draft is not None
 
     def unnamed(self, message: str) -> bool:
-        """An exception that says no more than that the driver was out of memory; False for anything else."""
+        """An exception without numbers, if no other failure is known; False for anything else."""
         if "CUDA_ERROR_OUT_OF_MEMORY" not in message or self.drafts or self._open is not None:
             return False
         self._add_once(Draft())
@@ -309,7 +273,7 @@ class OomCollector:
     def result(self) -> list[Oom]:
         """The failures so far; an unfinished dump counts."""
         drafts = [*self.drafts, *self._beside, *([] if self._open is None else [self._open])]
-        # The exception that passes a failure on has no numbers of its own: it is no second failure.
+        # An exception without numbers passes on a failure that was already reported.
         drafts = [draft for draft in drafts if draft.numbered or draft.verdict] or drafts
         return [
             msgspec.structs.replace(draft.whole, device=draft.device)
@@ -336,7 +300,7 @@ class OomCollector:
             self._keep_new(draft)
 
     def _keep_new(self, draft: Draft) -> None:
-        """A dump that is over, unless the same one stands here already."""
+        """Keeps a complete dump, unless it is a duplicate."""
         for known in self.drafts:
             if (known.allocator, known.requested, known.limit, known.in_use) == (
                 draft.allocator,
@@ -372,8 +336,32 @@ class OomCollector:
             draft.requested, draft.exact = exact, True
 
 
+def _without_dump(message: str) -> Draft | None:
+    if any(text in message for text in _CONTEXT):
+        ordinal = _ORDINAL.search(message)
+        return Draft(device=f"GPU:{ordinal[1]}" if ordinal else None, verdict="memory.context-failed")
+    if match := _ASYNC.search(message):
+        return Draft(allocator=match[1], device=_allocator_device(match[1]), requested=int(match[2]), exact=True)
+    if match := _XLA.search(message):
+        return Draft(requested=int(match[1].replace(",", "") or 0), exact=True)
+    if match := _HOST.search(message):
+        amount = int(match[1]) if match[1] else size_bytes(match[2])
+        return Draft(requested=amount, device="CPU:0", allocator="cpu")
+    if match := _OTHERS.search(message):
+        where = f"GPU:{int(match[3])}" if match[3] else None
+        return Draft(requested=int(match[1]) if match[1] else size_bytes(match[2]), device=where)
+    if match := _REQUEST.search(message):
+        return Draft(requested=int(match[1]), exact=True, device=f"GPU:{match[2]}")
+    if "Dst tensor is not initialized" in message:
+        copy = _COPY.search(message)
+        return Draft(device=device(copy[1]) if copy else None)
+    if "failed to query event: CUDA_ERROR_OUT_OF_MEMORY" in message or elsewhere(message):
+        return Draft()
+    return None
+
+
 def _exact(summed: int, reported: str) -> int | None:
-    """The sum of parts where the total that was told is the same number, rounded; else what was told."""
+    """The sum of the parts if ``reported`` is the same number rounded; otherwise ``reported``."""
     amount = size_bytes(reported)
     if amount is None or not summed or amount == summed:
         return amount
@@ -381,7 +369,7 @@ def _exact(summed: int, reported: str) -> int | None:
 
 
 def begins_dump(message: str) -> bool:
-    """Whether this is a line that only a dump has."""
+    """Whether only a dump has such a line."""
     return (
         message.lstrip().startswith(_DUMP_STARTS)
         or " Chunks of size " in message
@@ -390,7 +378,7 @@ def begins_dump(message: str) -> bool:
 
 
 def elsewhere(message: str) -> bool:
-    """Whether a copy, a transfer between devices or another library failed for want of memory."""
+    """Whether a copy, a transfer between devices or another library ran out of memory."""
     for text in _ELSEWHERE:
         if text in message:
             return True
@@ -401,7 +389,7 @@ def elsewhere(message: str) -> bool:
 
 
 def refused_bytes(message: str) -> int | None:
-    """Bytes of ``failed to allocate … from device``, which alone is no failure of the work."""
+    """Bytes of ``failed to allocate … from device``, which by itself is not a failure."""
     match = _REFUSED.search(message)
     return int(match[2]) if match else None
 
@@ -416,7 +404,7 @@ def _allocator_device(allocator: str | None) -> str | None:
 def _same(draft: Draft, allocator: str | None, where: str | None, exact: int | None) -> bool:
     if draft.verdict is not None:
         return False
-    # A line that was cut off has the beginning of a name, or no type.
+    # The name may be cut off.
     if allocator and draft.allocator and not draft.allocator.startswith(allocator):
         return False
     if where and draft.device and where != draft.device:
@@ -425,5 +413,5 @@ def _same(draft: Draft, allocator: str | None, where: str | None, exact: int | N
         return True
     if draft.exact:
         return exact == draft.requested
-    # A head without "(rounded to N)" gives three digits: 2.25GiB.
+    # Without "(rounded to N)", the head is rounded to three digits: 2.25GiB.
     return abs(exact - draft.requested) <= max(_ALIGNMENT, draft.requested // 100)

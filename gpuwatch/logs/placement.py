@@ -1,8 +1,7 @@
-"""Where ops ran: eager ``Executing op`` lines, placer lines, and reports of colocation.
+"""Where ops ran: eager ``Executing op`` lines, placer lines, and colocation reports.
 
-The placer prints every node twice (stdout and stderr), and every eager op is wrapped in a tiny function
-whose nodes it prints again. So: executions count where an op was executed eagerly, and elsewhere each
-node counts once.
+The placer prints every node twice (stdout and stderr), and wraps every eager op in a small function whose nodes it
+prints too. So an op that was executed eagerly is counted by executions, other nodes once each.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from gpuwatch.logs.placer_runs import PlacerRuns
 from gpuwatch.model.run import DeviceCopy, Placement
 
 MAX_NODES = 50_000
-"""Distinct nodes that are remembered; counts of larger graphs are lower bounds."""
+"""Distinct nodes remembered; counts of larger graphs are lower bounds."""
 MAX_KEYS = 2_000
 MAX_MEMBERS = 50
 
 NOISE = frozenset(
     {"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Const", "NoOp", "_EagerConst", "_HostConst", "Placeholder"}
 )
-"""Ops that nobody asks about."""
-# TensorFlow before 1.5 has no colon behind the op's type.
+"""Ops that do no work."""
+# TensorFlow before 1.5 has no colon after the op's type.
 _NODE = re.compile(r"(?<!\S)(\S+): (?:\((\w+)\):? ?)?(/(?:job:\S+?/)?(?:device:)?(?:[cg]pu|[CG]PU|XLA_\wPU):\d+)\s*$")
 _GLUED = re.compile(r"^.*[\]>:\x07]")
-"""What a launcher wrote in front without a space: [1,0]<stdout>:a/MatMul."""
+"""A launcher's prefix without a space: [1,0]<stdout>:a/MatMul."""
 _MKL = re.compile(r"^_Mkl(?:Native)?")
 _MEMBER = re.compile(r"^(\S+) \((\w+)\)\s*(/\S+)?")
 _ROOT = re.compile(r"requested_device_name_='([^']*)'.{0,400}?supported_device_types_=\[([^\]]*)\]")
@@ -34,11 +33,11 @@ _EXECUTING = re.compile(r"Executing op (\S+) in device (\S+)")
 _COPY = re.compile(
     r"before computing (\S+) input #(\d+) was expected to be on (\S+) but is actually on (\S+) \(operation running on"
 )
-"""Of the device policy ``warn``: tensorflow/core/common_runtime/eager/execute.cc."""
+"""Logged under the device policy ``warn`` (tensorflow/core/common_runtime/eager/execute.cc)."""
 
 
 class PlacementCounter:
-    """Counts (op, device), from eager lines and from the placer's."""
+    """Counts (op, device) in eager lines and placer lines."""
 
     def __init__(self) -> None:
         self._eager: dict[tuple[str, str], int] = {}
@@ -48,10 +47,10 @@ class PlacementCounter:
         self._devices: dict[str, str] = {}
         self._copies: dict[tuple[str, int, str, str], int] = {}
         self.runs: PlacerRuns | None = None
-        """Where somebody wants to know them: the nodes by run of the placer."""
+        """The nodes by run of the placer, if requested."""
 
     def executing(self, message: str) -> tuple[str, str] | None:
-        """An ``Executing op`` line; the key it counts under, for :meth:`again`."""
+        """An ``Executing op`` line; returns its key for :meth:`again`, None if it is not counted."""
         match = _EXECUTING.search(message)
         if match is None:
             return None
@@ -66,7 +65,7 @@ class PlacementCounter:
             self._eager[key] = self._eager.get(key, 0) + 1
 
     def copied(self, message: str) -> bool:
-        """A line about an input of an eager op that lay on another device; False when it is none."""
+        """A line about an automatic copy of an eager op's input; False for other lines."""
         match = _COPY.search(message)
         if match is None:
             return False
@@ -84,10 +83,10 @@ class PlacementCounter:
         ]
 
     def node(self, message: str, thread: int | None = None) -> bool:
-        """A placer line; False when it is none. ``thread`` wrote it; None for a raw line, which repeats another."""
+        """A placer line; False for other lines. ``thread``: its writer; None for the raw copy of the line."""
         match = _NODE.search(message)
         if match is None or (match[2] is None and match.start() > 0):
-            return False  # without a type it is a sentence that ends in a device, unless it is all there is
+            return False  # a sentence that ends in a device
         node = match[1]
         if ":" in node or node[0] == "[":
             node = _GLUED.sub("", node)
@@ -106,7 +105,7 @@ class PlacementCounter:
         return True
 
     def eager(self) -> list[Placement]:
-        """Those that were executed eagerly, op by op."""
+        """Placements of eager ops."""
         return [Placement(op=op, actual=where, count=count) for (op, where), count in self._eager.items()]
 
     def result(self) -> list[Placement]:
@@ -148,7 +147,7 @@ def op_name(op: str) -> str:
 
 
 class ColocationReader:
-    """Reads one ``Colocation Debug Info`` block, line by line. Ends at the first line that is not of it."""
+    """Reads one ``Colocation Debug Info`` block."""
 
     def __init__(self, *, failed: bool) -> None:
         self.failed = failed
@@ -160,7 +159,7 @@ class ColocationReader:
         self._lines = 0
 
     def take(self, line: str) -> bool:
-        """One cleaned line; False when the block is over."""
+        """Takes a cleaned line; False if the block has ended."""
         self._lines += 1
         if self._lines > 4 * MAX_MEMBERS:
             return False
@@ -186,7 +185,7 @@ class ColocationReader:
         return False
 
     def result(self) -> Colocation:
-        """What was read."""
+        """The report."""
         supported = self._supported
         if supported is None:
             common = set.intersection(*self._types) if self._types else set()

@@ -1,8 +1,8 @@
-"""The lines of TensorFlow's placer, run by run: one run places one graph, and writes a line for each node.
+"""Groups the lines of TensorFlow's placer by run: one run places one graph, and writes a line for each node.
 
-Names of nodes repeat in every ``tf.function``, so that a line by itself does not tell whose it is; the lines of one
-run together do. Source: tensorflow/core/common_runtime/placer.cc (``LogDeviceAssignment``), which writes the
-arguments of a function first and its constants last.
+Node names repeat in every ``tf.function``, so one line does not identify its graph; the lines of a run together do.
+Source: tensorflow/core/common_runtime/placer.cc (``LogDeviceAssignment``), which writes a function's arguments first
+and its constants last.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 MAX_NODES = 50_000
-"""Nodes that are kept, over all runs; what comes after them is counted."""
+"""Nodes kept in all runs together; further ones are only counted."""
 
 Node = tuple[str, str, str]
 """Name, type of op, short device."""
@@ -20,13 +20,13 @@ _NOT_COUNTED = frozenset(
     {"Const", "NoOp", "Placeholder", "_EagerConst", "_HostConst"}
     | {"Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond"}
 )
-"""Constants and what TensorFlow puts in the place of loops and branches."""
+"""Constants, and what TensorFlow replaces loops and branches with."""
 _INLINED = re.compile(r"^Func/|/_\d+$")
-"""Nodes that TensorFlow adds where it inlines functions and lowers loops."""
+"""Nodes that TensorFlow adds when it inlines functions and lowers loops."""
 
 
 class PlacerRuns:
-    """Takes lines as they come, each with the thread that wrote it, and keeps the runs of the placer apart."""
+    """Takes the placer's lines with the threads that wrote them, and groups them by run."""
 
     def __init__(self) -> None:
         self._open: dict[int, _Run] = {}
@@ -35,7 +35,7 @@ class PlacerRuns:
         self.left_out = 0
 
     def node(self, thread: int, name: str, op: str, where: str) -> None:
-        """One line of the placer."""
+        """Adds a line."""
         run = self._open.get(thread)
         if run is None or run.ends_before(name, op):
             if run is not None:
@@ -54,7 +54,7 @@ class PlacerRuns:
         run.nodes[name] = (name, op, where)
 
     def result(self) -> list[tuple[Node, ...]]:
-        """The nodes of each run so far that are the program's own."""
+        """The program's own nodes in each run so far."""
         return [*self._closed, *(tuple(run.nodes.values()) for run in self._open.values() if run.counts)]
 
     def _close(self, run: _Run) -> None:
@@ -76,7 +76,7 @@ class _Run:
 
     @property
     def counts(self) -> bool:
-        """Whether it has nodes of a graph; an eager op is wrapped in a function of one node, named after it."""
+        """Whether it placed a graph. An eager op is wrapped in a function with one node, named after it."""
         if len(self.nodes) == 1 and self.arguments:
             ((name, op, _),) = self.nodes.values()
             return name != op

@@ -1,7 +1,7 @@
 """PyTorch's out-of-memory messages (c10/cuda/CUDACachingAllocator.cpp), 1.0 to today.
 
-``capacty`` is theirs (2.1). Unlike TensorFlow's dump the message holds the whole story in one line, and
-"free" is the device's, not the allocator's.
+``capacty`` is PyTorch's spelling in 2.1. Unlike TensorFlow's dump, the message has everything in one line, and "free"
+is the device's, not the allocator's.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _HOLDER = re.compile(rf"[Pp]rocess (\d{{1,10}}) has {_SIZE} memory in use")
 _FRACTION = re.compile(r"preemptively rejected.{0,300}?Requested size: ([\d.]{1,24} ?\w+)")
 
 _CONTEXT = 1 << 30
-"""What a process has beside its allocator at most: the CUDA context, and workspaces of libraries."""
+"""Maximum that a process holds outside its allocator: the CUDA context, and workspaces of libraries."""
 _MAX_HOLDERS = 8
 
 
 def is_out_of_memory(message: str) -> bool:
-    """Whether this line is PyTorch's error (the name of its class alone is not)."""
-    matches = "out of memory" in message or "Tried to allocate" in message  # a sentence that was parted from its head
+    """Whether this line is PyTorch's error; the exception's class name alone is not."""
+    matches = "out of memory" in message or "Tried to allocate" in message  # the line may have been split
     return matches and _OUT_OF_MEMORY.search(message) is not None
 
 
@@ -52,7 +52,7 @@ def out_of_memory(message: str) -> Oom:
     others = [MemoryHolder(pid=int(pid), held_bytes=held) for pid, held in _holders(message)]
     if own is None and used is not None:
         own = used + (unallocated or 0)
-        # Where pids of the driver are not those of the process (a container), PyTorch names itself as another one.
+        # In a container, where the driver's pids differ from its own, PyTorch lists itself as another process.
         same = [holder for holder in others if own <= holder.held_bytes <= own + _CONTEXT]
         if len(same) == 1 and own > 0:
             others.remove(same[0])

@@ -1,4 +1,4 @@
-"""The last lines of a program's output, with those earlier ones that no reader can do without."""
+"""The last lines of a program's output, and earlier ones that are needed to understand it."""
 
 from __future__ import annotations
 
@@ -21,28 +21,27 @@ _MARK = re.compile(r"… (\d{1,18}) earlier lines? not kept$")
 
 
 def decisive(line: str) -> bool:
-    """Whether the line tells which GPU there was or what failed: it outlives those around it."""
+    """Whether the line is kept longer: it names the GPU, or what failed."""
     return any(text in line for text in _DECISIVE)
 
 
 def not_kept(line: str) -> int:
-    """How many lines this mark stands for; 0 where the line is no mark."""
+    """The number of lines that this mark replaces; 0 for any other line."""
     match = _MARK.match(line)
     return int(match[1]) if match is not None else 0
 
 
 class Tail:
-    """Takes lines as they come; holds a bounded number of them however many there are."""
+    """Takes lines; keeps a bounded number of them."""
 
     def __init__(self) -> None:
-        """Nothing was printed yet."""
         self._last: deque[str] = deque()
         self._first_kept: list[str] = []
         self._later_kept: deque[str] = deque(maxlen=_LATER_KEPT)
         self._fallen = 0
 
     def add(self, line: str) -> None:
-        """One line more; of a progress bar, which overwrote itself, the last state."""
+        """Adds a line; of a progress bar, which overwrites itself, its last state."""
         if "\r" in line:
             line = line.rstrip("\r").rpartition("\r")[2]
         self._last.append(in_words(line[:_LONGEST]))
@@ -55,7 +54,7 @@ class Tail:
             (self._first_kept if len(self._first_kept) < _FIRST_KEPT else self._later_kept).append(line)
 
     def lines(self) -> tuple[str, ...]:
-        """Decisive lines, a mark of how many others are missing, and the last lines."""
+        """Decisive lines, a mark with the number of omitted ones, and the last lines."""
         kept = (*self._first_kept, *self._later_kept)
         gone = self._fallen - len(kept)
         mark = (f"… {gone} earlier line{'' if gone == 1 else 's'} not kept",) if gone else ()

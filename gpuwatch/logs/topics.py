@@ -1,8 +1,8 @@
-"""THE table of log texts that mean something by themselves: text to topic.
+"""The table of log texts: text to topic.
 
-A topic that is a cause id is what the text means; other topics are evidence for rules. To teach the
-parser a message: one row here. A row's text should contain one of :func:`hinted`, which decides whether
-a line is looked at; lines of C++ and of exceptions always are (a test says so).
+A topic that is a cause id is the text's meaning; other topics are evidence for rules. To recognise another message, add
+a row. Its text must contain one of the substrings in :func:`hinted`, or be in a C++ line or an exception, which are
+always parsed (a test checks this).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from gpuwatch.logs import cuda_errors, topics_machine, topics_programs
 
 Needle = str | tuple[str, ...]
-"""A text, or several of which each must be in the line."""
+"""A text, or several that must all be in the line."""
 
 
 _ASCII = str.maketrans(
     "\u2018\u2019\u201a\u2032\u201c\u201d\u201e\u2033\u00ab\u00bb\u00a0\u2010\u2011\u2013\u2014", '\'\'\'\'"""""" ----'
 )
-"""What programs that set type make of plain marks."""
+"""Typographic quotes and dashes to plain ones."""
 
 
 def plain(text: str) -> str:
@@ -28,14 +28,14 @@ def plain(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """Lower case, with plain quotes and dashes: how the tables' texts are compared."""
+    """Lower case with plain quotes and dashes, as the tables' texts are compared."""
     return plain(text).lower()
 
 
 def hinted(line: bytes) -> bool:
-    """Whether a line without a C++ source position is looked at: cheap substrings; a loop over them takes longer.
+    """Whether a line without a C++ source position is parsed. Written without a loop, which would be slower.
 
-    UTF-8, with or without its digits: taken as one byte a character, which is searched faster than other text.
+    ``line`` is UTF-8, with or without its digits; it is searched as Latin-1, which is faster.
     """
     text = line.decode("latin-1").lower()
     return (
@@ -111,7 +111,7 @@ _REMOVED = {
     "tensorflow.keras.backend": ("set_session", "get_session"),
     "tensorflow.python.keras.backend": ("set_session", "get_session"),
 }
-"""What TensorFlow 1 and Keras 2 had, by module."""
+"""Removed names of TensorFlow 1 and Keras 2, by module."""
 
 _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     # Placement (tensorflow/python/eager, placer.cc, colocation_graph.cc)
@@ -184,7 +184,7 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("Loaded cuDNN version", "device.used"),
     ("ynamic library libcublas", "device.used"),
     ("initialized for platform CUDA", "device.used"),
-    ("successful NUMA node read from SysFS", "device.used"),  # said of each GPU that the driver counts
+    ("successful NUMA node read from SysFS", "device.used"),  # printed for each GPU that the driver lists
     ("DirectML: creating device on adapter", "device.used"),
     ("Metal device set to", "device.used"),
     ("This TensorFlow binary is optimized", "tensorflow.started"),
@@ -198,7 +198,7 @@ _TENSORFLOW: tuple[tuple[Needle, str], ...] = (
     ("CUDA is not enabled", "build.cpu-only"),
     ("Error: GPU sync failed", "ended.kernel"),
     # Memory by other names
-    # gpuwatch/sim/csrc: its own line, and PyTorch's message that quotes it.
+    # gpuwatch/sim/csrc: its own line, and PyTorch's message that contains it.
     ("the simulated driver lacks", "simulation.limit"),
     ("Could not create cudnn handle", "memory.masked"),
     ("could not create cudnn handle", "memory.masked"),
@@ -287,15 +287,15 @@ _CASED: tuple[tuple[str, str], ...] = (
     (": Out Of Memory", "ended.host-memory"),
     ("Out of memory: Kill", "ended.host-memory"),
 )
-"""Texts that mean something else in other letters."""
+"""Case-sensitive texts."""
 
 INFERRED: tuple[tuple[Needle, str], ...] = (*_INFERRED, *topics_machine.INFERRED, *topics_programs.INFERRED)
-"""Rows whose text points at a cause without ruling out its neighbours."""
+"""Rows whose text suggests a cause, while similar causes remain possible."""
 OUTRIGHT: tuple[tuple[Needle, str], ...] = (*_TENSORFLOW, *topics_machine.OUTRIGHT, *topics_programs.OUTRIGHT)
-"""Rows whose text says exactly what it means."""
+"""Rows whose text names its cause explicitly."""
 TOPICS: tuple[tuple[Needle, str], ...] = (*_CASED, *OUTRIGHT, *INFERRED)
 
-# Few lines contain any of these, so most rows are never compared.
+# Rows are only compared if the line contains their gate: few lines contain many gates.
 _GATES = (
     "nvrm", "nvml", "nvidia", "amdgpu", "jax", "torch", "tensorflow", "attribute", "could not", "initializ", "availab",
     "librar", "launch", "driver", "version", "capab", "compil", "memory", "undefined", "allocat", "unable to", "cannot",
@@ -322,18 +322,18 @@ def _gated(rows: Iterable[tuple[Needle, str]]) -> tuple[tuple[str, tuple[_Row, .
 _GATED = _gated((*OUTRIGHT, *INFERRED))
 _GATED_OUTRIGHT = _gated(OUTRIGHT)
 _OUTRIGHT_CODES = ("no_binary_for_gpu", "no kernel image is available", "cuda driver version is insufficient")
-"""CUDA's errors that leave no other reading."""
+"""CUDA's errors that have only one meaning."""
 
 
 _SPECIFICATION = re.compile(r"device specification '(\S{1,200}?)'.{0,400}All available devices \[([^\]]*)")
 
 
 NOISE = ("Failed to determine cuDNN version", "link the cuDNN plugin)")
-"""What 2.21 says of a cuDNN that cannot be asked for its version, whatever follows; folds may part the two."""
+"""TensorFlow 2.21 prints this for a cuDNN without a version query; a wrapped line has only one of the two."""
 
 
 def topics_of(text: str) -> tuple[str, ...]:
-    """The topics whose texts occur in ``text``, each once, in the order of the tables; then those of CUDA's errors."""
+    """The topics whose texts occur in ``text``, in the order of the tables, then those of CUDA's errors."""
     lower = folded(text)
     found = _rows_in(lower, _GATED)
     if "cud" in lower or "an illegal" in lower or "kernel" in lower or "error" in lower or "driver" in lower:
@@ -345,13 +345,13 @@ def topics_of(text: str) -> tuple[str, ...]:
         return ()
     topics = dict.fromkeys(found)
     if "placement.device-missing" in topics and _device_is_there(text):
-        # Eager TensorFlow uses one sentence for a device that is missing and for a kernel that is.
+        # Eager TensorFlow prints the same sentence for a missing device and a missing kernel.
         topics = {topic if topic != "placement.device-missing" else "placement.no-kernel": None for topic in topics}
     return tuple(topics)
 
 
 def outright(text: str, topic: str) -> bool:
-    """Whether ``text`` says ``topic`` in so many words, so that nothing has to be inferred."""
+    """Whether ``text`` names ``topic`` explicitly."""
     lower = folded(text)
     if topic in _rows_in(lower, _GATED_OUTRIGHT):
         return True
@@ -372,13 +372,13 @@ def _rows_in(lower: str, gated: tuple[tuple[str, tuple[_Row, ...]], ...]) -> lis
 
 
 def _of_cuda(lower: str, known: list[str]) -> list[str]:
-    """CUDA's errors in the line; what cuInit answered, and what an allocator lacks, other parsers read."""
+    """Topics of the CUDA errors in the line; cuInit's errors and OOMs have their own parsers."""
     if "failed call to cuinit" in lower:
         return []
     return [topic for topic in cuda_errors.topics(lower) if topic != cuda_errors.OUT_OF_MEMORY and topic not in known]
 
 
 def _device_is_there(text: str) -> bool:
-    """Whether the device that could not be satisfied is in the list of available ones."""
+    """Whether the requested device is in the list of available ones."""
     match = _SPECIFICATION.search(text)
     return match is not None and f"{match[1]}," in f"{match[2]},"

@@ -1,8 +1,8 @@
-"""What the driver, the kernel, nvidia-smi, NVML and containers say: rows for :mod:`gpuwatch.logs.topics`.
+"""Texts of the driver, the kernel, nvidia-smi, NVML and containers: rows for :mod:`gpuwatch.logs.topics`.
 
 Sources: NVML's nvmlErrorString and nvidia-smi, the NVRM messages of NVIDIA's open kernel modules, the README of the
 Linux driver ("Common problems"), libnvidia-container, nvidia-container-toolkit, the kernel's amdgpu and nouveau.
-Texts are in lower case (:func:`gpuwatch.logs.topics.folded`); of several texts each must be in the line.
+Texts are in lower case (:func:`gpuwatch.logs.topics.folded`); several texts must all be in the line.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OUTRIGHT: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("nvidia probe routine failed", "driver.bad-state"),
     ("could not load uvm kernel module", "driver.bad-state"),
 )
-"""The driver's own words for exactly that cause."""
+"""Texts that name their cause explicitly."""
 
 INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     # NVML, nvidia-smi
@@ -151,4 +151,4 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("no gpu instances found", "mig.misuse"),
     (("mig mode", "in use by another client"), "mig.misuse"),
 )
-"""What points at a cause without ruling out its neighbours."""
+"""Texts that suggest a cause, while similar causes remain possible."""

@@ -1,8 +1,8 @@
-"""What PyTorch, JAX and programs beside TensorFlow say: rows for :mod:`gpuwatch.logs.topics`.
+"""Texts of PyTorch, JAX and other programs: rows for :mod:`gpuwatch.logs.topics`.
 
 Sources: the messages in the sources of PyTorch, JAX and XLA, ONNX Runtime, CuPy, Numba, bitsandbytes, vLLM,
 llama.cpp, Ollama, CTranslate2, TensorRT, NCCL, cuDNN's frontend, Caffe, MXNet, PaddlePaddle, OpenCV, FFmpeg, XGBoost.
-Texts are in lower case (:func:`gpuwatch.logs.topics.folded`); of several texts each must be in the line.
+Texts are in lower case (:func:`gpuwatch.logs.topics.folded`); several texts must all be in the line.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ OUTRIGHT: tuple[tuple[str | tuple[str, ...], str], ...] = (
     (("tensor parallel size", "larger than the number of available gpus"), "distribution.devices-missing"),
     ("required gpus exceeds the total number of available gpus", "distribution.devices-missing"),
 )
-"""The program's own words for exactly that cause."""
+"""Texts that name their cause explicitly."""
 
 INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
-    # No GPU, said without why
+    # No GPU, without a reason
     ("no gpu/tpu found", "gpu.none"),
     (("num gpus available", ": 0"), "gpu.none"),
     (("num gpus available", " 0"), "gpu.none"),
@@ -212,7 +212,7 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("unable to initialize backend 'gpu'", "ended.jax-backend"),
     ("backend 'cuda' failed to initialize", "ended.jax-backend"),
     ("cuda backend failed to initialize", "ended.jax-backend"),
-    # Lines whose number decides are looked at each time (LogParser remembers what means nothing without its digits)
+    # Lines whose number matters: LogParser skips lines that mean nothing without their digits
     ("num gpus available", "devices.counted"),
     ("winerror", "windows.error"),
     # Frameworks at work
@@ -233,4 +233,4 @@ INFERRED: tuple[tuple[str | tuple[str, ...], str], ...] = (
     ("warning:tensorflow:", "framework.started"),
     ("info:tensorflow:", "framework.started"),
 )
-"""What points at a cause without ruling out its neighbours."""
+"""Texts that suggest a cause, while similar causes remain possible."""

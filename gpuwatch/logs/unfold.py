@@ -1,8 +1,8 @@
-"""Logs that a terminal or a mail program folded at a width are put together again, before they are parsed.
+"""Joins log lines that a terminal or mail program has wrapped at some width, before they are parsed.
 
-Whether a log is folded is judged once, from its first lines: hardly any is longer than one width, and those
-that reach it are followed by lines that begin in the middle of a sentence. A program cuts at the width itself;
-a person, or a mail program, before the word that does not fit.
+Whether a log is wrapped is decided once, from its first lines: hardly any line is longer than the width, and lines that
+reach it are followed by lines that begin in the middle of a sentence. Programs wrap at the width itself, people and
+mail programs before the word that does not fit.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from itertools import chain, islice, pairwise
 from gpuwatch.logs.clean import undecorated
 
 SAMPLE = 2000
-"""Lines from which it is judged."""
+"""Lines from which the width is determined."""
 _WIDTHS = range(50, 201)
 _OUTLIERS = 0.02
 _MOSTLY = 0.6
 _MOST_PARTS = 12
-"""Lines that one line may have been folded into."""
+"""Lines into which one line may have been wrapped."""
 
-# What begins a line of its own: these are never taken for the rest of the line before.
+# Begins a new line: never the continuation of the previous one.
 _BEGINS = re.compile(
     r"\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |[IWEF] \w+/|Traceback|File \""
     r"|(?:\w+\.)*\w*(?:Error|Exception|Warning|Interrupt): "
@@ -35,7 +35,7 @@ _SOURCE = re.compile(r"\.(?:cc|cpp|cu):\d+\]|(?:Error|Warning): ")
 
 
 def unfolded(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, folded ones joined; as they are where the log is not folded."""
+    """The lines with wrapped ones joined; unchanged if the log is not wrapped."""
     rest = iter(lines)
     head = list(islice(rest, SAMPLE))
     width = folded_at(head)
@@ -61,7 +61,7 @@ def unfolded(lines: Iterable[str]) -> Iterator[str]:
 
 
 def folded_at(lines: list[str]) -> int | None:
-    """The width at which these lines were folded, or None."""
+    """The width at which these lines were wrapped; None if they were not."""
     texts = [line.rstrip("\r\n") for line in lines]
     lengths = Counter(len(text) for text in texts if len(text) >= _WIDTHS.start)
     if not lengths:
@@ -98,11 +98,11 @@ def _indent(text: str) -> int:
 
 
 def _glue(text: str, after: str, width: int) -> str | None:
-    """What stood between two lines: nothing, a space, or (None) the end of a line."""
+    """The text between two wrapped lines, empty or a space; None if the line really ends here."""
     if not _WIDTHS.start - 1 <= len(text) <= width:
         return None
     if _indent(after) > _indent(text) + 1:
-        return None  # TensorFlow's own way to say more of an error: a tab and [[node …]]
+        return None  # TensorFlow continues errors with a tab and [[node …]]
     rest = undecorated(after)
     if not rest or _BEGINS.match(rest) or (text.endswith((".", "]", "!")) and len(text) < width):
         return None

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import is_
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from gpuwatch.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import Device, Driver, Problem, Process, Snapshot, Topology
@@ -55,7 +57,6 @@ class Collector:
         """Whether the activity of the GPUs' parts is read, with counters that profilers take too."""
         self._rates = Rates()
         self._rows = ProcessRows(self._table)
-        self._described: list[tuple[object, ...]] = []
         self._made: dict[str, _Made] = {}
         self._topology: Topology | None = None
         self._devices: tuple[Device, ...] = ()
@@ -146,7 +147,15 @@ class Collector:
         listed = [(source, device, *source.sample(device, lanes)) for source in ready for device in source.devices]
         if listed and self._slow_reads == 1:
             look_ahead(
-                tuple(_device(device, dict(read), dict(lacks), source) for source, device, read, lacks in listed),
+                tuple(
+                    replace(
+                        _device(device, source),
+                        readings=dict(read),
+                        missing=dict(lacks),
+                        mig_instances=device.mig_instances,
+                    )
+                    for source, device, read, lacks in listed
+                ),
                 tuple(
                     unknown_row(entry, device)
                     for source, device, _, _ in listed
@@ -159,14 +168,12 @@ class Collector:
             problems.extend(source.problems)
         devices: list[Device] = []
         processes: list[Process] = []
-        described = [_described(device, source) for source, device, _, _ in listed]
-        if described != self._described:
-            self._described = described
-            self._rows.devices([_device(device, {}, {}, source) for source, device, _, _ in listed])
-        for (source, device, read, lacks), words in zip(listed, described, strict=True):
+        described = [_device(device, source) for source, device, _, _ in listed]
+        self._rows.devices(described)
+        for (source, device, read, lacks), description in zip(listed, described, strict=True):
             rows, complete = self._processes(source, device, problems)
             made = self._made.get(device.uuid)
-            if made is not None and made.same(read, lacks, rows, words) and not device.mig_instances:
+            if made is not None and made.same(read, lacks, rows, description) and not device.mig_instances:
                 devices.append(made.device)
                 processes.extend(rows)
                 continue
@@ -175,9 +182,9 @@ class Collector:
             self._rates.add(device.uuid, device.counters_at, readings, missing)
             if not self._on_demand:
                 _not_asked(readings, missing)
-            one = _device(device, readings, missing, source)
+            one = replace(description, readings=readings, missing=missing, mig_instances=device.mig_instances)
             if complete:
-                self._made[device.uuid] = _Made(read, lacks, rows, words, one)
+                self._made[device.uuid] = _Made(read, lacks, rows, description, one)
             else:
                 self._made.pop(device.uuid, None)
             devices.append(one)
@@ -262,18 +269,19 @@ class _Made(NamedTuple):
     readings: dict[str, Value]
     missing: dict[str, Missing]
     rows: list[Process]
-    words: tuple[object, ...]
+    description: Device
+    """Without readings."""
     device: Device
 
     def same(
-        self, readings: dict[str, Value], missing: dict[str, Missing], rows: list[Process], words: tuple[object, ...]
+        self, readings: dict[str, Value], missing: dict[str, Missing], rows: list[Process], description: Device
     ) -> bool:
         """Whether it would be built from the same again. Sources return the same objects while nothing changes."""
         return (
             self.readings is readings
             and self.missing is missing
             and (self.rows is rows or not (self.rows or rows))
-            and self.words == words
+            and self.description == description
         )
 
 
@@ -318,28 +326,8 @@ class Rates:
         return min(rate, 100.0) if spec.unit is Unit.PERCENT else rate
 
 
-def _described(device: SourceDevice, source: DeviceSource[SourceDevice]) -> tuple[object, ...]:
-    """The fields of a device that :func:`_device` fills in besides its readings."""
-    return (
-        device.index,
-        device.uuid,
-        device.name,
-        device.pci_bus_id,
-        device.compute_capability,
-        source.simulated,
-        device.state,
-        device.state_detail,
-        device.xids,
-        device.xids_missing,
-    )
-
-
-def _device(
-    device: SourceDevice,
-    readings: dict[str, Value],
-    missing: dict[str, Missing],
-    source: DeviceSource[SourceDevice],
-) -> Device:
+def _device(device: SourceDevice, source: DeviceSource[SourceDevice]) -> Device:
+    """The device without its readings and MIG instances."""
     return Device(
         index=device.index,
         uuid=device.uuid,
@@ -349,9 +337,8 @@ def _device(
         simulated=source.simulated,
         state=device.state,
         state_detail=device.state_detail,
-        readings=readings,
-        missing=missing,
-        mig_instances=device.mig_instances,
+        readings={},
+        missing={},
         xids=device.xids,
         xids_missing=device.xids_missing,
     )

@@ -12,7 +12,7 @@ from gpuwatch.sim.sysfs import ENV_STATE
 
 if TYPE_CHECKING:
     from gpuwatch.sim.machine import SimMachine
-    from gpuwatch.sources.host import Details
+    from gpuwatch.sources.process_details import Details
     from gpuwatch.sources.signals import Outcome
 
 DeviceNumbers = tuple[tuple[int, str], ...]
@@ -38,7 +38,7 @@ class HostAccess:
 
     def details(self, pid: int, create_time: float | None) -> Details:
         """Details of the process ``pid`` that was started at ``create_time`` (seconds since the epoch)."""
-        from gpuwatch.sources.host import Details
+        from gpuwatch.sources.process_details import Details
 
         return Details(problem=self.unreachable)
 
@@ -64,7 +64,7 @@ class LocalHost(HostAccess):
 
     def details(self, pid: int, create_time: float | None) -> Details:
         """As in the base."""
-        from gpuwatch.sources.host import details
+        from gpuwatch.sources.process_details import details
 
         return details(pid, create_time)
 

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.history.frames import HEAD_BYTES, head
 from gpuwatch.model.snapshot import Device, Snapshot
 from gpuwatch.model.xids import Xid
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.monitor.fork import ForkedProcess
 from gpuwatch.monitor.host_access import LocalHost
-from gpuwatch.monitor.wire import FAILURE, HEAD_BYTES, MEANWHILE, PREVIEW, Receiver, head
+from gpuwatch.monitor.wire import FAILURE, MEANWHILE, PREVIEW, Receiver
 from gpuwatch.sources import procfs
 
 if TYPE_CHECKING:

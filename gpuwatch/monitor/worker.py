@@ -18,10 +18,11 @@ from contextlib import suppress
 
 import msgspec
 
+from gpuwatch.history.frames import FrameEncoder
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.xids import Xid
 from gpuwatch.monitor.host_fallback import HostFallback
-from gpuwatch.monitor.wire import Sender
+from gpuwatch.monitor.wire import failure, meanwhile, preview
 
 _PR_SET_PDEATHSIG = 1
 
@@ -46,7 +47,7 @@ def run(interval: float, on_demand: bool, gpm: bool = False, xids: Mapping[str, 
     """Samples until stdin ends. ``interval`` in seconds; ``xids``: those of an earlier collector, by UUID."""
     from gpuwatch.monitor.collector import Collector  # if this fails, :func:`serve` reports it
 
-    sender = Sender()
+    encoder = FrameEncoder()
     commands = msgspec.json.Decoder(Command)
     collector = Collector(on_demand, gpm=gpm, xids=xids)
     waiting = select.poll()
@@ -54,11 +55,11 @@ def run(interval: float, on_demand: bool, gpm: bool = False, xids: Mapping[str, 
     due = time.monotonic()
     pending = b""
     settling = 3
-    fallback = HostFallback(lambda host: _write(sender.meanwhile(host)), interval)
+    fallback = HostFallback(lambda host: _write(meanwhile(host)), interval)
 
     def look_ahead(devices: Snapshot) -> None:
         fallback.end()  # two threads must not write at once
-        _write(sender.preview(devices))
+        _write(preview(devices))
 
     # The devices of the first sample are sent before its processes, of which there may be hundreds.
     try:
@@ -66,7 +67,7 @@ def run(interval: float, on_demand: bool, gpm: bool = False, xids: Mapping[str, 
     finally:
         fallback.end()
     while True:
-        _write(sender.frame(snapshot))
+        _write(encoder.frame(snapshot))
         due = max(due + interval, time.monotonic())
         while True:
             wait = due - time.monotonic()
@@ -116,7 +117,7 @@ def serve(
         from gpuwatch.history.crashes import describe
 
         with suppress(OSError):
-            _write(Sender.failure("; ".join(describe(error))))
+            _write(failure("; ".join(describe(error))))
         if os.environ.get("GPUWATCH_DEBUG"):
             sys.excepthook(*sys.exc_info())
         os._exit(1)

@@ -1,1 +1,1 @@
-"""Finds probe scripts, runs them in processes of their own, and observes what they do."""
+"""Finds probe scripts, runs each in a process of its own, and records what it does; watches users' programs."""

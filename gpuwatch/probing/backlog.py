@@ -1,8 +1,7 @@
-"""Output that has been passed on and waits to be understood, so that no program waits for our parsers.
+"""A program's output, already passed on and queued for parsing, so that the program does not wait for the parsers.
 
-A program may write faster than a log can be parsed. What waits is bounded; beyond that, stretches in which
-nothing can stand that a parser looks for are left out, which is cheap to tell, and the others are parsed
-at once, however long the program has to wait for that.
+The queue is bounded. When it is full, chunks without a telling word are skipped, and the others are parsed at once
+while the program waits.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from collections import deque
 from gpuwatch.probing.streams import Lines, Sink
 
 MOST = 8 << 20
-"""Bytes that may wait."""
+"""Bytes that can be queued."""
 _SLICE = 1 << 16
-# A line of C++ sources, an exception: what remains of a log when everything else is left out.
+# C++ log lines and exceptions: chunks with any of these are never skipped.
 _TELLING = (b".cc:", b"rror", b"emory")
 
 
 class Backlog:
-    """Chunks in, lines out, when there is time."""
+    """Queues chunks, and passes their lines to ``sink`` when there is time."""
 
     def __init__(self, sink: Sink) -> None:
         self._lines = Lines(sink)
@@ -27,14 +26,14 @@ class Backlog:
         self._size = 0
         self._gap = False
         self.left_out = 0
-        """Bytes that were passed on and never looked at."""
+        """Bytes that were never parsed."""
 
     def __len__(self) -> int:
-        """Bytes that wait."""
+        """Queued bytes."""
         return self._size
 
     def put(self, chunk: bytes) -> None:
-        """Takes bytes as they come."""
+        """Queues the next bytes."""
         for start in range(0, len(chunk), _SLICE):
             self._chunks.append(chunk[start : start + _SLICE])
         self._size += len(chunk)
@@ -47,14 +46,14 @@ class Backlog:
                 self._gap = True
 
     def work(self) -> bool:
-        """Parses one stretch; False when nothing waits."""
+        """Parses one chunk; False if none is queued."""
         if not self._chunks:
             return False
         self._feed(self._take())
         return True
 
     def close(self) -> None:
-        """Parses all that waits, and the last line, which may have no end."""
+        """Parses everything queued, and a last line without a newline."""
         while self.work():
             pass
         self._lines.close()
@@ -67,5 +66,5 @@ class Backlog:
     def _feed(self, chunk: bytes) -> None:
         if self._gap:
             self._gap = False
-            self._lines.close()  # what stood before the gap does not go on after it
+            self._lines.close()  # the line before the gap does not continue after it
         self._lines.feed(chunk)

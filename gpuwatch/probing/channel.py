@@ -1,9 +1,9 @@
-"""The way that a watched program's output takes through us, byte for byte.
+"""Passes a watched program's output through gpuwatch, byte for byte.
 
-Only stderr goes through us, because frameworks write their log there; stdout stays the program's own
-descriptor. Where both are one file, terminal or pipe, both take the same way, so that their order stays as
-it is (``tqdm.write`` depends on it). Where ours is a terminal, the program gets a terminal too, of the same
-size; its stdin and its controlling terminal are untouched, so that keys and job control are the shell's.
+Only stderr is intercepted, because frameworks log there; stdout stays the program's own descriptor. If both are the
+same file, terminal or pipe, both are intercepted, which keeps their order (``tqdm.write`` depends on it). If our
+stderr is a terminal, the program gets a pseudo-terminal of the same size; its stdin and controlling terminal are
+untouched, so keys and job control still work.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import struct
 import termios
 import time
 import tty
-from collections.abc import Callable
 from contextlib import suppress
 
 _PIPE_BYTES = 1 << 20
 _TAIL = 4096
-# The end of the output, where an escape sequence or a character in UTF-8 is not complete.
+# Output that ends in an incomplete escape sequence or UTF-8 character.
 _OPEN = re.compile(
     rb"\x1b(?:[ -/]*|\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?)$"
     rb"|[\xc2-\xdf]$|[\xe0-\xef][\x80-\xbf]?$|[\xf0-\xf4][\x80-\xbf]{0,2}$"
@@ -32,17 +31,17 @@ class Channel:
     """A pipe or pseudo-terminal between the program and our stderr."""
 
     def __init__(self, *, wanted: bool = True) -> None:
-        """``wanted``: False leaves the program its own descriptors, and us without its log."""
+        """``wanted``: False leaves the program its own stderr; its log is not read."""
         self.read = self.write = -1
         self.merged = False
         self.terminal = False
         self.broken = False
-        """Whoever read our stderr is gone."""
+        """Nobody reads our stderr any more."""
         self._tail = b""
         try:
             err = os.fstat(2)
         except OSError:
-            return  # closed: there is nothing to pass on
+            return  # closed: output has nowhere to go
         self.terminal = os.isatty(2)
         if not wanted:
             return
@@ -51,25 +50,25 @@ class Channel:
             self.merged = (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
         if self.terminal:
             self.read, self.write = pty.openpty()
-            tty.setraw(self.write)  # our terminal does the rest: nothing may be translated twice
+            tty.setraw(self.write)  # the real terminal translates newlines and the like, once
             self.resize()
         else:
             self.read, self.write = os.pipe()
-            with suppress(OSError):  # beyond what this user may have in pipes
+            with suppress(OSError):  # above this user's limit for pipes
                 fcntl.fcntl(self.write, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     @property
     def open(self) -> bool:
-        """Whether there is one."""
+        """Whether the program's output is intercepted."""
         return self.read >= 0
 
     @property
     def drawable(self) -> bool:
-        """Whether all that reaches this terminal goes through us, so that we may draw between it."""
+        """Whether all output to this terminal passes through us, so that we can draw in between."""
         return self.open and self.terminal and (self.merged or not os.isatty(1))
 
     def size(self) -> tuple[int, int]:
-        """Rows and columns of our terminal; (0, 0) where it does not tell."""
+        """Rows and columns of our terminal; (0, 0) if unknown."""
         try:
             rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(2, termios.TIOCGWINSZ, bytes(8)))
         except OSError:
@@ -77,7 +76,7 @@ class Channel:
         return rows, columns
 
     def resize(self, kept: int = 0) -> None:
-        """The program's terminal becomes as large as ours, less ``kept`` rows."""
+        """Makes the program's terminal as large as ours, less ``kept`` rows."""
         if not self.open or not self.terminal:
             return
         with suppress(OSError):
@@ -85,13 +84,13 @@ class Channel:
             fcntl.ioctl(self.read, termios.TIOCSWINSZ, struct.pack("HHHH", max(rows - kept, 0), columns, x, y))
 
     def pass_on(self, chunk: bytes) -> None:
-        """The program's bytes, to our stderr."""
+        """Writes the program's bytes to our stderr."""
         self.put(chunk)
         if self.terminal:
             self._tail = (self._tail + chunk)[-_TAIL:]
 
     def put(self, data: bytes) -> None:
-        """Bytes to our stderr, all of them or until nobody reads it any more."""
+        """Writes all of ``data`` to our stderr, unless nobody reads it any more."""
         view = memoryview(data)
         while view and not self.broken:
             try:
@@ -103,7 +102,7 @@ class Channel:
 
     @property
     def between(self) -> bool:
-        """Whether bytes of ours would not cut a sequence or a character of the program's in two."""
+        """Whether we can write now without splitting an escape sequence or a character of the program."""
         return _OPEN.search(self._tail[-_TAIL:]) is None
 
     @property
@@ -111,17 +110,15 @@ class Channel:
         """Whether the program's last byte ended a line."""
         return not self._tail or self._tail.endswith(b"\n")
 
-    def close(self, then: Callable[[], None] | None = None) -> None:
-        """Our end of it; the program's writes fail from now on, unless somebody else holds it."""
+    def close(self) -> None:
+        """Closes our end: the program's writes fail from now on, unless another process has it open too."""
         for descriptor in (self.read, self.write):
             if descriptor >= 0:
                 os.close(descriptor)
         self.read = self.write = -1
-        if then is not None:
-            then()
 
-    def given(self) -> None:
-        """The program has its end: ours of that is closed."""
+    def close_write_end(self) -> None:
+        """Closes our copy of the write end, once the program has it."""
         if self.write >= 0:
             os.close(self.write)
             self.write = -1

@@ -1,7 +1,7 @@
-"""What runs in the user's interpreter for the doctor: each part a child process with a deadline.
+"""The doctor's checks in the user's interpreter, each in a child process with a deadline.
 
-The script is ``probes/_gpuwatch_environment.py``. What it says about the framework is observed as a probe's
-run is, so that the same rules judge it.
+The script is ``probes/_gpuwatch_environment.py``. Its framework check is recorded like a probe's run, so that the
+same rules judge it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from gpuwatch.model.doctor import DeviceTest, Distribution, DriverAnswer, Framew
 from gpuwatch.model.events import Event, decode_event
 from gpuwatch.model.run import DeviceMapping, Outcome
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.probing.event_state import described_device
 from gpuwatch.probing.interpreter import Interpreter
-from gpuwatch.probing.locate import ProbeScript, probe_folder
+from gpuwatch.probing.probe_scripts import ProbeScript, probe_folder
 from gpuwatch.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.probing.runner import LOG_ENVIRONMENT
@@ -30,22 +31,22 @@ from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.sysfs import ENV_STATE
 
 DEADLINE = 3.0
-"""Seconds that the driver has for an answer."""
+"""Seconds the driver has to answer."""
 START = 2.0
-"""Seconds for an interpreter to start, on a machine that is busy; they come on top."""
+"""Seconds added for the start of an interpreter on a busy machine."""
 SEARCH_DEADLINE = 15.0
-"""Seconds for opening every library: a cold disk needs some for each, and cuBLAS alone has 500 MB."""
+"""Seconds to open every library: a cold disk is slow, and cuBLAS alone has 500 MB."""
 FRAMEWORK_DEADLINE = 60.0
-"""Seconds for importing the framework, its devices and one op on each."""
+"""Seconds to import the framework, start its devices and run one op on each."""
 _SCRIPT = "_gpuwatch_environment.py"
 _CONFIG = "doctor"
 _LAST_LINES = 3
 _OPENED = re.compile(rb"Successfully opened dynamic library (\S+)")
-"""TensorFlow's own word of it (dso_loader.cc): a library that it closed again is mapped no more."""
+"""Logged by TensorFlow (dso_loader.cc). Needed for libraries that it has closed again: they are no longer mapped."""
 
 
-def ask_driver(environment: Mapping[str, str], deadline: float = DEADLINE + START) -> DriverAnswer:
-    """Loads libcuda and NVML in a child and asks both to start."""
+def ask_driver(environment: Mapping[str, str]) -> DriverAnswer:
+    """Loads and initialises libcuda and NVML in a child process."""
     heard: dict[str, Any] = {}
     calling = ""
 
@@ -56,7 +57,7 @@ def ask_driver(environment: Mapping[str, str], deadline: float = DEADLINE + STAR
         elif event.kind == "answer":
             heard.update(event.data)
 
-    outcome, output = _run([sys.executable, "driver"], environment, deadline, take)
+    outcome, output = _run([sys.executable, "driver"], environment, DEADLINE + START, take)
     for name in ("libcuda", "nvml"):
         if name in heard:
             heard[name] = msgspec.convert(heard[name], Loaded)
@@ -66,7 +67,7 @@ def ask_driver(environment: Mapping[str, str], deadline: float = DEADLINE + STAR
 def look_into(
     interpreter: Interpreter, environment: Mapping[str, str], deadline: float = SEARCH_DEADLINE
 ) -> FrameworkLook:
-    """Distributions and libraries, without importing the framework."""
+    """Finds distributions and libraries without importing the framework."""
     found: list[Distribution] = []
     libraries: list[Library] = []
     seen: set[str] = set()
@@ -100,11 +101,10 @@ def try_framework(
     environment: Mapping[str, str],
     kept: dict[str, str],
     before: Snapshot | None,
-    deadline: float = FRAMEWORK_DEADLINE,
 ) -> tuple[RunDraft, FrameworkLook]:
-    """Imports the framework in a child, lists its devices and runs one op on each.
+    """Imports the framework in a child process, lists its devices and runs one op on each.
 
-    ``kept`` are the variables that the run shall remember: the user's, not those set here for the log's sake.
+    ``kept``: the environment to store in the run: the user's, without the variables set here for logging.
     """
     started_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     builder = RunBuilder(started, before)
@@ -125,9 +125,10 @@ def try_framework(
         elif event.kind == "opened":
             opened = list(data["files"])
         elif event.kind == "described":
-            described.append(_mapping(data))
+            ordinal = int(data["ordinal"])
+            described.append(described_device(f"/device:GPU:{ordinal}", ordinal, data))
         elif event.kind == "trying":
-            doing = f"one op on {data['device'] or 'the device that it chooses'}"
+            doing = f"one op on {data['device'] or 'the default device'}"
         elif event.kind == "tried":
             tests.append(msgspec.convert(data, DeviceTest))
 
@@ -136,7 +137,7 @@ def try_framework(
             logged[match[1].decode("utf-8", "replace")] = None
         builder.log_line(raw)
 
-    # Growth is set in the script: a look must not take the whole of a GPU that others use.
+    # The script enables memory growth itself: a check must not take all memory of a shared GPU.
     child = {name: value for name, value in environment.items() if name != "TF_FORCE_GPU_ALLOW_GROWTH"}
     launch = launch_fresh(
         [interpreter.path, "-u", str(probe_folder() / _SCRIPT), "framework", interpreter.framework],
@@ -144,7 +145,7 @@ def try_framework(
     )
     with ProbeProcess(launch, on_event=take, on_log=read) as process:
         builder.pid = process.pid
-        outcome = process.pump(deadline)
+        outcome = process.pump(FRAMEWORK_DEADLINE)
     seconds = time.monotonic() - started
     draft = builder.finish(
         _script(interpreter.framework),
@@ -179,7 +180,7 @@ def try_framework(
 
 
 def joined(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
-    """Both halves: what was found by looking, and what the framework itself did with it."""
+    """The libraries that were found, with what the framework itself opened, and the rest of ``tried``."""
     replace = msgspec.structs.replace
     libraries = look.libraries
     if libraries is not None and tried.libraries is not None:
@@ -202,7 +203,7 @@ def joined(look: FrameworkLook, tried: FrameworkLook) -> FrameworkLook:
 
 
 def child_environment(environment: Mapping[str, str], interpreter: Interpreter | None) -> dict[str, str]:
-    """The user's environment; simulated GPUs reach a framework as a driver, and some builds of PyTorch not at all."""
+    """The user's environment. Simulated GPUs are presented as a driver, and hidden from PyTorch builds without them."""
     machine = SimMachine.from_environment(environment)
     if machine is None:
         return dict(environment)
@@ -210,39 +211,24 @@ def child_environment(environment: Mapping[str, str], interpreter: Interpreter |
         return machine.stripped(environment)
     if ENV_PLUGIN in environment:
         return machine.environment(environment, tier="driver")
-    return dict(environment)  # as it is: libraries may be missing from it on purpose
+    return dict(environment)  # unchanged: libraries may be missing from it on purpose
 
 
 def _script(framework: str) -> ProbeScript:
     return ProbeScript(
         name=_CONFIG,
         title="One op on every device",
-        summary="",
         group="placement",
         framework=framework,
         workload="matmul",
-        verdict="ok",
-        environment={},
         path=probe_folder() / _SCRIPT,
-    )
-
-
-def _mapping(data: dict[str, Any]) -> DeviceMapping:
-    number = int(data["ordinal"])
-    return DeviceMapping(
-        framework_device=f"/device:GPU:{number}",
-        cuda_ordinal=number,
-        uuid=data.get("uuid"),
-        pci_bus_id=data.get("pci_bus_id"),
-        name=data.get("name"),
-        compute_capability=data.get("capability"),
     )
 
 
 def _run(
     command: list[str], environment: Mapping[str, str], deadline: float, take: Callable[[Event], None]
 ) -> tuple[Outcome, tuple[str, ...]]:
-    """One part of the script, and the last lines that it wrote."""
+    """Runs one part of the script; how it ended, and its last lines of output."""
     python, *part = command
     output: list[str] = []
 
@@ -270,4 +256,4 @@ def _ending(outcome: Outcome, output: tuple[str, ...], doing: str) -> str:
         return ""
     how = f"signal {outcome.signal}" if outcome.signal is not None else f"exit code {outcome.exit_code}"
     last = next((line.strip() for line in reversed(output) if line.strip()), "")
-    return f"the child ended with {how} in {doing}" + (f": {last}" if last else "")
+    return f"the child process ended with {how} during {doing}" + (f": {last}" if last else "")

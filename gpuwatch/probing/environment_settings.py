@@ -1,4 +1,4 @@
-"""What a watched program was asked for by environment variables: of GPU memory and of which GPUs there are.
+"""GPU settings that a watched program got from environment variables: memory and visible devices.
 
 Sources: tensorflow/core/common_runtime/gpu/gpu_bfc_allocator.cc and gpu_device.cc (``TF_FORCE_GPU_ALLOW_GROWTH``,
 ``TF_GPU_ALLOCATOR``, ``TF_GPU_HOST_MEM_LIMIT_IN_MB``, ``TF_DEVICE_MIN_SYS_MEMORY_IN_MB``), c10/cuda/CUDAAllocatorConfig
@@ -30,7 +30,7 @@ ENVIRONMENT, PROGRAM = "environment", "the program (os.environ)"
 def environment_settings(
     now: Mapping[str, str], start: Mapping[str, str], framework: Framework | None
 ) -> dict[str, Setting]:
-    """Those that the framework reads. ``now``: as the program has them; ``start``: as gpuwatch gave them to it."""
+    """The variables that the framework reads. ``now``: the program's environment; ``start``: as it was launched."""
     if framework is None:
         return {}
     found = {}
@@ -47,5 +47,5 @@ def _effective(name: str, value: str) -> tuple[object, str]:
     if name == "TF_FORCE_GPU_ALLOW_GROWTH":
         if value in ("true", "false"):
             return value == "true", ""
-        return None, "TensorFlow takes only true and false, and ignores this"
+        return None, "TensorFlow accepts only true and false, and ignores this value"
     return None, ""

@@ -1,4 +1,4 @@
-"""What one process says of itself, event by event: a probe, or a Python that ``gpuwatch run`` watches."""
+"""Collects the events of one process: a probe, or a Python process that ``gpuwatch run`` watches."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gpuwatch.probing.placement_join import Kind, Traced, TracedGraph
 
 _MOST = 100
 _MOST_OPS = 4000
-"""Entries of a list that a process which says too much may fill."""
+"""Limits for lists, so that a process that sends too much cannot fill memory."""
 _MOST_NODES = 60_000
 
 _KIND = tuple[str, str | None, str, bool | None, bool | None]
 
 
 class EventState:
-    """The latest of everything; memory is bounded whatever comes."""
+    """The latest value of everything that was sent; its size is bounded."""
 
     def __init__(self) -> None:
         self.pid: int | None = None
@@ -29,13 +29,13 @@ class EventState:
         self.skipped: str | None = None
         self.options: dict[str, Any] = {}
         self.environment: dict[str, str] | None = None
-        """Its variables that bear on GPUs, at the time when it started its devices, or imported the framework."""
+        """GPU-related variables when it started its devices, or before that when it imported the framework."""
         self.framework: Framework | None = None
         self.devices = Devices()
         self.settings: dict[str, Setting] = {}
         self.placements: list[Placement] = []
         self.traced = Traced()
-        """The eager ops and the graphs of the program, with what it asked for them."""
+        """The program's eager ops and graphs, with the devices that it requested."""
         self._nodes = 0
         self.errors: list[RunError] = []
         self.phases: dict[str, float] = {}
@@ -45,16 +45,16 @@ class EventState:
         self.mappings: dict[str, DeviceMapping] = {}
         self.problems: list[str] = []
         self.limits: list[str] = []
-        """What simulated GPUs cannot do of what it asked for."""
+        """What the program asked for and simulated GPUs cannot do."""
         self.allocator_now: int | None = None
         self.allocators: dict[str, int] = {}
-        """Logical device to its allocator's peak in use."""
+        """Peak of each logical device's allocator, in bytes."""
         self.ooms = 0
-        """Refusals that the framework's own allocator counted."""
+        """Failed allocations, as counted by the framework's own allocator."""
         self._holds: dict[str, int] = {}
 
     def line(self, raw: bytes) -> Event | None:
-        """One line of the event descriptor; None when it was no event."""
+        """Takes one line from the event pipe; None if it is not an event."""
         event = decode_event(raw)
         if isinstance(event, BrokenEvent):
             self.problem(f"the probe wrote a broken event ({event.problem}): {event.line[:120]}")
@@ -66,7 +66,7 @@ class EventState:
         return event
 
     def problem(self, text: str) -> None:
-        """What could not be observed."""
+        """Notes something that could not be observed."""
         if len(self.problems) < _MOST and text not in self.problems:
             self.problems.append(text)
 
@@ -115,7 +115,7 @@ class EventState:
                 name, value = str(data["name"]), data["value"]
                 self.results[name] = value
                 if name.startswith("cuda:") and isinstance(value, dict):
-                    self.mappings[name] = _torch_device(name, value)
+                    self.mappings[name] = described_device(name, int(name.partition(":")[2]), value)
             case "limit":
                 if len(self.limits) < _MOST:
                     self.limits.append(str(data["text"]))
@@ -129,7 +129,7 @@ class EventState:
                 pass  # progress, and kinds of a newer probe
 
     def _placed(self, data: dict[str, Any]) -> None:
-        """More of the same eager op, asked for the same device: counts are added up."""
+        """Adds to the count of an eager op on a device."""
         kernels = (data.get("gpu_kernel"), data.get("cuda_kernel"))
         kind = Kind(str(data["op"]), data["dtype"], str(data["requested"] or ""), *kernels)
         key = (kind, device(str(data["actual"])))
@@ -137,7 +137,7 @@ class EventState:
             self.traced.eager[key] = self.traced.eager.get(key, 0) + int(data["count"])
 
     def _graph(self, data: dict[str, Any]) -> None:
-        """Nodes of a graph, or which graph a function has."""
+        """Takes nodes of a graph, or the graph of a function."""
         number = int(data["graph"])
         if "function" in data:
             self.traced.functions[str(data["function"])] = number
@@ -162,13 +162,13 @@ class EventState:
         self.ooms = max(self.ooms, int(data.get("ooms", 0)))
 
 
-def _torch_device(name: str, value: dict[str, Any]) -> DeviceMapping:
-    """PyTorch logs no map; it is read from ``torch.cuda.get_device_properties``."""
+def described_device(name: str, ordinal: int, value: dict[str, Any]) -> DeviceMapping:
+    """PyTorch does not log its devices; these come from ``torch.cuda.get_device_properties``."""
     return DeviceMapping(
         framework_device=name,
-        cuda_ordinal=int(name.partition(":")[2]),
+        cuda_ordinal=ordinal,
         uuid=value.get("uuid"),
         pci_bus_id=value.get("pci_bus_id"),
         name=value.get("name"),
-        granted_bytes=value.get("granted_bytes"),
+        compute_capability=value.get("capability"),
     )

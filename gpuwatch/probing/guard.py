@@ -1,15 +1,14 @@
-"""Stands between ``gpuwatch run`` and the program: starts it, and ends all of it when gpuwatch is killed.
+"""The process between ``gpuwatch run`` and the program: starts it, and ends all of it if gpuwatch is killed.
 
-Runs as a process of its own, by path and with the standard library only, so that it is small and starts at
-once. It is the program's parent and the reaper of what the program leaves behind
-(prctl PR_SET_CHILD_SUBREAPER), which is why it knows every descendant, and it is a second member of our
-process group, which is why it can tell a signal that went to the whole group from one that was meant for
-gpuwatch alone. Lines on a socket, both ways::
+It runs by path with the standard library only, so that it starts fast and stays small. It is the program's parent and
+adopts its orphans (prctl PR_SET_CHILD_SUBREAPER), so it knows every descendant. It shares gpuwatch's process group, so
+it can tell a signal to the whole group from one to gpuwatch alone. Lines on a socket::
 
-    started PID · failed ERRNO · signal NUMBER · ended WAIT-STATUS LEFT · gone
-    restore HEX (bytes that undo what was drawn on the terminal) · drop (the channel) · end (everything) · leave
+    to gpuwatch: started PID · failed ERRNO · signal NUMBER · ended WAIT-STATUS LEFT MAX-RSS-KIB · gone
+    to the guard: restore HEX (bytes that undo what was drawn on the terminal) · drop (the channel) · end (everything)
+                  · leave
 
-The socket's end of file means that gpuwatch is dead.
+End of file on the socket means that gpuwatch is dead.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import sys
 import time
 from contextlib import suppress
 
-TYPE_CHECKING = False  # importing typing would be a third of the start
+TYPE_CHECKING = False  # importing typing would take a third of the start time
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -31,7 +30,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _GRACE = 2.0
 _SETTLE = 0.5
-"""Seconds in which what the program started may still end by itself."""
+"""Seconds that the program's children have to exit by themselves."""
 _CHUNK = 1 << 16
 WATCHED = (
     signal.SIGINT,
@@ -41,7 +40,7 @@ WATCHED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-"""Signals that are the program's to handle."""
+"""Signals that are left to the program."""
 
 
 class Guard:
@@ -60,14 +59,14 @@ class Guard:
             os.set_blocking(descriptor, False)
 
     def run(self, command: list[str], write_end: int) -> None:
-        """Starts ``command`` with ``write_end`` (or -1) as its stderr, and guards it to its end."""
+        """Starts ``command`` with ``write_end`` (-1: unchanged) as its stderr, and guards it until it ends."""
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _nothing)
         ours = [number for number in WATCHED if signal.getsignal(number) is not signal.SIG_IGN]
         for number in ours:
             signal.signal(number, _nothing)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)  # held back until somebody could take them
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)  # blocked by gpuwatch until the handlers were set
         problem, problem_write = os.pipe()
         self._program = os.fork()
         if self._program == 0:
@@ -88,14 +87,14 @@ class Guard:
         self._guard()
 
     def _become(self, command: list[str], write_end: int, problem: int, ours: list[signal.Signals]) -> NoReturn:
-        """In the fork: the program, with the signals as we found them."""
+        """In the child: becomes the program, with the signal handlers that gpuwatch was started with."""
         try:
             parent = os.getppid()
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(143)
             signal.set_wakeup_fd(-1)
-            # Python ignores two of these for itself.
+            # Python itself ignores SIGPIPE and SIGXFSZ.
             for number in (*ours, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
             if write_end >= 0:
@@ -107,7 +106,7 @@ class Guard:
             except OSError as error:
                 if error.errno != errno.ENOEXEC:
                     raise
-                # A script without a first line is the shell's, as execvp(3) has it.
+                # As execvp(3) does: the shell runs a script without a #! line.
                 os.execv("/bin/sh", ["/bin/sh", _found(command[0]), *command[1:]])
         except OSError as error:
             os.write(problem, str(error.errno).encode())
@@ -124,7 +123,7 @@ class Guard:
                 try:
                     data = os.read(self._control, 4096)
                 except OSError:
-                    data = b""  # it died with unread lines of ours
+                    data = b""  # gpuwatch died before it had read all our lines
                 if not data:
                     self._abandoned()
                     return
@@ -134,7 +133,7 @@ class Guard:
                     if word == b"restore":
                         self._restore = bytes.fromhex(rest.decode())
                     elif word == b"drop":
-                        # Nobody reads our stderr any more: the program's writes shall fail, as without us.
+                        # Nobody reads our stderr any more: the program's writes must fail as they would without us.
                         os.close(self._channel)
                         self._channel = -1
                     elif word == b"end":
@@ -163,25 +162,25 @@ class Guard:
                 self._say(f"ended {status} {self._left()} {used.ru_maxrss}")
 
     def _left(self) -> int:
-        """How many stay behind: helpers that end as soon as they see their program gone are not among them."""
+        """Number of descendants left, after a moment for helpers that exit by themselves."""
         until = time.monotonic() + _SETTLE
         while (left := len(descendants(os.getpid()))) and time.monotonic() < until:
             select.select([], [], [], 0.02)
         return left
 
     def _say(self, line: str) -> None:
-        with suppress(OSError):  # gpuwatch is dead: its end of the socket says so too
+        with suppress(OSError):  # gpuwatch is dead: end of file on the socket will tell
             os.write(self._control, line.encode() + b"\n")
 
     def _abandoned(self) -> None:
-        """gpuwatch was killed: nothing that it started stays, and the terminal is as it was."""
+        """gpuwatch was killed: restores the terminal and ends the program."""
         if self._restore:
             with suppress(OSError):
                 os.write(2, self._restore)
         self._end_all()
 
     def _end_all(self) -> None:
-        """SIGTERM, some time, then SIGKILL until nobody is left."""
+        """SIGTERM, then after a grace period SIGKILL until nothing is left."""
         _signal_all(signal.SIGTERM)
         until = time.monotonic() + _GRACE
         while descendants(os.getpid()):
@@ -191,7 +190,7 @@ class Guard:
             self._reap()
 
     def _leave(self) -> None:
-        """The program has ended; what it left behind goes on, and may go on writing."""
+        """The program has ended; processes that it left behind keep running and writing."""
         if self._channel < 0 or not descendants(os.getpid()):
             return
         os.set_blocking(self._channel, True)
@@ -201,7 +200,7 @@ class Guard:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """Living processes below ``ancestor``."""
+    """Pids of the living descendants of ``ancestor``."""
     parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208
         if entry.isdigit():
@@ -236,11 +235,11 @@ def _found(name: str) -> str:
 
 
 def _nothing(number: int, frame: object) -> None:
-    """The wake-up descriptor has it already."""
+    """The wake-up descriptor receives the signal."""
 
 
 def main() -> None:
-    """Arguments: control socket, channel's read end and write end (-1: none), merged or not, the command."""
+    """Arguments: control socket, read end and write end of the channel (-1: none), 1 if stdout is merged, command."""
     control, channel, write_end = (int(text) for text in sys.argv[1:4])
     for descriptor in (control, channel, write_end):
         if descriptor >= 0:

@@ -1,4 +1,4 @@
-"""Which Python runs the probes: the one where the user's framework lives."""
+"""Finds the Python interpreter that has the user's framework; probes run in it."""
 
 from __future__ import annotations
 
@@ -50,25 +50,25 @@ for distribution in (name, name + "-cpu", name + "_cpu"):
 print(json.dumps({"version": version, "gpu_build": gpu, "cuda_version": cuda if gpu else None}))
 """
 _LONGEST = 160
-"""Letters of what a program says that is no usable Python."""
+"""Characters shown of the output of a program that is not a usable Python."""
 _PATIENCE = 30
-"""Seconds for an interpreter to say what it has: a cold network drive takes ten."""
+"""Seconds an interpreter has to answer: a cold network drive takes ten."""
 _PYTHON = re.compile(r"python[\d.]*")
 _PACKAGE = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
 class Interpreter(msgspec.Struct, frozen=True):
-    """A Python that has the framework, and what its files tell of the build."""
+    """A Python that has the framework, and facts about the build read from its files."""
 
     path: str
     framework: str
     version: str | None = None
     gpu_build: bool | None = None
-    """Built for CUDA; None where its files do not say."""
+    """Built for CUDA; None if unknown."""
     installed: bool = True
-    """False for the stand-in of a framework that no interpreter has: its probes are skipped."""
+    """False if no interpreter has the framework: its probes are skipped."""
     cuda_version: str | None = None
-    """``12.6``, as PyTorch's files say it; None where they do not, and for TensorFlow."""
+    """``12.6``, for PyTorch only; None if unknown."""
 
 
 class _Facts(msgspec.Struct, frozen=True):
@@ -86,9 +86,9 @@ class FrameworkMissing(GpuwatchError):
 def choose_interpreter(framework: str, asked: str | None) -> Interpreter:
     """An interpreter that has ``framework``.
 
-    ``asked`` is what the user named; without it this interpreter is tried first, then that of the
-    active virtual or conda environment, then ``python3`` on PATH. Raises :class:`UsageError` for an
-    interpreter that cannot run and :class:`FrameworkMissing` for one without the framework.
+    ``asked``: the one the user named. Without it: this interpreter, then that of the active virtual or conda
+    environment, then ``python3`` on PATH. Raises :class:`UsageError` if it cannot run, and
+    :class:`FrameworkMissing` if it does not have the framework.
     """
     if asked is not None:
         found = program_of(asked)
@@ -104,7 +104,7 @@ def choose_interpreter(framework: str, asked: str | None) -> Interpreter:
 
 
 def program_of(asked: str) -> str:
-    """The path of the program that the user named as the interpreter; :class:`UsageError` where there is none."""
+    """Path of the interpreter that the user named; :class:`UsageError` if it does not exist."""
     found = shutil.which(asked)
     if found is None:
         raise UsageError(f"--python {asked}: {_no_program(asked)}")
@@ -112,24 +112,24 @@ def program_of(asked: str) -> str:
 
 
 def _no_program(asked: str) -> str:
-    """Why there is nothing to start."""
+    """Why it cannot be started."""
     try:
         status = Path(asked).stat()
     except PermissionError:
-        return "this user may not look at it: a folder above it is closed"
+        return "permission denied for a folder above it"
     except OSError:
-        return "there is no such program"
+        return "no such program"
     if stat.S_ISDIR(status.st_mode):
         inside = shutil.which(str(Path(asked) / "bin" / "python"))
         return f"it is a folder; its Python is {inside}" if inside else "it is a folder, not a program"
-    return f"it is no program that can be run by this user (its mode is {stat.filemode(status.st_mode)})"
+    return f"this user cannot execute it (its mode is {stat.filemode(status.st_mode)})"
 
 
 _NOT_INSTALLED = "not installed"
 
 
 def python_of(command: Sequence[str]) -> str | None:
-    """The interpreter that runs a command: its program, or what the first line of its script names."""
+    """The interpreter that runs a command: its program, or the one in its script's ``#!`` line; None if neither is."""
     program = shutil.which(command[0]) if command else None
     if program is None:
         return None
@@ -148,7 +148,7 @@ def python_of(command: Sequence[str]) -> str | None:
 
 
 def framework_of(python: str, framework: str) -> Interpreter | None:
-    """What an interpreter has of a framework; None where it has none, or does not say."""
+    """The framework in an interpreter; None if it does not have it, or does not answer."""
     looked = _look(python, framework)
     return looked if isinstance(looked, Interpreter) else None
 
@@ -175,9 +175,9 @@ def _candidates() -> Iterator[str]:
 
 
 def _look(python: str, framework: str) -> Interpreter | str:
-    """What ``python`` has of the framework, or why it is of no use."""
+    """The framework in ``python``, or why it cannot be used."""
     try:
-        # -P would be right but needs 3.11; an isolated start keeps the working directory out as well.
+        # -P would do but needs 3.11; -I keeps the working directory off sys.path too.
         code, out, err = _asked([python, "-I", "-c", _CHECK, framework])
     except subprocess.TimeoutExpired:
         return f"it did not answer within {_PATIENCE} s"
@@ -190,21 +190,21 @@ def _look(python: str, framework: str) -> Interpreter | str:
     if code != 0:
         complaint = _complaint(err)
         if _CHECK.split()[1] in complaint and "Traceback" not in err:
-            return "it is no Python, but a program that takes Python code for something else"
-        return f"it is no usable Python: {shorten(printable(complaint), _LONGEST) or f'exit code {code}'}"
-    # Wrappers and start-up files say things of their own before it.
+            return "it is not a Python interpreter"
+        return f"it is not a usable Python: {shorten(printable(complaint), _LONGEST) or f'exit code {code}'}"
+    # Wrappers and start-up files may print lines before the answer.
     for line in reversed(out.splitlines()):
         try:
             facts = msgspec.json.decode(line, type=_Facts)
         except msgspec.DecodeError:
             continue
         return Interpreter(python, framework, facts.version, facts.gpu_build, cuda_version=facts.cuda_version)
-    answer = f"it answers {out.strip()[:60]!r}" if out.strip() else "it ends without an answer"
-    return f"it is no usable Python: {answer}"
+    answer = f"it printed {out.strip()[:60]!r}" if out.strip() else "it printed nothing"
+    return f"it is not a usable Python: {answer}"
 
 
 def _asked(command: Sequence[str]) -> tuple[int, str, str]:
-    """Exit code and output, whatever its bytes. Who takes too long is ended, with all that it started."""
+    """Exit code, stdout and stderr. On a timeout the process is killed with everything that it started."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
@@ -219,7 +219,7 @@ def _asked(command: Sequence[str]) -> tuple[int, str, str]:
 
 
 def _complaint(err: str) -> str:
-    """The line of its stderr that says what is wrong: a traceback's last, else the first."""
+    """The line of stderr that says what is wrong: the last line of a traceback, otherwise the first line."""
     lines = [line.strip() for line in err.splitlines() if line.strip()]
     if not lines:
         return ""

@@ -1,8 +1,7 @@
-"""Who holds the memory of each device while a run goes on, when, and how much: from NVML's samples.
+"""Who held how much memory on each device during a run, from NVML's samples.
 
-Every number is one owner's: what the run's own process holds, what processes that are not of this run hold,
-what the driver keeps. None is derived by adding what different sources say; what NVML's own numbers leave
-open is "unexplained".
+Each number belongs to one owner: the run's own process, other processes, or the driver. Numbers of different sources
+are never added up; what NVML's numbers do not account for is "unexplained".
 """
 
 from __future__ import annotations
@@ -13,17 +12,18 @@ import msgspec
 
 from gpuwatch.model.run import DeviceMemory, Holding
 from gpuwatch.model.snapshot import Device, Snapshot
+from gpuwatch.probing.memory_timeline import larger
 from gpuwatch.sim.machine import context_bytes
 
 _MOST_HOLDINGS = 64
-"""Processes that are kept by name for each device, those with most memory."""
+"""Processes kept for each device: those with the most memory."""
 
 
 class MemoryLedger:
-    """Takes snapshots as they come; keeps the fullest one of each device that the run uses, and who was there."""
+    """Takes snapshots; keeps the fullest one of each device that the run uses, and the processes on it."""
 
     def __init__(self, before: Snapshot | None) -> None:
-        """``before``: the machine before the launch."""
+        """``before``: the snapshot before the launch."""
         self._before = before
         self._devices: dict[str, DeviceMemory] = {}
         self._holdings: dict[tuple[str, int], Holding] = {}
@@ -31,10 +31,10 @@ class MemoryLedger:
             self._hold(process.device_uuid, process.pid, process.number("gpu_memory_bytes"), None, own=False)
 
     def take(self, snapshot: Snapshot, own: Collection[int], run: Collection[int], t: float | None = None) -> None:
-        """One sample at ``t`` seconds after the launch.
+        """Adds a sample, taken ``t`` seconds after the launch.
 
-        ``run`` are all processes of the run, ``own`` those whose memory counts as "this process": helpers of a
-        probe (a second worker, one that fills the device) are the run's, and not its own.
+        ``run``: pids of the run. ``own``: those of them that count as "this process"; a probe's helpers (a second
+        worker, a process that fills the device) do not.
         """
         mine: dict[str, float | None] = {}
         used: set[str] = set()
@@ -60,7 +60,7 @@ class MemoryLedger:
                 entry = msgspec.structs.replace(
                     entry if fuller else known,
                     others_start_bytes=known.others_start_bytes,
-                    others_peak_bytes=_larger(known.others_peak_bytes, others),
+                    others_peak_bytes=larger(known.others_peak_bytes, others),
                     least_free_bytes=_smaller(known.least_free_bytes, _free(device)),
                 )
             self._devices[device.uuid] = entry
@@ -79,7 +79,7 @@ class MemoryLedger:
         self._holdings[uuid, pid] = msgspec.structs.replace(
             known,
             own=known.own or own,
-            peak_bytes=_larger(known.peak_bytes, amount),
+            peak_bytes=larger(known.peak_bytes, amount),
             first_seconds=known.first_seconds if known.first_seconds is not None else t,
             last_seconds=t if t is not None else known.last_seconds,
         )
@@ -103,7 +103,7 @@ class MemoryLedger:
         )
 
     def result(self, *, context: bool) -> tuple[DeviceMemory, ...]:
-        """All devices that the run used. ``context``: they are simulated ones with CUDA contexts."""
+        """The devices that the run used. ``context``: they are simulated GPUs with CUDA contexts."""
         entries = []
         for entry in sorted(self._devices.values(), key=lambda entry: entry.index):
             entry = msgspec.structs.replace(entry, holders=self._holders(entry.uuid))
@@ -119,7 +119,7 @@ class MemoryLedger:
 
 
 def _others(snapshot: Snapshot, device: Device, run: Collection[int]) -> int | None:
-    """The sum of what NVML says of processes that are not of this run; None when it keeps one of them to itself."""
+    """Memory of all other processes; None if NVML does not report it for one of them."""
     held = [
         process.number("gpu_memory_bytes")
         for process in snapshot.processes
@@ -146,10 +146,6 @@ def _free(device: Device) -> int | None:
     if total is None or used is None:
         return None
     return total - used - (_bytes(device, "memory.reserved_bytes") or 0)
-
-
-def _larger(before: int | None, now: int | None) -> int | None:
-    return now if before is None else before if now is None else max(before, now)
 
 
 def _smaller(before: int | None, now: int | None) -> int | None:

@@ -1,9 +1,8 @@
-"""Where the ops of a watched program ran, with the device that the program asked for.
+"""Joins the device where each op ran with the device that the program requested.
 
-An op that ran eagerly was seen with both, so nothing is joined. The nodes of a graph are joined with the lines of
-TensorFlow's placer by their names: each run of the placer is matched to a graph that the program traced, inlined
-functions through the op that calls them. Where several graphs fit and differ, or none does, the node is counted
-and nothing is said of what was asked for it.
+Eager ops are reported with both. Nodes of graphs are joined with the placer's log lines by name: each run of the
+placer is matched to a graph that the program traced, inlined functions through the op that calls them. If no graph
+fits, or graphs that fit differ, the node is counted without a requested device.
 """
 
 from __future__ import annotations
@@ -21,29 +20,29 @@ _PLUMBING = (
     *("Anonymous", "Dataset", "DeleteIterator", "Iterator", "MakeIterator", "MultiDeviceIterator", "Optional"),
     "RemoteCall",  # with it a MultiDeviceIterator fetches from the host
 )
-"""Ops of input pipelines, for which Keras asks and which nobody minds on the CPU."""
+"""Ops of input pipelines: Keras requests devices for them, and they belong on the CPU."""
 _FIT = 0.9
-"""Share of the nodes of a placer run that a graph must have to be the one that was placed."""
+"""Share of a placer run's nodes that a graph must have to match."""
 _DEEPEST = 12
 _BRANCH = re.compile(r"^(?:body|cond|then|else)/_\d+/")
-"""Between a loop or a branch and the nodes of its function, where TensorFlow has lowered it."""
+"""What TensorFlow puts before the nodes of a lowered loop or branch."""
 
 
 class Kind(NamedTuple):
-    """What is known of an op before it is placed."""
+    """An op before placement."""
 
     op: str
     dtype: str | None
     asked: str
-    """The device that the program asked for; empty where it asked for none."""
+    """The device that the program requested; empty for none."""
     gpu_kernel: bool | None = None
-    """Whether this process has a kernel of it for GPUs, in this type."""
+    """Whether this process has a GPU kernel for this op and type."""
     cuda_kernel: bool | None = None
-    """Whether TensorFlow has one for CUDA. Differs from ``gpu_kernel`` on GPUs simulated as a plugin."""
+    """Whether TensorFlow has a CUDA kernel. Differs from ``gpu_kernel`` on GPUs simulated as a plug-in."""
 
 
 class TracedGraph:
-    """A graph that the program built: its nodes, and which functions its nodes call."""
+    """A graph that the program built: its nodes, and the functions that they call."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Kind] = {}
@@ -57,10 +56,10 @@ class Traced:
         self.graphs: dict[int, TracedGraph] = {}
         self.functions: dict[str, int] = {}
         self.eager: dict[tuple[Kind, str], int] = {}
-        """Kind and the device where it ran, how often."""
+        """Count by op and device where it ran."""
 
     def find(self, graph: TracedGraph, name: str, depth: int = 0) -> Kind | None:
-        """The node of this name, also within the functions that the graph calls."""
+        """The node of this name, searched also in the functions that the graph calls."""
         kind = graph.nodes.get(name)
         if kind is not None or depth > _DEEPEST or not graph.calls:
             return kind
@@ -80,9 +79,9 @@ class Traced:
 def joined(
     processes: Iterable[Traced], log: Sequence[Placement], runs: Sequence[tuple[Node, ...]]
 ) -> tuple[tuple[Placement, ...], PlacementCoverage | None]:
-    """All placements, and how many nodes of graphs could be joined with what was asked; None without such nodes.
+    """All placements, and how many graph nodes could be joined (None without graph nodes).
 
-    ``log``: what the log tells of ops that were executed eagerly; ``runs``: of the placer.
+    ``log``: placements of eager ops from the log; ``runs``: the placer's runs.
     """
     processes = list(processes)
     counts: dict[tuple[Kind, str], int] = {}
@@ -94,7 +93,7 @@ def joined(
         place = (op_name(kind.op), actual)
         seen[place] = seen.get(place, 0) + count
     for entry in log:
-        # Threads of the program's own, which the callbacks do not reach.
+        # From threads that the callbacks do not reach.
         more = entry.count - seen.get((entry.op, entry.actual), 0)
         if more > 0:
             _add(counts, Kind(entry.op, None, ""), entry.actual, more)
@@ -124,12 +123,12 @@ def _add(counts: dict[tuple[Kind, str], int], kind: Kind, actual: str, count: in
     if kind.op in NOISE or plumbing(kind.op):
         return
     if actual.startswith("GPU"):
-        kind = kind._replace(gpu_kernel=None, cuda_kernel=None)  # of interest where it did not run on one
+        kind = kind._replace(gpu_kernel=None, cuda_kernel=None)  # only of interest for ops that ran elsewhere
     counts[kind, actual] = counts.get((kind, actual), 0) + count
 
 
 def _matched(processes: Sequence[Traced], run: Sequence[Node]) -> list[Kind | None]:
-    """What the program asked, node by node; None where no graph fits, or graphs that fit differ."""
+    """The requested op of each node; None if no graph fits, or graphs that fit differ."""
     fits = [found for process in processes for graph in process.graphs.values() if (found := _fit(process, graph, run))]
     if not fits:
         return [None] * len(run)
@@ -163,12 +162,12 @@ def _agreed(kinds: Sequence[Kind | None]) -> Kind | None:
 
 
 def plumbing(op: str) -> bool:
-    """Whether this is an op of an input pipeline."""
+    """Whether this op belongs to an input pipeline."""
     return op.startswith(_PLUMBING) or "Dataset" in op
 
 
 def short(name: str | None) -> str | None:
-    """``GPU:0``; None where only a host was asked for."""
+    """``GPU:0``; None if no device was named."""
     if not name:
         return None
     found = device(name)

@@ -1,7 +1,7 @@
-"""A probe's process: three pipes that are always drained, a deadline, and an end that leaves nothing.
+"""A probe's process: drains its three pipes, enforces the deadline, and kills everything that it started.
 
-Events come on a descriptor of their own, because native code writes half lines to stdout and
-stderr. The process leads its own session, so that whatever it started dies with it.
+Events have a pipe of their own, because native code writes partial lines to stdout and stderr. The process leads its
+own session, so that its children can be killed with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Protocol, Self
 
 from gpuwatch.errors import GpuwatchError
@@ -20,20 +19,20 @@ from gpuwatch.model.run import Outcome
 from gpuwatch.probing.streams import Lines, Sink, Streams
 
 _GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL, and for output of a process that has ended."""
+"""Seconds between SIGTERM and SIGKILL, and to read the rest of the output after the end."""
 
 
 class Child(Protocol):
-    """A started process: a :class:`subprocess.Popen`, or a fork of a template."""
+    """A started process: a :class:`subprocess.Popen`, or one forked from a server."""
 
     pid: int
 
     def poll(self) -> int | None:
-        """Exit code (negative: signal) when it has ended, else None."""
+        """The exit code (negative: signal); None while it runs."""
         ...
 
     def wait(self) -> int:
-        """Its exit code; it has been killed by then."""
+        """Waits for the exit code of a process that has ended or been killed."""
         ...
 
 
@@ -63,7 +62,7 @@ def launch_fresh(command: Sequence[str], environment: Mapping[str, str]) -> Laun
 
 
 class ProbeProcess:
-    """Starts a process and pumps its output into sinks until it ends or the deadline passes."""
+    """Starts a process and passes its output to sinks until it ends or the deadline passes."""
 
     def __init__(self, launch: Launch, *, on_event: Sink, on_log: Sink) -> None:
         pipes = [os.pipe() for _ in range(3)]
@@ -86,9 +85,7 @@ class ProbeProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._kill_group(signal.SIGKILL)
         self._process.wait()
         self._streams.close()
@@ -96,10 +93,10 @@ class ProbeProcess:
             os.close(descriptor)
 
     def pump(self, deadline: float, between: Callable[[], None] | None = None) -> Outcome:
-        """Runs until the process has ended, ``deadline`` seconds at most.
+        """Reads until the process has ended, or kills it after ``deadline`` seconds.
 
-        ``between`` is called at least ten times a second. Returns how it ended; ``ended`` (whether
-        the last event came) is for the caller to fill in, who knows the events.
+        ``between`` is called at least ten times a second. ``Outcome.ended`` (whether the last event came) is left to
+        the caller.
         """
         until = time.monotonic() + deadline
         timed_out = False
@@ -112,7 +109,7 @@ class ProbeProcess:
             self._streams.drain(min(0.1, left))
             if between is not None:
                 between()
-        # What is still in the pipes; a grandchild that keeps them open does not hold us up.
+        # Read the rest; do not wait for a grandchild that keeps the pipes open.
         self._kill_group(signal.SIGKILL)
         until = time.monotonic() + _GRACE
         while len(self._streams) and time.monotonic() < until:

@@ -1,6 +1,6 @@
-"""What a run said and showed, gathered into a draft of the Run.
+"""Gathers what a run reported and what NVML showed of it into a draft of the Run.
 
-The draft has facts only; causes, fallbacks and the final verdict are the diagnosis's.
+The draft has facts only; the diagnosis adds causes, fallbacks and the final verdict.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from gpuwatch.model.run import (
 from gpuwatch.model.snapshot import Process, Snapshot, pci_slot
 from gpuwatch.model.visibility import visible_devices
 from gpuwatch.probing.event_state import EventState
-from gpuwatch.probing.locate import ProbeScript
 from gpuwatch.probing.memory_ledger import MemoryLedger
+from gpuwatch.probing.memory_timeline import Timeline
 from gpuwatch.probing.placement_join import Traced, joined, plumbing
-from gpuwatch.probing.timeline import Timeline
+from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.sim.limits import limit_of
 from gpuwatch.sim.sysfs import ENV_STATE
 
@@ -47,38 +47,38 @@ _IN_USE = ("memory.used_bytes", "memory.free_bytes")
 
 
 class RunDraft(msgspec.Struct, frozen=True):
-    """A finished execution: the draft run, what its log said, the machine before it started."""
+    """An execution: the draft run, the facts from its log, the machine before its start."""
 
     run: Run
     log: LogFacts
     before: Snapshot | None
-    """From a sample that came after the start where none came in time: then without amounts of memory."""
+    """If no sample came in time: from a later one, without memory in use."""
 
 
 class RunBuilder:
-    """Takes events, log lines and snapshots of one execution as they come."""
+    """Takes the events, log lines and snapshots of one execution."""
 
-    def __init__(self, started: float, before: Snapshot | None, family: Callable[[int], bool] | None = None) -> None:
-        """``started``: monotonic time of the launch; ``before``: the machine before it.
+    def __init__(self, started: float, before: Snapshot | None, in_run: Callable[[int], bool] | None = None) -> None:
+        """``started``: monotonic time of the launch; ``before``: the snapshot before it.
 
-        ``family`` tells whether a process belongs to the run; without it, that is the group which the probe leads.
+        ``in_run``: whether a pid belongs to the run; by default, those in the probe's process group do.
         """
         self._before = before
         self._machine = before
-        """Which GPUs there are: as before the start, or in the first sample that came."""
-        self._family = family
+        """The snapshot that lists the GPUs: ``before``, or the first one that came."""
+        self._in_run = in_run
         self._started = started
         self._known: set[int] = set()
         self._strangers = frozenset(process.pid for process in before.processes) if before is not None else frozenset()
         self._parser = LogParser()
-        if family is not None:
+        if in_run is not None:
             self._parser.keep_placer_runs()
         self._tail = Tail()
         self.state = EventState()
         self._ledger = MemoryLedger(before)
         self._timeline = Timeline(started)
         self.held: dict[int, dict[str, int]] = {}
-        """Process of the run to the most that NVML showed of it on each device."""
+        """Peak GPU memory in bytes, by pid of the run and device UUID."""
         self._ordinals: dict[int, str] = {}
         self._limits: list[str] = []
         self.pid: int | None = None
@@ -92,20 +92,20 @@ class RunBuilder:
         self.tail_line(line)
 
     def tail_line(self, line: str) -> None:
-        """Keeps a line among the last ones; of a progress bar, which overwrote itself, the last state."""
+        """Adds a line to the tail; of a progress bar, its last state."""
         self._tail.add(line)
         if (limit := limit_of(line)) is not None and limit not in self._limits:
             self._limits.append(limit)
 
     def event_line(self, raw: bytes) -> Event | None:
-        """One line of the event descriptor; None when it was no event."""
+        """Takes one line from the event pipe; None if it is not an event."""
         event = self.state.line(raw)
         if self.state.pid is not None:
             self.pid = self.state.pid
         return event
 
     def snapshot(self, snapshot: Snapshot, now: float) -> None:
-        """What NVML shows of the run at monotonic time ``now``."""
+        """Adds a sample at monotonic time ``now``."""
         if self._machine is None or (self._before is None and self._machine.driver is None):
             self._machine = self._seen_late(snapshot)
         sizes: dict[str, float] = {}
@@ -118,18 +118,18 @@ class RunBuilder:
             if amount is None:
                 continue
             before = sizes.get(process.device_uuid, 0)
-            # Two workers of a probe are two processes: the most that one of them holds is the number of "the process".
-            sizes[process.device_uuid] = before + amount if self._family is not None else max(before, amount)
+            # A probe with two workers counts as the larger one, a user's program as the sum of its processes.
+            sizes[process.device_uuid] = before + amount if self._in_run is not None else max(before, amount)
             if process.pid not in self.held and len(self.held) >= _MOST_HELD:
                 continue
             held = self.held.setdefault(process.pid, {})
             held[process.device_uuid] = max(held.get(process.device_uuid, 0), int(amount))
-        own = pids if self._family is not None else {self.pid} & pids
+        own = pids if self._in_run is not None else {self.pid} & pids
         self._ledger.take(snapshot, {pid for pid in own if pid is not None}, pids, round(now - self._started, 3))
         self._timeline.take(snapshot, sizes, self.state.allocator_now, now)
 
     def _seen_late(self, snapshot: Snapshot) -> Snapshot:
-        """The machine in a sample that came after the start: no word on what was in use before it."""
+        """A snapshot that came after the start, without what was in use: that may be the run's own."""
         devices = tuple(
             msgspec.structs.replace(
                 device, readings={name: value for name, value in device.readings.items() if name not in _IN_USE}
@@ -140,8 +140,8 @@ class RunBuilder:
         return msgspec.structs.replace(snapshot, devices=devices, processes=others)
 
     def _belongs(self, process: Process) -> bool:
-        if self._family is not None:
-            return self._family(process.pid)
+        if self._in_run is not None:
+            return self._in_run(process.pid)
         if process.pid in self._known or process.pid == self.pid:
             return True
         if process.pid in self._strangers:
@@ -149,21 +149,21 @@ class RunBuilder:
         try:
             own = self.pid is not None and os.getpgid(process.pid) == self.pid
         except OSError:
-            # Gone since the sample, or of another PID namespace: NVML listed the latter without a start time. Of the
-            # former nobody can tell whose it was, and a worker that has just died must not be called somebody else.
+            # It has exited since the sample, or is in another PID namespace (then its start time is unknown). Count
+            # exited processes as the run's: a worker that has just died must not be reported as somebody else's.
             own = process.create_time is not None
         if own:
             self._known.add(process.pid)
         return own
 
     def ordinals(self, known: tuple[tuple[int, str], ...]) -> None:
-        """Device numbers of the process with their UUIDs, where TensorFlow's lines have no address."""
+        """UUIDs by device number, for devices that TensorFlow logs without a PCI address."""
         if known:
             self._ordinals = dict(known)
 
     @property
     def log(self) -> LogFacts:
-        """What the log said so far."""
+        """The facts from the log so far."""
         return self._parser.facts
 
     # -- what comes out -------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class RunBuilder:
         processes: tuple[RunProcess, ...] = (),
         traced: tuple[Traced, ...] = (),
     ) -> RunDraft:
-        """The draft run; of one that still goes on, what is known so far."""
+        """The draft run; of a running program, what is known so far."""
         state, timeline = self.state, self._timeline
         timeline.prefer(self._mapped_gpus(environment))
         if outcome.exit_code is not None or outcome.signal is not None:
@@ -262,7 +262,7 @@ class RunBuilder:
         return RunDraft(run, facts, machine)
 
     def skip(self, script: ProbeScript, reason: str, now: datetime.datetime) -> RunDraft:
-        """A run that was not made, because its subject cannot be shown here."""
+        """The draft of a probe that was not run because it does not apply here."""
         self.state.skipped = reason
         self.state.ended = True
         return self.finish(
@@ -272,33 +272,33 @@ class RunBuilder:
     def _placed(
         self, traced: tuple[Traced, ...], facts: LogFacts
     ) -> tuple[tuple[Placement, ...], PlacementCoverage | None]:
-        """Of a program that tells what it asks for, by node; else as the log has it."""
+        """Joined with the requested devices if the program reported them; otherwise from the log alone."""
         runs = self._parser.placer_runs
         if runs is None or not traced:
             return tuple(facts.placements), None
         return joined(traced, self._parser.eager_placements(), runs.result())
 
     def _missed(self, facts: LogFacts) -> str:
-        """Why NVML's peak is not known; empty where it is. What nobody looked at is not 0."""
+        """Why NVML's peak is unknown; empty if it is known. Without a sample the peak is not 0."""
         allocated, seen = max(self.state.allocators.values(), default=None), self._timeline.process_peak
-        if self._family is None or self._machine is None or self._machine.driver is None:
+        if self._in_run is None or self._machine is None or self._machine.driver is None:
             return ""
         if allocated is None and not seen and facts.device_map:
-            return "NVML's peak: no look at NVML fell into the time in which the program had its GPUs"
+            return "NVML's peak: no sample was taken while the program used its GPUs"
         if (allocated or 0) <= (seen or 0):
             return ""
-        text = "NVML's peak: no look at NVML fell into the time in which the program held most"
-        return f"{text} (its allocator held {size(allocated)}, NVML showed {size(seen)})"
+        text = "NVML's peak: no sample was taken while the program held most"
+        return f"{text} (allocator peak {size(allocated)}, seen by NVML {size(seen)})"
 
     def _not_seen(self) -> Iterator[str]:
         if self._before is None and self.pid is not None:
-            when = "while it ran" if self._machine is None else "before its start: what was in use then is not known"
-            yield f"GPUs: no sample came {when}"
+            when = "while it ran" if self._machine is None else "before its start: memory in use then is unknown"
+            yield f"GPUs: no sample was taken {when}"
 
     def _not_kept(self) -> Iterator[str]:
         runs = self._parser.placer_runs
         if runs is not None and runs.left_out:
-            yield f"placement: {runs.left_out} nodes of graphs, beyond the first {MAX_NODES}, are not counted"
+            yield f"placement: {runs.left_out} graph nodes beyond the first {MAX_NODES} were not counted"
 
     def _weighed(self, worker: Worker) -> Worker:
         held = self.held.get(worker.pid) if worker.pid is not None else None
@@ -307,13 +307,13 @@ class RunBuilder:
         return worker
 
     def _mapped(self, facts: LogFacts) -> tuple[DeviceMapping, ...]:
-        """The log's map is the framework's own word; what the process was asked fills in what it does not say."""
+        """The log's device map, plus devices that only the process itself reported."""
         logged = [self._located(mapping) for mapping in facts.device_map]
         names = {mapping.framework_device for mapping in logged}
         return (*logged, *(mapping for name, mapping in self.state.mappings.items() if name not in names))
 
     def _mapped_gpus(self, environment: dict[str, str]) -> set[str]:
-        """UUIDs behind the device map: as the framework or the simulation told, by bus address, by CUDA's order."""
+        """UUIDs of the device map: as reported, else by PCI address, else by CUDA's device order."""
         devices = () if self._machine is None else self._machine.devices
         order, listed = environment.get("CUDA_DEVICE_ORDER"), environment.get("CUDA_VISIBLE_DEVICES")
         ordinals = {entry.ordinal: entry.uuid for entry in visible_devices(listed, order, devices).map}
@@ -332,13 +332,13 @@ class RunBuilder:
         mapping = own_ordinal(mapping, self.state.mappings)
         if mapping.uuid is None and mapping.pci_bus_id is None and mapping.cuda_ordinal in self._ordinals:
             uuid = self._ordinals[mapping.cuda_ordinal]
-            # A further logical device on the same GPU has a number of its own there.
+            # Each further logical device on a GPU has its own number.
             ordinal = min(number for number, other in self._ordinals.items() if other == uuid)
             return msgspec.structs.replace(mapping, uuid=uuid, cuda_ordinal=ordinal)
         return mapping
 
     def _ooms(self, script: ProbeScript, facts: LogFacts) -> tuple[Oom, ...]:
-        """Those of the log; expected where the configuration is about them, or the probe says so."""
+        """OOMs in the log, marked as expected if the configuration is about them or the probe said so."""
         if any(_exhausted(error) and not error.expected for error in self.state.errors):
             return tuple(facts.ooms)
         if script.verdict == "oom" or any(_exhausted(error) for error in self.state.errors):
@@ -348,7 +348,7 @@ class RunBuilder:
     def _verdict(self, script: ProbeScript, outcome: Outcome, facts: LogFacts) -> tuple[Verdict, str]:
         unexpected = [error for error in self.state.errors if not error.expected]
         if outcome.timed_out:
-            return "timeout", "it did not end before its deadline and was killed"
+            return "timeout", "it was killed at its deadline"
         if any(map(_exhausted, unexpected)) or (facts.ooms and (unexpected or not self.state.ended)):
             return "oom", "it ran out of memory"
         if outcome.signal is not None:
@@ -357,7 +357,7 @@ class RunBuilder:
             first = unexpected[0]
             return "error", f"{first.type}: {first.message.splitlines()[0] if first.message else ''}"
         if not self.state.ended:
-            return "error", f"it ended early, with exit code {outcome.exit_code}"
+            return "error", f"it exited early, with exit code {outcome.exit_code}"
         if self.state.skipped is not None:
             return "skipped", self.state.skipped
         if script.verdict == "oom" and (facts.ooms or any(map(_exhausted, self.state.errors))):
@@ -366,7 +366,7 @@ class RunBuilder:
 
 
 def own_ordinal(mapping: DeviceMapping, reported: Mapping[str, DeviceMapping]) -> DeviceMapping:
-    """A PluggableDevice's line in the log has a number of its plug-in's; the process itself tells CUDA's."""
+    """The mapping with CUDA's device number as the process reported it: a PluggableDevice logs the plug-in's."""
     known = reported.get(mapping.framework_device)
     if mapping.pci_bus_id is not None or mapping.uuid is not None or known is None or known.cuda_ordinal is None:
         return mapping

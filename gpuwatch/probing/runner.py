@@ -1,4 +1,4 @@
-"""Runs probes and returns what was observed of each."""
+"""Runs probes; returns a draft run of each."""
 
 from __future__ import annotations
 
@@ -8,30 +8,28 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import msgspec
 
 from gpuwatch.model.events import Event
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.probing.hook import hooked
+from gpuwatch.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.probing.interpreter import Interpreter
-from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.probe_scripts import ProbeScript, hooked
 from gpuwatch.probing.process import ProbeProcess, launch_fresh
 from gpuwatch.probing.run_builder import RunBuilder, RunDraft
-from gpuwatch.probing.template import Template, TemplateLost
 from gpuwatch.probing.tiers import Choice, Tier, choose_tier
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.machine import SimMachine
 
-# Brings back the names of missing libraries and the driver's diagnosis, which TensorFlow hides since 2.12.
+# Since 2.12 TensorFlow hides the names of missing libraries and its driver diagnosis unless these are set.
 LOG_ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "0",
     "TF_CPP_VMODULE": "dso_loader=1,cuda_diagnostics=1",
     "PYTHONUNBUFFERED": "1",
 }
-# TensorFlow's prefixes one by one: TF_VAR_, TF_TOKEN_ and others are Terraform's, and hold secrets.
+# TensorFlow's prefixes are listed one by one: Terraform's TF_VAR_, TF_TOKEN_ and others hold secrets.
 _KEPT_PREFIXES = (
     "CUDA_",
     "GPUWATCH_SIM",
@@ -63,11 +61,11 @@ _KEPT_PREFIXES = (
     ),
 )
 _EMPTY_MEANS = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Variables of which the empty value means something: no GPU at all."""
+"""Variables whose empty value matters: no GPU is visible."""
 
 
 def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that bear on GPUs and frameworks; the others stay out of a run."""
+    """The variables about GPUs and frameworks; the others are not stored in a run."""
     return {
         name: value
         for name, value in sorted(environment.items())
@@ -89,43 +87,41 @@ class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
     interpreters: dict[str, Interpreter]
     """By framework."""
     seconds: float = 1.0
-    """Time budget of the measurement; warm-up and start come on top."""
+    """Time budget of the measurement, without start and warm-up."""
     size: int = 1024
-    """Edge of the matrices of ``matmul``."""
+    """Matrix size of ``matmul``: size x size."""
     deadline: float = 180.0
     """Seconds after which a probe is killed."""
     visible: tuple[str, ...] = ()
-    """UUIDs of the GPUs that the probe may see; empty leaves the environment as it is."""
+    """UUIDs of the GPUs that the probe may use; empty leaves the environment unchanged."""
     own: dict[str, Any] = {}
     """Options of single configurations: ``memory_limit``, ``fraction``, ``workload``."""
     fresh: bool = False
-    """Start every probe from nothing, never from a template."""
+    """Start a new interpreter for every probe instead of forking."""
     tier: Tier | None = None
-    """The tier of simulated GPUs to insist on; None takes the one that can show the subject."""
+    """The tier of simulated GPUs; None chooses one for each probe."""
 
 
 class Runner:
-    """Runs probes one after another; keeps the template processes between them. A context manager."""
+    """Runs probes one after another; keeps the fork servers between them. A context manager."""
 
     def __init__(self, options: ProbeOptions, source: SnapshotSource | None = None) -> None:
         """``source`` gives snapshots while a probe runs."""
         self._options = options
         self._source = source
-        self._templates: dict[tuple[str, Tier | None], Template | None] = {}
+        self._fork_servers: dict[tuple[str, Tier | None], ForkServer | None] = {}
         self._machine = SimMachine.from_environment(os.environ)
         self.notes: list[str] = []
-        """Why templates were not used, one sentence each."""
+        """Why probes were not forked, one sentence each."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for template in self._templates.values():
-            if template is not None:
-                template.close()
-        self._templates.clear()
+    def __exit__(self, *_: object) -> None:
+        for server in self._fork_servers.values():
+            if server is not None:
+                server.close()
+        self._fork_servers.clear()
 
     def run(
         self,
@@ -134,10 +130,9 @@ class Runner:
         before: Snapshot | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> RunDraft:
-        """Executes ``script`` and observes it until it ends; ``before`` is the machine as it was.
+        """Runs ``script`` to its end; ``before``: the snapshot before it.
 
-        Nothing that the probe started is left when this returns or raises (KeyboardInterrupt
-        included).
+        Everything that the probe started has ended when this returns or raises (KeyboardInterrupt included).
         """
         choice = Choice()
         interpreter = self._options.interpreters[script.framework]
@@ -149,17 +144,17 @@ class Runner:
             now = datetime.datetime.now(datetime.UTC)
             return RunBuilder(time.monotonic(), before).skip(script, choice.skipped, now)
         environment = self._environment(script, choice.tier)
-        # TensorFlow counts plug-in devices when it is imported; CUDA is asked at the first use.
+        # TensorFlow counts plug-in devices at import, and CUDA devices at the first use.
         counted_at_import = choice.tier == "plugin" and "CUDA_VISIBLE_DEVICES" in script.environment
         fresh = self._options.fresh or script.fresh or counted_at_import
-        template = None if fresh else self._template(script.framework, choice.tier, environment)
-        if template is not None:
+        server = None if fresh else self._fork_server(script.framework, choice.tier, environment)
+        if server is not None:
             try:
-                return self._execute(script, environment, choice.tier, template, before, on_event)
-            except TemplateLost as error:
-                self.notes.append(f"{script.name} was started afresh: {error.message}")
-                template.close()
-                self._templates[script.framework, choice.tier] = None
+                return self._execute(script, environment, choice.tier, server, before, on_event)
+            except ForkServerLost as error:
+                self.notes.append(f"{script.name} was started in a new interpreter: {error.message}")
+                server.close()
+                self._fork_servers[script.framework, choice.tier] = None
         return self._execute(script, environment, choice.tier, None, before, on_event)
 
     def _execute(
@@ -167,7 +162,7 @@ class Runner:
         script: ProbeScript,
         environment: dict[str, str],
         tier: Tier | None,
-        template: Template | None,
+        server: ForkServer | None,
         before: Snapshot | None,
         on_event: Callable[[Event], None] | None,
     ) -> RunDraft:
@@ -175,14 +170,14 @@ class Runner:
         started_at = datetime.datetime.now(datetime.UTC)
         started = time.monotonic()
         builder = RunBuilder(started, before)
-        if template is None:
+        if server is None:
             python = options.interpreters[script.framework].path
             launch = launch_fresh([python, "-u", str(script.path)], environment)
         else:
-            forked = {**environment, "GPUWATCH_IMPORT_SECONDS": repr(template.import_seconds)}
-            for line in template.import_log:
+            forked = {**environment, "GPUWATCH_IMPORT_SECONDS": repr(server.import_seconds)}
+            for line in server.import_log:
                 builder.log_line(line)
-            launch = partial(template.spawn, script.path, forked)
+            launch = partial(server.spawn, script.path, forked)
 
         def take_event(line: bytes) -> None:
             event = builder.event_line(line)
@@ -206,13 +201,13 @@ class Runner:
             outcome,
             started_at=started_at,
             total_seconds=time.monotonic() - started,
-            fresh=template is None,
+            fresh=server is None,
             environment=kept_environment(effective),
             simulation=tier,
         )
 
     def _own(self, script: ProbeScript) -> dict[str, Any]:
-        """The options that mean something to this script: what it cannot do must not be its label."""
+        """The options that apply to this script: a run must not be labelled with a workload that it did not do."""
         own = self._options.own
         return {name: value for name, value in own.items() if not (name == "workload" and script.own_work)}
 
@@ -221,11 +216,11 @@ class Runner:
         environment = dict(os.environ)
         if self._machine is not None:
             if tier is None:
-                # A CPU build of PyTorch finds no GPU, and half of one would be worse than none.
+                # A CPU build of PyTorch finds no GPU anyway; hide the simulated ones completely.
                 environment = self._machine.stripped(environment)
             elif tier != "driver" or ENV_PLUGIN in environment:
                 environment = self._machine.environment(environment, tier=tier)
-            # Else it is on that tier already, and may lack libraries on purpose.
+            # Otherwise it is on that tier already, perhaps with libraries missing on purpose.
             if tier == "plugin":
                 environment = hooked(environment)
         environment.update(LOG_ENVIRONMENT)
@@ -233,28 +228,28 @@ class Runner:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(options.visible)
         own = {**script.options, **self._own(script), "seconds": options.seconds, "size": options.size}
         environment["GPUWATCH_PROBE_OPTIONS"] = json.dumps(own)
-        # A probe must not write beside the installed scripts.
+        # A probe must not write next to the installed scripts.
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment
 
     def _pulse(self) -> None:
-        """A source that wants no more raises when it is asked; nothing of the machine is the run's yet."""
+        """Drains the source, which raises to cancel; samples before the run are dropped."""
         if self._source is not None:
             self._source.drain()
 
-    def _template(self, framework: str, tier: Tier | None, environment: dict[str, str]) -> Template | None:
+    def _fork_server(self, framework: str, tier: Tier | None, environment: dict[str, str]) -> ForkServer | None:
         key = (framework, tier)
-        if key not in self._templates:
-            self._templates[key] = None
+        if key not in self._fork_servers:
+            self._fork_servers[key] = None
             try:
                 python = self._options.interpreters[framework].path
-                template = Template(python, framework, environment, between=self._pulse)
-            except TemplateLost as error:
-                self.notes.append(f"probes start afresh: {error.message}")
+                server = ForkServer(python, framework, environment, between=self._pulse)
+            except ForkServerLost as error:
+                self.notes.append(f"each probe starts a new interpreter: {error.message}")
                 return None
-            if template.unsafe:
-                self.notes.append(f"probes start afresh: {template.unsafe}")
-                template.close()
+            if server.unsafe:
+                self.notes.append(f"each probe starts a new interpreter: {server.unsafe}")
+                server.close()
                 return None
-            self._templates[key] = template
-        return self._templates[key]
+            self._fork_servers[key] = server
+        return self._fork_servers[key]

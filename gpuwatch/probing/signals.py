@@ -1,4 +1,4 @@
-"""Signals to gpuwatch while it watches a program: which of them the program got as well."""
+"""Receives signals while gpuwatch watches a program, and finds out whether the program got them too."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from gpuwatch.probing import guard
 from gpuwatch.probing.streams import Streams
 
 _WITNESS = 0.1
-"""Seconds after which a signal that the guard did not get too was meant for us alone."""
+"""Seconds after which a signal that the guard has not received was sent to us alone."""
 
 
 class Signals:
-    """Signals as bytes among the other streams, each with the answer to whom it was sent."""
+    """Reads signals from a wake-up pipe among the other streams.
+
+    ``take`` is called with the number, whether the whole process group got it, and its monotonic time.
+    """
 
     def __init__(self, streams: Streams, take: Callable[[int, bool, float], None]) -> None:
         self._streams = streams
@@ -36,7 +39,7 @@ class Signals:
         streams.add(self._read, self._arrived)
 
     def close(self) -> None:
-        """Puts the handlers back that were there before."""
+        """Restores the previous handlers."""
         signal.set_wakeup_fd(self._fd)
         for number, handler in self._kept.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # it came from getsignal
@@ -45,15 +48,15 @@ class Signals:
         os.close(self._write)
 
     def patience(self, most: float) -> float:
-        """How long one may wait for anything."""
+        """How long the caller may block, ``most`` seconds or less."""
         return min(most, _WITNESS / 4) if self._mine else most
 
     def witnessed(self, number: int) -> None:
-        """The guard got it too."""
+        """The guard received this signal too."""
         self._witnessed.append((number, time.monotonic()))
 
     def judge(self) -> None:
-        """Hands out what is decided; nothing before there is a program."""
+        """Calls ``take`` for the signals whose recipient is known; does nothing before the program has started."""
         if not self.ready:
             return
         now = time.monotonic()
@@ -69,7 +72,7 @@ class Signals:
             self._take(number, other is not None, came)
 
     def stop_here(self) -> None:
-        """Stops this process as the signal would have; returns when it is continued."""
+        """Stops this process (SIGTSTP); returns when it is continued."""
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, _nothing)
@@ -83,4 +86,4 @@ class Signals:
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """The wake-up descriptor has it already."""
+    """The wake-up descriptor receives the signal."""

@@ -1,4 +1,4 @@
-"""Descriptors that are always drained: an unread pipe would block whoever writes to it."""
+"""Reads many descriptors: a pipe that nobody reads would block its writer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Sink = Callable[[bytes], None]
 
 
 class Lines:
-    """Cuts a byte stream into lines; a line without end is cut too, so that memory stays bounded."""
+    """Splits a byte stream into lines; very long lines are split too, so that memory stays bounded."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -23,7 +23,7 @@ class Lines:
         self._size = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Takes bytes as they come."""
+        """Takes the next bytes."""
         first, newline, rest = chunk.partition(b"\n")
         self._rest.append(first)
         self._size += len(first)
@@ -38,7 +38,7 @@ class Lines:
             self._flush()
 
     def close(self) -> None:
-        """Gives out what has no newline."""
+        """Passes on a last line without a newline."""
         if self._size:
             self._flush()
 
@@ -50,35 +50,35 @@ class Lines:
 
 
 class Streams:
-    """Several descriptors and who takes what comes from each."""
+    """Several descriptors, each with its receiver."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
     def add(self, descriptor: int, take: Sink, at_end: Callable[[], None] | None = None) -> None:
-        """Reads ``descriptor`` from now on: chunks go to ``take``; ``at_end`` is called once."""
+        """Reads ``descriptor``: chunks go to ``take``; ``at_end`` is called once at its end."""
         os.set_blocking(descriptor, False)
         self._selector.register(descriptor, selectors.EVENT_READ, (take, at_end))
 
     def on_ready(self, descriptor: int, call: Callable[[], None]) -> None:
-        """Only tells that ``descriptor`` is readable (a listening socket)."""
+        """Calls ``call`` whenever ``descriptor`` (a listening socket) is readable."""
         self._selector.register(descriptor, selectors.EVENT_READ, call)
 
     def remove(self, descriptor: int) -> None:
-        """No longer reads it; it is the caller's to close."""
+        """Stops reading ``descriptor``; the caller closes it."""
         with suppress(KeyError):
             self._selector.unregister(descriptor)
 
     def reads(self, descriptor: int) -> bool:
-        """Whether its end has not come yet."""
+        """Whether ``descriptor`` is still read: its end has not come."""
         return descriptor in self._selector.get_map()
 
     def __len__(self) -> int:
-        """How many are still open."""
+        """Number of descriptors that are read."""
         return len(self._selector.get_map())
 
     def drain(self, timeout: float) -> bool:
-        """Takes what is there, waiting ``timeout`` seconds at most; whether anything came."""
+        """Reads what is available, waiting up to ``timeout`` seconds; True if anything came."""
         if not self._selector.get_map():
             time.sleep(min(timeout, 0.005))
             return False
@@ -104,5 +104,5 @@ class Streams:
         return got
 
     def close(self) -> None:
-        """Forgets all of them."""
+        """Stops reading all of them."""
         self._selector.close()

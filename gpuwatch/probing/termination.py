@@ -1,4 +1,4 @@
-"""How a watched program ended, in words: the verdict of its Run, and why one could not be started."""
+"""How a watched program ended: the verdict of its Run, and why a program could not be started."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from gpuwatch.sources.oom_kills import OomKills, kernel_kill, oom_kills
 
 
 class NotStarted(GpuwatchError):
-    """The program could not be executed; the exit code is the one that a shell gives (127 or 126)."""
+    """The program could not be executed; the exit code is a shell's (127 or 126)."""
 
 
 class Termination(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a program's end beside its log."""
+    """What is known of a program's end besides its log."""
 
     outcome: Outcome
     asked: Sequence[int] = ()
-    """Signals that gpuwatch was sent, and passed on."""
+    """Signals that gpuwatch received and passed on."""
     kills: OomKills
-    """The kernel's counters before the start."""
+    """The kernel's OOM counters before the start."""
     peak_bytes: int | None = None
     """Largest resident set of one of the program's processes."""
     total_bytes: int | None = None
     """The host's memory."""
     pids: Collection[int] = ()
-    """The processes that are known of it."""
+    """Its known processes."""
     left: int = 0
-    """Processes that the program left behind."""
+    """Number of processes that it left behind."""
     problems: Sequence[str] = ()
 
 
 def judged(run: Run, end: Termination) -> Run:
-    """The program's own end decides, whatever its log says."""
+    """The run with its verdict: the program's own end takes precedence over its log."""
     outcome = end.outcome
     took = _duration(run.phases.total_seconds)
     kills = oom_kills()
@@ -51,13 +51,11 @@ def judged(run: Run, end: Termination) -> Run:
     verdict, reason = _verdict(run, end, took, starved)
     problems = list(run.problems)
     if end.left:
-        word = "was ended too" if outcome.signal is not None else "still runs"
-        problems.append(f"processes that the program left behind: {end.left}; what was left {word}")
+        word = "killed" if outcome.signal is not None else "still running"
+        problems.append(f"processes left behind by the program: {end.left} ({word})")
     if somebody and not starved:
         where = "on this machine" if end.kills.cgroup is None else "in its control group"
-        problems.append(
-            f"the kernel killed a process {where} because host memory was used up meanwhile: perhaps a worker of this"
-        )
+        problems.append(f"the kernel's OOM killer killed a process {where} during the run: perhaps one of its workers")
     problems += end.problems
     return msgspec.structs.replace(
         run,
@@ -77,35 +75,36 @@ def _verdict(run: Run, end: Termination, took: str, starved: bool) -> tuple[Verd
     asked = [number for number in end.asked if number in numbers]
     ended = bool(outcome.exit_code) or outcome.signal is not None
     if outcome.exit_code is None and outcome.signal is None:
-        return "interrupted", f"It was still running when this was written, after {took}."
+        return "interrupted", f"It was still running after {took}, when this was saved."
     if signal.SIGINT in numbers or (ended and any(error.type == "KeyboardInterrupt" for error in run.errors)):
         return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {took}."
     if asked:
-        return "interrupted", f"It was ended by {signal_name(asked[-1])} after {took}, as gpuwatch was asked."
+        return "interrupted", f"It was ended by {signal_name(asked[-1])} after {took}, which gpuwatch passed on."
     if ended and run.ooms:
         return "oom", "it ran out of memory"
     if starved:
         limit = end.kills.limit_bytes
-        whose = "of the host" if limit is None else f"that its control group may use ({limit >> 20} MiB)"
-        return "error", f"The kernel killed it (SIGKILL) because the memory {whose} was used up."
+        whose = "the host" if limit is None else f"its control group (limit {limit >> 20} MiB)"
+        return "error", f"It was killed by the kernel (SIGKILL): {whose} was out of memory."
     if outcome.signal is not None:
         return "error", f"It was killed by {signal_name(outcome.signal)} after {took}."
     if outcome.exit_code:
-        return "error", f"It ended with exit code {outcome.exit_code}{_exception(run)}."
+        return "error", f"It exited with code {outcome.exit_code}{_exception(run)}."
     return "ok", ""
 
 
 def not_started(name: str, code: int) -> NotStarted:
-    """What execve's error number ``code`` means for this name, and what to do."""
+    """The error for execve's errno ``code``, with a hint."""
     path = name if "/" in name else shutil.which(name, mode=os.F_OK)
     if path is not None and Path(path).is_dir():
         return NotStarted(f"{name} is a folder, not a program", exit_code=126)
     if code == errno.ENOENT and path is not None and Path(path).exists():
-        why = "the interpreter that its first line names does not exist"
+        why = "the interpreter in its first line does not exist"
         return NotStarted(f"{name} cannot be started: {why}", exit_code=127)
     if code in (errno.ENOENT, errno.ENOTDIR):
-        hint = f"not in PATH; the one in this folder is ./{name}" if "/" not in name and Path(name).exists() else ""
-        return NotStarted(f"{name}: there is no such program", hint=hint, exit_code=127)
+        hint = f"it is not in PATH; to run the one in this folder: ./{name}"
+        here = "/" not in name and Path(name).exists()
+        return NotStarted(f"{name}: command not found", hint=hint if here else "", exit_code=127)
     if code == errno.EACCES and path is not None and Path(path).is_file() and not Path(path).stat().st_mode & 0o111:
         hint = f"python {name}" if name.endswith(".py") else f"chmod +x {name}"
         return NotStarted(f"{name} is not executable", hint=hint, exit_code=126)
@@ -113,7 +112,7 @@ def not_started(name: str, code: int) -> NotStarted:
 
 
 def _host_memory(end: Termination, after: OomKills) -> HostMemory:
-    """Evidence of who sent SIGKILL: most of all the kernel, for want of the host's memory."""
+    """Evidence on who sent SIGKILL: mostly the kernel, out of host memory."""
     before = end.kills
     pairs = ((before.cgroup, after.cgroup), (before.machine, after.machine))
     return HostMemory(
@@ -126,7 +125,7 @@ def _host_memory(end: Termination, after: OomKills) -> HostMemory:
 
 
 def _oom_killed(before: OomKills, after: OomKills) -> bool:
-    """Somebody near was killed meanwhile: our control group's counter is the better witness."""
+    """Whether the OOM killer killed a process in between, preferably by our control group's counter."""
     if before.cgroup is not None and after.cgroup is not None:
         return after.cgroup > before.cgroup
     return before.machine is not None and after.machine is not None and after.machine > before.machine

@@ -1,8 +1,8 @@
-"""Which simulated GPUs a probe gets: the tier that can show what the probe is about.
+"""Chooses the tier of simulated GPUs for a probe or a program.
 
-The driver tier (stub libraries of the CUDA driver beneath a CUDA build) has TensorFlow's own GPU
-code and lines, but computes nothing besides matrix products. The plug-in tier computes, with any
-build, but is no CUDA device: CUDA's own allocators and failures of its driver are not to be had there.
+The driver tier (stub libraries of the CUDA driver under a CUDA build) runs TensorFlow's own GPU code and prints its
+log lines, but computes only matrix products. The plug-in tier computes, with any build, but its devices are not CUDA
+devices: they lack CUDA's allocators and driver errors.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from typing import Literal
 import msgspec
 
 from gpuwatch.probing.interpreter import Interpreter, framework_of, python_of
-from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.sim.build import runtime_obstacle
 
 Tier = Literal["driver", "plugin"]
 
-# TensorFlow's own CUDA lines are what these are about.
+# These are about what TensorFlow's CUDA code does and logs.
 _DRIVER_GROUPS = ("memory", "visibility", "placement")
 _RENAMED_SINCE = (2, 16)
-"""Builds of TensorFlow for CUDA that the plug-in tier can live with (:func:`gpuwatch.sim.build.plugin_obstacle`)."""
+"""CUDA builds of TensorFlow from this version on work with the plug-in tier: it renames their CUDA kernels, through a
+symbol that came with 2.16 (sim/csrc/plugin_rename.c). In earlier builds they would collide with the plug-in's."""
 _COMPUTING = ("mlp", "conv", "lstm")
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:.*;[ \t]*)?(?:import|from)[ \t]+(?:\w+[ \t]*,[ \t]*)*(torch|tensorflow|keras)\b")
 _WORDS = 8
-"""Of a command line, in which the script is looked for behind the interpreter and its options."""
+"""Words of a command line that are searched for the script."""
 _MOST_TEXT = 1 << 20
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The tier of one run, or why it cannot be run on simulated GPUs."""
+    """The tier of a run, or why it is skipped on simulated GPUs."""
 
     tier: Tier | None = None
     skipped: str = ""
 
 
 def plugin_obstacle(command: Sequence[str]) -> str:
-    """Why GPUs that compute cannot work for the user's own program; empty where nothing speaks against it."""
+    """Why the plug-in tier cannot work for the user's own program; empty if it can."""
     python = python_of(command)
     if python is None:
         return ""
@@ -48,17 +49,17 @@ def plugin_obstacle(command: Sequence[str]) -> str:
     if found is None and "tensorflow" not in named:
         torch = framework_of(python, "torch")
         if torch is not None and not pytorch_obstacle(torch):
-            return "PyTorch finds simulated GPUs as a driver alone"
+            return "simulated GPUs work with PyTorch only on the driver tier"
     if found is None or not found.gpu_build or found.version is None:
         return ""
     numbers = tuple(int(part) for part in re.findall(r"\d+", found.version)[:2])
     if numbers >= _RENAMED_SINCE:
         return ""
-    return f"the CUDA kernels of TensorFlow {found.version} cannot make way for others, as those of 2.16 and later can"
+    return f"TensorFlow {found.version} is too old for simulated GPUs that compute: its CUDA build needs 2.16 or later"
 
 
 def _frameworks_named(command: Sequence[str]) -> set[str]:
-    """The frameworks that a program imports by its own text: its script (a word that is a file), or that of -c."""
+    """The frameworks that a program's script (a word that is a file, or the text after -c) imports."""
     texts = []
     for before, word in zip(("", *command), command[:_WORDS], strict=False):
         if before == "-c":
@@ -71,7 +72,7 @@ def _frameworks_named(command: Sequence[str]) -> set[str]:
 
 
 def choose_tier(script: ProbeScript, interpreter: Interpreter, forced: Tier | None, workload: str | None) -> Choice:
-    """The tier for ``script`` in ``interpreter``; ``forced`` is what the user insists on."""
+    """The tier for ``script`` in ``interpreter``; ``forced``: the one that the user chose."""
     if script.framework != "tensorflow":
         return _pytorch(interpreter, forced)
     cuda = interpreter.gpu_build is not False
@@ -88,24 +89,24 @@ def choose_tier(script: ProbeScript, interpreter: Interpreter, forced: Tier | No
         tier = "driver" if cuda else "plugin"
     if tier == "driver" and not cuda:
         return Choice(
-            skipped=f"{interpreter.path} has a CPU build of TensorFlow: simulated GPUs are plug-in devices there, "
-            "which do not have what this configuration sets"
+            skipped=f"{interpreter.path} has a CPU build of TensorFlow, where simulated GPUs are plug-in devices: "
+            "they do not support what this configuration sets"
         )
     return Choice(tier)
 
 
 def pytorch_obstacle(interpreter: Interpreter) -> str | None:
-    """Why an interpreter's PyTorch has no simulated GPUs, or None."""
+    """Why an interpreter's PyTorch cannot use simulated GPUs; None if it can."""
     if interpreter.gpu_build is False:
         return f"{interpreter.path} has a CPU build of PyTorch"
     return runtime_obstacle(interpreter.cuda_version)
 
 
 def _pytorch(interpreter: Interpreter, forced: Tier | None) -> Choice:
-    """PyTorch has no plug-ins: a CUDA build meets a simulated driver, and a CPU build says itself that it is one."""
+    """PyTorch has only the driver tier; a CPU build runs without a tier, and reports itself that it has no GPU."""
     if interpreter.gpu_build is False:
         return Choice()
     if forced == "plugin":
-        return Choice(skipped="simulated GPUs reach PyTorch as a driver alone, and the plug-in tier was asked for")
+        return Choice(skipped="PyTorch has simulated GPUs only on the driver tier, and --sim-tier plugin was given")
     obstacle = pytorch_obstacle(interpreter)
     return Choice(skipped=obstacle) if obstacle else Choice("driver")

@@ -1,8 +1,8 @@
-"""Watches a program of the user's own: unchanged, its output its own, a Run at the end.
+"""Watches a user's program, without changing it or its output, and makes a Run of it.
 
-The program stays in our process group, so that Ctrl+C, Ctrl+Z and hang-ups reach it as they would without
-us; a signal that was sent to us alone is passed on. Its parent is a guard (:mod:`gpuwatch.probing.guard`),
-which ends it, and whatever it started, when we are killed.
+The program stays in our process group, so that Ctrl+C, Ctrl+Z and SIGHUP reach it as they would without us; a signal
+sent to us alone is passed on. Its parent is a guard (:mod:`gpuwatch.probing.guard`), which ends it with everything
+that it started if we are killed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -30,46 +29,45 @@ from gpuwatch.probing import guard
 from gpuwatch.probing.backlog import Backlog
 from gpuwatch.probing.channel import Channel
 from gpuwatch.probing.environment_settings import environment_settings
-from gpuwatch.probing.family import Family
-from gpuwatch.probing.hook import hooked
-from gpuwatch.probing.live import Live
-from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.probe_scripts import ProbeScript, hooked
 from gpuwatch.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.probing.runner import SnapshotSource, kept_environment
 from gpuwatch.probing.signals import Signals
+from gpuwatch.probing.status_line import StatusLine
 from gpuwatch.probing.streams import Lines, Streams
 from gpuwatch.probing.termination import Termination, judged, not_started
+from gpuwatch.probing.watched_processes import WatchedProcesses
 from gpuwatch.sources.oom_kills import oom_kills
 
 _TICK = 0.5
 _PACE = 0.02
 _GRACE = 2.0
-"""Seconds for output of a program that has ended, where somebody may still write."""
+"""Seconds to read the output of a program that has ended, while other processes may still write."""
 _QUIET = 0.2
 _APART, _MORE = 0.1, 1.1
-"""Seconds between looks that are asked for, and how much more memory the program has to hold for the next."""
+"""Seconds between extra samples, and the factor by which the program's memory must have grown for the next one."""
 _YOUNG = 10.0
-"""Seconds for which a run is kept every second: whatever ends it then, there is something to look at."""
+"""Seconds for which the unfinished run is saved every second, in case it is killed early."""
 _SHARE, _SHARE_YOUNG = 0.005, 0.05
-"""Share of a core that judging and keeping an unfinished run may cost."""
+"""Share of a core that diagnosing and saving an unfinished run may cost."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to watch."""
 
     placement: bool = False
-    """Switch TensorFlow's placement logging on, which makes its log longer."""
+    """Switch on TensorFlow's placement logging, which makes its log longer."""
     log: bool = True
-    """Read the program's stderr on its way; False leaves it the program's own."""
+    """Read the program's stderr; False leaves it untouched."""
     line: bool = False
     """Draw a status line on the terminal."""
     speak: bool = False
-    """Say causes when they are recognised."""
+    """Print findings as soon as they are known."""
     simulation: str | None = None
 
 
 Judge = Callable[[RunDraft], Run]
-"""Makes a finished run of what was observed, and keeps it."""
+"""Diagnoses a draft and saves the run."""
 
 
 def watch(
@@ -79,23 +77,22 @@ def watch(
     *,
     source: SnapshotSource | None = None,
     before: Snapshot | None = None,
-    environment: Mapping[str, str] | None = None,
     meanwhile: Callable[[], None] | None = None,
     look: Callable[[], None] | None = None,
 ) -> Run:
-    """Runs ``command`` to its end and returns the run, which ``judge`` finishes.
+    """Runs ``command`` to its end and returns the run, completed by ``judge``.
 
-    ``judge`` is called now and then while the program runs too, so that a run which breaks off is kept as
-    far as it came; ``meanwhile`` once, while the program starts; ``look`` asks ``source`` for a snapshot at
-    once, when the program takes devices or memory. The program's exit code or signal is in the run's outcome.
-    Raises :class:`~gpuwatch.probing.termination.NotStarted`.
+    ``judge`` is also called while the program runs, so that a run that breaks off is saved. ``meanwhile`` is called
+    once, while the program starts. ``look`` makes ``source`` take an extra snapshot, when the program takes devices or
+    memory. The exit code or signal is in the run's outcome. Raises
+    :class:`~gpuwatch.probing.termination.NotStarted`.
     """
-    with _Watch(command, judge, options, source, before, environment, look) as watching:
+    with _Watch(command, judge, options, source, before, look) as watching:
         return watching.run(meanwhile)
 
 
 class _Watch:
-    """One program, from its start to its end. A context manager: nothing that it started stays behind."""
+    """One program from start to end. A context manager that ends everything it started."""
 
     def __init__(
         self,
@@ -104,7 +101,6 @@ class _Watch:
         options: Options,
         source: SnapshotSource | None,
         before: Snapshot | None,
-        environment: Mapping[str, str] | None,
         look: Callable[[], None] | None,
     ) -> None:
         self._look_now = look
@@ -113,10 +109,10 @@ class _Watch:
         self._options = options
         self._source = source
         self._streams = Streams()
-        self._family = Family(self._streams)
-        self._environment = self._watched(dict(os.environ if environment is None else environment))
+        self._processes = WatchedProcesses(self._streams)
+        self._environment = self._watched(dict(os.environ))
         self._channel = Channel(wanted=options.log)
-        self._live = Live(self._channel, command, line=options.line, speak=options.speak)
+        self._status_line = StatusLine(self._channel, command, line=options.line, speak=options.speak)
         self._backlog = Backlog(self._log_line)
         self._signals = Signals(self._streams, self._take_signal)
         self._control, self._theirs = socket.socketpair()
@@ -129,7 +125,7 @@ class _Watch:
         self._resident: int | None = None
         """Largest resident set of one of the program's processes, in bytes."""
         self._mapped, self._allocated = 0, 0
-        """GPUs and bytes of its allocators at the last look that was asked for."""
+        """GPUs and allocated bytes at the last extra sample."""
         self._look_after = 0.0
         self._guard_gone = False
         self._everybody_gone = False
@@ -137,7 +133,7 @@ class _Watch:
         self._kills = oom_kills()
         self._started_at = datetime.datetime.now(datetime.UTC)
         self._started = time.monotonic()
-        self._builder = RunBuilder(self._started, before, self._family.belongs)
+        self._builder = RunBuilder(self._started, before, in_run=self._processes.belongs)
         self._latest = before
         self._keep_at = self._started
         self._next = 0.0
@@ -145,22 +141,20 @@ class _Watch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.end()
-        # To the guard, our end closing means that we are dead: whatever still runs is ended.
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._status_line.end()
+        # Tells the guard that we are gone, so it ends whatever still runs.
         self._control.close()
         self._theirs.close()
         if kind is not None and self._guard is not None:
             self._guard.wait()
-        self._family.close()
+        self._processes.close()
         self._signals.close()
         self._streams.close()
         self._channel.close()
 
     def _watched(self, environment: dict[str, str]) -> dict[str, str]:
-        environment["GPUWATCH_WATCH"] = self._family.address
+        environment["GPUWATCH_WATCH"] = self._processes.address
         if self._options.placement:
             environment["GPUWATCH_WATCH_PLACEMENT"] = "1"
             environment["TF_CPP_MIN_LOG_LEVEL"] = "0"  # placements are logged at the lowest level
@@ -169,35 +163,35 @@ class _Watch:
     # From start to end
 
     def run(self, meanwhile: Callable[[], None] | None) -> Run:
-        """All of it; see :func:`watch`."""
-        self._live.begin()
+        """See :func:`watch`."""
+        self._status_line.begin()
         self._start()
         if meanwhile is not None:
             meanwhile()
         while self._status is None and self._failed is None and not self._guard_gone:
             if not self._streams.drain(0 if len(self._backlog) else self._signals.patience(_TICK)):
-                self._backlog.work()  # passing on comes first
+                self._backlog.work()  # only when there is no output to pass on
             if time.monotonic() >= self._next:
                 self._next = time.monotonic() + _PACE
                 self._signals.judge()
                 self._look()
-                self._live.tick()
+                self._status_line.tick()
                 if self._program is not None and time.monotonic() >= self._keep_at:
                     self._keep()
         if self._failed is not None:
-            self._live.end()
+            self._status_line.end()
             raise not_started(self._command[0], self._failed)
         if self._program is None:
-            raise KeyboardInterrupt  # the guard was ended before it could start anything
+            raise KeyboardInterrupt  # the guard was killed before it could start the program
         self._finish()
         self._look()
-        self._live.end()
-        self._live.speak()
+        self._status_line.end()
+        self._status_line.speak()
         return self._judge(self._draft(self._outcome()))
 
     def _start(self) -> None:
         channel = self._channel
-        # A signal that comes while the guard starts waits until it can tell of it.
+        # A signal that comes while the guard starts stays pending until the guard can report it.
         kept = signal.pthread_sigmask(signal.SIG_BLOCK, guard.WATCHED)
         try:
             self._guard = subprocess.Popen(
@@ -213,29 +207,29 @@ class _Watch:
             raise GpuwatchError(f"{sys.executable} cannot be started: {error.strerror}") from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, kept)
-        self._family.ancestor = self._guard.pid
+        self._processes.ancestor = self._guard.pid
         self._theirs.close()
-        channel.given()
+        channel.close_write_end()
         if channel.open:
             self._streams.add(channel.read, self._take_output)
         self._streams.add(self._control.fileno(), Lines(self._take_report).feed, self._guard_ended)
         self._tell_guard()
 
     def _finish(self) -> None:
-        """What is still on its way, and what the program left behind."""
+        """Reads the rest of the output, and deals with processes that were left behind."""
         until = time.monotonic() + _GRACE
         heard = time.monotonic()
         while self._channel.open and self._streams.reads(self._channel.read) and time.monotonic() < until:
             if self._streams.drain(0.02):
                 heard = time.monotonic()
             elif self._left and time.monotonic() - heard > _QUIET:
-                break  # somebody holds it open and is silent
-        self._family.listen_only()
+                break  # a process that was left behind holds it open and is silent
+        self._processes.listen_only()
         while self._streams.drain(0):
             pass
         self._backlog.close()
         if self._left and self._killed:
-            # What a killed program leaves behind nobody looks after: workers that hold GPUs, above all.
+            # Nothing else ends the workers of a killed program, which may still hold GPUs.
             self._say("end")
             until = time.monotonic() + 2 * _GRACE
             while not self._everybody_gone and not self._guard_gone and time.monotonic() < until:
@@ -258,7 +252,7 @@ class _Watch:
 
     def _log_line(self, line: bytes) -> None:
         self._builder.log_line(line)
-        self._family.log_line(line)
+        self._processes.log_line(line)
 
     def _take_report(self, line: bytes) -> None:
         word, _, rest = line.partition(b" ")
@@ -280,11 +274,11 @@ class _Watch:
         self._guard_gone = True
 
     def _take_signal(self, number: int, everybody: bool, came: float) -> None:
-        """A signal to us, or to our whole process group (``everybody``), at monotonic time ``came``."""
+        """Handles a signal to us, or to our whole process group (``everybody``), at monotonic time ``came``."""
         if number == signal.SIGWINCH:
-            self._live.resized()
+            self._status_line.resized()
             self._tell_guard()
-            # The program was told before its terminal had the new size.
+            # The program got its own SIGWINCH before its terminal was resized.
             for pid in guard.descendants(self._guard.pid) if self._guard is not None else ():
                 with suppress(OSError):
                     os.kill(pid, signal.SIGWINCH)
@@ -298,9 +292,9 @@ class _Watch:
                         os.kill(pid, number)
 
     def _meant(self, number: int) -> list[int]:
-        """Who gets a signal that was sent to us alone: the program; what Ctrl+C sends, its process group.
+        """Recipients of a signal that was sent to us alone: the program, or for Ctrl+C's signals its process group.
 
-        A shell or launcher waits for its child and counts on that child's getting SIGINT and SIGQUIT as well.
+        A shell or launcher waits for its child and relies on the child getting SIGINT and SIGQUIT too.
         """
         assert self._program is not None
         if number not in (signal.SIGINT, signal.SIGQUIT) or self._guard is None:
@@ -313,16 +307,16 @@ class _Watch:
         return found
 
     def _pause(self) -> None:
-        """Ctrl+Z: the terminal is the shell's until we are continued."""
-        self._live.end()
+        """Ctrl+Z: gives the terminal to the shell until we are continued."""
+        self._status_line.end()
         self._tell_guard()
         self._signals.stop_here()
-        self._live.begin()
+        self._status_line.begin()
         self._tell_guard()
 
     def _tell_guard(self) -> None:
         if self._options.line:
-            self._say(f"restore {self._live.undo.hex()}")
+            self._say(f"restore {self._status_line.undo.hex()}")
 
     def _say(self, line: str) -> None:
         with suppress(OSError):
@@ -333,7 +327,7 @@ class _Watch:
     def _look(self) -> None:
         builder = self._builder
         if self._program is not None:
-            builder.state = self._family.leading(self._program)
+            builder.state = self._processes.leading(self._program)
             builder.pid = builder.state.pid or self._program
         if self._source is None:
             return
@@ -344,13 +338,13 @@ class _Watch:
         used: dict[str, int] = {}
         for process in self._latest.processes if self._latest is not None else ():
             held = process.number("gpu_memory_bytes")
-            if held is not None and process.device_uuid and self._family.belongs(process.pid):
+            if held is not None and process.device_uuid and self._processes.belongs(process.pid):
                 used[process.device_uuid] = used.get(process.device_uuid, 0) + int(held)
-        self._live.update(self._latest, used, builder.state.throughput)
+        self._status_line.update(self._latest, used, builder.state.throughput)
 
     def _look_in_time(self) -> None:
-        """A program may take a GPU and end between two looks of the clock: looks when it takes devices or memory."""
-        mapped, allocated = self._family.taken()
+        """Takes an extra sample when the program takes devices or memory: it may exit before the next regular one."""
+        mapped, allocated = self._processes.in_use()
         more = mapped > self._mapped or allocated > _MORE * self._allocated
         if self._look_now is None or not more or time.monotonic() < self._look_after:
             return
@@ -359,10 +353,10 @@ class _Watch:
         self._look_now()
 
     def _keep(self) -> None:
-        """The run as far as it came: from the start and every second at first, later at most every minute."""
+        """Saves the unfinished run: every second at first, later at most every minute."""
         began = time.process_time()
         run = self._judge(self._draft(Outcome()))
-        self._live.findings(run.findings)
+        self._status_line.findings(run.findings)
         cost = time.process_time() - began
         now = time.monotonic()
         if now - self._started < _YOUNG:
@@ -390,8 +384,8 @@ class _Watch:
             fresh=True,
             environment=kept_environment(self._environment if own is None else own),
             simulation=self._options.simulation,
-            processes=self._family.processes(self._builder.held),
-            traced=self._family.traced(),
+            processes=self._processes.processes(self._builder.held),
+            traced=self._processes.traced(),
         )
         state = self._builder.state
         settings = {
@@ -406,12 +400,12 @@ class _Watch:
                 kills=self._kills,
                 peak_bytes=self._resident,
                 total_bytes=self._host_bytes(),
-                pids=self._family.pids | {self._program or 0},
+                pids=self._processes.pids | {self._program or 0},
                 left=self._left,
                 problems=tuple(self._problems(draft.run)),
             ),
         )
-        own_map = self._family.map_of_leading()
+        own_map = self._processes.map_of_leading()
         if own_map is not None:
             run = msgspec.structs.replace(run, device_map=own_map)
         return msgspec.structs.replace(draft, run=run)
@@ -421,11 +415,11 @@ class _Watch:
         return None if total is None else int(total)
 
     def _problems(self, run: Run) -> Iterator[str]:
-        """What could not be seen."""
+        """What could not be observed."""
         if self._builder.log.frameworks and run.framework is None:
-            yield "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is no Python"
+            yield "inside the program: its Python ignores PYTHONPATH (-I, -E), or it is not a Python program"
         if self._backlog.left_out:
-            yield f"{self._backlog.left_out >> 20} MiB of output came too fast to be read"
+            yield f"{self._backlog.left_out >> 20} MiB of output came too fast to be parsed"
         if not self._options.log:
             yield "the log was not read (--no-log)"
 
@@ -434,11 +428,9 @@ def _as_script(command: Sequence[str]) -> ProbeScript:
     return ProbeScript(
         name="run",
         title=shlex.join(command),
-        summary="A program of the user's own.",
+        summary="A user's program.",
         group="run",
         framework="tensorflow",
         workload="program",
-        verdict="ok",
-        environment={},
         path=Path(command[0]),
     )

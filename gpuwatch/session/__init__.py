@@ -1,1 +1,1 @@
-"""One machine being watched, without a screen: what the dashboard and the commands share."""
+"""A watched machine without a user interface: shared by the dashboard and the commands."""

@@ -1,4 +1,4 @@
-"""Everything that ``gpuwatch doctor`` looks at, one thing after another, each with its deadline."""
+"""Gathers everything that ``gpuwatch doctor`` examines, each part with a deadline."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gpuwatch.sources import driver_files
 
 
 def examined(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:
-    """The doctor's document; ``progress`` is called with what is being done, at the end with the empty string."""
+    """The doctor's document; ``progress`` is called with each step, and with the empty string at the end."""
     from gpuwatch.diagnosis.doctor.examine import examine
     from gpuwatch.diagnosis.finish_run import complete
 
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     kept = relevant(os.environ)
     interpreter, missing = _interpreter(python, framework)
-    progress("looking at the machine")
+    progress("reading GPUs and driver")
     snapshot = _snapshot()
     files = driver_files.within(looking.DEADLINE, lambda: driver_files.look(os.environ))
     child = looking.child_environment(os.environ, interpreter)
@@ -34,9 +34,9 @@ def examined(python: str | None, framework: str | None, progress: Callable[[str]
     run = log = None
     look = FrameworkLook(name=framework or "tensorflow", missing=missing)
     if interpreter is not None:
-        progress("looking at the framework's libraries")
+        progress("searching for the framework's libraries")
         look = looking.look_into(interpreter, child)
-        progress(f"importing {interpreter.framework}, one op on each device")
+        progress(f"importing {interpreter.framework} and running an op on each device")
         draft, tried = looking.try_framework(interpreter, child, kept, snapshot)
         look = looking.joined(look, tried)
         run, log = complete(draft.run, draft.log, draft.before), draft.log
@@ -57,7 +57,7 @@ def examined(python: str | None, framework: str | None, progress: Callable[[str]
 
 
 def _interpreter(python: str | None, framework: str | None) -> tuple[Interpreter | None, str]:
-    """The interpreter, or why there is none. What cannot be run at all is a usage error."""
+    """The interpreter, or why none was found; :class:`UsageError` for one that cannot be run."""
     message = ""
     for name in (framework,) if framework is not None else ("tensorflow", "torch"):
         try:
@@ -68,7 +68,7 @@ def _interpreter(python: str | None, framework: str | None) -> tuple[Interpreter
 
 
 def _snapshot() -> Snapshot | None:
-    """The machine before anything is started; None where the driver does not answer in time."""
+    """The machine before anything is started; None if the driver does not answer in time."""
     taken, failure = samples(1, looking.DEADLINE + looking.START)
     if not taken and failure:
         what, _, rest = failure.partition("; ")

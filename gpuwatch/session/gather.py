@@ -1,4 +1,4 @@
-"""Everything that a diagnostic report is made of, gathered; what cannot be is named with its reason."""
+"""Gathers the content of a diagnostic report; parts that are missing are listed with the reason."""
 
 from __future__ import annotations
 
@@ -23,27 +23,25 @@ from gpuwatch.sources.job_environment import surroundings
 from gpuwatch.sources.programs import kernel_log, nvidia_smi
 
 DEADLINE = 10.0
-"""Seconds that the driver has to answer; the doctor has deadlines of its own."""
+"""Seconds the driver has to answer; the doctor has its own deadlines."""
 PROGRAMS = 5
-"""Of the user's own programs, so many of the latest."""
+"""Number of the user's latest programs in a report."""
 OLDEST = datetime.timedelta(days=30)
-"""Older runs describe another machine: drivers, packages and programs change."""
-
-
+"""Older runs are left out: drivers, packages and programs change."""
 WATCHED = "run"
-"""The group of the user's own programs."""
+"""The group of runs of the user's own programs."""
 
 
 def gather(
     python: str | None, framework: str | None, progress: Callable[[str], None], *, with_doctor: bool = True
 ) -> Diagnostic:
-    """Looks at the machine, asks the doctor, reads the runs that were kept.
+    """Reads the machine, runs the doctor, reads saved runs.
 
-    ``progress`` is called with what is being done, at the end with the empty string.
+    ``progress`` is called with each step, and with the empty string at the end.
     """
     taken_at, started = datetime.datetime.now(datetime.UTC), time.monotonic()
     missing: list[Gap] = []
-    progress("looking at the GPUs")
+    progress("reading the GPUs")
     snapshot, answered = take(DEADLINE)
     if answered:
         snapshot = msgspec.structs.replace(snapshot, findings=findings(snapshot))
@@ -52,7 +50,7 @@ def gather(
     doctor = _doctor(python, framework, missing, progress) if with_doctor else None
     if not with_doctor:
         missing.append(Gap(part="doctor", why="left out with --no-doctor"))
-    progress("reading the runs that were kept")
+    progress("reading saved runs")
     host = snapshot.host.hostname
     simulated = snapshot.simulated or (doctor is not None and doctor.simulated)
     programs, probes = _runs(taken_at, host, simulated=simulated, missing=missing)
@@ -81,22 +79,22 @@ def _doctor(
     try:
         return examined(python, framework, progress)
     except GpuwatchError as error:
-        if python is not None:  # an interpreter that was named is the user's mistake
+        if python is not None:  # the user named the interpreter
             raise
         missing.append(Gap(part="doctor", why=f"{error.message}{f' ({error.hint})' if error.hint else ''}"))
     except Exception as error:  # noqa: BLE001 - reported as a gap: the other parts are still worth sending
-        missing.append(Gap(part="doctor", why=f"it broke off, a bug of gpuwatch: {type(error).__name__}: {error}"))
+        missing.append(Gap(part="doctor", why=f"it failed, a bug in gpuwatch: {type(error).__name__}: {error}"))
     return None
 
 
 def _excerpts(missing: list[Gap], progress: Callable[[str], None], *, simulated: bool) -> tuple[Excerpt, ...]:
-    """What helpers ask for next; what cannot be had goes to ``missing``."""
+    """Output that supporters usually ask for; what is unavailable is added to ``missing``."""
     found = []
     for name, ask in (("nvidia-smi", nvidia_smi), ("kernel log", kernel_log)):
         if simulated:
-            missing.append(Gap(part=name, why="left out: the GPUs are simulated, it would tell of others"))
+            missing.append(Gap(part=name, why="left out: the GPUs are simulated"))
             continue
-        progress(f"asking {name}")
+        progress(f"reading {name}")
         lines, why = ask()
         if lines:
             found.append(Excerpt(name=name, lines=lines))
@@ -108,17 +106,17 @@ def _excerpts(missing: list[Gap], progress: Callable[[str], None], *, simulated:
 def _runs(
     now: datetime.datetime, host: str | None, *, simulated: bool, missing: list[Gap]
 ) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
-    """The latest programs and probes of this machine; what is left out, and why, goes to ``missing``."""
+    """The latest programs and probes of this machine; what is left out is added to ``missing``."""
     store = RunStore()
     kept = store.latest()
     if store.distrust:
-        missing.append(Gap(part="kept runs", why=f"{store.folder} is not read: {store.distrust}"))
+        missing.append(Gap(part="saved runs", why=f"{store.folder} is not read: {store.distrust}"))
     if store.unreadable:
-        missing.append(Gap(part="kept runs", why=f"{store.unreadable} files in {store.folder} cannot be read"))
+        missing.append(Gap(part="saved runs", why=f"{store.unreadable} files in {store.folder} cannot be read"))
     young = [run for run in kept if now - run.started_at <= OLDEST]
     here = [run for run in young if of_this_machine(run, host, simulated=simulated)]
     for count, why in (
-        (len(kept) - len(young), f"of more than {OLDEST.days} days ago"),
+        (len(kept) - len(young), f"more than {OLDEST.days} days old"),
         (sum(run.simulated != simulated for run in young), "of real GPUs" if simulated else "of simulated GPUs"),
         (sum(run.simulated == simulated for run in young) - len(here), "of other machines"),
     ):
@@ -140,7 +138,7 @@ def _runs(
 
 
 def _none(count: int, command: str, *, unread: bool) -> str:
-    """Why there is none: what was run and not kept, or left out, was run all the same."""
+    """Why there are none, and the command that makes one."""
     if count:
-        return f"none of the {count} that are kept is of this machine and recent: {command}"
-    return f"none could be read: {command}" if unread else f"none is kept of this user: {command}"
+        return f"none of the {count} saved ones is recent and from this machine; to make one: {command}"
+    return f"{'none could be read' if unread else 'this user has saved none'}; to make one: {command}"

@@ -1,4 +1,4 @@
-"""Looking back: which moment of the kept history is on screen while the display is paused."""
+"""The playhead: the moment of the recorded history that a paused display shows."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ GRAPHED = frozenset(
         "clocks.sm_mhz",
     }
 )
-"""Device metrics of which graphs are drawn."""
+"""Device metrics with graphs."""
 GRAPHED_SECONDS = 600.0
-"""Seconds of the past that graphs may reach back."""
+"""Maximum time span of graphs."""
 _SPARSEST = LEVELS[-1][1]
-"""Seconds between the oldest samples that are kept."""
+"""Seconds between the oldest samples."""
 
 
 class Playhead:
-    """One pause: the moment that is shown, and the way to others."""
+    """The moment that is shown during a pause; it can be moved."""
 
     def __init__(self, live: View, timeline: SampleStore, ring: History, *, recorded: bool = False) -> None:
-        """Begins with what ``live`` shows; nothing is decoded before somebody goes elsewhere.
+        """Starts at ``live``; nothing is decoded before it is moved.
 
-        ``recorded``: the timeline was kept elsewhere and knows more than ``live``, of the newest moment too.
+        ``recorded``: the timeline is a recording, which has more than ``live`` even for the newest moment.
         """
         self._timeline = timeline
         self._recorded = recorded
@@ -49,11 +49,11 @@ class Playhead:
 
     @property
     def moment(self) -> float | None:
-        """When the sample on screen was taken; None where there is none."""
+        """Time of the sample on screen; None without one."""
         return self._view.until
 
     def view(self, *, status: FeedStatus, now: float, unseen: int, asked: float, live: View | None = None) -> View:
-        """What is shown, with what goes on meanwhile (``live``); ``asked`` is the interval at which samples come."""
+        """What to show; ``live``: the current state, ``asked``: the interval between new samples in seconds."""
         times = self._timeline.times
         moment = self.moment
         position = None
@@ -64,17 +64,17 @@ class Playhead:
         return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
 
     def step(self, samples: int) -> None:
-        """So many kept samples later; negative: earlier."""
+        """Moves by ``samples`` samples; negative: back."""
         times, moment = self._timeline.times, self.moment
         if not times or moment is None:
             return
         here = max(bisect_right(times, moment) - 1, 0)
         if samples < 0 and times[here] < moment:
-            here += 1  # the moment itself was thinned away: what was before it is one step
+            here += 1  # the sample itself was thinned out: the one before it is one step back
         self.go(times[min(max(here + samples, 0), len(times) - 1)])
 
     def jump(self, seconds: float) -> None:
-        """So many seconds later; negative: earlier. At least one sample."""
+        """Moves by ``seconds``, at least one sample; negative: back."""
         times, moment = self._timeline.times, self.moment
         if not times or moment is None:
             return
@@ -84,19 +84,19 @@ class Playhead:
         self.go(times[min(max(wanted, 0), len(times) - 1)])
 
     def first(self) -> None:
-        """To the oldest sample."""
+        """Moves to the oldest sample."""
         times = self._timeline.times
         if times:
             self.go(times[0])
 
     def last(self) -> None:
-        """To the newest sample, which is later than the one at which the pause began."""
+        """Moves to the newest sample, which can be later than the start of the pause."""
         times = self._timeline.times
         if times:
             self.go(times[-1])
 
     def go(self, moment: float) -> None:
-        """To the last sample not later than ``moment``."""
+        """Moves to the last sample not later than ``moment``."""
         if moment == self._newest.until and not self._recorded:
             self._view = self._newest
             return
@@ -115,7 +115,7 @@ class Playhead:
         )
 
     def _interval(self, moment: float) -> float:
-        """Seconds between the samples around a moment; a hole in which nothing came is no interval."""
+        """Seconds between the samples around a moment; gaps without samples do not count."""
         times = self._timeline.times
         here = bisect_right(times, moment) - 1
         near = times[max(here - 3, 0) : here + 4]
@@ -128,5 +128,5 @@ class Playhead:
         if times and (times[0] <= moment - GRAPHED_SECONDS or len(self._timeline.times) <= len(times)):
             return self._ring.until(moment, GRAPHED)
         history = self._timeline.history(moment, GRAPHED_SECONDS, GRAPHED)
-        history.remember(self._ring)  # the ends of the axes
+        history.remember(self._ring)  # for the limits of the axes
         return history

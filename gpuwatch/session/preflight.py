@@ -1,4 +1,4 @@
-"""What a batch of probes will use, on which GPUs, beside which programs: shown before it starts. Pure."""
+"""The GPUs that a batch of probes will use, and the programs on them: shown before it starts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuwatch.model.snapshot import Device, Process, Snapshot
-from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.probe_scripts import ProbeScript
 
 _IN_CODE = frozenset({"visible-late"})
 """Configurations that set CUDA_VISIBLE_DEVICES to a GPU in their own code."""

@@ -1,11 +1,10 @@
-"""The run loop of ``gpuwatch probe`` and of the Probes tab: one probe after another, beside a feed of its own."""
+"""The run loop of ``gpuwatch probe`` and of the Probes tab: runs probes one after another, with its own feed."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 import msgspec
@@ -15,7 +14,7 @@ from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.live_feed import LiveFeed
 from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
-from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.probe_scripts import ProbeScript
 
 if TYPE_CHECKING:
     from gpuwatch.probing.run_builder import RunDraft
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 SAMPLE_SECONDS = 0.1
 _PATIENCE = 5.0
-"""Seconds that the driver has for a sample before a probe runs without one."""
+"""Seconds to wait for a sample before a probe runs without one."""
 WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 
 
@@ -35,7 +34,7 @@ class ProbeRunner(Protocol):
     def run(
         self, script: ProbeScript, *, before: Snapshot | None = None, on_event: Callable[[Event], None] | None = None
     ) -> RunDraft:
-        """Executes one probe."""
+        """Runs one probe."""
         ...
 
 
@@ -44,21 +43,21 @@ Choose = Callable[[str, str | None], Interpreter]
 
 
 def make_runner(options: ProbeOptions, source: SnapshotSource) -> AbstractContextManager[ProbeRunner]:
-    """The runner that starts processes; imported here, because it brings the parsers of logs."""
+    """The real runner; imported late because it imports the log parsers."""
     from gpuwatch.probing.runner import Runner
 
     return Runner(options, source)
 
 
 def make_feed() -> LiveFeed:
-    """A feed that samples often enough to see a peak."""
+    """A feed that samples often enough to see peaks."""
     return LiveFeed(SAMPLE_SECONDS)
 
 
 def interpreters_for(
     scripts: Iterable[ProbeScript], asked: str | None, choose: Choose = choose_interpreter
 ) -> dict[str, Interpreter]:
-    """An interpreter for each framework; where TensorFlow is there and PyTorch is not, its probes say so."""
+    """An interpreter for each framework; if only PyTorch is missing, its probes are skipped."""
     frameworks = dict.fromkeys(script.framework for script in scripts)
     found: dict[str, Interpreter] = {}
     for framework in frameworks:
@@ -72,10 +71,10 @@ def interpreters_for(
 
 
 class ProbeBatch:
-    """Runs probes and completes their runs. A context manager, which ends everything that it started.
+    """Runs and diagnoses probes. A context manager that ends everything it started.
 
-    ``watch`` is given the samples that came, ten times a second while a probe runs, also when there are none. What
-    it raises ends the probe and leaves :meth:`run`.
+    ``watch`` is called ten times a second while a probe runs, with the new samples (perhaps none). An exception from
+    it ends the probe and leaves :meth:`run`.
     """
 
     def __init__(
@@ -97,18 +96,16 @@ class ProbeBatch:
         self._feed.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def machine(self) -> Snapshot | None:
-        """The machine before any probe; None where the driver does not answer in time."""
+        """The machine before any probe; None if the driver does not answer in time."""
         taken = self._feed.wait(1, _PATIENCE)
         return taken[-1] if taken else None
 
     def open(self, options: ProbeOptions, *, machine: Snapshot | None, size: int | None = None) -> None:
-        """Sets what the probes are run with; ``size`` None: matrices that fit ``machine``, the same for all runs."""
+        """Sets the options; ``size`` None: a matrix size that suits ``machine``, the same for all probes."""
         options = msgspec.structs.replace(options, size=size or _size_for(machine))
         self._runner = self._stack.enter_context(self._make_runner(options, self))
 
@@ -119,7 +116,7 @@ class ProbeBatch:
         return taken
 
     def run(self, script: ProbeScript, on_event: Callable[[Event], None] | None = None) -> Run:
-        """Runs one probe to its end; the run with its findings."""
+        """Runs one probe; returns the run with its findings."""
         from gpuwatch.diagnosis.finish_run import complete  # brings every rule
 
         assert self._runner is not None
@@ -130,12 +127,12 @@ class ProbeBatch:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why runs took longer than they had to, one sentence each."""
+        """Why probes were not forked and took longer, one sentence each."""
         return tuple(dict.fromkeys(self._runner.notes)) if self._runner is not None else ()
 
 
 def _size_for(machine: Snapshot | None) -> int:
-    """Edge of the matrices: large enough to measure the device, small enough for the time."""
+    """Matrix size: large enough to measure the device, small enough for the time budget."""
     if machine is None or not machine.devices:
         return 1024
     return 512 if machine.simulated else 4096

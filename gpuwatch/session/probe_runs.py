@@ -1,8 +1,8 @@
-"""Probes in a thread of their own, and every run that there is.
+"""Runs probes in a thread, and keeps all runs.
 
-A front end reads :attr:`ProbeRuns.live`, :attr:`ProbeRuns.runs` and :attr:`ProbeRuns.earlier` on its own thread
-and is woken through :meth:`ProbeRuns.watch`. Everything that a probe started dies when it is cancelled: the
-runner asks for samples ten times a second, and is then answered by an exception.
+A front end reads :attr:`ProbeRuns.live`, :attr:`ProbeRuns.runs` and :attr:`ProbeRuns.earlier` on its own thread, and is
+notified through :meth:`ProbeRuns.watch`. Cancelling a probe ends everything that it started: the runner asks for
+samples ten times a second, and then gets an exception.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.live_feed import LiveFeed
 from gpuwatch.probing.interpreter import Interpreter, choose_interpreter
-from gpuwatch.probing.locate import ProbeScript, find_probes
+from gpuwatch.probing.probe_scripts import ProbeScript, find_probes
 from gpuwatch.session.probe_batch import Choose, MakeRunner, ProbeBatch, interpreters_for, make_feed, make_runner
 
 _EVENTS = 200
 _POINTS = 1200
 _CLEARLY = 1.25
-"""How much more a probe has to hold on another GPU before that one is drawn in place of the first."""
+"""Factor by which a probe must hold more memory on another GPU before the graph switches to that one."""
 _REDRAW = 0.25
 _EARLIER = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What the user chose for the runs; empty means the configuration's own."""
+    """The user's choices; empty means the configuration's default."""
 
     workload: str = ""
     seconds: float = 1.0
@@ -44,7 +44,7 @@ class Parameters:
     virtual: int | None = None
     """Virtual GPUs, for the configuration that has them."""
     gpu: str = ""
-    """UUID of the only GPU that probes may see."""
+    """UUID of the only GPU that probes may use; empty: all."""
     python: str = ""
 
     @property
@@ -68,11 +68,11 @@ class Live:
     done: int = 0
     config: str = ""
     doing: str = ""
-    """What is done before the probe sends events."""
+    """The current step before the probe sends events."""
     events: tuple[tuple[float, Event], ...] = ()
-    """What the probe sent, each with the seconds since its start; of reports of progress in a row, the last."""
+    """The probe's events with their seconds since its start; of consecutive progress reports, the last."""
     times: tuple[float, ...] = ()
-    """Seconds since the probe's start, one per sample of memory."""
+    """Times of the memory samples, in seconds since the probe's start."""
     process: tuple[float | None, ...] = ()
     device: tuple[float | None, ...] = ()
     device_total: float | None = None
@@ -81,12 +81,12 @@ class Live:
 
     @property
     def waiting(self) -> frozenset[str]:
-        """Configurations whose turn has not come."""
+        """Queued configurations."""
         return frozenset(self.configs[self.done + 1 :] if self.config else self.configs)
 
 
 class Cancelled(Exception):
-    """The user does not want the rest."""
+    """The user stopped the batch."""
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class _Problem:
 
 @dataclass(slots=True)
 class ProbeRuns:
-    """What the user chose, the batch that runs, and the runs of this and earlier sessions.
+    """The user's choices, the running batch, and the runs of this and earlier sessions.
 
     ``make_runner``, ``choose``, ``make_feed`` and ``store`` are for tests.
     """
@@ -109,11 +109,11 @@ class ProbeRuns:
     parameters: Parameters = Parameters()
     chosen: set[str] = field(default_factory=set)
     runs: dict[str, Run] = field(default_factory=dict)
-    """The latest run of this session, by configuration."""
+    """This session's latest run of each configuration."""
     earlier: tuple[Run, ...] = ()
     """Runs of earlier sessions, newest first."""
     problem: _Problem = field(default_factory=_Problem)
-    """Why the last batch could not run, and what to do; empty when it could."""
+    """Why the last batch could not run, and a hint; empty if it could."""
     notes: tuple[str, ...] = ()
     interpreter: Interpreter | None = None
     live: Live | None = None
@@ -129,32 +129,32 @@ class ProbeRuns:
 
     @property
     def scripts(self) -> dict[str, ProbeScript]:
-        """Every configuration, in the order of the catalogue."""
+        """All configurations, sorted."""
         if self._scripts is None:
             self._scripts = find_probes()
         return self._scripts
 
     def watch(self, wake: Callable[[], object]) -> None:
-        """``wake`` is called, from another thread, when something changed; loads the earlier runs once."""
+        """Calls ``wake`` from another thread whenever something changes; loads earlier runs once."""
         self._wake = wake
         if not self._loading:
             self._loading = True
             threading.Thread(target=self._load, name="gpuwatch-runs", daemon=True).start()
 
     def choose_gpu(self, uuid: str) -> None:
-        """Probes are to see this GPU only."""
+        """Limits probes to this GPU."""
         self.parameters = replace(self.parameters, gpu=uuid)
 
     def start(self, configs: Sequence[str], visible: Sequence[str] = ()) -> bool:
-        """Runs configurations one after another; False when a batch runs already or nothing was named.
+        """Starts a batch; False if one is running or ``configs`` is empty.
 
-        ``visible``: UUIDs of the GPUs that they may see; empty leaves the environment as it is.
+        ``visible``: UUIDs of the GPUs that probes may use; empty leaves the environment unchanged.
         """
         if self.live is not None or not configs:
             return False
         self.problem, self.notes = _Problem(), ()
         self._cancel.clear()
-        self.live = Live(tuple(configs), doing="looking for the framework")
+        self.live = Live(tuple(configs), doing="searching for the framework")
         scripts = [self.scripts[config] for config in configs]
         self._thread = threading.Thread(
             target=self._work, args=(scripts, self.parameters, tuple(visible)), name="gpuwatch-probes", daemon=True
@@ -163,7 +163,7 @@ class ProbeRuns:
         return True
 
     def cancel(self) -> bool:
-        """Ends the running probe and leaves out the rest; False when nothing runs."""
+        """Ends the running probe and skips the rest; False if nothing is running."""
         if self.live is None:
             return False
         self._cancel.set()
@@ -171,7 +171,7 @@ class ProbeRuns:
         return True
 
     def stop(self) -> None:
-        """Ends whatever runs, and waits for its end."""
+        """Ends what is running, and waits for it."""
         self._wake = None
         self._cancel.set()
         if self._thread is not None:
@@ -179,7 +179,7 @@ class ProbeRuns:
 
     @property
     def known(self) -> list[Run]:
-        """Every run, newest first."""
+        """All runs, newest first."""
         own = sorted(self.runs.values(), key=lambda run: run.started_at, reverse=True)
         return [*own, *self.earlier]
 
@@ -210,18 +210,18 @@ class ProbeRuns:
         try:
             self._batch(scripts, parameters, visible)
         except Cancelled:
-            self._note("stopped: what ran was ended, the rest was left out")
+            self._note("stopped: the running probe was ended, queued ones were skipped")
         except GpuwatchError as error:
             self.problem = _Problem(error.message, error.hint)
         except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
-            self.problem = _Problem(f"the run broke off: {type(error).__name__}: {error}")
+            self.problem = _Problem(f"the run failed: {type(error).__name__}: {error}")
         finally:
             with self._lock:
                 self.live = None
             self._notify()
 
     def _batch(self, scripts: list[ProbeScript], parameters: Parameters, visible: tuple[str, ...]) -> None:
-        from gpuwatch.probing.runner import ProbeOptions  # with the parsers of logs: the tab is drawn without them
+        from gpuwatch.probing.runner import ProbeOptions  # imports the log parsers, which the tab does not need
 
         progress = _Progress(self, visible[0] if visible else "")
         with ProbeBatch(progress.watch, make_feed=self.make_feed, make_runner=self.make_runner) as batch:
@@ -245,12 +245,12 @@ class ProbeRuns:
             before = self.runs.get(run.config)
             if before is not None:
                 self.earlier = (before, *self.earlier)
-            # A new dictionary: the front end's thread may be going through the old one.
+            # A new dictionary: the front end's thread may be iterating over the old one.
             self.runs = {**self.runs, run.config: run}
         try:
             self.store.save(run)
         except OSError as error:
-            self._note(f"runs are not kept: {self.store.folder}: {error.strerror or error}")
+            self._note(f"runs are not saved: {self.store.folder}: {error.strerror or error}")
         self._notify()
 
     def _note(self, *notes: str) -> None:
@@ -258,32 +258,32 @@ class ProbeRuns:
 
 
 class _Progress:
-    """Puts what happens into :attr:`ProbeRuns.live`, and raises when the user wants no more."""
+    """Updates :attr:`ProbeRuns.live`; raises if the user has stopped the batch."""
 
     def __init__(self, runs: ProbeRuns, gpu: str) -> None:
         self._runs = runs
         self._gpu = gpu
         self._pid: int | None = None
         self._uuid = gpu
-        """The device that is drawn."""
+        """The device in the graph."""
         self._began = time.monotonic()
 
     def begin(self, number: int, config: str) -> None:
-        """The next probe starts."""
+        """Called before each probe."""
         self._pid, self._uuid, self._began = None, self._gpu, time.monotonic()
         self._runs._change(
             done=number, config=config, doing="starting the interpreter", events=(), times=(), process=(), device=()
         )
 
     def watch(self, taken: list[Snapshot]) -> None:
-        """The samples that came; :class:`Cancelled` when the user has stopped the batch."""
+        """Takes new samples; :class:`Cancelled` if the user has stopped the batch."""
         if self._runs._cancel.is_set():
             raise Cancelled
         if taken:
             self._show(taken[-1])
 
     def take(self, event: Event) -> None:
-        """An event of the running probe."""
+        """Takes an event of the running probe."""
         if event.kind == "start":
             pid = event.data.get("pid")
             self._pid = pid if isinstance(pid, int) else None
@@ -305,12 +305,12 @@ class _Progress:
         }
         busiest = max(mine, key=lambda uuid: mine[uuid] or 0.0) if mine else self._uuid
         if (mine.get(busiest) or 0.0) <= _CLEARLY * (mine.get(self._uuid) or 0.0):
-            busiest = self._uuid  # of two that hold as much, the one that is drawn already
+            busiest = self._uuid  # do not switch between devices with about the same memory
         device = snapshot.device(busiest) or next(iter(snapshot.devices), None)
         if device is None:
             return
         if device.uuid != self._uuid:
-            # What was drawn is of another device: its values would be taken for those of this one.
+            # Do not mix values of two devices in one graph.
             self._uuid = device.uuid
             live = replace(live, times=(), process=(), device=())
         self._runs._change(

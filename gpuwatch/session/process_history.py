@@ -1,4 +1,4 @@
-"""The last minutes of the few processes that somebody looks at; of no other process anything is kept."""
+"""The last minutes of the few processes that the user has opened."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ READINGS = ("gpu_memory_bytes", "sm_percent", "cpu_percent", "host_memory_bytes"
 _OF_DEVICES = frozenset({"gpu_memory_bytes", "sm_percent"})
 _CAPACITY = 600
 _BACK = 600.0
-"""Seconds that a history goes back when it begins."""
+"""Seconds that a new history goes back."""
 _FOLLOWED = 4
 
 _ON_NO_GPU = Missing("not_supported", detail="the process uses no GPU: it only started processes that do")
-_NOT_READ = Missing("no_sample", detail="asked of processes on GPUs only")
+_NOT_READ = Missing("no_sample", detail="only read for processes that use a GPU")
 
 
 def identity(process: Process) -> Identity:
-    """The same on every device that it uses."""
+    """Pid and start time, the same on every device that the process uses."""
     return (process.pid, process.create_time)
 
 
 def ancestor_row(one: Ancestor) -> Process:
-    """An ancestor of a process on a GPU as a row of its own."""
+    """A row for an ancestor of a GPU process."""
     missing = dict.fromkeys(PROCESS_READINGS, _NOT_READ) | dict.fromkeys(
         ("gpu_memory_bytes", "sm_percent", "memory_percent", "encoder_percent", "decoder_percent"), _ON_NO_GPU
     )
@@ -38,14 +38,14 @@ def ancestor_row(one: Ancestor) -> Process:
         name=one.name,
         type="H",
         device_uuid=None,
-        note="on no GPU",
+        note="uses no GPU",
         readings={},
         missing=missing,
     )
 
 
 def entries(snapshot: Snapshot | None, who: Identity) -> tuple[Process, ...]:
-    """The rows of a process, one per device; of one that is on none, but started some that are, a row of the host."""
+    """The rows of a process, one per device; for an ancestor of GPU processes, a row without a GPU."""
     if snapshot is None:
         return ()
     found = tuple(one for one in snapshot.processes if identity(one) == who)
@@ -53,7 +53,7 @@ def entries(snapshot: Snapshot | None, who: Identity) -> tuple[Process, ...]:
 
 
 def total(rows: tuple[Process, ...], reading: str) -> float | None:
-    """A reading of the process: summed over its devices where each device has its own."""
+    """A reading of the process, summed over its devices if it is one per device."""
     values = [value for row in rows if (value := row.number(reading)) is not None]
     if not values:
         return None
@@ -61,17 +61,17 @@ def total(rows: tuple[Process, ...], reading: str) -> float | None:
 
 
 class ProcessHistory:
-    """One process: samples oldest first, None where it was not there or could not be read."""
+    """One process: samples oldest first; None where it did not exist or could not be read."""
 
     def __init__(self) -> None:
         self.times: deque[float] = deque(maxlen=_CAPACITY)
         self.series: dict[str, deque[float | None]] = {name: deque(maxlen=_CAPACITY) for name in READINGS}
         self.rows: tuple[Process, ...] = ()
-        """As they were when it was last seen."""
+        """The last known rows."""
         self.seen: float | None = None
 
     def put(self, at: float, rows: tuple[Process, ...]) -> None:
-        """One more sample: the rows of the process, none where it was not there."""
+        """Appends a sample: the rows of the process, empty if it does not exist."""
         if rows:
             self.rows, self.seen = rows, at
         self.times.append(at)
@@ -80,14 +80,14 @@ class ProcessHistory:
 
 
 class ProcessHistories:
-    """Histories of the processes that were looked at last."""
+    """Histories of the most recently opened processes."""
 
     def __init__(self) -> None:
         self._followed: dict[Identity, ProcessHistory] = {}
         self._ended: tuple[Identity, float, ProcessHistory] | None = None
 
     def follow(self, who: Identity, timeline: SampleStore) -> ProcessHistory:
-        """The history of a process up to now, begun with what is kept of it; that longest unlooked at goes."""
+        """The live history of a process, filled from the timeline; the least recently used one is dropped."""
         history = self._followed.pop(who, None)
         if history is None:
             times = timeline.times
@@ -98,13 +98,13 @@ class ProcessHistories:
         return history
 
     def until(self, who: Identity, moment: float, timeline: SampleStore) -> ProcessHistory:
-        """The history as it was at a moment."""
+        """The history of a process up to ``moment``."""
         if self._ended is None or self._ended[:2] != (who, moment):
             self._ended = (who, moment, _kept(timeline, who, moment))
         return self._ended[2]
 
     def add(self, snapshot: Snapshot) -> None:
-        """A sample has come."""
+        """Appends a sample to all histories."""
         for who, history in self._followed.items():
             history.put(snapshot.taken_at.timestamp(), entries(snapshot, who))
 

@@ -1,4 +1,4 @@
-"""One machine being watched: a feed in; history, events, findings and views out. Nothing is drawn here."""
+"""A watched machine: snapshots of a feed in; history, events, findings and views out."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Session:
-    """A feed, with what is known of its machine over time. One thread calls all of it.
+    """A feed, and what is known about its machine over time. Used by one thread.
 
-    ``timeline``: what is kept of the machine already, as a recording has it; without one the samples of the last hour
-    are kept here. ``conditions``: what judges them; it is made when it is first needed.
+    ``timeline``: a recording; without one, the samples of the last hour are kept here. ``conditions``: the condition
+    engine; created when it is first needed.
     """
 
     def __init__(
@@ -47,20 +47,20 @@ class Session:
         self.clock = clock
         """Seconds since the epoch."""
         self.read_only = read_only
-        """Whether nothing may be signalled."""
+        """Whether signals are forbidden."""
         self.history = History()
         self._kept: Timeline | None = None
-        """The timeline that is written here."""
+        """The timeline, if it is written here."""
         if timeline is None:
             timeline = self._kept = Timeline()
         self.timeline: SampleStore = timeline
         self.snapshot: Snapshot | None = None
-        """The newest."""
+        """The newest snapshot."""
         self.playhead: Playhead | None = None
-        """The moment that is looked back at; None while the newest is shown."""
+        """The moment that is shown while paused; None while live."""
         self._conditions = conditions
         self._unjudged: list[Snapshot] = []
-        """Samples that came before the rules were imported."""
+        """Samples to diagnose once the rules have been imported."""
         self._process_histories = ProcessHistories()
         self._seen_events = 0
         self._found: tuple[tuple[object, ...], tuple[Finding, ...]] | None = None
@@ -72,11 +72,11 @@ class Session:
 
     @property
     def host(self) -> HostAccess:
-        """What can be asked of the machine beside its snapshots."""
+        """Access to the machine besides its snapshots."""
         return self.feed.host
 
     def start(self, wake: Callable[[], None]) -> None:
-        """Starts the feed, which calls ``wake`` from another thread when there is something to :meth:`take`."""
+        """Starts the feed, which calls ``wake`` from another thread when :meth:`take` has something to do."""
         self._running = True
         self.feed.start(wake)
 
@@ -87,21 +87,21 @@ class Session:
             self.feed.stop()
 
     def resumed(self) -> None:
-        """Called after SIGCONT: a feed that was not read meanwhile is not one that did not answer."""
+        """Called after SIGCONT: do not count the stop as driver delay."""
         self.feed.resumed()
 
     def change_interval(self, step: int) -> None:
-        """To the next longer or shorter interval."""
+        """Changes to the next longer (1) or shorter (-1) interval."""
         nearest = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.feed.interval))
         self.feed.interval = INTERVALS[min(max(nearest + step, 0), len(INTERVALS) - 1)]
 
     # What comes
 
     def take(self) -> list[Snapshot]:
-        """Keeps all that came since the last call, and gives it back, oldest first.
+        """Takes and returns all new snapshots, oldest first.
 
-        The first samples are not judged: the rules take long to import, and a front end calls :meth:`diagnose` once it
-        has drawn.
+        The first ones are not diagnosed yet: the rules are slow to import, so a front end calls :meth:`diagnose` after
+        its first frame.
         """
         arrived = self.feed.drain()
         if not arrived:
@@ -122,7 +122,7 @@ class Session:
         return arrived
 
     def diagnose(self) -> None:
-        """From now on samples are judged; those that came before it first."""
+        """Diagnoses the samples so far, and from now on every new one."""
         if self._conditions is None:
             from gpuwatch.diagnosis.condition_engine import Conditions
 
@@ -132,7 +132,7 @@ class Session:
         self._unjudged.clear()
 
     def look_at_feed(self) -> None:
-        """What became of the collector and the driver; to be called now and then while nothing comes."""
+        """Checks the collector and the driver; call it regularly while no snapshots come."""
         status = self.feed.status()
         if self._conditions is None and (status.replaced or status.state == "not-answering"):
             self.diagnose()
@@ -147,7 +147,7 @@ class Session:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong now and what is worth a note, then what is past, the newest first."""
+        """Current findings, then past ones, newest first."""
         given = self.snapshot.findings if self.snapshot is not None else ()
         if self._conditions is None:
             return given
@@ -169,24 +169,24 @@ class Session:
 
     @property
     def event_count(self) -> int:
-        """All events that ever came; :meth:`SampleStore.events` forgets the oldest."""
+        """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
         return self._conditions.count if self._conditions is not None else 0
 
     @property
     def unseen_events(self) -> int:
-        """Events since :meth:`see_events`."""
+        """Number of events since :meth:`see_events`."""
         return self.event_count - self._seen_events
 
     def see_events(self) -> None:
-        """The user looks at the events."""
+        """Marks all events as seen."""
         self._seen_events = self.event_count
 
     def throttling(self, uuid: str, until: float) -> list[Episode]:
-        """What held the clocks of a device down, as it was known at a moment; the latest onset first."""
+        """Throttling episodes of a device, as known at a moment; the latest onset first."""
         return self._conditions.throttling(uuid, until) if self._conditions is not None else []
 
     def process_history(self, who: Identity) -> ProcessHistory:
-        """The last minutes of a process; of those before the moment that is looked back at, while one is."""
+        """The last minutes of a process, before the playhead's moment if paused."""
         end = self.playhead.moment if self.playhead is not None else None
         if end is not None:
             return self._process_histories.until(who, end, self.timeline)
@@ -195,7 +195,7 @@ class Session:
     # What is shown
 
     def view(self) -> View:
-        """What a front end shows: the newest, or the moment that is looked back at."""
+        """What a front end shows: live, or the playhead's moment."""
         if self.playhead is None:
             return self.live_view()
         return self.playhead.view(
@@ -207,7 +207,7 @@ class Session:
         )
 
     def live_view(self) -> View:
-        """The newest, also while something else is shown."""
+        """The live view, also while paused."""
         snapshot = self.snapshot
         status = self.feed.status()
         if self.wrong or status.state == "not-answering":
@@ -231,11 +231,11 @@ class Session:
 
     @property
     def paused(self) -> bool:
-        """Whether the view stands still, or is of the past."""
+        """Whether the view is paused or of the past."""
         return self.playhead is not None
 
     def pause(self) -> Playhead:
-        """The view stands still from now on, and can be moved in time; samples go on coming."""
+        """Pauses the view, which can then be moved in time; samples keep coming."""
         if self.playhead is None:
             from gpuwatch.session.playhead import Playhead
 
@@ -244,5 +244,5 @@ class Session:
         return self.playhead
 
     def resume(self) -> None:
-        """The view is of now again."""
+        """Returns to the live view."""
         self.playhead = None

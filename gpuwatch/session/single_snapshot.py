@@ -1,4 +1,4 @@
-"""One look at the machine: a snapshot with rates in it, also where the driver does not answer."""
+"""A single snapshot with rates; of the host alone if the driver does not answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BETWEEN = 0.25
 
 
 def samples(count: int, deadline: float, *, on_demand: bool = False, gpm: bool = False) -> tuple[list[Snapshot], str]:
-    """Up to ``count`` snapshots within ``deadline`` seconds, and the error of gpuwatch itself that kept them away."""
+    """Up to ``count`` snapshots within ``deadline`` seconds, and the error of gpuwatch itself that prevented them."""
     feed = LiveFeed(_BETWEEN, on_demand=on_demand, gpm=gpm)
     feed.start()
     try:
@@ -27,19 +27,17 @@ def samples(count: int, deadline: float, *, on_demand: bool = False, gpm: bool =
 
 
 def take(deadline: float, *, gpm: bool = False) -> tuple[Snapshot, bool]:
-    """A snapshot with rates in it, and whether the driver answered within ``deadline`` seconds."""
+    """A snapshot with rates, and whether the driver answered within ``deadline`` seconds."""
     taken, failure = samples(2, deadline, on_demand=True, gpm=gpm)
     if taken:
         return taken[-1], True
-    simulated = bool(os.environ.get(ENV_STATE))  # the library that would know does not answer
-    cure = (
-        "gpuwatch sim fault clear ends a fault of the simulated GPUs" if simulated else "see dmesg for a GPU that hangs"
-    )
+    simulated = bool(os.environ.get(ENV_STATE))  # the library itself does not answer
+    cure = "to clear a simulated fault: gpuwatch sim fault clear" if simulated else "see dmesg for a GPU that hangs"
     problem = Problem(
         source="collector",
         reason="driver.bad-state",
         detail=f"the driver did not answer within {deadline:g} s",
-        hint=f"{cure}; --deadline gives it more time",
+        hint=f"{cure}; to wait longer: --deadline",
     )
     if failure:
         what, _, rest = failure.partition("; ")
@@ -59,7 +57,7 @@ def take(deadline: float, *, gpm: bool = False) -> tuple[Snapshot, bool]:
 
 
 def _host() -> tuple[Host, list[Problem]]:
-    """The machine around the GPUs, which answers although their driver does not."""
+    """The host, which can be read although the driver does not answer."""
     reader = HostReader()
     reader.read()
     time.sleep(_BETWEEN)
@@ -67,7 +65,7 @@ def _host() -> tuple[Host, list[Problem]]:
 
 
 def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
-    """What is wrong with the machine as this one snapshot shows it."""
+    """The findings of this one snapshot."""
     from gpuwatch.diagnosis.engine import diagnose
     from gpuwatch.diagnosis.evidence import Evidence
 

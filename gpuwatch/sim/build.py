@@ -1,20 +1,18 @@
-"""Compiles the simulated libraries on first use into the cache folder, and finds them there later.
+"""Compiles the simulated libraries into the cache folder on first use.
 
-The folder's name is a hash of all that decides the result: sources, flags, the compiler and the CPU model
-(the matrix multiplication is compiled for this very CPU). A build happens in a temporary folder beside it
-that is renamed when it is complete, so two processes that build at once do no harm.
+The name of a build's folder is a hash of everything that determines the result: sources, flags, compiler and CPU
+model (matrix multiplication is compiled for this CPU). It is built in a temporary folder that is renamed when
+complete, so that concurrent builds do no harm. Code is loaded from it, so only this user may write to it
+(:mod:`gpuwatch.ownership`).
 
-Code is loaded from there, so the folder is this user's alone (:mod:`gpuwatch.ownership`).
-
-The plug-in tier has a folder of its own, built only when it is asked for: the plug-in for TensorFlow, the
-library that keeps it apart from CUDA kernels, and of the driver tier NVML alone.
+The plug-in tier has its own folder, built only when it is needed: the plug-in for TensorFlow, the library that
+renames CUDA kernels, and from the driver tier only NVML.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import mmap
 import os
 import platform
 import shlex
@@ -36,39 +34,38 @@ from gpuwatch import ownership
 from gpuwatch.errors import GpuwatchError
 
 FAILURE_LOG: Final = "failed-build.log"
-"""In the cache folder: what the compiler said when it failed the last time."""
+"""In the cache folder: the compiler's output of the last failed build."""
 _HOUR, _DAY = 3600.0, 86_400.0
 _UNUSED = 30 * _DAY
 _MOST_BUILDS = 24
-"""Every change of the sources makes one, so developers would collect them."""
+"""Builds kept: every change of the sources makes a new one."""
 
-# How frameworks get at the GPUs: NVIDIA's libraries, or a plug-in for TensorFlow that computes.
+# How frameworks reach the GPUs: through NVIDIA's libraries, or a plug-in for TensorFlow that computes.
 Tier = Literal["driver", "plugin"]
 
 CONTROL_LIBRARY: Final = "libgpuwatchsim.so"
 PLUGIN_LIBRARY: Final = "libgpuwatchplugin.so"
 RENAME_LIBRARY: Final = "libgpuwatchrename.so"
 PROC_LIBRARY: Final = "libgpuwatchproc.so"
-"""Preloaded on the driver tier: it shows /proc/driver/nvidia/version, and gives PyTorch the simulated runtime."""
+"""Preloaded on the driver tier: provides /proc/driver/nvidia/version, and the simulated CUDA runtime to PyTorch."""
 _DRIVER_LIBRARY: Final = "libcuda.so.1"
 DRIVER_FILE: Final = "libcuda.so.580.00"
-"""The file behind its name, whose end TensorFlow compares with the kernel module's version (versions.h)."""
+"""The file it links to: TensorFlow compares the version in its name with the kernel module's (versions.h)."""
 _TENSORFLOW_LIBRARY: Final = "libtensorflow_framework.so.2"
-_RENAMED_SYMBOL: Final = "_ZN10tensorflow16KernelDefBuilder6DeviceEPKc"
 _FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-pthread")
-# -march=native: the multiplication uses the widest vectors that this CPU has.
+# -march=native: use this CPU's widest vectors for matrix multiplication.
 _FAST: Final = ("-O3", "-march=native")
-# -Wno-psabi: it warns that vectors as arguments depend on -march; they are not passed between libraries.
+# -Wno-psabi: vector arguments depend on -march, but are not passed between libraries.
 _PLUGIN_FLAGS: Final = ("-fvisibility=hidden", "-Wno-psabi")
 _CXX_FLAGS: Final = (
     *("-std=c++17", *_FAST, "-fPIC", "-Wall", "-Wextra", "-pthread", *_PLUGIN_FLAGS),
-    # So that loops with roots, rounding and sums become vectors.
+    # Lets loops with roots, rounding and sums be vectorised.
     *("-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
 )
 
 
 RUNTIMES: Final = (12, 13)
-"""The major versions of CUDA whose runtime PyTorch finds on simulated GPUs."""
+"""Major versions of CUDA whose runtime is simulated for PyTorch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class Library:
     needs: tuple[str, ...] = ()
     macros: tuple[str, ...] = ()
     versioned: bool = False
-    """Its symbols carry its soname as their version, as NVIDIA's do: programs linked against those look for it."""
+    """Its symbols are versioned with its soname, as NVIDIA's are and programs linked against those expect."""
 
 
 LIBRARIES: Final = (
@@ -130,11 +127,10 @@ PLUGIN_LIBRARIES: Final = (
     ),
     Library(RENAME_LIBRARY, ("plugin_rename.c",)),
 )
-# What the plug-in tier shares with the driver tier. Not libcuda: TensorFlow must not find two kinds of GPUs.
+# Shared with the driver tier. Without libcuda: TensorFlow must not find two kinds of GPUs.
 _PLUGIN_SHARES: Final = (CONTROL_LIBRARY, "libnvidia-ml.so.1", "libnvidia-ml.so")
 _FAST_SOURCES: Final = frozenset({"gemm.c"})
-# Further names under which a framework may look for a library: old sonames, and libraries that it only
-# needs to find (an empty one does, as long as nothing in it is called).
+# Other names that frameworks look for: old sonames, and libraries of which nothing is called (an empty one will do).
 _EMPTY: Final = "libgpuwatchsim-empty.so"
 ALIASES: Final = {
     "libnvidia-ml.so": "libnvidia-ml.so.1",
@@ -159,7 +155,7 @@ _announce: Callable[[], None] | None = None
 
 @contextmanager
 def announced(say: Callable[[], None]) -> Iterator[None]:
-    """While this lasts ``say`` is called before anything is compiled, which takes seconds, and not otherwise."""
+    """Within this context, ``say`` is called before anything is compiled, which takes seconds."""
     global _announce
     before, _announce = _announce, say
     try:
@@ -169,11 +165,11 @@ def announced(say: Callable[[], None]) -> Iterator[None]:
 
 
 def ensure_built(tier: Tier = "driver") -> Path:
-    """Return the folder that holds a tier's libraries, compiling them if this is the first use.
+    """The folder with a tier's libraries, compiled on first use.
 
     Raises:
-        GpuwatchError: no C compiler (the plug-in tier needs one for C++ too), it failed, or there is no folder that
-            this user can write to and others cannot.
+        GpuwatchError: there is no C compiler (or C++ compiler, for the plug-in tier), it failed, or there is no folder
+            to which only this user can write.
     """
     compiler = find_compiler()
     cache = _own_cache()
@@ -189,34 +185,16 @@ def ensure_built(tier: Tier = "driver") -> Path:
     return folder
 
 
-def plugin_obstacle(tensorflow: Path, *, cuda_build: bool) -> str | None:
-    """Why the plug-in tier cannot work with a TensorFlow (the package's folder), or None.
-
-    In a build for CUDA the wheel's own GPU kernels must be renamed, through a symbol that came with 2.16.
-    """
-    if not cuda_build:
-        return None
-    library = tensorflow / _TENSORFLOW_LIBRARY
-    try:
-        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            found = content.find(_RENAMED_SYMBOL.encode() + b"\0") >= 0
-    except (OSError, ValueError) as error:
-        return f"{library} cannot be read: {error}"
-    if found:
-        return None
-    return "the CUDA kernels of this TensorFlow cannot be renamed (2.16 and later ones can) and would collide"
-
-
 def runtime_obstacle(cuda_version: str | None) -> str | None:
-    """Why a build of PyTorch for this version of CUDA has no simulated GPUs, or None."""
+    """Why a PyTorch build for this version of CUDA cannot use simulated GPUs; None if it can."""
     major = (cuda_version or "").partition(".")[0]
     if not major.isdigit() or int(major) in RUNTIMES:
         return None
-    return f"the simulated driver lacks the runtime of CUDA {major}: it has those of {' and '.join(map(str, RUNTIMES))}"
+    return f"the simulated driver lacks the runtime of CUDA {major}: it has CUDA {' and '.join(map(str, RUNTIMES))}"
 
 
 def cache_folder() -> Path:
-    """Where all builds live, one folder for each, as long as it is safe (:func:`ensure_built`)."""
+    """The folder of all builds, if it is safe to use (:func:`ensure_built`)."""
     return platformdirs.user_cache_path("gpuwatch") / "sim"
 
 
@@ -230,13 +208,13 @@ def _own_cache() -> Path:
 
 def _unkept(folder: Path, error: OSError) -> GpuwatchError:
     return GpuwatchError(
-        f"the simulated GPUs cannot be kept in {folder}: {error.strerror or error}",
-        hint="set XDG_CACHE_HOME to a folder that can be written",
+        f"cannot write the simulated GPUs' libraries to {folder}: {error.strerror or error}",
+        hint="set XDG_CACHE_HOME to a writable folder",
     )
 
 
 def _ensure(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Makes a build that is not there, and again one with a file in it that somebody else can have written."""
+    """Builds what is missing, and rebuilds a folder that somebody else may have written to."""
     if is_foreign(folder):
         discard(folder)
     if not folder.is_dir():
@@ -244,7 +222,7 @@ def _ensure(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Removes a build, or what stands in its place."""
+    """Removes a build's folder, or a link in its place."""
     try:
         folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
     except OSError as error:
@@ -252,7 +230,7 @@ def discard(folder: Path) -> None:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Whether a build holds what others can have put there, while its folder was open to them."""
+    """Whether somebody else may have written to a build."""
     try:
         return folder.is_dir() and any(
             ownership.file_distrust(path) or _leads_out(path) for path in (folder, *folder.iterdir())
@@ -262,7 +240,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def _leads_out(path: Path) -> bool:
-    """Whether a link leads elsewhere than to this build and its neighbours, which are looked at by themselves."""
+    """Whether a link leads out of this build and its neighbours, which are checked by themselves."""
     if not path.is_symlink():
         return False
     target = path.resolve()
@@ -271,45 +249,39 @@ def _leads_out(path: Path) -> bool:
 
 def find_compiler() -> list[str]:
     """The C compiler as a command: $CC (which may carry flags), else cc, gcc or clang from PATH."""
-    wanted = shlex.split(os.environ.get("CC", ""))
-    if wanted:
-        found = shutil.which(wanted[0])
-        if found:
-            return [found, *wanted[1:]]
-        raise GpuwatchError(
-            f"the C compiler that CC names is not there: {wanted[0]}",
-            hint="unset CC, or set it to a C compiler (gcc or clang)",
-        )
-    for name in ("cc", "gcc", "clang"):
-        found = shutil.which(name)
-        if found:
-            return [found]
-    raise GpuwatchError(
-        "simulated GPUs need a C compiler, and none was found (looked for cc, gcc, clang in PATH)",
-        hint="install one: apt install gcc libc6-dev, dnf install gcc, apk add gcc musl-dev; or name yours in CC",
+    return _find_compiler(
+        "CC",
+        ("cc", "gcc", "clang"),
+        "simulated GPUs need a C compiler",
+        "install one: apt install gcc libc6-dev, dnf install gcc, apk add gcc musl-dev; or set CC to yours",
     )
 
 
 def find_cxx_compiler() -> list[str]:
     """The C++ compiler as a command: $CXX, else c++, g++ or clang++ from PATH."""
-    wanted = shlex.split(os.environ.get("CXX", ""))
+    return _find_compiler(
+        "CXX",
+        ("c++", "g++", "clang++"),
+        "simulated GPUs that compute need a C++ compiler",
+        "install one: apt install g++, dnf install gcc-c++, apk add g++; or set CXX to yours; "
+        "the driver tier needs only a C compiler",
+    )
+
+
+def _find_compiler(variable: str, names: tuple[str, ...], need: str, hint: str) -> list[str]:
+    wanted = shlex.split(os.environ.get(variable, ""))
     if wanted:
         found = shutil.which(wanted[0])
         if found:
             return [found, *wanted[1:]]
         raise GpuwatchError(
-            f"the C++ compiler that CXX names is not there: {wanted[0]}",
-            hint="unset CXX, or set it to a C++ compiler (g++ or clang++)",
+            f"{variable} names a compiler that does not exist: {wanted[0]}",
+            hint=f"unset {variable}, or set it to a compiler ({' or '.join(names[1:])})",
         )
-    for name in ("c++", "g++", "clang++"):
-        found = shutil.which(name)
-        if found:
+    for name in names:
+        if found := shutil.which(name):
             return [found]
-    raise GpuwatchError(
-        "simulated GPUs that compute need a C++ compiler, and none was found (looked for c++, g++, clang++ in PATH)",
-        hint="install one: apt install g++, dnf install gcc-c++, apk add g++; or name yours in CXX; "
-        "the driver tier needs only a C compiler",
-    )
+    raise GpuwatchError(f"{need}, and none was found (looked for {', '.join(names)} in PATH)", hint=hint)
 
 
 def _key(compiler: list[str], sources: Path) -> str:
@@ -333,14 +305,14 @@ def _plugin_key(base: str, compiler: list[str], sources: Path) -> str:
 
 
 def _identity(compiler: str) -> str:
-    """What changes when the compiler does. Its --version would cost a process with every start."""
+    """Changes whenever the compiler does. Asking for its --version would cost a process at every start."""
     real = Path(compiler).resolve()
     status = real.stat()
     return f"{real} {status.st_size} {status.st_mtime_ns}"
 
 
 def _cpu_model() -> str:
-    """The CPU's name and abilities: a cache on a shared home folder serves hosts that differ."""
+    """The CPU's name and features: a cache in a shared home folder serves different hosts."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
             wanted = ("model name", "flags", "CPU part", "Features")
@@ -357,24 +329,21 @@ def _cpu_model() -> str:
 
 
 def _make(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` build in a temporary folder, and make it `folder` when it is complete."""
+    """Lets ``fill`` build in a temporary folder, which is renamed to ``folder`` when it is complete."""
     if _announce is not None:
         _announce()
     with _one_at_a_time(folder.parent):
-        if not folder.is_dir():  # else another process built it while this one waited
+        if not folder.is_dir():  # otherwise another process built it while this one waited
             _build(folder, fill)
 
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Processes that need the same build do not compile it all at once.
-
-    Where the folder cannot be locked (some network file systems) they do, and no harm comes of it.
-    """
+    """Keeps processes that need the same build from all compiling it; does nothing if the folder cannot be locked."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        yield  # what is wrong with it is said by who builds
+        yield  # the build will report what is wrong
         return
     try:
         with suppress(OSError):
@@ -396,7 +365,7 @@ def _build(folder: Path, fill: Callable[[Path], None]) -> None:
         try:
             work.rename(folder)
         except OSError:
-            if not folder.is_dir():  # else another process was faster, and its build is the same
+            if not folder.is_dir():  # otherwise another process was faster, with the same build
                 raise
         (folder.parent / FAILURE_LOG).unlink(missing_ok=True)
     except _CompilerFailedError as failed:
@@ -407,7 +376,7 @@ def _build(folder: Path, fill: Callable[[Path], None]) -> None:
 
 def _fill(work: Path, compiler: list[str], sources: Path) -> None:
     _compile_all(LIBRARIES, work, sources, lambda name: [*compiler, *_c_flags(name)])
-    for library in LIBRARIES:  # in order: each may need those before it
+    for library in LIBRARIES:  # in order: each may need earlier ones
         _link(compiler, work, library, "-Wl,--no-undefined")
     (work / _DRIVER_LIBRARY).rename(work / DRIVER_FILE)
     (work / _DRIVER_LIBRARY).symlink_to(DRIVER_FILE)
@@ -424,12 +393,12 @@ def _fill_plugin(work: Path, compiler: list[str], cxx: list[str], sources: Path,
         return [*cxx, *_CXX_FLAGS] if name.endswith(".cc") else [*compiler, *_c_flags(name), *_PLUGIN_FLAGS]
 
     _compile_all(PLUGIN_LIBRARIES, work, sources, command)
-    # TensorFlow's names are resolved by this entry alone, in versions that do not load their library for all.
+    # Some versions do not load their library globally: then TensorFlow's symbols are found through this dependency.
     _call([*compiler, "-shared", f"-Wl,-soname,{_TENSORFLOW_LIBRARY}", "-o", str(work / _TENSORFLOW_LIBRARY)])
     for library in PLUGIN_LIBRARIES:
         linker = cxx if any(name.endswith(".cc") for name in library.sources) else compiler
         _link(linker, work, library, "-Wl,--no-as-needed")
-    (work / _TENSORFLOW_LIBRARY).unlink()  # or it would be found instead of the real one
+    (work / _TENSORFLOW_LIBRARY).unlink()  # so that the real one is found
     _remove_objects(work)
 
 
@@ -453,7 +422,7 @@ def _compile_all(
 
 
 def _macros(library: Library, source: str) -> tuple[str, ...]:
-    return () if source in _FAST_SOURCES else library.macros  # arithmetic knows no version of CUDA
+    return () if source in _FAST_SOURCES else library.macros  # arithmetic does not depend on the version of CUDA
 
 
 def _object(work: Path, source: str, macros: tuple[str, ...]) -> Path:
@@ -478,7 +447,7 @@ def _link(compiler: list[str], work: Path, library: Library, *options: str) -> N
             "-shared",
             "-pthread",
             f"-Wl,-soname,{library.name}",
-            "-Wl,-rpath,$ORIGIN",  # they find each other wherever the cache is
+            "-Wl,-rpath,$ORIGIN",  # so that they find each other wherever the cache is
             *options,
             "-o",
             str(work / library.name),
@@ -491,13 +460,13 @@ def _link(compiler: list[str], work: Path, library: Library, *options: str) -> N
 
 
 class _CompilerFailedError(Exception):
-    """The compiler's command line and all that it said."""
+    """The compiler's command line and its output."""
 
     def __init__(self, command: list[str], output: str, code: int) -> None:
         super().__init__(output)
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
-        self.message = first or f"{command[0]} ended with code {code}"
+        self.message = first or f"{command[0]} exited with code {code}"
         self.log = f"{shlex.join(command)}\n{output}"
 
 
@@ -510,27 +479,27 @@ def _call(command: list[str]) -> None:
 
 
 def _explained(failed: _CompilerFailedError, folder: Path) -> GpuwatchError:
-    """One file for all failures, the last one in it, so that they do not pile up."""
+    """The error for the user; the log file is overwritten by each failure."""
     log = folder / FAILURE_LOG
     try:
         ownership.write_private(log, failed.log)
-        hint = f"the compiler's whole output is in {log}"
+        hint = f"the compiler's full output is in {log}"
     except OSError as error:
-        hint = f"the compiler's whole output could not be kept in {log}: {error.strerror}"
-    return GpuwatchError(f"the simulated GPUs could not be compiled: {failed.message}", hint=hint)
+        hint = f"the compiler's full output could not be written to {log}: {error.strerror}"
+    return GpuwatchError(f"the simulated GPUs' libraries could not be compiled: {failed.message}", hint=hint)
 
 
 def note_use(folder: Path) -> None:
-    """A build that is used is kept (:func:`_sweep`); its folder's time says when it was, to the hour."""
+    """Records in the folder's time, to the hour, when a build was last used; :func:`_sweep` removes unused ones."""
     try:
         if time.time() - folder.stat().st_mtime > _HOUR:
             os.utime(folder)
     except OSError:
-        return  # another user's, or a read-only one: it will be built again when it is gone
+        return  # not ours, or read-only: it will be built again when it is gone
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what builds that were killed left behind, and builds that nobody has used for long."""
+    """Removes leftovers of builds that were killed, and builds that have not been used for long."""
     now = time.time()
     used: list[tuple[float, Path]] = []
     for entry in folder.iterdir():

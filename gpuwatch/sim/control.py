@@ -52,7 +52,7 @@ class ProcessView(ctypes.Structure):
 
 
 def load_control(library_dir: Path) -> ctypes.CDLL:
-    """The library that works on a machine's state, with the types of its functions (state.h)."""
+    """The library for a machine's state, with its functions' types (state.h)."""
     control = ctypes.CDLL(str(library_dir / build.CONTROL_LIBRARY), use_errno=True)
     state, text, uint = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32
     int32, size, real = ctypes.c_int32, ctypes.c_uint64, ctypes.c_double
@@ -62,7 +62,6 @@ def load_control(library_dir: Path) -> ctypes.CDLL:
         "gws_layout": (text, []),
         "gws_open": (state, [text]),
         "gws_close": (None, [state]),
-        "gws_use": (int32, [text]),
         "gws_device_count": (uint, [state]),
         "gws_device_name": (text, [state, uint]),
         "gws_device_uuid": (text, [state, uint]),

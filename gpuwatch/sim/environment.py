@@ -1,4 +1,4 @@
-"""What makes a program see simulated GPUs: variables of its environment, and folders of libraries."""
+"""Makes a program see simulated GPUs: environment variables and library folders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def entered(
     tier: build.Tier,
     without: Collection[str] = (),
 ) -> dict[str, str]:
-    """``base`` for a program on the machine in ``state_path``; :meth:`.machine.SimMachine.environment` has the rest."""
+    """``base`` for a program on the machine in ``state_path``; see :meth:`.machine.SimMachine.environment`."""
     folder = build.ensure_built("plugin") if tier == "plugin" else library_dir
     if without:
         folder = _partial_folder(folder, without)
@@ -42,7 +42,7 @@ def entered(
             if library not in without:
                 kept.insert(0, str(folder / library))
         elif name == ENV_PLUGIN and tier == "plugin":
-            kept = [str(folder / build.PLUGIN_LIBRARY)]  # TensorFlow takes one
+            kept = [str(folder / build.PLUGIN_LIBRARY)]  # TensorFlow loads only one
         if kept:
             env[name] = ":".join(kept)
     env[ENV_SHAPE] = shape
@@ -66,10 +66,10 @@ def _is_ours(path: str, library_dir: Path) -> bool:
 
 
 def _partial_folder(whole: Path, without: Collection[str]) -> Path:
-    """A folder of links to the libraries except some, beside the real one."""
+    """A folder of links to all libraries except ``without``, next to the real one."""
     names = {path.name for path in whole.iterdir()}
     if unknown := sorted(set(without) - names):
-        raise GpuwatchError(f"no simulated library is called {', '.join(unknown)}")
+        raise GpuwatchError(f"no such simulated library: {', '.join(unknown)}")
     tag = hashlib.sha256("\0".join(sorted(without)).encode()).hexdigest()[:12]
     folder = whole.with_name(f"{whole.name}-without-{tag}")
     if build.is_foreign(folder):
@@ -84,6 +84,6 @@ def _partial_folder(whole: Path, without: Collection[str]) -> Path:
         work.rename(folder)
     except OSError:
         shutil.rmtree(work)
-        if not folder.is_dir():  # else another process made the same one
+        if not folder.is_dir():  # otherwise another process made the same one
             raise
     return folder

@@ -1,4 +1,4 @@
-"""Faults by name: what a driver, a GPU or a kernel does wrong, put upon a running simulated machine."""
+"""Faults by name: driver, GPU and kernel failures that are injected into a running simulated machine."""
 
 from __future__ import annotations
 
@@ -47,40 +47,38 @@ MISMATCH: Final = CODES["LIB_RM_VERSION_MISMATCH"]
 LOST: Final = CODES["GPU_IS_LOST"]
 
 HANG, SLOW, GONE, FAIL, INIT = "hang", "slow", "lost", "fail", "init"
-"""Labels of faults, which are the commands that make them."""
+"""Labels of faults: the subcommands that inject them."""
 
-# Longer than anybody waits: a call that hangs comes back when its fault is over.
+# Longer than anybody waits: a call that hangs returns when its fault is cleared.
 _FOREVER_MS: Final = 0xFFFFFFFF
 _DIGITS: Final = 10
-"""A number of fewer digits is one of a code or a GPU at most; Python refuses to read one of thousands."""
+"""Longer numbers are neither codes nor GPUs; Python refuses to parse very long ones."""
 _FIRST_FOREIGN_PID: Final = 4_100_000
 
 
 def code_of(text: str) -> int:
-    """NVML's number of a code: ``GPU_IS_LOST``, ``NVML_ERROR_GPU_IS_LOST`` or ``15``."""
+    """NVML's number of an error code: ``GPU_IS_LOST``, ``NVML_ERROR_GPU_IS_LOST`` or ``15``."""
     name = text.strip().upper().replace("-", "_").removeprefix("NVML_").removeprefix("ERROR_")
     if name in CODES:
         return CODES[name]
     if name.isdecimal() and len(name) < _DIGITS and int(name) in CODES.values():
         return int(name)
-    raise UsageError(f"{text!r} is no error code of NVML", hint=", ".join(f"{k} {v}" for k, v in CODES.items()))
+    raise UsageError(f"{text!r} is not an NVML error code", hint=", ".join(f"{k} {v}" for k, v in CODES.items()))
 
 
 def gpu_of(machine: SimMachine, text: str) -> int:
-    """The number of a GPU by its number, or by its UUID or the beginning of it."""
+    """The index of a GPU, from its index, its UUID, or the beginning of its UUID."""
     devices = machine.devices()
     if text.isdecimal() and len(text) < _DIGITS and int(text) < len(devices):
         return int(text)
     found = [device.index for device in devices if len(text) >= 4 and device.uuid.lower().startswith(text.lower())]
     if len(found) == 1:
         return found[0]
-    raise UsageError(
-        f"{machine.shape} has no GPU {text!r}", hint=f"0 to {len(devices) - 1}, as they are without any removed"
-    )
+    raise UsageError(f"{machine.shape} has no GPU {text!r}", hint=f"0 to {len(devices) - 1}; removed GPUs count too")
 
 
 def function_of(machine: SimMachine, text: str) -> str:
-    """A function of NVML or of the CUDA driver that faults can be put into; ``nvml*`` and ``*`` too."""
+    """A function of NVML or the CUDA driver that can fail on request; ``nvml*`` and ``*`` too."""
     if text == "*" or (text.endswith("*") and text.startswith(("nvml", "cu"))):
         return text
     libraries = ((NVML_LIBRARY, "nvml"), ("libcuda.so.1", "cu"))
@@ -96,33 +94,33 @@ def function_of(machine: SimMachine, text: str) -> str:
 
 
 def hang(machine: SimMachine, seconds: float | None) -> None:
-    """Every call of NVML hangs until the fault is over."""
+    """Makes every NVML call hang until the fault is cleared."""
     machine.inject("*", delay_ms=_FOREVER_MS, seconds=seconds, label=HANG)
 
 
 def slow(machine: SimMachine, delay_seconds: float, seconds: float | None) -> None:
-    """Every call of NVML takes this long."""
+    """Makes every NVML call take this long."""
     machine.inject("*", delay_ms=round(delay_seconds * 1000), seconds=seconds, label=SLOW)
 
 
 def lose(machine: SimMachine, device: int) -> None:
-    """Every call about the GPU says that it is lost, as after it fell off the bus."""
+    """Makes every call about the GPU fail with "GPU is lost", as after it has fallen off the bus."""
     machine.inject("*", code=LOST, device=device, label=GONE)
 
 
 def bring_back(machine: SimMachine, device: int) -> int:
-    """Ends all faults of this GPU alone; how many."""
+    """Clears all faults of this GPU; returns their number."""
     return sum(machine.clear_faults(label, device) for label in {fault.label for fault in machine.faults()})
 
 
 def fail_init(machine: SimMachine, code: int, seconds: float | None) -> None:
-    """NVML does not start, and sessions that are open end: what they ask is answered "uninitialized"."""
+    """Makes nvmlInit fail, and every call of open sessions return "uninitialized"."""
     machine.inject("nvmlInit*", code=code, seconds=seconds, label=INIT)
     machine.inject("*", code=CODES["UNINITIALIZED"], seconds=seconds, label=INIT)
 
 
 def foreign_process(machine: SimMachine, device: int, memory_bytes: int, sm_percent: float, mig: int | None) -> int:
-    """A process of another PID namespace: the driver lists it, and /proc does not know it. Its pid."""
+    """Adds a process of another PID namespace, which the driver lists and /proc does not show; returns its pid."""
     taken = machine.pids()
     pid = next(pid for pid in itertools.count(_FIRST_FOREIGN_PID) if pid not in taken)
     try:
@@ -133,7 +131,7 @@ def foreign_process(machine: SimMachine, device: int, memory_bytes: int, sm_perc
 
 
 def describe(machine: SimMachine) -> list[str]:
-    """What is wrong with the machine, a line each; nothing when it is well."""
+    """One line for each fault and changed value of the machine."""
     lines = []
     for fault in machine.faults():
         what = [fault.label or "inject", fault.function]

@@ -1,10 +1,9 @@
-"""A simulated machine: its state file, its libraries, and what a test or a demonstration does to it.
+"""A simulated machine: its state file, its libraries, and control over both for tests and demonstrations.
 
 Use::
 
     machine = SimMachine.open(SimShape.parse("2x24GiB"))
     subprocess.run(command, env=machine.environment(os.environ))   # a program on simulated GPUs
-    machine.load_nvml()                                            # pynvml in this process
     machine.attach(pid, device=0, memory_bytes=2**30, sm_percent=40)
     machine.inject("nvmlDeviceGetPowerUsage", code=15, device=1)
 """
@@ -27,15 +26,13 @@ from gpuwatch.sim import build, environment, sysfs
 from gpuwatch.sim.control import FaultView, MigView, ProcessView, load_control
 from gpuwatch.sim.environment import ENV_SHAPE
 from gpuwatch.sim.mig import MAX_INSTANCES, SimInstance, layout_text, parse_layout
-from gpuwatch.sim.shape import MACHINE_NAME, SimShape
-from gpuwatch.sim.state_files import SHARED, STATE_SUFFIX, check_state, in_use, locked, state_folder, state_name
-from gpuwatch.sim.sweeping import sweep
+from gpuwatch.sim.shape import MACHINE_NAME, MAX_DEVICES, SimShape
+from gpuwatch.sim.state_files import check_state, in_use, locked, state_folder, state_name, sweep
 from gpuwatch.sim.sysfs import ENV_STATE
 
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 ANY_DEVICE: Final = -1
 FOR_EVER: Final = -1
-MAX_DEVICES: Final = 16
 
 # Bits of state.h.
 _KINDS: Final = {"C": 1, "G": 2, "C+G": 3, "M": 4, "M+C": 5}
@@ -48,7 +45,7 @@ _HELD_DESCRIPTOR: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class SimDevice:
-    """One simulated GPU, as NVML and CUDA show it."""
+    """One simulated GPU, as NVML and CUDA report it."""
 
     index: int
     uuid: str
@@ -59,18 +56,18 @@ class SimDevice:
 
     @property
     def context_bytes(self) -> int:
-        """What a CUDA context takes here on the driver tier, as init_device in state.c says."""
+        """Size of a CUDA context on the driver tier (init_device in state.c)."""
         return context_bytes(self.memory_bytes)
 
 
 def context_bytes(memory_bytes: int) -> int:
-    """The CUDA context's size on a simulated GPU of this much memory."""
+    """Size of a CUDA context on a simulated GPU with this much memory."""
     return min(memory_bytes // 16, 320 << 20)
 
 
 @dataclass(frozen=True, slots=True)
 class SimFault:
-    """A fault that is in force."""
+    """An active fault."""
 
     function: str
     label: str
@@ -78,7 +75,7 @@ class SimFault:
     code: int
     delay_seconds: float
     calls_left: int | None
-    """None: for ever."""
+    """None: unlimited."""
     seconds_left: float | None
     """None: until it is cleared."""
 
@@ -95,15 +92,15 @@ class SimMachine:
         self._handle: int | None = None
         self.tier: build.Tier = "driver"
         self.name: str | None = None
-        """Of a private machine that `open` made."""
+        """The name that `open` was given."""
 
     @classmethod
     def open(cls, shape: SimShape, *, name: str | None = None, tier: build.Tier = "driver") -> Self:
-        """Make the machine, or join it when it is there already.
+        """Create the machine, or join it if it exists.
 
         Args:
             shape: The GPUs.
-            name: A private machine of that name instead of the one that all of this shape share.
+            name: A machine of that name instead of the one that is shared by all users of this shape.
             tier: How frameworks reach it: "driver" (NVIDIA's libraries) or "plugin" (a PluggableDevice of
                 TensorFlow, which computes). Both show the same devices.
 
@@ -111,24 +108,24 @@ class SimMachine:
             GpuwatchError: it cannot be built, or its folder is not safe to use.
         """
         if tier not in get_args(build.Tier):
-            raise GpuwatchError(f"there is no simulation tier {tier!r}", hint="use driver or plugin")
+            raise GpuwatchError(f"no such simulation tier: {tier!r}", hint="use driver or plugin")
         if name is not None and not MACHINE_NAME.fullmatch(name):
             raise GpuwatchError(f"not a name for a simulated machine: {name!r}")
         library_dir = build.ensure_built()
         if tier == "plugin":
-            build.ensure_built(tier)  # what is wrong shows now
+            build.ensure_built(tier)  # so that errors show now
         folder = state_folder()
         machine = cls(shape, library_dir, folder / state_name(shape, name, library_dir))
         machine.tier, machine.name = tier, name
         with locked(folder):
             machine._create_if_needed()
             machine._handle = machine._map()
-            os.utime(machine.state_path)  # of a machine that is mapped nothing else tells when it was used
+            os.utime(machine.state_path)  # when it was last used: mapping the file does not change its time
         return machine
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self | None:
-        """The machine that `environment` names (a child of a simulated run), or None."""
+        """The machine named in `environment`, as in a child of a simulated run; None without one."""
         shape, state = environment.get(ENV_SHAPE), environment.get(ENV_STATE)
         if not shape or not state:
             return None
@@ -144,47 +141,20 @@ class SimMachine:
         tier: build.Tier | None = None,
         without: Collection[str] = (),
     ) -> dict[str, str]:
-        """`base` plus what makes a program see the simulated GPUs.
+        """`base` plus everything that makes a program see the simulated GPUs.
 
         Args:
-            base: The environment to start from. What it has of another tier goes.
+            base: The environment to start from. Settings of another tier are replaced.
             tier: How frameworks reach the GPUs; None: as this machine was opened.
-            without: Libraries by file name that shall be missing ("libcudnn.so.9"), as on a machine where CUDA
-                is half installed.
+            without: File names of libraries to leave out ("libcudnn.so.9"), as if CUDA were half installed.
         """
         return environment.entered(
             base, str(self.shape), self.library_dir, self.state_path, tier=tier or self.tier, without=without
         )
 
     def stripped(self, base: Mapping[str, str]) -> dict[str, str]:
-        """`base` without what `environment` adds: a program started with it sees no simulated GPU."""
+        """`base` without what `environment` adds: programs see no simulated GPU."""
         return environment.left(base, self.library_dir)
-
-    def load_nvml(self) -> None:
-        """Load the simulated NVML into this process, so that pynvml finds it by its soname.
-
-        Sets GPUWATCH_SIM and GPUWATCH_SIM_STATE in this process's environment: the library reads them, and
-        children inherit them. One process can watch one machine at a time: pynvml must be shut down before
-        it is given another.
-
-        Raises:
-            GpuwatchError: another NVML is loaded, or another machine is in use.
-        """
-        library = ctypes.CDLL(str(self.library_dir / NVML_LIBRARY), mode=ctypes.RTLD_GLOBAL)
-        served = ctypes.CDLL(NVML_LIBRARY)
-        if not hasattr(served, "gpuwatch_sim_version") or served._handle != library._handle:
-            raise GpuwatchError(
-                "this process has already loaded another NVML, so it cannot see the simulated GPUs",
-                hint="load the simulated NVML before the first use of pynvml",
-            )
-        if os.environ.get(ENV_STATE) != str(self.state_path) and library.gpuwatch_sim_in_use():
-            raise GpuwatchError(
-                "this process is already looking at another simulated machine", hint="call nvmlShutdown first"
-            )
-        os.environ[ENV_SHAPE] = str(self.shape)
-        os.environ[ENV_STATE] = str(self.state_path)
-        if code := self._control.gws_use(os.fsencode(self.state_path)):
-            raise GpuwatchError(f"cannot open the simulated GPUs in {self.state_path}: {os.strerror(code)}")
 
     def devices(self) -> tuple[SimDevice, ...]:
         """The simulated GPUs in the order of their indices."""
@@ -202,11 +172,11 @@ class SimMachine:
         )
 
     def ordinals(self, pid: int) -> tuple[tuple[int, str], ...]:
-        """The devices that a process uses as TensorFlow numbers them, with their UUIDs.
+        """TensorFlow's numbers of the devices that a process uses, with their UUIDs.
 
-        Known of processes on the plug-in tier, whose log lines have no PCI address, from the moment that
-        TensorFlow has set up its devices to the end of the process. Where several logical devices are on one
-        GPU, the lowest of its ordinals is the one that CUDA has for it.
+        Only for processes on the plug-in tier, whose log lines have no PCI address, from the time when TensorFlow has
+        set up its devices to the end of the process. If several logical devices are on one GPU, the lowest number is
+        CUDA's number of the GPU.
         """
         found = (ctypes.c_int32 * MAX_DEVICES)()
         count = self._control.gws_process_ordinals(self._open_handle(), pid, found)
@@ -214,7 +184,7 @@ class SimMachine:
         return tuple((ordinal, devices[found[ordinal]].uuid) for ordinal in range(count) if found[ordinal] >= 0)
 
     def used_bytes(self, device: int) -> int:
-        """What processes hold on a device; the driver's reserve is not in it."""
+        """Bytes that processes hold on a device, without the driver's reserve."""
         self._check_device(device)
         return int(self._control.gws_used_bytes(self._open_handle(), device))
 
@@ -230,27 +200,27 @@ class SimMachine:
         foreign: bool = False,
         mig: int | None = None,
     ) -> None:
-        """Let a process be seen on a device with this memory and load, until it ends or is detached.
+        """Make a process appear on a device with this memory and load, until it exits or is detached.
 
         A second call for the same process and device replaces the first.
 
         Args:
-            pid: A live process of this user, or any number when `foreign`.
+            pid: A live process of this user, or any number if `foreign`.
             device: Index of the GPU.
-            memory_bytes: What it holds there; the device must have it free.
-            sm_percent: Share of time that its kernels run, 0-100.
-            memory_percent: Share of time that it moves memory, 0-100.
+            memory_bytes: Memory it holds there, which must be free.
+            sm_percent: Share of time in which its kernels run, 0-100.
+            memory_percent: Share of time in which it moves memory, 0-100.
             kind: "C" compute, "G" graphics, "C+G", "M" (MPS server), "M+C" (MPS client).
             vary: Let the load swing slowly around the given one.
-            foreign: A pid of another PID namespace: it need not exist here, and is never swept.
-            mig: Index of the MIG instance that it runs on; None: the first, where MIG is on.
+            foreign: A pid of another PID namespace: it need not exist here, and stays until it is detached.
+            mig: Index of its MIG instance; None: the first if MIG is on.
 
         Raises:
             GpuwatchError: no such process or device, or the memory does not fit.
         """
         self._check_device(device)
         if kind not in _KINDS:
-            raise GpuwatchError(f"not a kind of GPU process: {kind!r}", hint=", ".join(_KINDS))
+            raise GpuwatchError(f"not a type of GPU process: {kind!r}", hint=", ".join(_KINDS))
         for share in (sm_percent, memory_percent):
             if not 0 <= share <= 100:
                 raise GpuwatchError(f"not a percentage of 0 to 100: {share:g}")
@@ -270,16 +240,16 @@ class SimMachine:
         )
         if code:
             reasons = {
-                errno.EINVAL: f"there is no MIG instance {mig} on simulated GPU {device}",
-                errno.ESRCH: f"there is no process {pid}",
-                errno.ENOMEM: f"{_gib(memory_bytes)} do not fit on simulated GPU {device}, which has "
-                f"{_gib(self.shape.memory_bytes)}, {_gib(self.used_bytes(device))} of them taken",
-                errno.ENOSPC: "the simulated machine has no room for another process",
+                errno.EINVAL: f"simulated GPU {device} has no MIG instance {mig}",
+                errno.ESRCH: f"no such process: {pid}",
+                errno.ENOMEM: f"{_gib(memory_bytes)} do not fit on simulated GPU {device}: "
+                f"{_gib(self.used_bytes(device))} of {_gib(self.shape.memory_bytes)} are in use",
+                errno.ENOSPC: f"the simulated machine is limited to {_MAX_PROCESSES} processes",
             }
             raise GpuwatchError(reasons.get(code, os.strerror(code)))
 
     def detach(self, pid: int, device: int = ANY_DEVICE) -> int:
-        """Take an attached process off one device, or off all; returns off how many."""
+        """Remove an attached process from one device, or from all; returns the number of devices."""
         return int(self._control.gws_detach(self._open_handle(), pid, device))
 
     def inject(
@@ -292,17 +262,17 @@ class SimMachine:
         seconds: float | None = None,
         label: str = "",
     ) -> None:
-        """Let calls of a function fail, or take long.
+        """Make calls of a function fail, or take long.
 
         Args:
-            function: An NVML or CUDA driver function. Its _v2, _v3 are meant too; "nvmlDevice*" is a
-                family; "*" is all of NVML.
-            code: What the call returns (an NVML or CUDA error number); 0: it succeeds, after the delay.
+            function: An NVML or CUDA driver function, including its _v2 and _v3; "nvmlDevice*" matches all functions
+                with that prefix, "*" all of NVML.
+            code: What the call returns (an NVML or CUDA error number); 0: it succeeds after the delay.
             device: Only calls about this GPU.
-            delay_ms: How long the call takes before it answers. `clear_faults` ends it early.
-            count: How many calls; FOR_EVER.
-            seconds: Then it is over, and calls that hang in it come back; None: until it is cleared.
-            label: A name by which `clear_faults` ends it alone.
+            delay_ms: Time before the call returns. `clear_faults` ends it early.
+            count: Number of calls; FOR_EVER for no limit.
+            seconds: When the fault ends, and calls that hang in it return; None: when it is cleared.
+            label: A name for `clear_faults`.
         """
         if device != ANY_DEVICE:
             self._check_device(device)
@@ -314,7 +284,7 @@ class SimMachine:
             raise GpuwatchError(f"cannot inject a fault into {function!r}: {os.strerror(result)}")
 
     def clear_faults(self, label: str | None = None, device: int = ANY_DEVICE) -> int:
-        """End all faults, or those with a label (on one device); calls that hang in one come back. How many."""
+        """Clear all faults, or those with a label (on one device); calls that hang in one return. Returns how many."""
         if label is not None:
             return int(self._control.gws_clear_labelled(self._open_handle(), label.encode(), device))
         count = len(self.faults())
@@ -322,7 +292,7 @@ class SimMachine:
         return count
 
     def faults(self) -> tuple[SimFault, ...]:
-        """The faults that are in force."""
+        """The active faults."""
         found, view = [], FaultView()
         for index in range(_MAX_FAULTS):
             if self._control.gws_fault_at(self._open_handle(), index, ctypes.byref(view)):
@@ -341,12 +311,12 @@ class SimMachine:
         return tuple(found)
 
     def heal(self) -> None:
-        """End all that was done to the machine: faults, set values, MIG, sleep, foreign processes, removals."""
+        """Undo everything that was done to the machine: faults, set values, MIG, sleep, foreign processes, removals."""
         self._control.gws_heal(self._open_handle())
         shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
 
     def set_mig(self, device: int, layout: str) -> tuple[SimInstance, ...]:
-        """Divide a GPU as a layout says (:mod:`gpuwatch.sim.mig`), at any time; ``off`` ends MIG."""
+        """Partition a GPU by a layout (:mod:`gpuwatch.sim.mig`), at any time; ``off`` switches MIG off."""
         self._check_device(device)
         instances = parse_layout(layout)
         numbers = [
@@ -357,11 +327,11 @@ class SimMachine:
         array = (ctypes.c_uint32 * len(numbers))(*numbers)
         code = self._control.gws_set_mig(self._open_handle(), device, instances is not None, len(numbers) // 5, array)
         if code:
-            raise GpuwatchError(f"simulated GPU {device} cannot be divided: {os.strerror(code)}")
+            raise GpuwatchError(f"simulated GPU {device} cannot be partitioned: {os.strerror(code)}")
         return instances or ()
 
     def mig(self, device: int) -> tuple[SimInstance, ...] | None:
-        """The MIG instances of a GPU; None while MIG is off."""
+        """The MIG instances of a GPU; None if MIG is off."""
         self._check_device(device)
         if not self._control.gws_mig_is_on(self._open_handle(), device):
             return None
@@ -374,12 +344,12 @@ class SimMachine:
         return tuple(found)
 
     def mig_text(self, device: int) -> str | None:
-        """The layout of a GPU as text; None while MIG is off."""
+        """The MIG layout of a GPU as text; None if MIG is off."""
         instances = self.mig(device)
         return None if instances is None else layout_text(instances)
 
     def pids(self) -> frozenset[int]:
-        """The processes that are on any of the GPUs."""
+        """Pids of the processes on all GPUs."""
         views = (ProcessView * _MAX_PROCESSES)()
         found: set[int] = set()
         for device in range(self.shape.count):
@@ -388,7 +358,7 @@ class SimMachine:
         return frozenset(found)
 
     def show_device(self, device: int, shown: bool = True) -> None:
-        """Take a GPU out of the machine, or put it back: NVML and new CUDA programs list those that are shown."""
+        """Remove a GPU from the machine, or put it back, for NVML and new CUDA programs."""
         self._check_device(device)
         self._control.gws_set_hidden(self._open_handle(), device, not shown)
 
@@ -398,9 +368,9 @@ class SimMachine:
         return not self._control.gws_is_hidden(self._open_handle(), device)
 
     def set_asleep(self, device: int, asleep: bool) -> None:
-        """Let the kernel say that a GPU is in runtime suspend, as laptops let theirs; no call wakes it."""
+        """Make the kernel report a GPU as suspended, as on laptops, or awake; calls do not wake it."""
         self._check_device(device)
-        for other in self.devices():  # the kernel tells of all of them
+        for other in self.devices():  # the kernel lists them all
             folder = sysfs.power_folder(sysfs.folder(self.state_path), other.pci_bus_id)
             if other.index == device:
                 contents = {"control": "auto", "runtime_status": "suspended" if asleep else "active"}
@@ -423,7 +393,7 @@ class SimMachine:
             return False
 
     def overrides(self, device: int) -> dict[str, int]:
-        """The values of a GPU that were set by hand."""
+        """The overridden values of a GPU."""
         self._check_device(device)
         value, found = ctypes.c_int64(), {}
         for key, name in enumerate(self.override_names()):
@@ -439,20 +409,20 @@ class SimMachine:
         return tuple(names)
 
     def override(self, device: int, name: str, value: int | None) -> None:
-        """Let a device report this value instead of the modelled one; None: the model's again.
+        """Make a device report this value instead of the simulated one; None: the simulated one again.
 
         Names are those of `override_names` (state_script.c): "temperature_celsius", "power_milliwatts",
         "clock_event_reasons" (NVML's bits), "ecc_corrected", "ecc_uncorrected" (either switches ECC on),
         "compute_mode" (NVML's number; exclusive and prohibited turn CUDA programs away), "compute_capability"
-        (52 for 5.2), "multiprocessors", "cuda_version" (11040 for 11.4; the whole driver's, told by device 0), ...
+        (52 for 5.2), "multiprocessors", "cuda_version" (11040 for 11.4; of the driver, set on device 0), ...
         """
         self._check_device(device)
         code = self._control.gws_set_override(self._open_handle(), device, name.encode(), value or 0, value is not None)
         if code:
-            raise GpuwatchError(f"a simulated GPU has no value {name!r} that can be set")
+            raise GpuwatchError(f"simulated GPUs have no value {name!r} that can be set")
 
     def remove(self) -> None:
-        """Delete the state file. Processes that use it keep their own view; new ones start afresh."""
+        """Delete the state file. Processes that use it keep it; new ones get a new machine."""
         if self._handle is not None:
             self._control.gws_close(self._handle)
             self._handle = None
@@ -460,13 +430,13 @@ class SimMachine:
         shutil.rmtree(sysfs.folder(self.state_path), ignore_errors=True)
 
     def hold(self) -> None:
-        """Keep the machine in use by this process and by the program that takes its place (execve).
+        """Keep the machine in use by this process and the program that it becomes (execve).
 
-        A program that opens no simulated library (a shell that starts others) is on the machine too.
+        That program may not open a simulated library itself, such as a shell that starts others.
         """
         descriptor = os.open(self.state_path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            # Far from the numbers that programs expect to be free, where as many may be open.
+            # A high number, if the limit allows: programs expect low ones to be free.
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             lowest = _HELD_DESCRIPTOR if most == resource.RLIM_INFINITY or most > _HELD_DESCRIPTOR else most // 2
             kept = fcntl.fcntl(descriptor, fcntl.F_DUPFD, lowest)
@@ -475,15 +445,15 @@ class SimMachine:
             os.close(descriptor)
 
     def _create_if_needed(self) -> None:
-        """Under the folder's lock."""
+        """Called with the folder's lock held."""
         path = os.fsencode(self.state_path)
         shape = self.shape
         if self._control.gws_check(path, shape.count, shape.memory_bytes) == 0:
             return
         if in_use(self.state_path):
             raise GpuwatchError(
-                f"the simulated GPUs in {self.state_path} are in use and do not fit this gpuwatch",
-                hint="end what uses them, or take another shape",
+                f"the simulated GPUs in {self.state_path} are in use by an incompatible version of gpuwatch",
+                hint="end the programs that use them, or choose another shape",
             )
         fresh = self.state_path.with_suffix(f".new-{os.getpid()}")
         fresh.unlink(missing_ok=True)
@@ -496,9 +466,9 @@ class SimMachine:
         )
         if code:
             fresh.unlink(missing_ok=True)
-            raise GpuwatchError(f"cannot make the simulated GPUs in {fresh}: {os.strerror(code)}")
+            raise GpuwatchError(f"cannot create the simulated GPUs in {fresh}: {os.strerror(code)}")
         fresh.replace(self.state_path)
-        sweep(self.state_path.parent, STATE_SUFFIX, SHARED)
+        sweep(self.state_path.parent)
 
     def _map(self) -> int:
         handle = self._control.gws_open(os.fsencode(self.state_path))
@@ -514,7 +484,7 @@ class SimMachine:
 
     def _check_device(self, device: int) -> None:
         if not 0 <= device < self.shape.count:
-            raise GpuwatchError(f"there is no simulated GPU {device} (0 to {self.shape.count - 1})")
+            raise GpuwatchError(f"no such simulated GPU: {device} (0 to {self.shape.count - 1})")
 
 
 def _gib(size: int) -> str:
@@ -522,7 +492,7 @@ def _gib(size: int) -> str:
 
 
 def _put(path: Path, text: str) -> None:
-    """A file whose readers see the old text or the new one."""
+    """Writes a file atomically: readers see the old text or the new one."""
     fresh = path.with_name(f".{path.name}")
     fresh.write_text(f"{text}\n", encoding="ascii")
     fresh.replace(path)

@@ -1,4 +1,4 @@
-"""The simulated machines of this user: which there are, and which of them somebody uses."""
+"""The simulated machines of this user, and which of them are in use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.sim.shape import SimShape
 from gpuwatch.sim.state_files import PRIVATE, SHARED, STATE_SUFFIX, in_use, layout, state_folder
 
 _NAME: Final = re.compile(
-    rf"(?P<name>.+)-(?P<shape>[^-]+?)(?:\.v(?P<layout>\d+\.\d+))?{re.escape(STATE_SUFFIX)}"  # before layouts: none
+    rf"(?P<name>.+)-(?P<shape>[^-]+?)(?:\.v(?P<layout>\d+\.\d+))?{re.escape(STATE_SUFFIX)}"  # old versions: no layout
 )
 
 
@@ -22,23 +22,23 @@ class Found:
     """A machine, by its state file."""
 
     name: str | None
-    """None: the one that all who ask for its shape share."""
+    """None: the machine shared by all users of its shape."""
     shape: SimShape
     in_use: bool
     foreign: bool = False
-    """Of another version of gpuwatch, whose state has another layout: it cannot be reached from here."""
+    """Of another version of gpuwatch, whose state has a different layout: it cannot be used from here."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.shape})" if self.name else str(self.shape)
 
     @property
     def private(self) -> bool:
-        """Whether one command has it for itself: it is meant where it is named, alone."""
+        """Whether it belongs to one command, and is chosen only by name."""
         return self.name is not None and self.name.startswith(f"{PRIVATE}-")
 
 
 def machines() -> tuple[Found, ...]:
-    """All of them, those in use first; of other versions of gpuwatch those alone that are in use."""
+    """All machines, those in use first; those of other versions of gpuwatch only if they are in use."""
     ours, found = layout(build.ensure_built()), []
     for path in sorted(state_folder().glob(f"*{STATE_SUFFIX}")):
         parts = _NAME.fullmatch(path.name)
@@ -47,7 +47,7 @@ def machines() -> tuple[Found, ...]:
         try:
             shape = SimShape.parse(parts["shape"])
         except GpuwatchError:
-            continue  # not of ours
+            continue  # not our file
         used, foreign = in_use(path), parts["layout"] != ours
         if used or not foreign:
             found.append(Found(None if parts["name"] == SHARED else parts["name"], shape, used, foreign))
@@ -56,21 +56,21 @@ def machines() -> tuple[Found, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The machine that is meant."""
+    """The chosen machine."""
 
     machine: SimMachine
     in_use: bool
     others: str
-    """Where nobody uses it: which machines are in use instead."""
+    """Which machines are in use."""
 
 
 def choose(shape: SimShape | None, name: str | None) -> Choice:
-    """The machine that is meant, and whether somebody uses it.
+    """The machine with this shape or name, or the only one in use.
 
-    With a shape it is made when it is not there: what is done to it awaits its first user.
+    With a shape it is created if it does not exist: what is done to it waits for its first user.
 
     Raises:
-        UsageError: no such machine, none in use, or several and it is not said which.
+        UsageError: no such machine, none in use, or several that match.
     """
     every = machines()
     there = tuple(machine for machine in every if not machine.foreign)
@@ -80,18 +80,18 @@ def choose(shape: SimShape | None, name: str | None) -> Choice:
     if name is not None:
         meant = [machine for machine in there if machine.name == name]
         if not meant:
-            raise UsageError(f"there is no simulated machine {name!r}", hint=_those(every))
+            raise UsageError(f"no such simulated machine: {name!r}", hint=_those(every))
     else:
         meant = [machine for machine in there if machine.in_use and not machine.private]
         if not meant:
             foreign = f"; {_those(every)}" if every and every[0].in_use else ""
             raise UsageError(
-                f"nobody uses a simulated machine now{foreign}",
-                hint="start one in another terminal: gpuwatch --sim 2x24GiB; or name one with --sim",
+                f"no simulated machine is in use{foreign}",
+                hint="start one in another terminal: gpuwatch --sim 2x24GiB; or choose one with --sim",
             )
     if len(meant) > 1:
         raise UsageError(
-            f"several simulated machines could be meant: {', '.join(map(str, meant))}",
+            f"several simulated machines match: {', '.join(map(str, meant))}",
             hint="choose one with --sim NxSIZE or --name",
         )
     (only,) = meant
@@ -103,5 +103,5 @@ def _those(there: tuple[Found, ...]) -> str:
     foreign = [str(machine) for machine in there if machine.in_use and machine.foreign]
     text = f"in use now: {', '.join(ours)}" if ours else "none is in use now"
     if foreign:
-        text += f"; of another version of gpuwatch, out of reach from here: {', '.join(foreign)}"
+        text += f"; by another version of gpuwatch, and unusable from here: {', '.join(foreign)}"
     return text

@@ -1,8 +1,8 @@
 """MIG layouts of simulated GPUs, as text: ``1g,-,2g,3g``.
 
-Each part is an instance by the number of its slices of compute (1, 2, 3, 4 or 7), ``-`` leaves its index
-empty, as it is after an instance was destroyed, and ``1c.2g`` is a compute instance of one slice in a GPU
-instance of two. ``on`` is MIG without an instance.
+Each part is an instance with this number of compute slices (1, 2, 3, 4 or 7). ``-`` leaves an index empty, as after an
+instance was destroyed; ``1c.2g`` is a compute instance of one slice in a GPU instance of two. ``on`` is MIG without
+instances.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from gpuwatch.errors import UsageError
 
 MAX_INSTANCES: Final = 8
-_EXAMPLE: Final = "for example 1g,1g,-,2g,3g; - leaves an index empty, on is MIG without instances, off ends it"
+_EXAMPLE: Final = "for example 1g,1g,-,2g,3g; - leaves an index empty; on: MIG without instances; off: no MIG"
 _PART: Final = re.compile(r"(?:([1-7])c\.)?([12347])g")
 _COMPUTE_SLICES: Final = 7
 _MEMORY_SLICES: Final = 8
@@ -40,17 +40,17 @@ class SimInstance:
 
 
 def parse_layout(text: str) -> tuple[SimInstance, ...] | None:
-    """The instances of a layout; None for ``off``, which is a GPU that is not divided.
+    """The instances of a layout; None for ``off``, a GPU without MIG.
 
     Raises:
-        UsageError: it is no layout, or does not fit on a GPU.
+        UsageError: it is not a layout, or does not fit on a GPU.
     """
     text = text.strip().lower()
     if text == "off":
         return None
     parts = [] if text == "on" else [part.strip() for part in text.split(",")]
     if len(parts) > MAX_INSTANCES:
-        raise _wrong(text, f"more than {MAX_INSTANCES} places")
+        raise _wrong(text, f"more than {MAX_INSTANCES} instances")
     found: list[SimInstance] = []
     room: dict[int, int] = {}  # GPU instances with compute slices to spare
     compute = memory = 0
@@ -59,7 +59,7 @@ def parse_layout(text: str) -> tuple[SimInstance, ...] | None:
             continue
         match = _PART.fullmatch(part)
         if not match:
-            raise _wrong(text, f"{part!r} is no profile (1g, 2g, 3g, 4g, 7g, 1c.2g)")
+            raise _wrong(text, f"{part!r} is not a profile (1g, 2g, 3g, 4g, 7g, 1c.2g)")
         slices = int(match[2])
         wanted = int(match[1] or slices)
         if wanted > slices:
@@ -75,7 +75,7 @@ def parse_layout(text: str) -> tuple[SimInstance, ...] | None:
         room[instance] -= wanted
         found.append(SimInstance(index, instance, number, slices, wanted))
     if compute > _COMPUTE_SLICES or memory > _MEMORY_SLICES:
-        raise _wrong(text, "a GPU has 7 slices of compute and 8 of memory (3g takes 4 of them, 7g all)")
+        raise _wrong(text, "a GPU has 7 compute slices and 8 memory slices (3g takes 4 memory slices, 7g all 8)")
     return tuple(found)
 
 

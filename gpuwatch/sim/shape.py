@@ -1,4 +1,4 @@
-"""Which simulated GPUs: how many, and how much memory each has ("2x24GiB")."""
+"""The shape of a simulated machine: how many GPUs, and how much memory each has ("2x24GiB")."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _TEXT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SimShape:
-    """A simulated machine's GPUs: all alike, in PCI order."""
+    """A simulated machine's GPUs, all alike."""
 
     count: int
     memory_bytes: int
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MAX_DEVICES:
-            raise UsageError(f"{self.count} simulated GPUs: there can be 1 to {MAX_DEVICES}", hint=_EXAMPLE)
+            raise UsageError(f"{self.count} simulated GPUs: 1 to {MAX_DEVICES} are possible", hint=_EXAMPLE)
         if self.memory_bytes < MIN_MEMORY_BYTES:
             raise UsageError(
-                f"{self.memory_bytes / 2**20:g} MiB for a simulated GPU: 512 MiB is the least",
+                f"{self.memory_bytes / 2**20:g} MiB for a simulated GPU: the minimum is 512 MiB",
                 hint=_EXAMPLE,
             )
         if self.memory_bytes > MAX_MEMORY_BYTES:
             raise UsageError(
-                f"{self.memory_bytes / 2**40:g} TiB for a simulated GPU: 1 TiB is the most",
+                f"{self.memory_bytes / 2**40:g} TiB for a simulated GPU: the maximum is 1 TiB",
                 hint=_EXAMPLE,
             )
 
@@ -54,7 +54,7 @@ class SimShape:
         """Read "2x24GiB", "24GiB", "4 x 80 GB" (units MiB GiB TiB MB GB TB, in any case)."""
         found = _TEXT.fullmatch(text)
         if not found:
-            raise _wrong(text, "it is not a number of GPUs and a memory size")
+            raise _wrong(text, "expected a number of GPUs and a memory size")
         count, amount, unit = found["count"], found["amount"], found["unit"].lower()
         if count is not None and not re.fullmatch(r"\d{1,9}", count):
             raise _wrong(text, "no number of GPUs before the x")
@@ -82,10 +82,10 @@ class SimShape:
 
 
 def parse_machine(text: str) -> tuple[SimShape, str | None]:
-    """The shape of "2x24GiB@demo", and the name behind it, if any.
+    """Shape and name of "2x24GiB@demo"; the name may be missing.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a machine.
     """
     shape, named, name = text.partition("@")
     parsed = SimShape.parse(shape)
@@ -98,16 +98,16 @@ def parse_size(text: str) -> int:
     """Bytes of a size with its unit: "2GiB", "1.5 GB", "512MiB".
 
     Raises:
-        UsageError: it is no size.
+        UsageError: it is not a size.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*", text)
     if not found or found[2].lower() not in _UNIT_BYTES:
-        raise UsageError(f"{text.strip()!r} is no size of memory", hint="for example 2GiB or 512MiB")
+        raise UsageError(f"{text.strip()!r} is not a memory size", hint="for example 2GiB or 512MiB")
     return _bytes(found[1], found[2].lower())
 
 
 def _bytes(amount: str, unit: str) -> int:
-    """However many digits it has: a number that no float holds is more than any limit, and no error."""
+    """Limited, so that a number too large for a float exceeds the maximum instead of failing."""
     return round(min(float(amount), 1e15) * _UNIT_BYTES[unit])
 
 

@@ -1,49 +1,55 @@
-"""Where simulated machines keep their state: one file each, in a folder of this user's in memory."""
+"""The state files of simulated machines: one each, in a folder of this user, in memory if possible."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import secrets
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from gpuwatch import ownership
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.sim import sysfs
 from gpuwatch.sim.control import load_control
 from gpuwatch.sim.shape import SimShape
 
 SHARED: Final = "shared"
-"""In the name of the state file of the machine that all who ask for a shape share."""
+"""Begins the name of the state file of the machine that all users of a shape share."""
 PRIVATE: Final = "private"
-"""What the names of machines begin with that one command has for itself."""
+"""Begins the name of a machine that belongs to one command."""
 STATE_SUFFIX: Final = ".state"
+_KEPT_SECONDS: Final = 3600.0
+"""A shared machine is kept this long after its last use: what was done to it waits for the next user."""
+_KEPT_PRIVATE_SECONDS: Final = 60.0
+"""Nobody but its maker knows the name of a private machine."""
 
 
 def private_name() -> str:
-    """The name of a machine that this process has for itself."""
+    """A new name for a machine of this process alone."""
     return f"{PRIVATE}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def state_name(shape: SimShape, name: str | None, library_dir: Path) -> str:
     """The name of a machine's state file: ``shared-2x24GiB.v3.419496.state``.
 
-    It carries the layout, so that two versions of gpuwatch, which do not understand each other's file, never
-    replace it under who uses it.
+    It contains the layout, so that versions of gpuwatch with different layouts never replace each other's files.
     """
     return f"{name or SHARED}-{shape}.v{layout(library_dir)}{STATE_SUFFIX}"
 
 
 def layout(library_dir: Path) -> str:
-    """The layout of the state that these libraries have: its version and its size in bytes."""
+    """The state's layout in these libraries: version and size in bytes."""
     return str(load_control(library_dir).gws_layout().decode())
 
 
 def in_use(state_path: Path) -> bool:
-    """Whether a process has the machine open: then it holds a shared lock on the file (state.c)."""
+    """Whether a process has the machine open, and so holds a shared lock on the file (state.c)."""
     try:
         descriptor = os.open(state_path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -58,10 +64,10 @@ def in_use(state_path: Path) -> bool:
 
 
 def state_folder() -> Path:
-    """The folder of this user's machines, in memory where the system has such a place.
+    """The folder of this user's machines, in memory if the system has such a place.
 
-    What programs map of a machine is trusted by the libraries, so nobody else may write there
-    (:mod:`gpuwatch.ownership`). XDG_RUNTIME_DIR of another user, as ``sudo -E`` keeps it, is passed over.
+    The libraries trust what they map, so nobody else may write there (:mod:`gpuwatch.ownership`). Another user's
+    XDG_RUNTIME_DIR, which ``sudo -E`` keeps, is not used.
     """
     bases = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()]
     for base in bases:
@@ -74,33 +80,59 @@ def state_folder() -> Path:
             return ownership.own_folder(folder, "XDG_RUNTIME_DIR", "machines")
         except OSError as error:
             raise GpuwatchError(
-                f"the simulated GPUs cannot be kept in {folder}: {error.strerror or error}",
+                f"cannot write the simulated GPUs' state to {folder}: {error.strerror or error}",
                 hint="set XDG_RUNTIME_DIR to a folder of your own",
             ) from error
     raise GpuwatchError(
-        "no folder for the simulated GPUs' state that others cannot write to",
+        "no safe folder for the simulated GPUs' state: others can write to all candidates",
         hint="set XDG_RUNTIME_DIR to a folder of your own",
     )
 
 
 def check_state(path: Path) -> None:
-    """GpuwatchError where the state that the environment names is not of this user alone, as under ``sudo -E``."""
+    """GpuwatchError if somebody else can write to the state that the environment names, as under ``sudo -E``."""
     why = ownership.distrust(path)
     if not why and path.exists():
         why = ownership.file_distrust(path)
     if why:
         raise GpuwatchError(
-            f"the simulated GPUs in {path} are not used: {why}",
-            hint="unset GPUWATCH_SIM and GPUWATCH_SIM_STATE, or start it with gpuwatch sim as this user",
+            f"refusing to use the simulated GPUs in {path}: {why}",
+            hint="unset GPUWATCH_SIM and GPUWATCH_SIM_STATE, or run gpuwatch sim as this user",
         )
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Nobody else makes or takes away a machine meanwhile."""
+    """Holds the folder's lock: no other process creates or removes machines meanwhile."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def sweep(folder: Path) -> None:
+    """Removes machines in ``folder`` that are not in use and were last opened long ago.
+
+    Users of a machine hold a shared lock on its file for as long as they live (state.c). So a file whose exclusive
+    lock can be had is not in use, by any version of gpuwatch. The lock is only tried on old files, and is held until
+    the file is gone. The caller holds the folder's lock, under which machines are opened.
+    """
+    for path in folder.iterdir():
+        if path.suffix != STATE_SUFFIX and not path.suffix.startswith(".new-"):
+            continue
+        private = path.suffix == STATE_SUFFIX and not path.name.startswith(f"{SHARED}-")
+        with suppress(OSError):  # another process removed it, or it is not ours: the next sweep will see
+            if time.time() - path.stat().st_mtime > (_KEPT_PRIVATE_SECONDS if private else _KEPT_SECONDS):
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError if it is in use
+        path.unlink()
+    finally:
+        os.close(descriptor)
+    shutil.rmtree(sysfs.folder(path), ignore_errors=True)

@@ -11,6 +11,7 @@ import os
 import msgspec
 
 from gpuwatch.sources.host import Facts, ProcessTable, cpu_clock
+from gpuwatch.sources.procfs import process_stat
 
 EVERY = 10.0
 _BUSY = 30.0
@@ -33,11 +34,9 @@ class Bystander(msgspec.Struct, frozen=True):
 class CpuPrograms:
     """Compares CPU clocks between two looks; ``table`` has the other facts of a process."""
 
-    def __init__(self, table: ProcessTable, *, proc: str = "/proc") -> None:
+    def __init__(self, table: ProcessTable) -> None:
         self._table = table
-        self._proc = proc
         self._at = float("-inf")
-        self._has_clocks = proc == "/proc"
         self._spent: dict[int, float] = {}
         self._parents: dict[int, int] = {}
         self._cuda: dict[tuple[int, int], bool] = {}
@@ -56,7 +55,7 @@ class CpuPrograms:
         self._parents = {}
         self.workers = {}
         busy: list[tuple[float, int]] = []
-        for entry in os.listdir(self._proc):
+        for entry in os.listdir("/proc"):
             if not entry.isdigit():
                 continue
             pid = int(entry)
@@ -91,7 +90,7 @@ class CpuPrograms:
         key = (facts.pid, facts.start_ticks)
         if not self._cuda.get(key):
             try:
-                with open(f"{self._proc}/{facts.pid}/maps", "rb") as file:
+                with open(f"/proc/{facts.pid}/maps", "rb") as file:
                     self._cuda[key] = any(b"/libcuda.so" in line for line in file)
             except OSError:
                 return None
@@ -99,11 +98,11 @@ class CpuPrograms:
 
     def _cpu(self, pid: int) -> float | None:
         """CPU seconds of a process, all threads together; None when it has exited."""
-        clock = cpu_clock(pid) if self._has_clocks else None
+        clock = cpu_clock(pid)
         if clock is not None:
             return clock / 1e9
-        fields = self._stat(pid)
-        return None if fields is None else (int(fields[11]) + int(fields[12])) / _TICKS
+        stat = process_stat(pid)
+        return None if stat is None else (int(stat[1][11]) + int(stat[1][12])) / _TICKS
 
     def _above(self, pid: int, wanted: set[int]) -> int | None:
         """The nearest ancestor that is ``wanted``."""
@@ -117,15 +116,6 @@ class CpuPrograms:
     def _parent(self, pid: int) -> int:
         """The parent's pid; 0 for the first process, and where it cannot be read."""
         if pid not in self._parents:
-            fields = self._stat(pid)
-            self._parents[pid] = 0 if fields is None else int(fields[1])
+            stat = process_stat(pid)
+            self._parents[pid] = 0 if stat is None else int(stat[1][1])
         return self._parents[pid]
-
-    def _stat(self, pid: int) -> list[bytes] | None:
-        """The fields of ``/proc/<pid>/stat`` (proc(5)) from the state on; None when the process has exited."""
-        try:
-            with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:
-                fields = file.read(4096).rpartition(b")")[2].split()
-        except OSError:
-            return None
-        return fields if len(fields) >= 22 else None

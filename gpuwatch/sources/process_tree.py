@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from gpuwatch.model.snapshot import Ancestor
 from gpuwatch.sources.host import ProcessTable
+from gpuwatch.sources.procfs import process_stat
 
 EVERY = 5.0
 _FIRST = 1
@@ -77,11 +78,10 @@ class ProcessTree:
 
     def _parent(self, pid: int, now: float) -> int | None:
         if pid not in self._known:
-            try:
-                with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:
-                    parent = int(file.read(4096).rpartition(b")")[2].split()[1])
-            except (OSError, IndexError, ValueError):
+            stat = process_stat(pid, self._proc)
+            if stat is None:
                 return None
+            parent = int(stat[1][1])
             self._known[pid] = (self._began(pid, now), parent, self._began(parent, now))
         return self._known[pid][1]
 
@@ -97,12 +97,12 @@ class ProcessTree:
         return Ancestor(pid=pid, create_time=facts.create_time, user=facts.user, command=facts.command, name=facts.name)
 
 
-def leader_of(thread: int, proc: str = "/proc") -> int | None:
+def leader_of(thread: int) -> int | None:
     """The process that a thread belongs to; None when it has exited."""
-    return _status(thread, proc)[0]
+    return _status(thread)[0]
 
 
-def descends(pid: int, ancestor: int, proc: str = "/proc") -> bool:
+def descends(pid: int, ancestor: int) -> bool:
     """Whether ``pid`` is ``ancestor`` or one of its descendants; False when it has exited."""
     seen = set()
     at: int | None = pid
@@ -110,15 +110,15 @@ def descends(pid: int, ancestor: int, proc: str = "/proc") -> bool:
         if at == ancestor:
             return True
         seen.add(at)
-        at = _status(at, proc)[1]
+        at = _status(at)[1]
     return False
 
 
-def _status(pid: int, proc: str) -> tuple[int | None, int | None]:
+def _status(pid: int) -> tuple[int | None, int | None]:
     """Thread group and parent (proc(5), ``status``: Tgid, PPid); None for what cannot be read."""
     leader = parent = None
     try:
-        with open(f"{proc}/{pid}/status", encoding="utf-8", errors="replace") as file:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             for line in file:
                 name, _, value = line.partition(":")
                 if name == "Tgid":

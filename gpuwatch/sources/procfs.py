@@ -69,13 +69,13 @@ class Sizes(NamedTuple):
     swap_total: int
 
 
-def boot_time() -> float:
+def boot_time(proc: str = "/proc") -> float:
     """When the system booted, in seconds since the epoch. OSError, ValueError."""
-    with open("/proc/stat", "rb") as file:
+    with open(f"{proc}/stat", "rb") as file:
         for line in file:
             if line.startswith(b"btime "):
                 return float(line.split()[1])
-    raise ValueError("/proc/stat has no boot time")
+    raise ValueError(f"{proc}/stat has no boot time")
 
 
 def _kibibytes(text: bytes, name: bytes) -> int:
@@ -86,13 +86,22 @@ def _kibibytes(text: bytes, name: bytes) -> int:
     return int(text[begin : text.find(b"\n", begin)].split()[0])
 
 
+def process_stat(pid: int, proc: str = "/proc") -> tuple[bytes, list[bytes]] | None:
+    """Name and fields from the state on, of ``/proc/<pid>/stat`` (proc(5)); None when the process has exited."""
+    try:
+        with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:
+            # The name may contain spaces and parentheses: the last one ends it.
+            head, _, tail = file.read(4096).rpartition(b")")
+    except OSError:
+        return None
+    fields = tail.split()
+    return (head.partition(b"(")[2], fields) if len(fields) >= 22 else None
+
+
 def stopped(pid: int) -> bool:
     """Whether a process is stopped by a signal or a debugger (states T and t of proc(5)); False when it has exited."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            return file.read(512).rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])
-    except OSError:
-        return False
+    stat = process_stat(pid)
+    return stat is not None and stat[1][0] in (b"T", b"t")
 
 
 def runs(name: str) -> bool:

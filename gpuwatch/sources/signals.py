@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
+
+from gpuwatch.sources.procfs import boot_time, process_stat
 
 State = Literal["delivered", "gone", "reused", "denied"]
 
@@ -81,15 +82,11 @@ def _open(pid: int) -> int | None:
 
 def compare(pid: int, create_time: float, *, proc: str = "/proc") -> Outcome | None:
     """None if ``pid`` is still the process that started at ``create_time``; otherwise why not."""
-    try:
-        # The name may hold spaces and parentheses: the last one ends it.
-        fields = Path(proc, str(pid), "stat").read_bytes().rpartition(b")")[2].split()
-        with Path(proc, "stat").open("rb") as file:
-            boot = next(int(line.split()[1]) for line in file if line.startswith(b"btime "))
-        begun = boot + int(fields[19]) / _TICKS
-    except (OSError, IndexError, ValueError, StopIteration):
+    stat = process_stat(pid, proc)
+    if stat is None:
         return Outcome("gone", "it is no longer in /proc")
-    apart = begun - create_time
+    fields = stat[1]
+    apart = boot_time(proc) + int(fields[19]) / _TICKS - create_time
     # The boot time is in whole seconds and shifts when the clock is set; the start ticks do not.
     if abs(apart) > _CLOCK_SET + 0.5 or abs(apart - round(apart)) > 0.6 / _TICKS:
         return Outcome("reused", "this pid belongs to another process now")

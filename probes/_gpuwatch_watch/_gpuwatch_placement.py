@@ -1,9 +1,9 @@
-"""``gpuwatch run --placement``: which device the program asked for, op by op, and what its graphs look like.
+"""``gpuwatch run --placement``: the requested device of every op.
 
-TensorFlow's log says where an op ran and never what was asked. Of an op that runs eagerly, TensorFlow's own
-op callbacks (tensorflow/python/framework/op_callbacks.py) tell both, so nothing has to be joined. A graph is
-placed later, by TensorFlow's placer, whose lines name the nodes: here the nodes of each traced graph are
-sent with what was asked for them, and gpuwatch joins the two by node. Standard library only, Python 3.7 or newer.
+TensorFlow's log says where an op ran, but not which device was requested. For eager ops, TensorFlow's op callbacks
+(tensorflow/python/framework/op_callbacks.py) have both. Graphs are placed later by TensorFlow's placer, which logs node
+names: the nodes of each traced graph are sent with their requested devices, and gpuwatch joins the two by name.
+Standard library only, Python 3.7 or newer.
 """
 
 import collections
@@ -24,23 +24,23 @@ _CALLS = {
     "If": ("then_branch", "else_branch"),
     "StatelessIf": ("then_branch", "else_branch"),
 }
-"""Ops that call functions, with the attributes that name these."""
+"""Ops that call functions, with the attributes that name the functions."""
 _DERIVED = "/job:localhost/"
-"""TensorFlow writes a device out in full where it takes it from a tensor, a variable or a strategy."""
+"""A full device name is not the program's: TensorFlow took it from a tensor, a variable or a strategy."""
 
 
 class Registry:
-    """Which kernels this process has registered (``TF_GetRegisteredKernelsForOp``)."""
+    """The kernels that are registered in this process (``TF_GetRegisteredKernelsForOp``)."""
 
     def __init__(self):
         self.known = {}
         self.cuda_build = None
 
     def of(self, op, types):
-        """Whether an op has a kernel for GPUs here, and whether CUDA has one; None for what nobody knows.
+        """Whether an op has a GPU kernel here, and whether it has a CUDA kernel; None if unknown.
 
-        ``types``: the op's type attributes, each as TensorFlow's number for it. On GPUs that gpuwatch simulates
-        as a plugin, the CUDA kernels of a CUDA build carry the device type GPU_CUDA.
+        ``types``: the op's type attributes as TensorFlow's numbers. On GPUs that gpuwatch simulates as a plug-in, the
+        CUDA kernels of a CUDA build have the device type GPU_CUDA.
         """
         found = self.known.get(op)
         if found is None:
@@ -55,7 +55,7 @@ class Registry:
         return gpu, any(_allows(kernel, types) for kernel in found if kernel.device_type in ("GPU_CUDA", "DEFAULT"))
 
     def cuda_types(self, op):
-        """The types in which TensorFlow has a CUDA kernel of an op, by name; None in a build without CUDA."""
+        """Names of the types for which TensorFlow has a CUDA kernel of an op; None in a CPU build."""
         from tensorflow.python.framework import dtypes
 
         found = self._ask(op)
@@ -88,19 +88,19 @@ def _allows(kernel, types):
 
 
 class Ops:
-    """Counts eager ops, and reads the graphs that the program builds."""
+    """Counts eager ops, and reads the program's graphs."""
 
     def __init__(self):
         self.counts = {}
         self.asked = {}
-        """What TensorFlow's context had as device, op by op, to what the program asked for."""
+        """Device in TensorFlow's context to the device that the program requested, for ops where they differ."""
         self.kernels = {}
         self.sent = {}
         self.unread = collections.Counter()
         self.beyond = 0
         self.registry = Registry()
         self.graphs = {}
-        """id() of a graph: a weak reference, its number, how many of its nodes were sent."""
+        """By id() of a graph: a weak reference, its number, and how many of its nodes were sent."""
         self.number = 0
         self.nodes = 0
         self.nodes_left_out = 0
@@ -108,7 +108,7 @@ class Ops:
         self.pending = []
 
     def begin(self):
-        """In the thread that imports TensorFlow, which is the program's main one."""
+        """Called in the thread that imports TensorFlow, usually the main thread."""
         from tensorflow.python.eager import context
         from tensorflow.python.framework import dtypes, op_callbacks
 
@@ -117,7 +117,7 @@ class Ops:
         op_callbacks.add_op_callback(self.take)
 
     def take(self, op_type, inputs, attrs, outputs, op_name=None, graph=None):
-        """For ``op_callbacks``, which leaves the op as it is when this returns None."""
+        """The op callback; returns None, so that TensorFlow does not change the op."""
         name = "an op"
         try:
             if graph is not None:
@@ -135,12 +135,12 @@ class Ops:
             held = inputs[0] if inputs else None
             asked = self.context.device_name or ""
             if held is not None and held.dtype == self.resource:
-                asked = ""  # it runs where its variable lives, whatever was asked
+                asked = ""  # it runs on its variable's device, whatever was requested
                 first = held if first is None else first
             dtype = first.dtype
             dtype = _held_type(attrs) if dtype == self.resource else dtype.name
             key = (name, dtype, asked, first.device)
-        except Exception:  # no output, or one that is no tensor: told at the end
+        except Exception:  # no output, or not a tensor: reported at the end
             self.unread[name] += 1
             return
         if key in self.counts:
@@ -152,7 +152,7 @@ class Ops:
             self.beyond += 1
 
     def _first(self, key, attrs):
-        """What is found out once of each kind of op, where it is of interest: it did not run on a GPU."""
+        """For the first op of each kind that did not run on a GPU: the real request, and its kernels."""
         op, _, asked, actual = key
         moved = asked and asked.rpartition("device:")[2] != actual.rpartition("device:")[2]
         if moved and not _by_the_program(sys._getframe(2)):
@@ -161,7 +161,7 @@ class Ops:
             return
         try:
             self.kernels[key] = self.registry.of(op, _types(dict(_pairs(attrs))))
-        except Exception:  # another version of TensorFlow: nobody knows
+        except Exception:  # another version of TensorFlow
             self.kernels[key] = (None, None)
 
     # Graphs
@@ -173,7 +173,7 @@ class Ops:
             self.graphs[id(graph)] = [weakref.ref(graph), self.number, 0]
 
     def read_graphs(self):
-        """Takes down the nodes that graphs have got since the last time; sent by :meth:`tell`."""
+        """Notes the new nodes of all graphs, for :meth:`tell`."""
         for key, entry in list(self.graphs.items()):
             graph = entry[0]()
             if graph is None:
@@ -203,7 +203,7 @@ class Ops:
                 nodes[op.name] = kinds.setdefault(self._kind(op), len(kinds))
                 if op.type in _CALLS:
                     calls[op.name] = [op.get_attr(attribute).name for attribute in _CALLS[op.type]]
-            except Exception:  # an op that cannot be described is one that cannot be joined
+            except Exception:  # it cannot be described, so it cannot be joined
                 self.nodes_left_out += 1
             if len(nodes) >= _NODES_A_LINE:
                 self.pending.append({"graph": entry[1], "kinds": list(kinds), "nodes": nodes, "calls": calls})
@@ -212,7 +212,7 @@ class Ops:
             self.pending.append({"graph": entry[1], "kinds": list(kinds), "nodes": nodes, "calls": calls})
 
     def _kind(self, op):
-        """Op, type, device that the program asked for, and whether there are kernels for GPUs."""
+        """Op, type, requested device, and whether there are GPU kernels."""
         outputs, inputs = op.outputs, op.inputs
         dtype = outputs[0].dtype if outputs else self.resource
         if dtype == self.resource:
@@ -228,7 +228,7 @@ class Ops:
         if key not in self.kernels:
             try:
                 self.kernels[key] = self.registry.of(op.type, _types(op.node_def.attr))
-            except Exception:  # another version of TensorFlow: nobody knows
+            except Exception:  # another version of TensorFlow
                 self.kernels[key] = (None, None)
         return (*key, *self.kernels[key])
 
@@ -256,23 +256,27 @@ class Ops:
                 )
 
     def left_out(self):
-        """What the counts lack, in sentences."""
+        """What was not counted, in sentences."""
         if self.unread:
             most = ", ".join("%s %d" % entry for entry in self.unread.most_common(5))
             more = ", ..." if len(self.unread) > 5 else ""
             total = sum(self.unread.values())
-            yield "placement: %d calls of ops without a tensor as output are not counted (%s%s)" % (total, most, more)
+            yield "placement: %d calls of ops without a tensor output were not counted (%s%s)" % (
+                total,
+                most,
+                more,
+            )
         if self.beyond:
-            yield "placement: %d calls are not counted, of more than %d kinds of op" % (self.beyond, _MOST_OPS)
+            yield "placement: %d calls were not counted: more than %d kinds of op" % (self.beyond, _MOST_OPS)
         if self.nodes_left_out:
-            yield "placement: %d nodes of graphs could not be read, or came after the first %d" % (
+            yield "placement: %d graph nodes could not be read, or came after the first %d" % (
                 self.nodes_left_out,
                 _MOST_NODES,
             )
 
 
 def _types(attributes):
-    """Type attributes as TensorFlow's numbers, of an eager op (numbers or DType) or of a NodeDef (AttrValue)."""
+    """Type attributes of an eager op (numbers or DType) or a NodeDef (AttrValue), as TensorFlow's numbers."""
     found = {}
     for name in attributes:
         value = attributes[name]
@@ -284,7 +288,7 @@ def _types(attributes):
 
 
 def _held_type(attrs):
-    """Of an op on a variable: the type of what it holds, by its attribute."""
+    """The type of a variable's value, from the op's attribute."""
     from tensorflow.python.framework import dtypes
 
     for name, value in _pairs(attrs):
@@ -294,12 +298,12 @@ def _held_type(attrs):
 
 
 def _pairs(attrs):
-    """Attributes as op callbacks get them, names and values in turn."""
+    """Pairs of an op callback's attributes, which alternate names and values."""
     return [(attrs[at], attrs[at + 1]) for at in range(0, len(attrs) - 1, 2)]
 
 
 def _by_the_program(frame):
-    """Whether the device scope is the program's: no function of the framework on the way opens one itself."""
+    """Whether the program opened the device scope: no function of the framework on the stack opens one."""
     while frame is not None:
         code = frame.f_code
         if not any(part in code.co_filename for part in _OWN):
@@ -310,49 +314,37 @@ def _by_the_program(frame):
     return False
 
 
-def find(watcher):
-    """Throws TensorFlow's own switches when the program has imported it; an entry for ``sys.meta_path``."""
-    import importlib.abc
-    import importlib.util
+class Switches:
+    """Switches TensorFlow's logging on after its import (see sitecustomize.py)."""
 
-    class Finder(importlib.abc.MetaPathFinder):
-        done = False
+    def __init__(self, watcher):
+        self.watcher = watcher
+        self.actions = {"tensorflow": self.switch_on}
 
-        def find_spec(self, name, path, target=None):
-            if name != "tensorflow" or self.done:
-                return None
-            self.done = True
-            spec = importlib.util.find_spec(name)
-            if spec is None or spec.loader is None:
-                return spec
-            load = spec.loader.exec_module
+    def switch_on(self, tensorflow):
+        tensorflow.debugging.set_log_device_placement(True)
+        _sessions()
+        self.watcher.ops.begin()
+        _copies(tensorflow)
+        self.watcher.emit("setting", name="placement logging", asked=True, effective=True, source="gpuwatch run")
 
-            def exec_module(module):
-                load(module)
-                module.debugging.set_log_device_placement(True)
-                _sessions()
-                watcher.ops.begin()
-                _copies(module)
-                watcher.emit("setting", name="placement logging", asked=True, effective=True, source="gpuwatch run")
-
-            spec.loader.exec_module = exec_module
-            return spec
-
-    return Finder()
+    def failed(self, name, error):
+        text = "placement: not possible in this version of TensorFlow (%s)" % error
+        self.watcher.once(text, "note", text=text)
 
 
 def _copies(tensorflow):
-    """TensorFlow logs every copy of an eager op's input from another device (device policy ``warn``)."""
+    """Makes TensorFlow log copies of eager ops' inputs from another device (device policy ``warn``)."""
     offered = getattr(tensorflow.config.experimental, "set_device_policy", None)
     if offered is not None:
         offered("warn")
 
 
 def _sessions():
-    """Sessions of TensorFlow 1 have a switch of their own, in the configuration that each is given.
+    """Switches placement logging on in each TF1 session's configuration.
 
-    Set where a session hands its configuration to the C API, after it was checked: no frame of ours gets into
-    a traceback, and the signature of Session stays TensorFlow's.
+    Where the session passes it to the C API, after it was checked: none of our frames can be in a traceback, and the
+    signature of Session does not change.
     """
     interface = sys.modules.get("tensorflow.python.client.pywrap_tf_session")
     original = getattr(interface, "TF_NewSessionOptions", None)

@@ -1,10 +1,9 @@
-"""What a watched program sets of TensorFlow's devices and memory: by which line, and what came of it.
+"""A watched program's settings of TensorFlow's devices and memory: the line that made them, and the effective values.
 
-No function of TensorFlow is wrapped where a program could see it: tracebacks, signatures and warnings stay as they
-are. tf.config keeps what it is told in attributes of TensorFlow's context; these are watched, and whoever reads one to
-compare it with a new value, or writes it, has the arguments of the call (tensorflow/python/eager/context.py). The
-configuration of a session is seen where it is handed to the C API, after TensorFlow has checked it. Standard library
-only, Python 3.7 or newer.
+No public function of TensorFlow is wrapped, so tracebacks, signatures and warnings do not change. tf.config stores its
+settings in attributes of TensorFlow's context, which are replaced by descriptors: a function that reads or writes one
+has the setting in its arguments (tensorflow/python/eager/context.py). A session's configuration is seen where it is
+passed to the C API, after TensorFlow has checked it. Standard library only, Python 3.7 or newer.
 """
 
 import os
@@ -17,37 +16,19 @@ _GPU_OPTIONS = ("allow_growth", "per_process_gpu_memory_fraction", "visible_devi
 
 
 class Settings:
-    """A finder for sys.meta_path: finds nothing itself, and begins to watch a module when it has been imported."""
+    """Observes modules of TensorFlow after their import (see sitecustomize.py)."""
 
     def __init__(self):
         self.asked = {}
-        """Name of a setting: what was asked (by device where that matters), by whom, and a note."""
+        """By name of the setting: the value, by device if necessary, its source, and a note."""
         self.sent = {}
         self.actions = {_CONTEXT: self._context, _SESSIONS: self._sessions}
         self.sessions = 0
 
-    def find_spec(self, name, path=None, target=None):
-        if name not in self.actions:
-            return None
-        act = self.actions.pop(name)
-        import importlib.util
+    def failed(self, name, error):
+        self.note(name, "watched", "", "not possible in this version (%s)" % error)
 
-        spec = importlib.util.find_spec(name)
-        if spec is None or not hasattr(spec.loader, "exec_module"):
-            return spec
-        load = spec.loader.exec_module
-
-        def exec_module(module):
-            load(module)
-            try:
-                act(module)
-            except Exception as error:  # of a version that nobody has tried: the program goes on as it is
-                self.note(name, "watched", "", "not possible in this version (%s)" % error)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-    # Where the program's settings are seen
+    # Observing the program's settings
 
     def _context(self, module):
         context = module.Context
@@ -81,7 +62,7 @@ class Settings:
             self.note("device policy", str(given["policy"]), _place(frame), "")
 
     def _by_device(self, name, device, value, frame):
-        """The same for all devices is told once; else by device."""
+        """Notes a setting once if it is the same for all devices, otherwise by device."""
         known = self.asked.get(name, {}).get("by device", {})
         known = dict(known)
         known[getattr(device, "name", str(device))] = value
@@ -110,10 +91,10 @@ class Settings:
         while frame is not None and frame.f_code.co_name == "__init__" and _framework(frame):
             given = frame.f_locals.get("config", given)
             frame = frame.f_back
-        late = "" if not self.sessions else "TensorFlow had made its devices already, and keeps to the first session's"
+        late = "too late: TensorFlow already has its devices, configured by the first session" if self.sessions else ""
         self.sessions += 1
         if config is None or given is None:
-            return  # tf.config's, which is told by itself
+            return  # from tf.config, which is reported separately
         place = _place(frame)
         for name in _GPU_OPTIONS:
             value = getattr(config.gpu_options, name)
@@ -126,13 +107,13 @@ class Settings:
             self.note("allow_soft_placement", True, place, "")
 
     def note(self, name, asked, source, note):
-        """Something was asked; the last word on it counts."""
+        """Notes a setting; the last value counts."""
         self.asked[name] = {"asked": asked, "source": source, "note": note}
 
-    # What came of it
+    # Effective values
 
     def tell(self, emit, context):
-        """Sends what is new; ``context`` is TensorFlow's once it has made its devices, else None."""
+        """Sends changes; ``context``: TensorFlow's, once it has initialised its devices, or None."""
         for name, entry in list(self.asked.items()):
             effective, note = self._effective(name, entry, context)
             data = {
@@ -147,12 +128,12 @@ class Settings:
                 emit("setting", **data)
 
     def _effective(self, name, entry, context):
-        """What TensorFlow's own state says, once devices are made; None where it does not tell."""
+        """The value in TensorFlow's own state, and a note; None if unknown."""
         if entry["note"]:
             return None, ""
         forced = os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH")
         if name in ("memory growth", "allow_growth") and forced in ("true", "false"):
-            return forced == "true", "TF_FORCE_GPU_ALLOW_GROWTH=%s decides" % forced
+            return forced == "true", "overridden by TF_FORCE_GPU_ALLOW_GROWTH=%s" % forced
         if context is None:
             return None, ""
         gpus = [device for device in context._physical_devices if device.device_type == "GPU"]
@@ -172,7 +153,7 @@ class Settings:
 
 
 class _Watched:
-    """An attribute whose readers and writers are seen; a dictionary in it, too."""
+    """A descriptor for an attribute that calls ``see`` when it is read or written."""
 
     def __init__(self, name, see):
         self.name = name
@@ -198,7 +179,7 @@ class _Watched:
     def look(self):
         try:
             self.see(sys._getframe(2), self.name)
-        except Exception:  # another version of TensorFlow: nothing is told of this setting
+        except Exception:  # another version of TensorFlow: stop observing this setting
             self.see = _nothing
 
 
@@ -219,14 +200,14 @@ def _gpuwatch(frame):
 
 
 def _ours(frame):
-    """Whether gpuwatch itself called it (--placement)."""
+    """Whether the caller is gpuwatch itself (--placement)."""
     while frame is not None and _framework(frame):
         frame = frame.f_back
     return frame is not None and _gpuwatch(frame)
 
 
 def _place(frame):
-    """``train.py:12``: the innermost line that is not the framework's."""
+    """``train.py:12``: the innermost line outside the framework."""
     while frame is not None and _framework(frame):
         frame = frame.f_back
     if frame is None:

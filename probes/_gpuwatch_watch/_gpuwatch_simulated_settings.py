@@ -1,10 +1,9 @@
-"""A program's settings of GPU memory and devices, carried over to GPUs that gpuwatch simulates as a PluggableDevice.
+"""Translates a program's memory and device settings for GPUs that gpuwatch simulates as a PluggableDevice.
 
-TensorFlow keeps memory_limit, virtual GPUs and, in part, fractions and device lists from a PluggableDevice. What
-it is about to make its devices of is a ConfigProto, whether it came from tf.config, from a session of TensorFlow 1
-or from a server. It is read where Python hands it to TensorFlow's C++: the plug-in is told which logical devices
-were asked for, and TensorFlow what it needs to take them as they are. The program's own objects stay as they
-were. On real GPUs nothing of this file is loaded. Python 3.7 or newer.
+For a PluggableDevice, TensorFlow ignores memory_limit, virtual GPUs and some uses of fractions and device lists. All
+settings, from tf.config, a TF1 session or a server, end up in a ConfigProto. It is intercepted where Python passes it
+to TensorFlow's C++: the plug-in gets the requested logical devices, and TensorFlow a ConfigProto that uses them as they
+are. The program's own objects are not changed. Not loaded on real GPUs. Python 3.7 or newer.
 """
 
 import ctypes
@@ -16,7 +15,7 @@ _TOO_MANY, _NO_ROOM = 28, 12  # ENOSPC, ENOMEM
 
 
 class Settings:
-    """What carries the settings over. ``tell(name, asked, effective, note)`` hears of what cannot be honoured."""
+    """Translates settings. ``tell(name, asked, effective, note)`` is called for those that cannot be honoured."""
 
     def __init__(self, tell):
         self.tell = tell
@@ -28,12 +27,12 @@ class Settings:
             "tensorflow.python.client.pywrap_tf_session": self.sessions,
             "tensorflow.python.client._pywrap_device_lib": self.listing,
         }
-        """Module to what is done with it when it has been imported."""
+        """Functions by the module that they are called with after its import."""
 
-    # Where TensorFlow is given a configuration
+    # Where TensorFlow gets a configuration
 
     def physical(self, module):
-        """Context: the first list of devices that the program itself asks for is CUDA's first look at the variables."""
+        """Context: re-reads CUDA_VISIBLE_DEVICES when the program first lists devices, as CUDA would."""
         original = module.Context._initialize_physical_devices
 
         @functools.wraps(original)
@@ -43,7 +42,7 @@ class Settings:
         module.Context._initialize_physical_devices = _initialize_physical_devices
 
     def recounted(self):
-        """Whether CUDA_VISIBLE_DEVICES leaves other devices than it did while TensorFlow was imported."""
+        """Whether CUDA_VISIBLE_DEVICES leaves other devices than when TensorFlow was imported."""
         tensorflow = sys.modules.get("tensorflow")
         if self.counted or getattr(getattr(tensorflow, "__spec__", None), "_initializing", True):
             return False
@@ -51,7 +50,7 @@ class Settings:
         return bool(self.plugin().gpuwatch_plugin_recount())
 
     def eager(self, module):
-        """pywrap_tfe: the eager context, and the server of a cluster that it joins."""
+        """pywrap_tfe: the eager context, and cluster servers."""
         _replace(module, "TFE_ContextOptionsSetConfig", self.configuration)
         for name in (
             "TFE_EnableCollectiveOps",
@@ -67,7 +66,7 @@ class Settings:
         _replace(module, "TF_NewServer", self.server)
 
     def listing(self, module):
-        """_pywrap_device_lib: list_local_devices makes the devices too, often without a configuration."""
+        """_pywrap_device_lib: list_local_devices creates devices too, often without a configuration."""
         original = module.list_devices
 
         def list_devices(serialized_config=None):
@@ -76,30 +75,30 @@ class Settings:
         module.list_devices = list_devices
 
     def configuration(self, serialized):
-        """A serialized ConfigProto as the simulated GPUs take it."""
+        """Translates a serialized ConfigProto."""
         from tensorflow.core.protobuf import config_pb2
 
         return self.carried(config_pb2.ConfigProto.FromString(serialized)).SerializeToString()
 
     def server(self, serialized):
-        """The same in a serialized ServerDef."""
+        """Translates the ConfigProto in a serialized ServerDef."""
         from tensorflow.core.protobuf import tensorflow_server_pb2
 
         server = tensorflow_server_pb2.ServerDef.FromString(serialized)
         self.carried(server.default_session_config)
         return server.SerializeToString()
 
-    # What becomes of it
+    # Translation
 
     def carried(self, config):
-        """Lays the logical devices of ``config`` out, and changes it to what TensorFlow has to be told then."""
+        """Lays out the logical devices of ``config``, and changes it accordingly."""
         asked = config.gpu_options
         self.judge(asked)
         self.recounted()
         count = config.device_count.get("GPU")
         listed = _listed(asked.visible_device_list)
         if listed is None or count == 0:
-            return config  # TensorFlow says what is wrong with it, or makes no device
+            return config  # TensorFlow will report an error, or create no GPU
         visible = self.plugin().gpuwatch_plugin_visible()
         ordinals = listed or list(range(visible))
         virtual = [list(part.memory_limit_mb) for part in asked.experimental.virtual_devices]
@@ -122,12 +121,12 @@ class Settings:
             plugged.allow_growth = asked.allow_growth
         plugged.experimental.ClearField("virtual_devices")
         plugged.visible_device_list = ",".join(map(str, given))
-        plugged.per_process_gpu_memory_fraction = 1.0  # of the total, which the plug-in tells as the exact grant
+        plugged.per_process_gpu_memory_fraction = 1.0  # of the total, which the plug-in reports as the exact grant
         config.device_count["GPU"] = len(given)
         return config
 
     def lay_out(self, wanted, fraction):
-        """The ordinals that stand for the devices, each an ordinal and a limit in bytes; None: it cannot be."""
+        """The ordinals for these devices (pairs of ordinal and limit in bytes); None if they cannot be laid out."""
         number = len(wanted)
         given = (ctypes.c_int * number)()
         code = self.plugin().gpuwatch_plugin_lay_out(
@@ -140,18 +139,18 @@ class Settings:
         if code == _NO_ROOM:
             from tensorflow.python.framework import errors_impl
 
-            # The words of a CUDA build, where the driver finds no room for its context.
+            # The message of a CUDA build when there is no memory for the context.
             text = "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory"
             raise errors_impl.InternalError(None, None, text)
         if code == _TOO_MANY:
-            self.tell("logical devices", number, None, "simulated GPUs are at most 16 logical devices in a program")
+            self.tell("logical devices", number, None, "simulated GPUs are limited to 16 logical devices in a program")
         return list(given) if code == 0 else None
 
     def judge(self, asked):
-        """What is CUDA's alone."""
+        """Reports settings that only CUDA devices have."""
         allocator = os.environ.get("TF_GPU_ALLOCATOR") or asked.allocator_type
         if allocator in ("cuda_malloc_async", "cuda_malloc"):
-            note = "%s is CUDA's own: simulated GPUs that compute use BFC (--sim-tier driver has it)" % allocator
+            note = "%s needs CUDA: the plug-in tier uses BFC instead (use --sim-tier driver)" % allocator
             self.tell("TF_GPU_ALLOCATOR", allocator, "BFC", note)
         if asked.per_process_gpu_memory_fraction > 1 or asked.experimental.use_unified_memory:
             self.tell("unified memory", True, False, "simulated GPUs have no unified memory")
@@ -164,7 +163,7 @@ class Settings:
 
 
 def _listed(text):
-    """The numbers of a visible_device_list; None where it is not one."""
+    """The numbers in a visible_device_list; None if it is invalid."""
     try:
         return [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
@@ -172,7 +171,7 @@ def _listed(text):
 
 
 def _replace(module, name, carry):
-    """Lets ``carry`` see what a function of TensorFlow's C++ is given as a serialized message."""
+    """Passes serialized messages to one of TensorFlow's C++ functions through ``carry``."""
     original = getattr(module, name, None)
     if original is None:
         return

@@ -1,11 +1,9 @@
-"""Looks at TensorFlow, Keras and PyTorch inside a program that ``gpuwatch run`` watches; changes none of them.
+"""Observes TensorFlow, Keras and PyTorch inside a program that ``gpuwatch run`` watches, without changing them.
 
-Everything is read by a thread of its own: what the allocators hold, which devices there are, how often each
-tf.function was called (TensorFlow counts that itself). Keras's batches are counted by a method that its
-History callback does not have, PyTorch's steps by the hook that it offers for them: neither stands in
-front of anybody's code, so that tracebacks and timings stay the program's own. Nothing here imports a
-framework, starts a device or changes a setting (``--placement`` throws TensorFlow's own switch). Standard
-library only, Python 3.7 or newer.
+A thread reads allocators, devices, and how often each tf.function was called (TensorFlow counts that). Keras's batches
+are counted by adding a method that its History callback lacks, PyTorch's steps by its optimizer hook: neither wraps the
+program's code, so tracebacks and timings do not change. Nothing here imports a framework, starts a device or changes a
+setting (``--placement`` uses TensorFlow's own switch). Standard library only, Python 3.7 or newer.
 """
 
 import _thread
@@ -20,7 +18,7 @@ import sys
 import time
 
 _SOON = 0.05
-"""Seconds between looks while a framework is being imported, so that no early step is missed."""
+"""Seconds between reads while a framework is being imported, so that no early step is missed."""
 _EARLY = 30.0
 _EVERY = 0.5
 _TELL_EVERY = 2.0
@@ -29,7 +27,7 @@ _LATEST = 4000
 _WINDOWS = 240
 _MOST_FUNCTIONS = 200
 _MOST_SEARCHES = 5
-"""Each looks through all objects of the program, which takes some ten milliseconds."""
+"""Each search goes through all of the program's objects, which takes some ten milliseconds."""
 _ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
 _HISTORY = (
     "keras.src.callbacks.history",
@@ -46,7 +44,7 @@ _FUNCTIONS = (
 
 
 class Steps:
-    """Counts steps and keeps the gaps between the latest ones."""
+    """Counts steps, and keeps the latest step times."""
 
     def __init__(self):
         self.reset()
@@ -68,7 +66,7 @@ class Steps:
 
 
 class Calls:
-    """How often each tf.function was called, from TensorFlow's own counters, in windows of time."""
+    """Call rates of tf.functions, from TensorFlow's own counters."""
 
     def __init__(self):
         self.known = {}
@@ -86,23 +84,23 @@ class Calls:
             before, since, total, windows, warm_up = entry
             more = count - before
             if more <= 0:
-                # TensorFlow forgets old calls when a function is traced again.
+                # TensorFlow drops old calls when a function is traced again.
                 entry[0] = count
                 if windows and now - since > 10 + 10 * max(windows):
-                    entry[1] = now  # it pauses: that is no slow step
+                    entry[1] = now  # a pause, not a slow step
                 continue
             if now - since < (_EVERY if len(windows) > 20 else 2 * _SOON):
                 if last:
-                    entry[2] = total + more  # too short a window for a speed
+                    entry[2] = total + more  # too short for a rate
                 continue
             if total + more <= 2 or not warm_up:
-                entry[4] = total + more  # tracing and the first calls are in this window
+                entry[4] = total + more  # includes tracing and the first calls
             else:
                 windows.append((now - since) / more)
             entry[0], entry[1], entry[2] = count, now, total + more
 
     def busiest(self):
-        """Name and speed of the function that was called most, else None."""
+        """Name and speed of the most-called function; None if unknown."""
         code = max(self.known, key=lambda one: self.known[one][2], default=None)
         if code is None or len(self.known[code][3]) < 2:
             return None
@@ -139,7 +137,7 @@ class Watcher:
         self.reset(forked=False)
 
     def reset(self, forked):
-        """Starts over; in a fork of multiprocessing, which is a program of its own."""
+        """Starts over, as in a process forked by multiprocessing."""
         self.pid = os.getpid()
         self.forked = forked
         self.started_before_fork = forked and self.context() is not None
@@ -155,7 +153,7 @@ class Watcher:
         self.optimizer.reset()
         self.calls = Calls()
 
-    # What is said
+    # Sending
 
     def connect(self):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -165,25 +163,25 @@ class Watcher:
         self.write("environment", variables=self.environment())
 
     def environment(self):
-        """The variables that bear on GPUs, as the program has set them by now."""
+        """The current GPU-related variables."""
         return {name: value[:2000] for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
 
     def write(self, kind, **data):
         line = {"v": 1, "seq": self.sequence, "t": time.monotonic(), "kind": kind, "data": data}
         self.sequence += 1
-        # Without SIGPIPE: a program may have given it back its deadly meaning.
+        # Without SIGPIPE, which the program may have restored to its default.
         self.socket.sendall((json.dumps(line, default=str) + "\n").encode(), socket.MSG_NOSIGNAL)
 
     def emit(self, kind, **data):
         if self.broken or os.getpid() != self.pid:
-            return  # a plain fork has our memory, but is not the program
+            return  # a plain fork has our memory but is another process
         with self.lock:
             try:
                 if self.socket is None:
                     self.connect()
                 self.write(kind, **data)
             except OSError:
-                self.broken = True  # gpuwatch is gone, or does not read
+                self.broken = True  # gpuwatch has ended, or does not read
 
     def once(self, key, kind, **data):
         if key not in self.said:
@@ -191,12 +189,12 @@ class Watcher:
             self.emit(kind, **data)
 
     def changed(self, key, kind, **data):
-        """Says it if it is not what was said last."""
+        """Sends ``data`` if it has changed."""
         if self.told.get(key) != data:
             self.told[key] = data
             self.emit(kind, **data)
 
-    # When
+    # The loop
 
     def loop(self):
         pid = self.pid
@@ -210,14 +208,14 @@ class Watcher:
                         self.trouble(look, error)
                 time.sleep(_SOON if time.monotonic() < until else _EVERY)
         except BaseException:
-            self.broken = True  # the interpreter is going down
+            self.broken = True  # the interpreter is shutting down
 
     def trouble(self, look, error):
         text = "%s: %s: %s" % (look.__name__, type(error).__name__, error)
         self.once(text, "note", text=text)
 
     def last_words(self):
-        """At the end of the program: what it held at last, its speed, and what ended it."""
+        """At the program's end: its final memory, its speed, and its exception."""
         if self.broken or os.getpid() != self.pid:
             return
         for look in (self.tensorflow, self.torch, self.hooks, self.last_functions, self.last_speed, self.exception):
@@ -229,7 +227,7 @@ class Watcher:
             self.emit("end", ok=True)
 
     def exception(self):
-        """The exception that Python has just printed."""
+        """Reports the exception that Python has just printed."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None:
             text = str(error)
@@ -238,9 +236,9 @@ class Watcher:
             self.refused(text)
 
     def refused(self, text):
-        """Of an eager op that no kernel was found for on the device: op and device, under the names that probes use.
+        """Reports an eager op without a kernel on the requested device, under the names that probes use.
 
-        Which type it had stands nowhere: TensorFlow cuts its own frames out of the traceback.
+        Its type is unknown: TensorFlow removes its own frames from the traceback.
         """
         op = re.search(r"\[Op:(\w+)\]", text)
         asked = re.search(r"device specification '([^']+)'[^\0]{0,200}Supported device types \[", text)
@@ -250,17 +248,17 @@ class Watcher:
         self.emit("result", name="requested", value=asked.group(1))
 
     def kernels(self, text):
-        """Of an op without a kernel, in eager mode: in which types CUDA has one, where the GPU is a plugin's."""
+        """Reports the types for which CUDA has a kernel of an eager op without one, on GPUs simulated as a plug-in."""
         named = re.search(r"Supported device types \[[^\]]*\].{0,2000}\[Op:(\w+)\]", text, re.DOTALL)
         if named is None or not simulated_plugin():
             return
         registry = self.load("_gpuwatch_placement").Registry()
         self.emit("result", name="kernels", value={"op": named.group(1), "cuda": registry.cuda_types(named.group(1))})
 
-    # What is looked at
+    # Reading
 
     def context(self):
-        """TensorFlow's eager context once it has started; asking one that has not would start it."""
+        """TensorFlow's eager context, if it is initialised; querying it before would initialise it."""
         context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
         return context if context is not None and getattr(context, "_initialized", False) else None
 
@@ -303,9 +301,9 @@ class Watcher:
                 self.changed(name, "memory", device=name, current=info["current"], peak=info["peak"])
 
     def replicas(self, logical):
-        """Devices of a MirroredStrategy against those that there are: TensorFlow makes replicas of any name.
+        """Reports devices of a MirroredStrategy that do not exist: TensorFlow accepts any name.
 
-        That there is a strategy is told by TensorFlow's own gauge; which one, by who refers to its class.
+        TensorFlow's gauge says that there is a strategy; it is found among the referrers of its class.
         """
         if "replicas" in self.said:
             return
@@ -327,9 +325,9 @@ class Watcher:
                 return
 
     def mapping(self, context, logical):
-        """Logical GPUs in order, each on a visible one; what the log says too, unless it was turned off.
+        """Reports the logical GPUs, each on a visible one, as the log does unless it is off.
 
-        TensorFlow may list a GPU as physical and visible, and make no device of it.
+        TensorFlow may list a GPU as physical and visible without creating a device for it.
         """
         amounts = self.amounts(context)
         number = 0
@@ -353,7 +351,7 @@ class Watcher:
                 )
 
     def amounts(self, context):
-        """Each device's memory limit, as TensorFlow's own list of devices has it."""
+        """Each device's memory limit, from TensorFlow's list of devices."""
         execution = sys.modules.get("tensorflow.python.pywrap_tfe")
         session = sys.modules.get("tensorflow.python.client.pywrap_tf_session")
         found = {}
@@ -364,7 +362,7 @@ class Watcher:
                 found["/device:" + name.rpartition("/device:")[2]] = session.TF_DeviceListMemoryBytes(devices, number)
             session.TF_DeleteDeviceList(devices)
         except (AttributeError, TypeError):
-            return {}  # another version of TensorFlow: the log may tell
+            return {}  # another version of TensorFlow: the log may have it
         return found
 
     def torch(self):
@@ -408,7 +406,7 @@ class Watcher:
             )
 
     def properties(self, cuda, number):
-        """As ``torch-map`` says it."""
+        """A GPU's properties, in the form that the torch probes use."""
         found = cuda.get_device_properties(number)
         value = {"name": found.name}
         if hasattr(found, "uuid"):
@@ -418,8 +416,8 @@ class Watcher:
         return value
 
     def hooks(self):
-        """Puts the counters where the frameworks offer a place, as soon as they are imported."""
-        for name in _HISTORY:  # TensorFlow brings an old Keras along, beside the one that is used
+        """Installs the counters as soon as the frameworks are imported."""
+        for name in _HISTORY:  # TensorFlow contains an old Keras, besides the one that is used
             if name not in self.hooked:
                 history = getattr(sys.modules.get(name), "History", None)
                 if history is not None:
@@ -440,7 +438,7 @@ class Watcher:
         for name in _FUNCTIONS:
             manager = getattr(sys.modules.get(name), "_frequent_tracing_detector_manager", None)
             if manager is not None:
-                # A copy in one stroke, without TensorFlow's lock: a fork might catch us holding it.
+                # An atomic copy without TensorFlow's lock, which a fork might catch us holding.
                 self.calls.look(manager._detectors.data.copy(), time.perf_counter(), last)
                 return
 
@@ -471,22 +469,22 @@ class Watcher:
 
 
 def simulated_plugin():
-    """Whether the GPUs are gpuwatch's own, simulated as a plugin of TensorFlow."""
+    """Whether the GPUs are simulated by gpuwatch as a plug-in of TensorFlow."""
     return "GPUWATCH_SIM_STATE" in os.environ and "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" in os.environ
 
 
 def _complete(module):
-    """Whether a module is there, and imported to its end."""
+    """Whether a module is completely imported."""
     return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def _count_batches(history, steps):
-    """Keras tells every callback of every batch; the History of each training has no use for it yet."""
+    """Adds the batch callback to Keras's History, which every training has and which does not define it."""
     if "on_train_batch_end" in vars(history):
         return
 
     def on_train_batch_end(self, batch, logs=None):
-        # With steps_per_execution the number of the batch moves by more than one.
+        # With steps_per_execution, the batch number grows by more than one.
         last = self.__dict__.get("_gpuwatch_last")
         self.__dict__["_gpuwatch_last"] = batch
         steps.step(batch - last if last is not None and batch > last else 1)
@@ -498,7 +496,7 @@ _FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of"
 
 
 def _hush():
-    """Python 3.12 and later warn of a fork beside threads: not where the only one beside it is the watcher's."""
+    """Python 3.12 and later warn of forks with several threads; suppresses this if the only other one is ours."""
     import warnings
 
     try:
@@ -513,7 +511,7 @@ def _hush():
 
 
 def _follow_forks(watcher):
-    """Processes that multiprocessing forks are watched like others; a plain fork is left alone."""
+    """Watches processes that multiprocessing forks too; plain forks are not watched."""
 
     def before():
         if sys.version_info >= (3, 12) and not watcher.broken and os.getpid() == watcher.pid:
@@ -525,7 +523,7 @@ def _follow_forks(watcher):
 
     def after(this):
         this.reset(forked=True)
-        # Such a process ends without atexit.
+        # Such a process does not run atexit functions.
         sys.modules["multiprocessing.util"].Finalize(None, this.last_words, exitpriority=0)
         _thread.start_new_thread(this.loop, ())
 
@@ -533,18 +531,17 @@ def _follow_forks(watcher):
 
 
 def begin(address, load, simulation=None):
-    """Starts to look; returns who shall see TensorFlow's modules when they are imported.
+    """Starts observing; returns the observers of imports (see sitecustomize.py).
 
-    ``load`` gives a module of this folder by name; ``simulation``: on simulated GPUs, what adapts the program to them
-    (_gpuwatch_simulated.py).
+    ``load``: loads a module of this folder. ``simulation``: the adapter for simulated GPUs (_gpuwatch_simulated.py).
     """
     watcher = Watcher(address, load, simulation)
     watcher.settings = load("_gpuwatch_settings").Settings()
-    finders = [watcher.settings]
+    observers = [watcher.settings]
     if os.environ.get("GPUWATCH_WATCH_PLACEMENT"):
         placement = load("_gpuwatch_placement")
         watcher.ops = placement.Ops()
-        finders.append(placement.find(watcher))
+        observers.append(placement.Switches(watcher))
     _follow_forks(watcher)
     _thread.start_new_thread(watcher.loop, ())
     process = sys.modules.get("multiprocessing.process")
@@ -552,4 +549,4 @@ def begin(address, load, simulation=None):
         sys.modules["multiprocessing.util"].Finalize(None, watcher.last_words, exitpriority=0)
     else:
         atexit.register(watcher.last_words)
-    return finders
+    return observers

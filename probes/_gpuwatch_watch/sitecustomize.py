@@ -1,10 +1,9 @@
-"""Loaded by Python itself into every Python of a program that ``gpuwatch run`` watches; changes nothing.
+"""Loaded by Python at its start in every Python process of a program that ``gpuwatch run`` watches.
 
-gpuwatch puts this folder first on PYTHONPATH. All that happens at the start is this: the folder is taken
-off sys.path again, the sitecustomize that it stood in front of runs, and one entry in sys.meta_path waits,
-finding nothing itself, for TensorFlow, Keras or PyTorch to be imported. A program that imports none of
-them pays for nothing else. Under ``gpuwatch sim`` it is loaded too, for simulated GPUs alone: see
-_gpuwatch_simulated.py. This file must be readable to any Python, however old.
+gpuwatch puts this folder first on PYTHONPATH. At the start, the folder is removed from sys.path again, the user's own
+sitecustomize is run, and an entry in sys.meta_path waits for the import of TensorFlow, Keras or PyTorch. A program that
+imports none of them pays for nothing else. Under ``gpuwatch sim`` it is loaded for simulated GPUs: see
+_gpuwatch_simulated.py. Every version of Python must be able to compile this file.
 """
 
 import os
@@ -25,17 +24,21 @@ def _hand_over():
     except ImportError as error:
         if getattr(error, "name", "sitecustomize") != "sitecustomize":
             raise
-    # Python is still importing the name, and wants to find it.
+    # Python is still importing this name and expects to find it.
     sys.modules.setdefault("sitecustomize", this)
     return here
 
 
 class _Waiter(object):
-    """Notices that a framework is about to be imported."""
+    """An entry of sys.meta_path that runs actions after imports; the import itself is left to Python.
+
+    An observer has ``actions``, functions by the name of the module that they are called with, and ``failed(name,
+    error)``.
+    """
 
     def __init__(self, folder):
         self.folder = folder
-        self.finders = []
+        self.observers = []
         self.begun = False
 
     def find_spec(self, name, path=None, target=None):
@@ -43,24 +46,40 @@ class _Waiter(object):
             self.begun = True
             try:
                 self.begin()
-            except Exception:  # the program comes first, whatever is wrong with us
+            except Exception:  # our errors must not disturb the program
                 return None
-        for finder in self.finders:
-            spec = finder.find_spec(name, path, target)
-            if spec is not None:
-                return spec
-        return None
+        observers = [observer for observer in reversed(self.observers) if name in observer.actions]
+        found = [(observer, observer.actions.pop(name)) for observer in observers]
+        if not found:
+            return None
+        import importlib.util
+
+        spec = importlib.util.find_spec(name)
+        if spec is None or not hasattr(spec.loader, "exec_module"):
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            for observer, act in found:
+                try:
+                    act(module)
+                except Exception as error:  # an unknown version of the framework: the program continues without us
+                    observer.failed(name, error)
+
+        spec.loader.exec_module = exec_module
+        return spec
 
     def begin(self):
         simulation = None
         if _SIMULATED:
             simulated = self.load("_gpuwatch_simulated")
             simulation = simulated.Simulation(self.load("_gpuwatch_simulated_settings"), simulated.speak)
-            self.finders.append(simulation)
-            if not _WATCHED:  # gpuwatch tells what the error means otherwise
+            self.observers.append(simulation)
+            if not _WATCHED:  # otherwise gpuwatch explains the error
                 simulated.explain_at_exit()
         if _WATCHED:
-            self.finders += self.load("_gpuwatch_watcher").begin(os.environ["GPUWATCH_WATCH"], self.load, simulation)
+            self.observers += self.load("_gpuwatch_watcher").begin(os.environ["GPUWATCH_WATCH"], self.load, simulation)
 
     def load(self, name):
         import importlib.util

@@ -17,7 +17,7 @@ from gpuwatch.cli.main import cli
 from gpuwatch.errors import UsageError
 from gpuwatch.model.codec import PRINTED, schema_of
 from gpuwatch.model.probe_list import ProbeList, RecipeList
-from gpuwatch.probing.locate import find_probes
+from gpuwatch.probing.probe_scripts import find_probes
 from tests.conftest import gpuwatch
 
 
@@ -29,7 +29,7 @@ from tests.conftest import gpuwatch
         (["probe", "--config", "growth", "-o", "/nonexistent/x.html"], 2, "its folder does not exist"),
         (["probe", "--config", "growth", "-o", "x.pdf"], 2, ".html"),
         (["probe", "--config", "growth", "--seconds", "soon"], 2, "soon"),
-        (["probe", "--config", "growth", "--python", "/nonexistent/python"], 2, "there is no such program"),
+        (["probe", "--config", "growth", "--python", "/nonexistent/python"], 2, "no such program"),
         (["probe", "--group", "everything"], 2, "everything"),
         (["probe", "--config", "growth", "--seconds", "nan"], 2, "not a finite number"),
         (["probe", "--config", "growth", "--memory-limit", "77"], 2, "does not apply to growth"),
@@ -42,9 +42,9 @@ from tests.conftest import gpuwatch
         ),
         (["probe", "--config", "contention", "--seconds", "30", "--deadline", "180"], 2, "10 measurements of"),
         (["probe", "--config", "growth", "--gpu", "0,", "--python", "/nonexistent"], 2, "an entry is empty"),
-        (["probe", "--config", "growth", "--python", "/bin/ls"], 2, "--python /bin/ls: it is no Python, but a program"),
+        (["probe", "--config", "growth", "--python", "/bin/ls"], 2, "--python /bin/ls: it is not a Python interpreter"),
         (["doctor", "--python", "/tmp"], 2, "--python /tmp: it is a folder, not a program"),
-        (["doctor", "--python", "/etc/passwd"], 2, "no program that can be run by this user (its mode is -rw"),
+        (["doctor", "--python", "/etc/passwd"], 2, "this user cannot execute it (its mode is -rw"),
         (["cause", "OOM"], 2, "did you mean memory.model-too-large or memory.other-process or memory.limit-too-small"),
         (["cause", "out of memory"], 2, "did you mean memory.model-too-large or"),
         (["cause", "memory.fragmnted"], 2, "did you mean memory.fragmented"),
@@ -64,7 +64,7 @@ from tests.conftest import gpuwatch
         (["compare", "/nonexistent/run.json"], 2, "No such file"),
         (["sim"], 2, "no command"),
         (["sim", "--gpus", "99", "--", "true"], 2, "99"),
-        (["sim", "--", "no-such-program-here"], 127, "there is no such program"),
+        (["sim", "--", "no-such-program-here"], 127, "command not found"),
         (["schema", "nothing"], 2, "nothing"),
         ([], 2, "needs a terminal"),
     ],
@@ -240,11 +240,11 @@ def test_unwritable_stdout_is_a_failure(command: str) -> None:
 def test_messages_cannot_move_the_cursor() -> None:
     done = gpuwatch("run", "--no-save", "--", "a\x1b[31m\u202eb\x07\nz")
     assert done.code == 127
-    assert done.err == "gpuwatch: a\\x1b[31m\\u202eb\\x07 z: there is no such program\n"
+    assert done.err == "gpuwatch: a\\x1b[31m\\u202eb\\x07 z: command not found\n"
 
 
 def test_the_simulation_says_why_a_program_cannot_be_started(tmp_path: Path) -> None:
-    for command, code, says in (("nosuch-program", 127, "no such program"), (str(tmp_path), 126, "is a folder")):
+    for command, code, says in (("nosuch-program", 127, "command not found"), (str(tmp_path), 126, "is a folder")):
         done = gpuwatch("sim", "--", command)
         assert (done.code, done.err.count("\n")) == (code, 1)
         assert says in done.err
@@ -257,8 +257,8 @@ def test_usage_is_checked_before_the_environment(tmp_path: Path) -> None:
     """No compiler, nothing compiled: what is wrong with the command line is said all the same, and nothing else."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CC": "/nonexistent/cc", "PATH": str(tmp_path)}
     for arguments, says in (
-        (["probe", "--config", "growth", "--python", "/nonexistent/python"], "there is no such program"),
-        (["doctor", "--python", "/nonexistent/python"], "there is no such program"),
+        (["probe", "--config", "growth", "--python", "/nonexistent/python"], "no such program"),
+        (["doctor", "--python", "/nonexistent/python"], "no such program"),
         (["probe", "--config", "growth", "--gpu", "0,0"], "is listed twice"),
         (["snapshot", "-o", "x.pdf"], ".html"),
     ):
@@ -275,7 +275,7 @@ def test_what_a_user_cannot_read_is_named(tmp_path: Path) -> None:
     rights = "-dac_override,-dac_read_search"
     less = ["setpriv", f"--inh-caps={rights}", f"--bounding-set={rights}"] if os.geteuid() == 0 else []
     for arguments, says in (
-        (["doctor", "--python", f"{closed}/bin/python"], "this user may not look at it: a folder above it is closed"),
+        (["doctor", "--python", f"{closed}/bin/python"], "permission denied for a folder above it"),
         (["snapshot", "-o", f"{closed}/x/out.json"], f"cannot write {closed}/x/out.json: this user may not access"),
         (["snapshot", "-o", f"{closed}/out.json"], f"cannot write {closed}/out.json: its folder is not writable"),
     ):

@@ -67,7 +67,7 @@ def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
         command, input="", capture_output=True, text=True, env=_environment(tmp_path), timeout=60, check=False
     )
     assert ended.returncode == 1
-    assert "the traceback could not be written anywhere" in ended.stderr
+    assert "the traceback could not be saved" in ended.stderr
 
 
 def test_the_dashboard_gives_the_terminal_back(tmp_path: Path) -> None:

@@ -57,15 +57,15 @@ def seen(machine: SimMachine) -> dict[str, Any]:
         (["lost", "2"], "no GPU '2'"),
         (["lost", "GPU-ffffffff"], "no GPU"),
         (["fail", "nvmlNoSuch", "3"], "no function 'nvmlNoSuch'"),
-        (["fail", "nvmlDeviceGetName", "77"], "no error code"),
+        (["fail", "nvmlDeviceGetName", "77"], "not an NVML error code"),
         (["fail", "cuInit", "UNKNOWN"], "not an error code of the CUDA driver"),
-        (["init", "HOT"], "no error code"),
+        (["init", "HOT"], "not an NVML error code"),
         (["throttle", "0", "sw-termal"], "did you mean sw-thermal?"),
         (["ecc", "0", "-1"], "-1"),
         (["set", "0", "temperatur_celsius", "4"], "did you mean temperature_celsius?"),
         (["set", "0", "temperature_celsius", "warm"], "not an integer"),
         (["mig", "0", "9g"], "not a MIG layout"),
-        (["foreign-process", "0", "2"], "no size of memory"),
+        (["foreign-process", "0", "2"], "not a memory size"),
         (["foreign-process", "0", "9GiB"], "do not fit"),
         (["foreign-process", "0", "1GiB", "--mig", "3"], "no MIG instance 3"),
     ],
@@ -86,7 +86,7 @@ def test_an_unknown_machine_is_one_line() -> None:
     done = gpuwatch("sim", "fault", "hang", "--name", "no-such")
     assert done.code == 2
     assert done.err.count("\n") == 1
-    assert "there is no simulated machine 'no-such'" in done.err
+    assert "no such simulated machine: 'no-such'" in done.err
 
 
 def test_of_several_machines_one_must_be_named(machine: SimMachine) -> None:
@@ -110,7 +110,7 @@ def test_a_fault_of_an_unused_shape_waits_for_its_user(tmp_path: Any) -> None:
     assert [len(device["mig_instances"]) for device in told["devices"]] == [0, 2, 0]
     nobody = gpuwatch("sim", "fault", "list", environment=environment)
     assert nobody.code == 2
-    assert "nobody uses a simulated machine" in nobody.err
+    assert "no simulated machine is in use" in nobody.err
 
 
 def test_injected_faults_are_listed_and_cleared(fault: Callable[..., Result], machine: SimMachine) -> None:
@@ -241,11 +241,11 @@ def test_the_machine_of_another_version_is_left_alone_and_named(tmp_path: Any) -
             fcntl.flock(file, fcntl.LOCK_SH)
         named = gpuwatch("sim", "fault", "lost", "1", environment=environment)
         assert named.code == 2
-        assert "of another version of gpuwatch, out of reach from here: 2x4GiB, 2x4GiB" in named.err
+        assert "by another version of gpuwatch, and unusable from here: 2x4GiB, 2x4GiB" in named.err
         made = gpuwatch("sim", "fault", "--sim", "2x4GiB", "lost", "1", environment=environment)
         assert made.code == 0
         assert "not in use yet" in made.err
-        assert "out of reach from here: 2x4GiB" in made.err
+        assert "unusable from here: 2x4GiB" in made.err
     assert [path.read_bytes() for path in old] == [b"another layout"] * 2
     told = json.loads(gpuwatch("snapshot", "--sim", "2x4GiB", "--json", environment=environment).out)
     assert [device["state"] for device in told["devices"]] == ["ok", "lost"]

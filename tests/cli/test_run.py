@@ -311,7 +311,7 @@ def test_settings_of_a_program_are_recorded_without_traces(
     assert told["visible devices"] == ([], ["/physical_device:GPU:0"], f"train.py:{line['caught(lambda: tf.config']}")
     growth = settings["memory growth"]
     assert (growth["asked"], growth["effective"]) == (True, False)
-    assert "TF_FORCE_GPU_ALLOW_GROWTH=false decides" in growth["note"]
+    assert "overridden by TF_FORCE_GPU_ALLOW_GROWTH=false" in growth["note"]
     assert told["allow_growth"][2] == f"train.py:{line['with v1.Session']}"
 
 

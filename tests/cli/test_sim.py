@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.probing.locate import probe_folder
+from gpuwatch.probing.probe_scripts import probe_folder
 from tests.conftest import gpuwatch
 
-_NOTE = "gpuwatch: simulated GPUs have no XLA: models that leave it to Keras are not compiled\n"
+_NOTE = "gpuwatch: simulated GPUs have no XLA: Keras does not compile models by default\n"
 _TRAINING = """
 import os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -79,7 +79,7 @@ def test_an_explicit_compile_explains_its_failure(tmp_path: Path) -> None:
     keras_stand_in(tmp_path)
     code, out, told = in_sim("import keras\nraise RuntimeError('No JIT device registered for GPU')", tmp_path)
     assert (code, out) == (1, "")
-    assert "RuntimeError: No JIT device registered for GPU\ngpuwatch: simulated GPUs have no XLA: leave" in told
+    assert "RuntimeError: No JIT device registered for GPU\ngpuwatch: simulated GPUs have no XLA: remove" in told
     assert told.count("gpuwatch: ") == 1
 
 
@@ -116,7 +116,7 @@ def test_an_old_build_for_cuda_gets_the_driver_tier(tmp_path: Path) -> None:
     ask = "import os; print('TF_PLUGGABLE_DEVICE_LIBRARY_PATH' in os.environ)"
     done = gpuwatch("sim", "--sim", "1x2GiB", "--", str(tmp_path / "venv" / "bin" / "python"), "-c", ask)
     assert (done.code, done.out) == (0, "False\n")
-    assert "only matrix products are computed: the CUDA kernels of TensorFlow 2.15.1 cannot make way" in done.err
+    assert "only matrix products are computed: TensorFlow 2.15.1 is too old" in done.err
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_pytorch_gets_the_driver_tier(tmp_path: Path, cuda: str, script: str, ti
     )
     done = gpuwatch("sim", "--sim", "1x2GiB", "--", str(tmp_path / "venv" / "bin" / "python"), "-u", str(program))
     assert (done.code, done.out) == (0, f"{tier}\n"), done.err
-    assert ("PyTorch finds simulated GPUs as a driver alone" in done.err) == (tier == "driver")
+    assert ("simulated GPUs work with PyTorch only on the driver tier" in done.err) == (tier == "driver")
 
 
 def test_pytorch_on_the_plugin_tier_gets_a_note(tmp_path: Path) -> None:
@@ -156,4 +156,4 @@ def test_pytorch_on_the_plugin_tier_gets_a_note(tmp_path: Path) -> None:
     for cuda, told in (("'12.6'", 1), ("None", 0)):
         (package / "version.py").write_text(f"cuda = {cuda}\n")
         code, _, err = in_sim("import torch", tmp_path, "--tier", "plugin")
-        assert (code, err.count("gpuwatch: the simulated driver lacks a way in for PyTorch")) == (0, told)
+        assert (code, err.count("gpuwatch: the simulated driver lacks support for PyTorch")) == (0, told)

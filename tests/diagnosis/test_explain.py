@@ -162,9 +162,9 @@ _NOT_RUN = "operation not supported: the GPU is simulated, and the simulated dri
         "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED\n",
         f"{_LACKS} what libcublasLt.so.12 asks of it (CUDA error 801)\n"
         "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`\n",
-        f"{_LACKS} a way in for PyTorch on this tier: its GPUs are devices of TensorFlow alone\n"
+        f"{_LACKS} support for PyTorch on this tier: its GPUs work only with TensorFlow\n"
         "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n",
-        f"{_LACKS} the runtime of CUDA 11: it has those of 12 and 13\n"
+        f"{_LACKS} the runtime of CUDA 11: it has CUDA 12 and 13\n"
         "RuntimeError: The NVIDIA driver on your system is too old (found version 13000).\n",
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from gpuwatch.cli.main import cli
 from gpuwatch.diagnosis import cause_pages as pages
 from gpuwatch.model.findings import CAUSES
-from gpuwatch.probing.locate import find_probes
+from gpuwatch.probing.probe_scripts import find_probes
 from tests.probing.test_recipe import undefined
 
 FOLDER = Path(pages.__file__).parents[1] / pages.FOLDER

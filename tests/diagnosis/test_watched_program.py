@@ -220,7 +220,7 @@ def test_pytorch_on_gpus_simulated_for_tensorflow_is_not_told_about_a_driver() -
 
 def test_pytorch_without_a_way_in_is_one_finding() -> None:
     """The program's own line about it and the setting that gpuwatch recorded say the same."""
-    lacks = "the simulated driver lacks a way in for PyTorch on this tier: its GPUs are devices of TensorFlow alone"
+    lacks = "the simulated driver lacks support for PyTorch on this tier: its GPUs work only with TensorFlow"
     run = draft(
         "run",
         group="run",

@@ -25,7 +25,7 @@ SECRET = "hunter2-x9"
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--python", "/nonexistent/python"], "there is no such program"),
+        (["--python", "/nonexistent/python"], "no such program"),
         (["--framework", "jax"], "jax"),
         (["-o", "doctor.pdf"], ".html"),
         (["-o", "/nonexistent/doctor.md"], "its folder does not exist"),

@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.probing.environment import ask_driver, look_into
 from gpuwatch.probing.interpreter import Interpreter
-from gpuwatch.probing.locate import probe_folder
+from gpuwatch.probing.probe_scripts import probe_folder
 from gpuwatch.sim import build
 
 NAME = "libcudnn.so.9"
@@ -139,7 +139,7 @@ def test_a_child_that_hangs_or_ends_early_is_told(tmp_path: Path) -> None:
     assert late.libraries is None
     ended = look_into(Interpreter(str(dead), "tensorflow"), os.environ)
     assert ended.distributions is None
-    assert ended.problems == ("the child ended with exit code 7 in looking for libraries: boom",)
+    assert ended.problems == ("the child process ended with exit code 7 during looking for libraries: boom",)
 
 
 def test_without_a_driver_the_loader_says_so(tmp_path: Path) -> None:

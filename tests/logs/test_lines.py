@@ -366,7 +366,7 @@ def test_a_line_that_means_something_is_seen_among_many_that_do_not() -> None:
     noise[7000] = "Created device /device:GPU:0 with 7 MB memory:  -> device: 0, name: X, pci bus id: 0000:01:00.0"
     noise[8000] = "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 0; 10.92 GiB total capacity)"
     found = parse("\n".join(noise))
-    assert found.gpus_mapped == 1
+    assert len(found.device_map) == 1
     assert [oom.requested_bytes for oom in found.ooms] == [13107200]
     assert found.lines == 9000
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.history.frames import HEAD_BYTES, KEY, head
 from gpuwatch.model.reading import Missing
 from gpuwatch.monitor import live_feed
 from gpuwatch.monitor.live_feed import LiveFeed
-from gpuwatch.monitor.wire import HEAD_BYTES, KEY, head
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
 from tests.terminal import wait_until_ended

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpuwatch.history.frames import DELTA, HEAD_BYTES, KEY, head
+from gpuwatch.history.frames import DELTA, HEAD_BYTES, KEY, FrameEncoder, head
 from gpuwatch.model.snapshot import Device, Process, Snapshot
-from gpuwatch.monitor.wire import PREVIEW, Receiver, Sender
+from gpuwatch.monitor.wire import PREVIEW, Receiver, preview
 from tests.ui import machines
 
 LATER = datetime.timedelta(seconds=1)
 
 
-def sent(sender: Sender, receiver: Receiver, snapshot: Snapshot) -> tuple[bytes, int, Snapshot]:
+def sent(sender: FrameEncoder, receiver: Receiver, snapshot: Snapshot) -> tuple[bytes, int, Snapshot]:
     frame = sender.frame(snapshot)
     length, kind = head(frame[:HEAD_BYTES])
     assert len(frame) == HEAD_BYTES + length
@@ -31,7 +31,7 @@ def with_readings(row: Any, **readings: Any) -> Any:
 
 
 def test_a_second_on_which_nothing_happens_is_small_and_known_as_such() -> None:
-    sender, receiver = Sender(), Receiver()
+    sender, receiver = FrameEncoder(), Receiver()
     snapshot = machines.many(8, 200)
     kind, _, before = sent(sender, receiver, snapshot)
     assert kind == KEY
@@ -44,7 +44,7 @@ def test_a_second_on_which_nothing_happens_is_small_and_known_as_such() -> None:
 
 
 def test_what_changed_travels_and_nothing_else() -> None:
-    sender, receiver = Sender(), Receiver()
+    sender, receiver = FrameEncoder(), Receiver()
     snapshot = machines.many(8, 200)
     sent(sender, receiver, snapshot)
     rows = list(snapshot.processes)
@@ -60,7 +60,7 @@ def test_what_changed_travels_and_nothing_else() -> None:
 
 
 def test_of_a_device_of_which_numbers_moved_these_numbers_travel_alone() -> None:
-    sender, receiver = Sender(), Receiver()
+    sender, receiver = FrameEncoder(), Receiver()
     snapshot = machines.many(8, 200)
     before = sent(sender, receiver, snapshot)[2]
     devices = tuple(with_readings(one, **{"temperature.gpu_celsius": 70 + one.index}) for one in snapshot.devices)
@@ -85,7 +85,7 @@ def test_of_a_device_of_which_numbers_moved_these_numbers_travel_alone() -> None
     ],
 )
 def test_whatever_becomes_of_a_device_arrives(change: Callable[[Device], Device]) -> None:
-    sender, receiver = Sender(), Receiver()
+    sender, receiver = FrameEncoder(), Receiver()
     snapshot = machines.pair()
     sent(sender, receiver, snapshot)
     later = replace(snapshot, devices=(snapshot.devices[0], change(snapshot.devices[1])))
@@ -95,7 +95,7 @@ def test_whatever_becomes_of_a_device_arrives(change: Callable[[Device], Device]
 
 
 def test_what_has_not_changed_is_the_object_of_the_snapshot_before() -> None:
-    sender, receiver = Sender(), Receiver()
+    sender, receiver = FrameEncoder(), Receiver()
     snapshot = machines.many(2, 20)
     before = sent(sender, receiver, snapshot)[2]
     for _ in range(3):
@@ -114,7 +114,7 @@ def test_what_has_not_changed_is_the_object_of_the_snapshot_before() -> None:
 
 
 def test_of_a_process_that_goes_nothing_is_sent_and_of_one_that_comes_its_row() -> None:
-    sender, receiver = Sender(), Receiver()
+    sender, receiver = FrameEncoder(), Receiver()
     snapshot = machines.many(8, 200)
     before = sent(sender, receiver, snapshot)[2]
     fewer = replace(snapshot, processes=snapshot.processes[1:])
@@ -131,13 +131,13 @@ def test_of_a_process_that_goes_nothing_is_sent_and_of_one_that_comes_its_row() 
 
 
 def test_a_preview_is_no_sample() -> None:
-    sender, receiver = Sender(), Receiver()
+    sender, receiver = FrameEncoder(), Receiver()
     snapshot = machines.pair()
     sent(sender, receiver, snapshot)
-    preview = sender.preview(replace(snapshot, processes=()))
-    length, kind = head(preview[:HEAD_BYTES])
+    sent_ahead = preview(replace(snapshot, processes=()))
+    length, kind = head(sent_ahead[:HEAD_BYTES])
     assert kind == PREVIEW
-    assert receiver.receive(kind, preview[HEAD_BYTES:]).processes == ()
+    assert receiver.receive(kind, sent_ahead[HEAD_BYTES:]).processes == ()
     later = replace(snapshot, taken_at=snapshot.taken_at + LATER)
     kind, _, received = sent(sender, receiver, later)
     assert (kind, received) == (DELTA, later)
@@ -153,7 +153,7 @@ CHANGES = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(CHANGES)
 def test_any_sequence_arrives_as_it_was_sent(changes: list[str]) -> None:
-    sender, receiver = Sender(), Receiver()
+    sender, receiver = FrameEncoder(), Receiver()
     snapshot = machines.many(2, 6)
     before = sent(sender, receiver, snapshot)[2]
     for number, change in enumerate(changes):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.probing.locate import find_probes, probe_folder
+from gpuwatch.probing.probe_scripts import find_probes, probe_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

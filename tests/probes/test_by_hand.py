@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuwatch.probing.locate import find_probes
+from gpuwatch.probing.probe_scripts import find_probes
 from tests.conftest import has_driver
 from tests.forked import Forked, forked
 from tests.probes.by_hand import compare
@@ -86,7 +86,7 @@ def test_without_a_gpu(name: str, waiting: dict[str, Forked]) -> None:
     elif name == "contention":
         assert lines["skip"] == ["reason=needs a GPU to share, and TensorFlow has none"]
     elif name == "occupied":
-        assert lines["skip"][0].startswith("reason=needs a GPU, and there is no CUDA driver")
+        assert lines["skip"][0].startswith("reason=needs a GPU, but there is no CUDA driver")
     else:
         assert "skip" not in lines
         assert "throughput" in lines or name in (*SLOW, "hard-missing")
@@ -146,4 +146,4 @@ def test_torch_says_what_it_could_not_test(name: str) -> None:
     (reason,) = lines["skip"]
     assert reason.startswith("reason=PyTorch has no GPU: ")
     if name != "torch-visible":  # which sets the variable itself
-        assert "CUDA_VISIBLE_DEVICES=-1,0 hides every GPU: CUDA stops reading at -1, so 0 is never read" in reason
+        assert "CUDA_VISIBLE_DEVICES=-1,0 hides every GPU: CUDA stops reading at -1 and ignores 0" in reason

@@ -12,10 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from gpuwatch.probing.locate import find_probe, find_probes
+from gpuwatch.probing.probe_scripts import find_probe, find_probes
 from gpuwatch.probing.recipe import recipe
 from gpuwatch.sim.build import Tier
 from gpuwatch.sim.machine import SimMachine
@@ -129,95 +128,6 @@ def test_a_recipe_is_a_whole_program_of_its_own(name: str) -> None:
 )
 def test_options_reach_the_recipe(name: str, options: dict[str, Any], expected: str) -> None:
     assert expected in recipe(find_probe(name), options)
-
-
-def test_comments_of_the_author_stay_and_leftovers_go() -> None:
-    source = recipe(find_probe("mixed-growth"))
-    assert "list_logical_devices()  # or any op\nexcept ValueError as error:\n    print(error)\n" in source
-    assert "# What the error asks for:\nfor gpu in others:\n" in source
-    assert "kept" not in recipe(find_probe("limit"))
-
-
-def test_what_talks_to_gpuwatch_goes_wherever_it_stands(tmp_path: Path) -> None:
-    """The blocks that it leaves empty go too, and what needs a value that went."""
-    path = tmp_path / "made_up.py"
-    path.write_text(
-        '''"""Made up: for this test.
-
-How blocks end.
-"""
-
-import os
-import sys
-
-import _gpuwatch_nvml as nvml
-import _gpuwatch_probe as gpuwatch_probe
-
-
-def configure(tf, probe):
-    """Its own words."""
-    told = nvml.gpus()
-    print(told, file=sys.stderr)
-    # Above a loop that says things only.
-    for name in os.environ:
-        probe.result("name", name)
-    if os.environ:
-        # Above what stays.
-        print("set")
-        probe.result("environment", "set")
-    elif probe.options["size"]:
-        probe.result("environment", "unset")
-    else:
-        probe.result("environment", "empty")
-
-
-def work(tf, probe):
-    try:
-        probe.result("nothing", 1)
-    finally:
-        print("never")
-
-    number, device = probe.options["size"], "/GPU:0"  # ü
-    with tf.device(device):
-        probe.memory(tf)
-        for name in probe.options:
-            print(name)
-    try:
-        a = tf.zeros([number])
-    except ValueError as error:
-        probe.error(error, expected=True)
-    else:
-        probe.did_not_fail("it was made")
-    finally:
-        print("end")
-    probe.run(tf, "/GPU:1")
-'''
-    )
-    (tmp_path / "_gpuwatch_probe.py").write_text('DEFAULT_OPTIONS = {"size": 8}\n')
-    script = msgspec.structs.replace(find_probe("growth"), path=path, summary="How blocks end.", options={})
-    expected = """# Made up: for this test.
-#
-# How blocks end.
-import os
-import tensorflow as tf
-
-if os.environ:
-    # Above what stays.
-    print("set")
-
-number, device = 8, "/GPU:0"  # ü
-try:
-    a = tf.zeros([number])
-except ValueError as error:
-    print(error)
-finally:
-    print("end")
-with tf.device("/GPU:1"):
-    a = tf.random.uniform([8, 8])
-    product = tf.matmul(a, a)
-print(product.device)
-"""
-    assert recipe(script) == expected
 
 
 Ran = tuple[int | None, str]

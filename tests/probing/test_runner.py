@@ -12,7 +12,7 @@ import pytest
 from gpuwatch.diagnosis.finish_run import complete
 from gpuwatch.model.run import Run
 from gpuwatch.probing.interpreter import Interpreter
-from gpuwatch.probing.locate import ProbeScript, probe_folder
+from gpuwatch.probing.probe_scripts import ProbeScript, probe_folder
 from gpuwatch.probing.runner import ProbeOptions, Runner
 from tests.probing.test_process import assert_gone
 
@@ -76,7 +76,7 @@ def test_a_hundred_megabytes_on_stderr(tmp_path: Path) -> None:
 def test_half_a_json_line(tmp_path: Path) -> None:
     seen = run(tmp_path, 'os.write(fd, b\'{"v": 1, "seq": 1, "kind": \')\nos._exit(0)')
     assert seen.verdict == "error"
-    assert "ended early" in seen.verdict_reason
+    assert "exited early" in seen.verdict_reason
     assert any("broken event" in problem for problem in seen.problems)
 
 
@@ -103,7 +103,7 @@ def test_an_exception_and_an_exit_code(tmp_path: Path) -> None:
     seen = run(tmp_path, "probe.error(ValueError('bad\\nthing'))\nprobe.emit('end', ok=False)\nos._exit(1)")
     assert seen.verdict == "error"
     assert "ValueError: bad" in seen.verdict_reason
-    assert run(tmp_path, "os._exit(3)").verdict_reason == "it ended early, with exit code 3"
+    assert run(tmp_path, "os._exit(3)").verdict_reason == "it exited early, with exit code 3"
 
 
 @pytest.mark.parametrize(

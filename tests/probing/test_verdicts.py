@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.probing.interpreter import choose_interpreter
-from gpuwatch.probing.locate import find_probes
+from gpuwatch.probing.probe_scripts import find_probes
 from gpuwatch.probing.tiers import choose_tier
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape

@@ -52,11 +52,11 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("make", "code", "says"),
     [
-        (None, 127, "there is no such program"),
+        (None, 127, "command not found"),
         ("folder", 126, "is a folder"),
         ("plain", 126, "is not executable (chmod +x "),
         ("script", 126, "is not executable (python "),
-        ("interpreter", 127, "the interpreter that its first line names does not exist"),
+        ("interpreter", 127, "the interpreter in its first line does not exist"),
     ],
 )
 def test_a_program_that_cannot_start_has_the_exit_code_of_a_shell(
@@ -108,7 +108,7 @@ def test_an_exit_code_is_no_cause(tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     assert watched("-o", str(out), "--", "sh", "-c", "exit 7").returncode == 7
     run = read(out)
-    assert (run["verdict"], run["verdict_reason"]) == ("error", "It ended with exit code 7.")
+    assert (run["verdict"], run["verdict_reason"]) == ("error", "It exited with code 7.")
     assert (run["primary"], run["findings"]) == (None, [])
 
 
@@ -201,7 +201,7 @@ def test_nothing_runs_on_when_gpuwatch_is_killed(descendants: Path, tmp_path: Pa
         wait_until_ended(pid)
     run = read(out)
     assert run["verdict"] == "interrupted"
-    assert run["verdict_reason"].startswith("It was still running when this was written, after ")
+    assert run["verdict_reason"].startswith("It was still running after ")
 
 
 def test_nothing_runs_on_when_the_program_is_killed(descendants: Path, tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_an_exception_is_told_and_its_traceback_has_no_frame_of_ours(tmp_path: P
     seen = watched("-o", str(out), "--", *command, env=with_torch(tmp_path))
     assert seen.stderr == alone.stderr
     run = read(out)
-    assert run["verdict_reason"] == "It ended with exit code 1, in ValueError: seen."
+    assert run["verdict_reason"] == "It exited with code 1, in ValueError: seen."
 
 
 # What is kept

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from gpuwatch.model.run import Outcome
 from gpuwatch.probing import termination, watch
 from gpuwatch.probing.backlog import MOST, Backlog
-from gpuwatch.probing.family import Family
+from gpuwatch.probing.memory_timeline import MOST as POINTS
+from gpuwatch.probing.memory_timeline import Timeline
 from gpuwatch.probing.run_builder import RunBuilder
 from gpuwatch.probing.streams import Lines, Streams
-from gpuwatch.probing.timeline import MOST as POINTS
-from gpuwatch.probing.timeline import Timeline
+from gpuwatch.probing.watched_processes import WatchedProcesses
 from gpuwatch.sources.oom_kills import OomKills, kernel_kill, oom_kills
 from gpuwatch.sources.process_tree import descends, leader_of
 from tests.reports.documents import STARTED, bare_run
@@ -84,7 +84,7 @@ def test_a_month_is_no_longer_than_an_hour_and_keeps_its_peak() -> None:
 
 def test_a_line_of_a_log_finds_the_process_whose_thread_wrote_it() -> None:
     streams = Streams()
-    family = Family(streams)
+    family = WatchedProcesses(streams)
     threads: list[int] = []
     done, known = threading.Event(), threading.Event()
 
@@ -199,7 +199,7 @@ def test_a_worker_that_the_kernel_killed_is_told_where_the_program_goes_on(
     monkeypatch.setattr(termination, "oom_kills", lambda: OomKills(1, 6, 1 << 30))
     run = termination.judged(bare_run(), termination.Termination(outcome=outcome, kills=OomKills(0, 5, 1 << 30)))
     assert run.host_memory_out is starved
-    assert any("perhaps a worker" in problem for problem in run.problems) is told
+    assert any("perhaps one of its workers" in problem for problem in run.problems) is told
 
 
 def test_the_kernels_own_line_about_a_process_that_it_killed(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_what_nobody_looked_at_is_not_0(looks: int, allocated: int | None, known
     ).run
     assert run.memory.nvml_peak_bytes is None
     assert (run.memory.nvml_device_peak_bytes is not None) is known
-    assert any("no look at NVML fell into the time" in problem for problem in run.problems) is not known
+    assert any("no sample was taken while" in problem for problem in run.problems) is not known
 
 
 @pytest.mark.parametrize("looks", [0, 1])
@@ -258,7 +258,7 @@ def test_a_first_look_that_came_too_late_makes_no_real_gpus_of_simulated_ones(lo
     )
     run = draft.run
     assert (run.simulated, run.simulation) == (True, "plugin")
-    assert [problem for problem in run.problems if problem.startswith("GPUs: no sample came")]
+    assert [problem for problem in run.problems if problem.startswith("GPUs: no sample was taken")]
     assert len(run.gpus) == looks
     assert run.memory.nvml_before_bytes is None, "what was in use before the start is not known"
     if draft.before is not None:

@@ -82,7 +82,7 @@ def test_ops_without_a_tensor_as_output_are_told_with_their_number(watcher: Modu
     made.of.last_functions()
     made.of.last_functions()
     notes = [data["text"] for kind, data in made.emitted if kind == "note"]
-    assert notes == ["placement: 4 calls of ops without a tensor as output are not counted (DeleteIterator 3, Send 1)"]
+    assert notes == ["placement: 4 calls of ops without a tensor output were not counted (DeleteIterator 3, Send 1)"]
 
 
 def test_more_kinds_of_op_than_are_kept_are_told_with_their_number(placement: ModuleType) -> None:
@@ -93,7 +93,7 @@ def test_more_kinds_of_op_than_are_kept_are_told_with_their_number(placement: Mo
     assert len(ops.counts) == placement._MOST_OPS
     assert max(ops.counts.values()) == 2, "those that are kept are counted on"
     kinds = placement._MOST_OPS
-    assert list(ops.left_out()) == [f"placement: 3 calls are not counted, of more than {kinds} kinds of op"]
+    assert list(ops.left_out()) == [f"placement: 3 calls were not counted: more than {kinds} kinds of op"]
 
 
 def test_where_all_are_counted_nothing_is_said(placement: ModuleType) -> None:

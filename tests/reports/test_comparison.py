@@ -281,7 +281,7 @@ def test_what_a_probe_only_noted_is_not_asked_for() -> None:
 
 
 def test_a_comparison_says_why_a_run_was_skipped() -> None:
-    reason = "the simulated driver lacks the runtime of CUDA 11: it has those of 12 and 13"
+    reason = "the simulated driver lacks the runtime of CUDA 11: it has CUDA 12 and 13"
     runs = [
         msgspec.structs.replace(bare_run(), config=name, verdict="skipped", verdict_reason=reason)
         for name in ("torch-map", "torch-oom")

@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.cli.probe import _idle
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.probing.locate import find_probe
+from gpuwatch.probing.probe_scripts import find_probe
 from tests.ui import machines
 
 

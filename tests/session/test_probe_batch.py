@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.model.events import Event
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter
-from gpuwatch.probing.locate import find_probes
+from gpuwatch.probing.probe_scripts import find_probes
 from gpuwatch.probing.runner import ProbeOptions, SnapshotSource
 from gpuwatch.session.probe_batch import ProbeBatch, interpreters_for
 from tests.ui import machines
@@ -126,10 +126,10 @@ def test_a_batch_in_the_background_keeps_events_and_runs(tmp_path: Path) -> None
 def test_runs_that_cannot_be_kept_are_noted_beside_what_the_runner_notes(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     bench = Bench(tmp_path / "file")
-    bench.remarks = ["probes start afresh: no template"]
+    bench.remarks = ["each probe starts a new interpreter: no fork server"]
     assert bench.probe_runs.start(["default", "growth"])
     bench.finish()
     assert list(bench.probe_runs.runs) == ["default", "growth"], "they are there until the end of the session"
     kept, afresh = sorted(bench.probe_runs.notes, reverse=True)
-    assert kept.startswith(f"runs are not kept: {tmp_path / 'file'}: ")
-    assert afresh == "probes start afresh: no template"
+    assert kept.startswith(f"runs are not saved: {tmp_path / 'file'}: ")
+    assert afresh == "each probe starts a new interpreter: no fork server"

@@ -169,13 +169,13 @@ def test_attach_refuses_what_cannot_be(
     gone = idle_process()
     gone.kill()
     gone.wait()
-    with pytest.raises(GpuwatchError, match="no process"):
+    with pytest.raises(GpuwatchError, match="no such process"):
         machine.attach(gone.pid, 0, GIB)
     with pytest.raises(GpuwatchError, match="do not fit"):
         machine.attach(pid, 0, 8 * GIB)  # the driver's reserve is taken
-    with pytest.raises(GpuwatchError, match="no simulated GPU 2"):
+    with pytest.raises(GpuwatchError, match="no such simulated GPU: 2"):
         machine.attach(pid, 2, GIB)
-    with pytest.raises(GpuwatchError, match="kind"):
+    with pytest.raises(GpuwatchError, match="type"):
         machine.attach(pid, 0, GIB, kind="X")
     with pytest.raises(GpuwatchError, match="percentage"):
         machine.attach(pid, 0, GIB, sm_percent=101)

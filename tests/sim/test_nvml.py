@@ -18,7 +18,6 @@ import pynvml
 import pytest
 
 from gpuwatch.sim.machine import SimMachine
-from tests.sim.conftest import REPOSITORY
 
 GIB = 2**30
 Run = Callable[..., str]
@@ -432,23 +431,6 @@ print(json.dumps([sum(len(N.nvmlDeviceGetComputeRunningProcesses(d)) for d in h)
     assert ask(run, machine, code) == [200, [12, 13]]
 
 
-def test_preloading_serves_pynvml_in_the_same_process(machine: SimMachine) -> None:
-    code = f"""
-from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sim.shape import SimShape
-machine = SimMachine.open(SimShape.parse("2x8GiB"), name={machine.state_path.name.split("-2x8GiB")[0]!r})
-machine.load_nvml()
-machine.load_nvml()
-import pynvml as N
-N.nvmlInit()
-print(N.nvmlDeviceGetUUID(N.nvmlDeviceGetHandleByIndex(1)), hasattr(N.nvmlLib, "gpuwatch_sim_version"))"""
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    for name in ("LD_LIBRARY_PATH", "GPUWATCH_SIM", "GPUWATCH_SIM_STATE"):
-        env.pop(name, None)  # nothing but the preloading leads to the library
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [machine.devices()[1].uuid, "True"]
-
-
 def test_measured_activity_fades_within_a_second(machine: SimMachine, run: Run, start: Start) -> None:
     code = """
 import ctypes, time
@@ -474,30 +456,6 @@ print(json.dumps([N.nvmlDeviceGetUtilizationRates(h[0]).gpu, N.nvmlDeviceGetUtil
     assert busy[0] > 40
     assert busy[1] == 0
     assert idle == [0, 0]
-
-
-def test_one_process_sees_one_machine_after_the_other(
-    sim_machine: Callable[[str], SimMachine], start: Start, run: Run
-) -> None:
-    one, other = sim_machine("1x8GiB"), sim_machine("3x4GiB")
-    code = f"""
-import json
-from gpuwatch.errors import GpuwatchError
-from gpuwatch.sim.machine import SimMachine
-def machine(state, shape): return SimMachine.from_environment({{"GPUWATCH_SIM": shape, "GPUWATCH_SIM_STATE": state}})
-one = machine({str(one.state_path)!r}, "1x8GiB"); other = machine({str(other.state_path)!r}, "3x4GiB")
-one.load_nvml()
-import pynvml as N
-N.nvmlInit()
-out = [N.nvmlDeviceGetCount()]
-try: other.load_nvml()
-except GpuwatchError as error: out.append("another" in str(error))
-out.append(N.nvmlDeviceGetCount())
-N.nvmlShutdown()
-other.load_nvml()
-N.nvmlInit()
-print(json.dumps([*out, N.nvmlDeviceGetCount()]))"""
-    assert json.loads(run(one, code)) == [1, True, 1, 3]
 
 
 def test_copies_are_pcie_traffic(machine: SimMachine, run: Run, start: Start) -> None:

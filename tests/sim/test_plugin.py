@@ -159,16 +159,6 @@ def test_environment(sim_machine: Open) -> None:
     SimMachine.open(machine.shape, name="tier").remove()
 
 
-def test_an_old_cuda_build_is_an_obstacle(tmp_path: Path) -> None:
-    library = tmp_path / "libtensorflow_framework.so.2"
-    assert "cannot be read" in (build.plugin_obstacle(tmp_path, cuda_build=True) or "")
-    library.write_bytes(b"\0_ZN10tensorflow16KernelDefBuilder6DeviceEPKcXX\0")
-    assert "renamed" in (build.plugin_obstacle(tmp_path, cuda_build=True) or "")
-    assert build.plugin_obstacle(tmp_path, cuda_build=False) is None
-    library.write_bytes(b"\0_ZN10tensorflow16KernelDefBuilder6DeviceEPKc\0")
-    assert build.plugin_obstacle(tmp_path, cuda_build=True) is None
-
-
 # --- devices and memory -----------------------------------------------------------------------------------
 
 DEVICES = """

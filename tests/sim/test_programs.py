@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.probing.locate import find_probes
+from gpuwatch.probing.probe_scripts import find_probes
 from gpuwatch.probing.recipe import recipe
 from tests.conftest import Result, gpuwatch
 from tests.sim.test_plugin import PYTHON, tensorflow
@@ -71,7 +71,7 @@ KINDS = {
 }
 NO_NCCL = "gpuwatch: simulated GPUs have no NCCL: MirroredStrategy reduces on one device (ReductionToOneDevice)\n"
 NO_CUDNN = "gpuwatch: simulated GPUs have no cuDNN: Keras computes LSTM and GRU layers without it\n"
-NO_XLA = "gpuwatch: simulated GPUs have no XLA: models that leave it to Keras are not compiled\n"
+NO_XLA = "gpuwatch: simulated GPUs have no XLA: Keras does not compile models by default\n"
 
 
 @tensorflow
@@ -158,7 +158,7 @@ def test_a_watched_program_has_what_was_changed_in_its_document(on_plugin: tuple
     assert [one["physical_index"] for one in devices] == [0, 0, 1, 1]
     # What cannot be honoured.
     (limit,) = run["simulation_limits"]
-    assert limit.startswith("cuda_malloc_async is CUDA's own")
+    assert limit.startswith("cuda_malloc_async needs CUDA")
     (finding,) = [one for one in run["findings"] if one["id"] == "simulation.limit"]
     assert (finding["severity"], finding["evidence"]) == ("warning", [limit])
 
@@ -171,7 +171,7 @@ def test_the_driver_tier_maps_and_places_alike_and_calls_its_numbers_meaningless
     if run["framework"]["gpu_build"] is False:
         pytest.skip("this TensorFlow has no GPUs on the driver tier")
     assert done.code == 0, done.err[-3000:]
-    assert done.err.count("gpuwatch: these simulated GPUs compute matrix products alone") == 1
+    assert done.err.count("gpuwatch: these simulated GPUs compute only matrix products") == 1
     (finding,) = [one for one in run["findings"] if one["id"] == "simulation.limit"]
     assert "meaningless" in finding["title"]
     is_as_on(run, on_plugin[1])

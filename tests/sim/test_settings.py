@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.probing.hook import hooked
+from gpuwatch.probing.probe_scripts import hooked
 from gpuwatch.sim.limits import NOT_CARRIED
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
@@ -205,7 +205,9 @@ def test_a_python_that_ignores_pythonpath_is_told_so(tmp_path: Path) -> None:
     command = ("--sim", "1x2GiB", "-o", str(out), "--", PYTHON, "-I", "-c", code)
     done = gpuwatch("run", "--no-save", *command)
     assert done.out == "1\n"
-    assert done.err.count(NOT_CARRIED + "its Python ignores PYTHONPATH (-I, -E, -S), or it is no Python\n") == 1
+    assert (
+        done.err.count(NOT_CARRIED + "its Python ignores PYTHONPATH (-I, -E, -S), or it is not a Python program\n") == 1
+    )
     (finding,) = [one for one in json.loads(out.read_text())["findings"] if one["id"] == "simulation.limit"]
     assert finding["severity"] == "warning"
     assert "without -I, -E and -S" in finding["action"]

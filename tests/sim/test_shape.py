@@ -37,12 +37,12 @@ def test_reads_and_writes(text: str, count: int, memory: int, canonical: str) ->
         ("99x8GiB", "1 to 16"),
         ("2x8", "no unit"),
         ("2x8XiB", "unknown unit 'XiB'"),
-        ("2x100MiB", "512 MiB is the least"),
-        ("2x-8GiB", "not a number of GPUs and a memory size"),
-        ("2x5TiB", "1 TiB is the most"),
-        (f"2x{'9' * 400}TiB", "1 TiB is the most"),
+        ("2x100MiB", "the minimum is 512 MiB"),
+        ("2x-8GiB", "expected a number of GPUs and a memory size"),
+        ("2x5TiB", "the maximum is 1 TiB"),
+        (f"2x{'9' * 400}TiB", "the maximum is 1 TiB"),
         ("", "no memory size"),
-        ("2x8GiB,2x24GiB", "not a number of GPUs and a memory size"),
+        ("2x8GiB,2x24GiB", "expected a number of GPUs and a memory size"),
     ],
 )
 def test_says_what_is_wrong(text: str, says: str) -> None:

@@ -18,6 +18,7 @@ from gpuwatch.model.metrics import METRICS, Lane
 from gpuwatch.model.reading import Missing
 from gpuwatch.monitor.live_feed import LiveFeed
 from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sources.nvidia.errors import PERMANENT
 from gpuwatch.sources.nvidia.gpm import Activity
 from tests.conftest import gpuwatch
 from tests.sources.test_nvml_faults import CODES
@@ -61,18 +62,13 @@ class Library:
             answer.nvmlReturn, answer.value = code, value
 
 
-def lack(code: int, call: str) -> Missing:
-    reason = "not_supported" if code == pynvml.NVML_ERROR_NOT_SUPPORTED else "failed"
-    return Missing(reason, code=code, detail=call)
-
-
 def test_the_second_sample_has_values() -> None:
     activity = Activity(Library(), SPECS)
-    readings, missing, never = activity.read("GPU-a", 1, False, lack)
+    readings, missing, never = activity.read("GPU-a", 1, False)
     assert (readings, never) == ({}, None)
     assert {lacking.reason for lacking in missing.values()} == {"no_sample"}
     assert missing.keys() == IDS
-    readings, missing, never = activity.read("GPU-a", 1, False, lack)
+    readings, missing, never = activity.read("GPU-a", 1, False)
     assert readings.keys() == IDS
     assert (missing, never) == ({}, None)
     assert readings["activity.sm_percent"] == pynvml.NVML_GPM_METRIC_SM_UTIL
@@ -86,8 +82,8 @@ def test_a_metric_that_is_not_there_takes_no_other_along() -> None:
         pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL: (0, float("nan")),
     }
     activity = Activity(library, SPECS)
-    activity.read("GPU-a", 1, False, lack)
-    readings, missing, _ = activity.read("GPU-a", 1, False, lack)
+    activity.read("GPU-a", 1, False)
+    readings, missing, _ = activity.read("GPU-a", 1, False)
     assert missing.keys() == {"activity.sm_occupancy_percent", "activity.dram_percent"}
     assert missing["activity.dram_percent"].reason == "no_sample"
     assert readings.keys() | missing.keys() == IDS
@@ -97,9 +93,9 @@ def test_a_device_listed_anew_begins_anew_and_nothing_leaks() -> None:
     library = Library()
     activity = Activity(library, SPECS)
     for handle in ("a", "a", "b"):
-        readings, _, _ = activity.read("GPU-a", handle, False, lack)
+        readings, _, _ = activity.read("GPU-a", handle, False)
     assert readings == {}, "two sessions are no interval"
-    activity.read("GPU-b", "c", False, lack)
+    activity.read("GPU-b", "c", False)
     assert library.allocated == 4
     activity.forget({"GPU-b", "unknown"})
     assert library.freed == 2
@@ -109,7 +105,7 @@ def test_a_device_listed_anew_begins_anew_and_nothing_leaks() -> None:
 
 def test_who_has_no_gpm_is_asked_once() -> None:
     activity = Activity(Library(support=lambda _: SimpleNamespace(isSupportedDevice=0)), SPECS)
-    _, missing, never = activity.read("GPU-a", 1, False, lack)
+    _, missing, never = activity.read("GPU-a", 1, False)
     assert never is not None
     assert "Hopper" in never.detail
     assert missing.keys() == IDS
@@ -123,10 +119,10 @@ def test_whatever_fails_is_missing_with_its_reason(call: str, code: int) -> None
 
     activity = Activity(Library(**{call: fail}), SPECS)
     for _ in range(2):
-        readings, missing, never = activity.read("GPU-a", 1, False, lack)
+        readings, missing, never = activity.read("GPU-a", 1, False)
     assert readings == {}
     assert {lacking.code for lacking in missing.values()} == {code}
-    assert (never is not None) == (code == pynvml.NVML_ERROR_NOT_SUPPORTED)
+    assert (never is not None) == (code in PERMANENT)
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.sources import procfs
-from gpuwatch.sources.host import HostReader, ProcessTable, details
+from gpuwatch.sources.host import HostReader, ProcessTable
+from gpuwatch.sources.process_details import details
 
 CONTAINER = "4f1d" * 16
 

@@ -11,7 +11,6 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device, Host, Snapshot, Topology
 from gpuwatch.reports.topology_content import topology_content, topology_table
 from gpuwatch.sim.machine import SimMachine
@@ -46,12 +45,8 @@ class Library:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
-def lack(code: int, call: str) -> Missing:
-    return Missing("failed", code=code, detail=call)
-
-
 def look(library: Library, members: tuple[Member, ...] = MEMBERS) -> Topology:
-    return topology(library, members, lack)
+    return topology(library, members)
 
 
 def test_levels_and_places_are_named() -> None:

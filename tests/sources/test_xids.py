@@ -11,7 +11,6 @@ import pynvml
 import pytest
 
 from gpuwatch.diagnosis.condition_engine import Conditions
-from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.xids import Xid
 from gpuwatch.monitor.live_feed import LiveFeed
@@ -136,18 +135,14 @@ class Driver:
         return call
 
 
-def lack(code: int, call: str) -> Missing:
-    return errors.missing(pynvml, code, call)
-
-
 @pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2"])
 @pytest.mark.parametrize("code", sorted(set(CODES.values())))
 def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
     driver, one = Driver(**{"nvmlEventSetWait_v2": pynvml.NVML_ERROR_TIMEOUT, call: code}), device()
     xids = Xids(driver)
     for _ in range(2):
-        xids.register([one], lack)
-        xids.receive([one], lack)
+        xids.register([one])
+        xids.receive([one])
     waits = call == "nvmlEventSetWait_v2" and code == pynvml.NVML_ERROR_TIMEOUT
     assert (one.xids, one.xids_missing is None) == ((), waits)
     if call == "nvmlDeviceRegisterEvents":
@@ -162,8 +157,8 @@ def test_every_failure_of_every_call_is_a_reason(call: str, code: int) -> None:
 def test_a_gpu_that_the_kernel_may_suspend_is_left_alone() -> None:
     driver, one = Driver(nvmlEventSetWait_v2=pynvml.NVML_ERROR_TIMEOUT), device(may_sleep=True)
     xids = Xids(driver)
-    xids.register([one], lack)
-    xids.receive([one], lack)
+    xids.register([one])
+    xids.receive([one])
     assert driver.calls == []
     assert one.xids_missing is not None
     assert "awake" in one.xids_missing.detail

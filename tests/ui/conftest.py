@@ -14,7 +14,7 @@ import rich.cells  # noqa: F401  (imported first, so that the version check belo
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.session import Session
-from gpuwatch.sources.host import Details
+from gpuwatch.sources.process_details import Details
 from gpuwatch.ui.app import GpuwatchApp
 from tests.ui import idle, machines
 from tests.ui.feed import FakeFeed, FakeHost

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.monitor.host_access import HostAccess, LocalHost
-from gpuwatch.sources.host import Details
+from gpuwatch.sources.process_details import Details
 
 
 class FakeHost(LocalHost):

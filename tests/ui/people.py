@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuwatch.session.process_history import Identity
-from gpuwatch.sources.host import Details, Relative
+from gpuwatch.sources.process_details import Details, Relative
 
 ENVIRONMENT = {
     "PATH": "/opt/venv/bin:/usr/bin",

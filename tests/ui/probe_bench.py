@@ -26,7 +26,7 @@ from gpuwatch.model.run import (
 )
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.probing.interpreter import Interpreter
-from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.probing.run_builder import RunDraft
 from gpuwatch.probing.runner import ProbeOptions, SnapshotSource
 from gpuwatch.session.probe_runs import ProbeRuns

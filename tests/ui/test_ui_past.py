@@ -14,7 +14,7 @@ from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.session.playhead import GRAPHED
 from gpuwatch.session.view import PlayheadPosition
-from gpuwatch.sources.host import Details
+from gpuwatch.sources.process_details import Details
 from gpuwatch.ui.panes import gpu_card
 from gpuwatch.ui.screens.process import ProcessScreen
 from gpuwatch.ui.screens.signal_sheet import SignalSheet

@@ -20,7 +20,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter
-from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.probing.runner import Runner
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.ui.details.probe_events import doing
@@ -160,7 +160,7 @@ async def test_a_batch_can_be_stopped(make_stage: MakeStage, bench: Bench, key: 
         assert len(bench.runners[0].ran) == 1
         assert bench.runners[0].closed
         assert bench.collector.stopped == 1
-        assert "stopped: what ran was ended" in plain(stage)
+        assert "stopped: the running probe was ended" in plain(stage)
         bench.gate.set()
         await pilot.press("x", "y")
         await until(

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from gpuwatch.history.timeline import Timeline
 from gpuwatch.model.snapshot import Mapped, Process, Snapshot
 from gpuwatch.session.process_history import Identity, ProcessHistories, identity
-from gpuwatch.sources.host import Details, details
+from gpuwatch.sources.process_details import Details, details
 from gpuwatch.ui.details.exact_device_map import known_map
 from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.screens.process import ProcessScreen

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.events import KINDS, PROTOCOL_VERSION, BrokenEvent, Event, decode_event
-from gpuwatch.probing.locate import probe_folder
+from gpuwatch.probing.probe_scripts import probe_folder
 
 _SAY = """
 import sys

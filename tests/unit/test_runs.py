@@ -103,9 +103,9 @@ def test_a_hostile_name_stays_inside_the_folder(tmp_path: Path) -> None:
 
 def test_the_folder_follows_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    path = runs.save(run(1))
+    path = RunStore().save(run(1))
     assert path.is_relative_to(tmp_path / "gpuwatch")
-    assert runs.latest(5) == [run(1)]
+    assert RunStore().latest(5) == [run(1)]
 
 
 def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.history.frames import KEY, FrameEncoder
 from gpuwatch.history.metric_series import History
 from gpuwatch.history.timeline import LEVELS, MOST_BYTES, Timeline
 from gpuwatch.model.snapshot import Host, MigInstance, Snapshot
-from gpuwatch.monitor.wire import KEY, Receiver, Sender
+from gpuwatch.monitor.wire import Receiver
 from tests.ui import machines
 
 METRICS = frozenset({"utilization.gpu_percent", "memory.used_bytes"})
@@ -105,7 +106,7 @@ def test_bystanders_and_the_work_of_workers_come_back() -> None:
 
 def test_a_sample_that_is_the_same_but_for_its_moment() -> None:
     timeline, shot = Timeline(), machines.many(8, 50)
-    sender, receiver, before = Sender(), Receiver(), None
+    sender, receiver, before = FrameEncoder(), Receiver(), None
     for seconds in range(5):
         later = msgspec.structs.replace(shot, taken_at=shot.taken_at + datetime.timedelta(seconds=seconds))
         frame = sender.frame(later)
@@ -123,7 +124,7 @@ def test_a_sample_of_which_devices_alone_are_others() -> None:
     receiver_of_all = Receiver()
     aside = machines.process(60, gpu=None, type="H", cuda_loaded=False, create_time=None)
     shot = msgspec.structs.replace(shot, bystanders=(aside,))
-    sender, receiver, before = Sender(), Receiver(), None
+    sender, receiver, before = FrameEncoder(), Receiver(), None
     for seconds in range(5):
         devices = list(shot.devices)
         devices[2] = msgspec.structs.replace(

@@ -56,8 +56,8 @@ def test_what_cannot_be_read_of_one_that_went_is_not_made_up() -> None:
     row = machines.denied_process()
     untold = machines.process(0, pid=7, missing={"gpu_memory_bytes": machines.DENIED}, create_time=None)
     found = watched(*(((device(),), rows) for rows in ((), (row, untold), (row, untold), ())))[3]
-    assert found[0].text == "process 1999 on GPU 0 exited after 1 s here, 614 MiB freed, peak 614 MiB: Xorg"
-    assert found[1].text.startswith("process 7 on GPU 0 exited after 1 s here: alice's python")
+    assert found[0].text == "process 1999 on GPU 0 exited (seen for 1 s), 614 MiB freed, peak 614 MiB: Xorg"
+    assert found[1].text.startswith("process 7 on GPU 0 exited (seen for 1 s): alice's python")
 
 
 def test_nobody_goes_from_a_gpu_that_sleeps() -> None:
@@ -247,7 +247,7 @@ def test_memory_that_a_program_gives_back_is_told_once_a_minute() -> None:
     found = watched(*(((device(used=60 if tick % 10 < 5 else 30),), ()) for tick in range(100)))
     told = [one for some in found for one in some]
     assert kinds(told) == ["memory.freed", "memory.freed"]
-    assert "30.0 GiB freed by programs that go on, 30.0 GiB of 139.8 GiB used" in told[0].text
+    assert "30.0 GiB freed by running programs, 30.0 GiB of 139.8 GiB used" in told[0].text
     row = machines.process(0, readings={"gpu_memory_bytes": 30 * GIB})
     gone = watched(((device(used=60),), (row,)), ((device(used=30),), ()))[1]
     assert kinds(gone) == ["process.exited"], "what went with a process is told with it"

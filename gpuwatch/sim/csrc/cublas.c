@@ -1,5 +1,5 @@
-/* libcublas.so.12 (and .11) and .13 of a simulated machine: the products really are computed, in host memory, and
- * the time they take is the device's and the process's busy time. */
+/* libcublas.so.12 (and .11) and .13 of a simulated machine: products are really computed, in host memory, and their
+ * time counts as busy time of the device and the process. */
 #define _GNU_SOURCE
 #include "cuda_internal.h"
 #include "gemm.h"
@@ -71,7 +71,7 @@ API const char *cublasGetStatusName(cublasStatus_t status) {
 
 API const char *cublasGetStatusString(cublasStatus_t status) { return cublasGetStatusName(status); }
 
-/* Settings are kept and answered; none changes what is computed. */
+/* Settings are stored and returned, but do not change results. */
 #define SETTING(Name, member)                                                                                \
     API cublasStatus_t cublasSet##Name(cublasHandle_t handle, int value) {                                   \
         if (!handle) return CUBLAS_NOT_INITIALIZED;                                                          \

@@ -1,5 +1,5 @@
-/* Functions of cuBLAS (of 12 or 13) that the simulation does not model: each answers CUBLAS_STATUS_NOT_SUPPORTED. They
- * are there because libraries that are linked against cuBLAS are not loaded where one is missing. Sorted. */
+/* Functions of cuBLAS (12 or 13) that are not simulated: each returns CUBLAS_STATUS_NOT_SUPPORTED. Without them,
+ * libraries that are linked against cuBLAS could not be loaded. Sorted. */
 NOT_MODELLED(cublasAlloc) NOT_MODELLED(cublasAsumEx) NOT_MODELLED(cublasAsumEx_64) NOT_MODELLED(cublasAxpyEx)
 NOT_MODELLED(cublasAxpyEx_64) NOT_MODELLED(cublasCaxpy) NOT_MODELLED(cublasCaxpy_v2)
 NOT_MODELLED(cublasCaxpy_v2_64) NOT_MODELLED(cublasCbdmm) NOT_MODELLED(cublasCcopy) NOT_MODELLED(cublasCcopy_v2)

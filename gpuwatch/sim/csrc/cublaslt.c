@@ -1,5 +1,5 @@
-/* libcublasLt.so.12 (and .11) of a simulated machine. TensorFlow makes a handle with every cuBLAS one; its
- * products take the plain cuBLAS path unless it is told otherwise, so that is where they are computed. */
+/* libcublasLt.so.12 (and .11) of a simulated machine. TensorFlow creates a handle for each cuBLAS handle, but uses
+ * plain cuBLAS for products by default, so they are computed there. */
 #include <stdlib.h>
 
 #define API __attribute__((visibility("default")))

@@ -20,7 +20,7 @@
 
 static struct {
     _Atomic(gws_state *) state; /* set when cuInit has succeeded */
-    _Atomic bool forked;        /* a child of an initialised process: CUDA refuses to work there */
+    _Atomic bool forked;        /* a child of an initialised process, where CUDA does not work */
     pthread_mutex_t lock;
     int count;
     uint32_t device[GWS_MAX_DEVICES];
@@ -229,7 +229,7 @@ API CUresult cuDeviceGetProperties(CUdevprop *out, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-/* Limits of compute capability 8.6; an attribute that is not here is a feature that is not there. */
+/* Limits of compute capability 8.6; attributes that are not listed are unsupported features. */
 static int attribute(const gws_state *state, const gws_device *card, int number) {
     switch (number) {
     case 1: return 1024;                                       /* threads in a block */
@@ -306,7 +306,7 @@ API CUresult cuDeviceGetP2PAttribute(int *value, int number, CUdevice device, CU
 
 /* --- contexts --------------------------------------------------------------------------------------- */
 
-/* Compute mode: 1 and 3 let one process in at a time, 2 nobody. */
+/* Compute mode: 1 and 3 allow one process at a time, 2 none. */
 static bool turned_away(gws_state *state, uint32_t device) {
     int64_t mode = gws_overridden(state, device, GWS_SET_COMPUTE_MODE, 0);
     if (mode == 0) return false;
@@ -439,7 +439,7 @@ API CUresult cuCtxDestroy_v2(CUcontext context) {
     end_context(state, context);
     pthread_mutex_unlock(&driver.lock);
     if (gws_cuda_current() == context) context_depth--;
-    return CUDA_SUCCESS; /* not freed: another thread may have it current, and must get an error, not rubbish */
+    return CUDA_SUCCESS; /* not freed: it may be current in another thread, which must get an error */
 }
 
 API CUresult cuCtxSetCurrent(CUcontext context) {
@@ -620,7 +620,7 @@ API CUresult cuStreamGetCtx(CUstream stream, CUcontext *out) {
     return CUDA_SUCCESS;
 }
 
-/* Everything is done when its call returns, so there is nothing to wait for. */
+/* All work is finished when its call returns, so there is nothing to wait for. */
 API CUresult cuStreamSynchronize(CUstream stream) {
     ENTER();
     (void)stream;
@@ -740,7 +740,7 @@ typedef struct CUmod_st {
 typedef struct CUfunc_st {
     CUmodule module;
     char name[96]; /* mangled; the beginning, for a message */
-    struct CUfunc_st *next; /* kept until the process ends: handles are few and nobody frees them */
+    struct CUfunc_st *next; /* kept until the process exits: there are few handles */
 } *CUfunction;
 
 static CUresult load_module(CUcontext context, CUmodule *out) {
@@ -886,14 +886,14 @@ bool gws_cuda_refuses_kernels(void) { return atomic_load_explicit(&refusing, mem
 static void tell_refusal(const char *kernel) {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&told)) return;
-    /* Of the C++ library, which whoever has mangled names has loaded. */
+    /* From the C++ library, which is loaded by every program with mangled names. */
     char *(*demangle)(const char *, char *, size_t *, int *) =
         (char *(*)(const char *, char *, size_t *, int *))dlsym(RTLD_DEFAULT, "__cxa_demangle");
     char *readable = kernel && demangle ? demangle(kernel, NULL, NULL, NULL) : NULL;
     const char *name = readable ? readable : kernel ? kernel : "a kernel";
     if (readable && strncmp(name, "void ", 5) == 0) name += 5;
     static const char anonymous[] = "(anonymous namespace)";
-    size_t length = 0; /* to the templates' or the arguments' begin */
+    size_t length = 0; /* up to the template arguments or parameters */
     while (name[length] && name[length] != '<' && (name[length] != '(' || !strncmp(name + length, anonymous, 21)))
         length += name[length] == '(' ? 21 : 1;
     fprintf(stderr,
@@ -907,7 +907,7 @@ static void tell_refusal(const char *kernel) {
 static void tell_skipped(void) {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     if (getenv("GPUWATCH_PROBE_OPTIONS") || atomic_flag_test_and_set(&told)) return;
-    fprintf(stderr, "gpuwatch: these simulated GPUs compute matrix products alone, and this program runs other kernels, "
+    fprintf(stderr, "gpuwatch: these simulated GPUs compute only matrix products, and this program runs other kernels, "
                     "which do nothing: its numbers are meaningless (--sim-tier plugin computes)\n");
 }
 
@@ -922,8 +922,8 @@ CUresult gws_cuda_refuse_kernel(const void *caller, const char *kernel) {
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Tables without documentation, by which NVIDIA's own libraries (cuDNN, cuFFT, cuBLASLt) start their copy of the
- * runtime. Without them they say that they are not initialised, as they do where memory is short. */
+/* Undocumented tables with which NVIDIA's libraries (cuDNN, cuFFT, cuBLASLt) start their copy of the runtime.
+ * Without them they report "not initialized", as they do when out of memory. */
 API CUresult cuGetExportTable(const void **table, const void *id) {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     Dl_info info = {0};
@@ -938,7 +938,7 @@ API CUresult cuGetExportTable(const void **table, const void *id) {
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* The simulated driver writes no log, so whoever wants to hear of it never does. */
+/* The simulated driver writes no log, so callbacks are never called. */
 API CUresult cuLogsRegisterCallback(const void *callback, void *data, void **handle) {
     static char nothing;
     ENTER();
@@ -954,7 +954,7 @@ API CUresult cuLogsUnregisterCallback(void *handle) {
     return CUDA_SUCCESS;
 }
 
-/* Loud only beside PyTorch: TensorFlow tries some of these and goes another way by itself. */
+/* Reported only with PyTorch: TensorFlow tries some of these and has its own fallbacks. */
 static CUresult not_modelled(const char *function, atomic_flag *told) {
     if (gws_cuda_refuses_kernels() && !atomic_flag_test_and_set(told))
         fprintf(stderr, "gpuwatch: the simulated driver lacks %s (CUDA error %d)\n", function, CUDA_ERROR_NOT_SUPPORTED);
@@ -971,7 +971,7 @@ static CUresult not_modelled(const char *function, atomic_flag *told) {
 
 /* --- functions by name ------------------------------------------------------------------------------ */
 
-/* Callers ask for "cuMemAlloc" and a CUDA version; the newest form that is here is what they want. */
+/* Callers request "cuMemAlloc" and a CUDA version, and get the newest variant. */
 static void *by_name(const char *symbol) {
     char name[128];
     Dl_info info;

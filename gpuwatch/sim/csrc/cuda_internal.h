@@ -1,5 +1,5 @@
-/* What the simulated driver's two halves share, and what the simulated runtime and cuBLAS ask of it.
- * Numbers of CUresult and of the enumerations are CUDA's. */
+/* Shared by the simulated driver's two parts, the simulated runtime and cuBLAS. Numbers of CUresult and
+ * enumerations are CUDA's. */
 #ifndef GPUWATCH_SIM_CUDA_INTERNAL_H
 #define GPUWATCH_SIM_CUDA_INTERNAL_H
 
@@ -46,9 +46,9 @@ CUcontext gws_cuda_current(void); /* of this thread, or NULL */
 /* For cuBLAS and the runtime: the device of the current context in the state, or -1. */
 int gws_cuda_current_device(void);
 
-/* Kernels are not run. For TensorFlow a launch succeeds and does nothing; from the moment that PyTorch's libraries are
- * there, every other launch is refused, for a program would go on with numbers that nothing computed.
- * `caller` is an address in the launching library, `kernel` a mangled name or NULL. 0 or CUDA_ERROR_NOT_SUPPORTED. */
+/* Kernels are not run. For TensorFlow a launch succeeds and does nothing; once PyTorch's libraries are loaded,
+ * every other launch fails, or programs would continue with numbers that were never computed. `caller` is an
+ * address in the launching library, `kernel` a mangled name or NULL. Returns 0 or CUDA_ERROR_NOT_SUPPORTED. */
 void gws_cuda_refuse_kernels(void);
 bool gws_cuda_refuses_kernels(void);
 CUresult gws_cuda_refuse_kernel(const void *caller, const char *kernel);

@@ -1,5 +1,5 @@
-/* The simulated driver's memory: device memory is host memory that costs nothing until it is touched, and
- * what is taken is counted in the shared state, against the device's size and all other processes. */
+/* The simulated driver's memory: device memory is host memory that costs nothing until it is touched. Allocations
+ * are counted in the shared state, against the device's size and all other processes. */
 #define _GNU_SOURCE
 #include "cuda_internal.h"
 
@@ -20,7 +20,7 @@ typedef struct {
     size_t bytes, mapped, charged; /* as asked for; of host address space; of the device */
     int kind;
     CUcontext context;
-    CUmemoryPool pool; /* that the device memory came from, or NULL: from the device itself */
+    CUmemoryPool pool; /* the pool that it came from, or NULL: the device itself */
 } range;
 
 static void return_to_pool(gws_state *state, const range *old);
@@ -75,7 +75,7 @@ static bool add_range(range new) {
     return true;
 }
 
-/* Takes out the range that starts exactly there and is of this kind (or, for device memory, managed). */
+/* Removes the range that starts at this address and is of this kind (or, for device memory, managed). */
 static bool remove_range(uintptr_t start, int kind, range *out) {
     pthread_mutex_lock(&ranges.lock);
     size_t next = upper_bound(start);
@@ -90,7 +90,7 @@ static bool remove_range(uintptr_t start, int kind, range *out) {
     return found;
 }
 
-/* The device hands out large memory in steps of 2 MiB, small in steps of a page. */
+/* The device allocates large memory in steps of 2 MiB, small memory in steps of a page. */
 static size_t charge_of(size_t bytes) {
     size_t step = bytes >= MIB ? 2 * MIB : PAGE;
     return (bytes + step - 1) / step * step;
@@ -315,7 +315,7 @@ static CUresult copy(gws_state *state, CUcontext context, void *to, const void *
     return CUDA_SUCCESS;
 }
 
-/* A copy whose direction only the addresses tell. */
+/* A copy whose direction follows from the addresses. */
 static gws_copy_direction direction_of(CUdeviceptr to, CUdeviceptr from) {
     range found;
     bool to_device = find_range((uintptr_t)to, &found) && found.kind != PINNED && found.kind != REGISTERED;
@@ -383,7 +383,7 @@ API CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr
     return cuMemcpyPeer(to, to_context, from, from_context, bytes);
 }
 
-/* A fill is a kernel on the device. Zeros on whole, fresh pages are made by giving the pages back. */
+/* A fill is a kernel on the device. Whole pages are zeroed by returning them to the host. */
 static CUresult fill(gws_state *state, CUcontext context, CUdeviceptr address, uint32_t pattern, size_t width,
                      size_t count) {
     size_t bytes = width * count;
@@ -448,7 +448,7 @@ API CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, void
 
 /* --- memory pools, for cuda_malloc_async ------------------------------------------------------------ */
 
-/* A pool keeps what is freed, up to its threshold, so that NVML goes on to see it: as with the real one. */
+/* As with the real one, a pool keeps freed memory up to its threshold, so NVML still sees it. */
 struct CUmemPoolHandle_st {
     int ordinal;
     bool is_default;
@@ -473,7 +473,7 @@ static CUmemoryPool current_pool(int ordinal) {
     return pool;
 }
 
-/* Under pool_lock: gives back to the device what is unused beyond `keep`. */
+/* Under pool_lock: returns unused memory beyond `keep` to the device. */
 static void trim(gws_state *state, CUmemoryPool pool, uint64_t keep) {
     uint64_t target = pool->used > keep ? pool->used : keep;
     if (pool->reserved <= target) return;
@@ -572,7 +572,7 @@ API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     pool->threshold = 0;
     trim(state, pool, 0);
     pthread_mutex_unlock(&pool_lock);
-    return CUDA_SUCCESS; /* not freed: what was allocated from it still points there */
+    return CUDA_SUCCESS; /* not freed: its allocations still point to it */
 }
 
 API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int number, const void *value) {
@@ -580,7 +580,7 @@ API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int number, const void *va
     REQUIRE(pool && value);
     pthread_mutex_lock(&pool_lock);
     if (number == 4) pool->threshold = *(const uint64_t *)value;
-    if (number == 6) pool->reserved_high = pool->reserved; /* marks can be set back only */
+    if (number == 6) pool->reserved_high = pool->reserved; /* high-water marks can only be reset */
     if (number == 8) pool->used_high = pool->used;
     pthread_mutex_unlock(&pool_lock);
     return number >= 1 && number <= 8 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,5 @@
-/* Functions of the driver that PyTorch links against or looks up and that the simulation does not model: each answers
- * CUDA_ERROR_NOT_SUPPORTED. Sorted; included by cuda.c alone. */
+/* Functions of the driver that PyTorch uses and that are not simulated: each returns CUDA_ERROR_NOT_SUPPORTED.
+ * Sorted; included only by cuda.c. */
 NOT_MODELLED(cuCtxFromGreenCtx) NOT_MODELLED(cuDevResourceGenerateDesc)
 NOT_MODELLED(cuDevSmResourceSplitByCount) NOT_MODELLED(cuDeviceGetDevResource) NOT_MODELLED(cuGreenCtxCreate)
 NOT_MODELLED(cuGreenCtxDestroy) NOT_MODELLED(cuGreenCtxStreamCreate) NOT_MODELLED(cuLaunchCooperativeKernel)

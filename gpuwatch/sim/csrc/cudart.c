@@ -1,5 +1,5 @@
-/* libcudart.so.12 (and .11.0) and .13 of a simulated machine: the CUDA runtime over the simulated driver. Of the
- * runtime, this is what TensorFlow's and PyTorch's GPU code calls; kernels register, and nothing is computed. */
+/* libcudart.so.12 (and .11.0) and .13 of a simulated machine: the part of the CUDA runtime that TensorFlow's and
+ * PyTorch's GPU code calls, over the simulated driver. Kernels are registered but not run. */
 #define _GNU_SOURCE
 #include "cudart_internal.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static __thread int chosen_device; /* what cudaSetDevice asked for, until a context shows otherwise */
+static __thread int chosen_device; /* set by cudaSetDevice, until a context shows otherwise */
 static __thread cudaError_t last_error;
 
 cudaError_t gws_cudart_keep(cudaError_t code) {
@@ -27,7 +27,7 @@ int gws_cudart_device(void) {
     return context && context->alive ? context->ordinal : chosen_device;
 }
 
-/* As the runtime does it: the first call that needs the device takes its primary context. */
+/* As in the real runtime, the first call that needs the device retains its primary context. */
 cudaError_t gws_cudart_need_context(void) {
     cudaError_t code = gws_cudart_start();
     CUcontext context = gws_cuda_current();
@@ -109,8 +109,8 @@ API cudaError_t cudaSetDevice(int device) {
     chosen_device = device;
     CUcontext context = gws_cuda_current();
     if (context && context->alive && context->ordinal == device) return 0;
-    /* Since CUDA 12 the context is taken at once. TensorFlow takes its own right after, and where that fails its
-     * message is the better known one. */
+    /* Since CUDA 12 the context is created at once. TensorFlow creates its own right after, and its error message
+     * is better known. */
     if ((!context || !context->alive) && !gws_cuda_refuses_kernels()) return 0;
     cudaError_t code = cuDevicePrimaryCtxRetain(&context, device);
     return keep(code ? code : cuCtxSetCurrent(context));

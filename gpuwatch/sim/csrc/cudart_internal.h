@@ -84,7 +84,7 @@ CUresult cuLaunchHostFunc(void *, void (*)(void *), void *);
 
 /* Remembers an error for cudaGetLastError, and returns it. */
 HERE cudaError_t gws_cudart_keep(cudaError_t code);
-/* The first call starts the driver; a call that needs the device takes its primary context. */
+/* The first call initialises the driver; a call that needs the device retains its primary context. */
 HERE cudaError_t gws_cudart_start(void);
 HERE cudaError_t gws_cudart_need_context(void);
 HERE int gws_cudart_device(void);
@@ -93,7 +93,7 @@ typedef struct {
     unsigned x, y, z;
 } dim3;
 
-/* A launch, from the library that `caller` lies in. */
+/* A launch from the library that contains `caller`. */
 HERE cudaError_t gws_cudart_launch(const void *function, const void *caller);
 /* A library registers its kernels; one of them, with its mangled name; and that name again, or NULL. */
 HERE void gws_cudart_note_library(const void *caller);

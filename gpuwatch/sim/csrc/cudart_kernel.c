@@ -1,5 +1,4 @@
-/* What the simulated runtime knows of kernels beyond their launch: who registered them, under which names, and which
- * function of the driver has which address. */
+/* Kernels in the simulated runtime other than their launch: registration, names, and addresses of driver functions. */
 #define _GNU_SOURCE
 #include "cudart_internal.h"
 
@@ -23,7 +22,7 @@ static struct {
 } kernels = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void gws_cudart_note_kernel(const void *function, const char *name) {
-    if (!gws_cuda_refuses_kernels()) return; /* TensorFlow's tens of thousands are never asked for */
+    if (!gws_cuda_refuses_kernels()) return; /* TensorFlow's tens of thousands are not needed */
     pthread_mutex_lock(&kernels.lock);
     if (kernels.count == kernels.room) {
         size_t room = kernels.room ? 2 * kernels.room : 4096;
@@ -46,7 +45,7 @@ const char *gws_cudart_kernel_name(const void *function) {
     return name;
 }
 
-/* PyTorch's kernels are never passed over in silence: see gws_cuda_refuse_kernel. */
+/* PyTorch's kernels are never skipped silently: see gws_cuda_refuse_kernel. */
 void gws_cudart_note_library(const void *caller) {
     Dl_info info;
     if (gws_cuda_refuses_kernels() || !dladdr(caller, &info) || !info.dli_fname) return;
@@ -106,7 +105,7 @@ API cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out,
     int found = 0;
     if (!symbol || !out) return keep(cudaErrorInvalidValue);
     if (cuGetProcAddress_v2(symbol, out, (int)version, flags, &found)) *out = NULL;
-    if (status) *status = *out ? 0 : 1; /* not found is told there, and is no error */
+    if (status) *status = *out ? 0 : 1; /* "not found" is reported there, and is not an error */
     return *out || status ? 0 : keep(cudaErrorSymbolNotFound);
 }
 
@@ -116,7 +115,7 @@ API cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **out, unsigned
 
 /* --- the rest ---------------------------------------------------------------------------------------- */
 
-/* Loud only beside PyTorch: TensorFlow tries some of these and goes another way by itself. */
+/* Reported only with PyTorch: TensorFlow tries some of these and has its own fallbacks. */
 static cudaError_t not_modelled(const char *function, atomic_flag *told) {
     if (gws_cuda_refuses_kernels() && !atomic_flag_test_and_set(told))
         fprintf(stderr, "gpuwatch: the simulated driver lacks %s (CUDA error %d)\n", function, cudaErrorNotSupported);

@@ -52,7 +52,7 @@ API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *out, const void 
     if (!out) return keep(cudaErrorInvalidValue);
     memset(out, 0, sizeof *out);
     unsigned type = 0, managed = 0;
-    if (cuPointerGetAttribute(&type, MEMORY_TYPE, ADDRESS(pointer))) { /* memory that CUDA does not know is no error */
+    if (cuPointerGetAttribute(&type, MEMORY_TYPE, ADDRESS(pointer))) { /* unknown memory is not an error */
         out->device = -2;
         out->host_pointer = (void *)pointer;
         return 0;

@@ -1,5 +1,5 @@
-/* Functions of the CUDA runtime (of 12 or 13) that the simulation does not model: each answers cudaErrorNotSupported.
- * They are there because programs that are linked against the runtime are not loaded where one is missing. */
+/* Functions of the CUDA runtime (12 or 13) that are not simulated: each returns cudaErrorNotSupported. Without
+ * them, programs that are linked against the runtime could not be loaded. */
 NOT_MODELLED(__cudaGetProcAddress) NOT_MODELLED(__cudaLaunchKernel_ptsz) NOT_MODELLED(cudaArrayGetInfo)
 NOT_MODELLED(cudaArrayGetMemoryRequirements) NOT_MODELLED(cudaArrayGetPlane)
 NOT_MODELLED(cudaArrayGetSparseProperties) NOT_MODELLED(cudaChooseDevice) NOT_MODELLED(cudaCreateChannelDesc)

@@ -1,5 +1,5 @@
-/* libcudnn.so.9 (and .8) of a simulated machine: it can be found and asked for its version, so that logs
- * read as on a real machine; a convolution fails when it asks for a handle. */
+/* libcudnn.so.9 (and .8) of a simulated machine: it can be loaded and reports its version, so that logs look like
+ * those of a real machine; creating a handle, as for a convolution, fails. */
 #define API __attribute__((visibility("default")))
 
 enum { MAJOR = 9, MINOR = 3, PATCH = 0, INVALID_VALUE = 2003, NOT_SUPPORTED = 3000 };

@@ -25,7 +25,7 @@ static bool is_pytorch(const char *path) {
 }
 
 static void load_runtimes(opener *open) {
-    static bool done; /* a second time does no harm */
+    static bool done; /* harmless if repeated */
     Dl_info here;
     char path[4096];
     if (done || !dladdr((const void *)load_runtimes, &here) || !here.dli_fname) return;
@@ -34,13 +34,13 @@ static void load_runtimes(opener *open) {
     if (!slash) return;
     for (size_t i = 0; i < sizeof runtimes / sizeof *runtimes; i++) {
         int length = snprintf(path, sizeof path, "%.*s%s", (int)(slash + 1 - here.dli_fname), here.dli_fname, runtimes[i]);
-        /* One that is left out of the folder is missing on purpose. */
+        /* A library that is not in the folder is missing on purpose. */
         if (length > 0 && (size_t)length < sizeof path) open(path, RTLD_NOW | RTLD_LOCAL);
     }
-    dlerror(); /* none of the program's business */
+    dlerror(); /* the program must not see this error */
 }
 
-/* The call at the end is a jump: the real function looks at who called it, for the caller's own RUNPATH. */
+/* The last call must be a tail call: the real function uses its return address to find the caller's RUNPATH. */
 __attribute__((optimize("O2"))) API void *dlopen(const char *path, int mode) {
     static opener *real;
     if (!real) real = (opener *)dlsym(RTLD_NEXT, "dlopen");

@@ -47,9 +47,6 @@ static unsigned percent(double share) { return (unsigned)lround(share * 100.0); 
 /* Not part of NVML: by this symbol a client can tell that the GPUs are simulated. */
 API const char *gpuwatch_sim_version(void) { return "1"; }
 
-/* Whether NVML is in use in this process: then another machine cannot take this one's place. */
-API int gpuwatch_sim_in_use(void) { return atomic_load(&nvml_init_count) > 0; }
-
 static nvmlReturn_t start(const char *function) {
     static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
     gws_state *state = gws_default();
@@ -57,7 +54,7 @@ static nvmlReturn_t start(const char *function) {
     int code = gws_fault_check(state, function, -1);
     if (code) return code;
     pthread_mutex_lock(&starting);
-    if (atomic_load(&nvml_init_count) == 0) { /* else it goes on with the machine that it has */
+    if (atomic_load(&nvml_init_count) == 0) { /* otherwise it keeps its machine */
         for (uint32_t i = 0; i < GWS_MAX_DEVICES; i++) nvml_handles[i].index = i;
         atomic_store_explicit(&nvml_machine, state, memory_order_release);
     }
@@ -169,7 +166,7 @@ API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
     return count_devices(state, count);
 }
 
-/* The fault check follows when the device is known. */
+/* Faults are checked when the device is known. */
 API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device) {
     ENTER_UNCHECKED();
     int place = gws_shown_at(state, index);
@@ -265,7 +262,7 @@ UNSIGNED_GETTER(nvmlDeviceGetIndex, place_of(state, index))
 UNSIGNED_GETTER(nvmlDeviceGetMinorNumber, index)
 UNSIGNED_GETTER(nvmlDeviceGetNumGpuCores, card->cores)
 UNSIGNED_GETTER(nvmlDeviceGetArchitecture, 7 /* Ampere */)
-UNSIGNED_GETTER(nvmlDeviceGetBrand, 0 /* unknown: a simulated card is of no brand */)
+UNSIGNED_GETTER(nvmlDeviceGetBrand, 0 /* unknown: simulated cards have no brand */)
 UNSIGNED_GETTER(nvmlDeviceGetMemoryBusWidth, 384)
 UNSIGNED_GETTER(nvmlDeviceGetBusType, 2 /* PCI Express */)
 UNSIGNED_GETTER(nvmlDeviceGetPowerSource, 0 /* mains */)
@@ -378,7 +375,7 @@ static nvmlReturn_t memory(gws_state *state, uint32_t index, int mig, nvmlMemory
         gws_mig part;
         if (gws_get_mig(state, index, (uint32_t)mig, &part)) return NVML_ERROR_NOT_FOUND;
         out->total = part.memory_bytes;
-        out->reserved = 0; /* it is the whole card's */
+        out->reserved = 0; /* of the whole card */
         out->used = gws_mig_used_bytes(state, index, (uint32_t)mig);
         if (out->used > out->total) out->used = out->total;
     }
@@ -413,14 +410,14 @@ typedef struct {
 API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *out) {
     ENTER_DEVICE(device);
     REQUIRE(out);
-    if (gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED; /* as the real one says then */
+    if (gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED; /* as the real library */
     gws_load load = gws_device_load(state, index);
     out->gpu = percent(load.sm_share);
     out->memory = percent(load.memory_share);
     return NVML_SUCCESS;
 }
 
-/* Video engines are not modelled: a value is there only when somebody set one. */
+/* Video engines are not simulated: they have a value only if it was set. */
 static nvmlReturn_t engine(const gws_state *state, uint32_t index, gws_override_key key, unsigned *share,
                            unsigned *period_us) {
     int64_t value;
@@ -554,7 +551,7 @@ API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsign
     return NVML_SUCCESS;
 }
 
-/* A card with a context on it clocks up, an empty one rests, as GeForce cards do. */
+/* As on GeForce cards, clocks rise while a context exists and fall without one. */
 static bool awake(gws_state *state, uint32_t index) {
     return gws_device_in_use(state, index) || gws_device_load(state, index).sm_share > 0.005;
 }
@@ -641,7 +638,7 @@ API nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned number, 
 /* --- PCI Express ------------------------------------------------------------------------------------ */
 
 static unsigned link_generation(gws_state *state, uint32_t index) {
-    int64_t value; /* a resting card's link rests too, so a low generation means nothing without load */
+    int64_t value; /* an idle card's link slows down too, so a low generation means nothing without load */
     if (gws_override(state, index, GWS_SET_PCIE_GENERATION, &value)) return (unsigned)value;
     return awake(state, index) ? state->device[index].pcie_generation : 1;
 }
@@ -660,7 +657,7 @@ UNSIGNED_GETTER(nvmlDeviceGetPcieLinkMaxSpeed, card->pcie_generation)
 UNSIGNED_GETTER(nvmlDeviceGetPcieSpeed, link_mbps(link_generation(state, index)))
 
 #define PCIE_SAMPLE_MS 20         /* the real call measures for 20 ms and blocks that long */
-#define ATTACHED_KB_PER_S 3000000 /* what an attached process under full memory load is taken to move */
+#define ATTACHED_KB_PER_S 3000000 /* assumed traffic of an attached process under full memory load */
 
 API nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, unsigned counter, unsigned *kb_per_s) {
     ENTER_DEVICE(device);
@@ -719,7 +716,7 @@ typedef struct {
     unsigned threshold_exceeded;
 } nvmlEccSramErrorStatus_v1_t;
 
-/* Of the SRAM; what is set counts since the start and in its lifetime alike, all of it in the SMs. */
+/* SRAM errors: a set value is reported both since boot and in total, all of it in the SMs. */
 API nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStatus_v1_t *out) {
     ENTER_DEVICE(device);
     REQUIRE(out);
@@ -865,7 +862,7 @@ typedef struct {
     nvmlProcessUtilizationInfo_t *out;
 } nvmlProcessesUtilizationInfo_t;
 
-/* The processes that ran something in the last second and after last_seen; an idle one has no sample. */
+/* Processes that ran a kernel in the last second and after last_seen; idle ones have no sample. */
 static uint32_t active_processes(gws_state *state, uint32_t index, unsigned long long last_seen_us,
                                  gws_process_view *views) {
     uint32_t there = gws_list_processes(state, index, 7, views, GWS_MAX_PROCESSES), kept = 0;
@@ -881,7 +878,7 @@ API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProces
                                                  unsigned *count, unsigned long long last_seen_us) {
     ENTER_DEVICE(device);
     REQUIRE(count);
-    if (gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED; /* as the real one says then */
+    if (gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED; /* as the real library */
     gws_process_view views[GWS_MAX_PROCESSES];
     uint32_t there = active_processes(state, index, last_seen_us, views), room = out ? *count : 0;
     *count = there;
@@ -900,7 +897,7 @@ API nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvml
     REQUIRE(info);
     if (info->version != STRUCT_VERSION(nvmlProcessesUtilizationInfo_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    if (gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED; /* as the real one says then */
+    if (gws_mig_is_on(state, index)) return NVML_ERROR_NOT_SUPPORTED; /* as the real library */
     gws_process_view views[GWS_MAX_PROCESSES];
     uint32_t there = active_processes(state, index, info->last_seen_us, views);
     uint32_t room = info->out ? info->count : 0;
@@ -943,7 +940,7 @@ static void fill_field(gws_state *state, uint32_t index, nvmlFieldValue_t *value
     case 74: case 75: case 76: /* nanoseconds of slowdown by power, heat, sync boost */
         if (gws_policies_known(state, index)) put_long(value, gws_policy_ns(state, index, value->field - 74));
         break;
-    case 77: case 79: /* by the board's limits, for reliability: no such reason can be set */
+    case 77: case 79: /* board limits and reliability: these reasons cannot be set */
         if (gws_policies_known(state, index)) put_long(value, 0);
         break;
     case 82: /* memory temperature */
@@ -978,7 +975,7 @@ API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFi
     return NVML_SUCCESS;
 }
 
-/* --- rows and pages that went bad, BAR1 ------------------------------------------------------------- */
+/* --- remapped rows, retired pages, BAR1 ------------------------------------------------------------- */
 
 SET_GETTER(nvmlDeviceGetPcieReplayCounter, GWS_SET_PCIE_REPLAYS)
 
@@ -1005,7 +1002,7 @@ typedef struct {
 API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *out) {
     ENTER_PART(device);
     REQUIRE(out);
-    int64_t used = 0; /* every MIG instance has a window of its own, of which nothing is mapped here */
+    int64_t used = 0; /* each MIG instance has its own window, where nothing is mapped */
     if (mig < 0 && !gws_override(state, index, GWS_SET_BAR1_USED_BYTES, &used)) return NVML_ERROR_NOT_SUPPORTED;
     unsigned long long total = mig < 0 ? BAR1_BYTES : BAR1_BYTES / 8 * card->mig[mig].gpu_slices;
     *out = (nvmlBAR1Memory_t){total, total - (unsigned long long)used, (unsigned long long)used};
@@ -1014,7 +1011,7 @@ API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory
 
 /* --- what is not modelled --------------------------------------------------------------------------- */
 
-/* The rest of the arguments is not looked at, which the C calling conventions of Linux allow. */
+/* Other arguments are ignored, which the C calling conventions of Linux allow. */
 #define NOT_MODELLED(function)                                                                               \
     API nvmlReturn_t function(nvmlDevice_t device) {                                                         \
         ENTER_DEVICE(device);                                                                                \

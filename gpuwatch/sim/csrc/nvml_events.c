@@ -11,8 +11,8 @@
 #define LOOK_AGAIN_MS 10u
 
 typedef struct event_set {
-    uint64_t types[GWS_MAX_DEVICES];    /* that a device was registered for */
-    uint64_t heard_ns[GWS_MAX_DEVICES]; /* up to when its events were told */
+    uint64_t types[GWS_MAX_DEVICES];    /* events for which a device was registered */
+    uint64_t heard_ns[GWS_MAX_DEVICES]; /* time of the last reported event */
 } *nvmlEventSet_t;
 
 typedef struct {

@@ -14,9 +14,9 @@ typedef struct {
 } nvmlGpmSupport_t;
 
 typedef struct gpm_sample {
-    int32_t device; /* -1: nothing in it yet */
+    int32_t device; /* -1: empty */
     int32_t mig;    /* index of an instance; -1: the whole device */
-    double sm_share; /* of an instance, whose busy time is not added up */
+    double sm_share; /* of an instance, whose busy time is not accumulated */
     uint64_t at_ns, busy_ns, to_device, to_host, nvlink_sent, nvlink_received;
     double memory_share;
 } *nvmlGpmSample_t;

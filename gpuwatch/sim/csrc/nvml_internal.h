@@ -1,4 +1,4 @@
-/* What the parts of the simulated libnvidia-ml.so.1 have in common. */
+/* Shared by the files of the simulated libnvidia-ml.so.1. */
 #ifndef GPUWATCH_SIM_NVML_INTERNAL_H
 #define GPUWATCH_SIM_NVML_INTERNAL_H
 
@@ -25,7 +25,7 @@ enum {
 
 #define NO_INSTANCE 0xffffffffu
 
-/* A struct's version number as NVML makes it: size in the low bytes, version in the high one. */
+/* A struct's version number as in NVML: size in the low bytes, version in the high byte. */
 #define STRUCT_VERSION(type, number) ((unsigned)(sizeof(type) | ((unsigned)(number) << 24)))
 
 typedef struct device_handle {
@@ -86,7 +86,7 @@ INSIDE nvmlReturn_t nvml_put_text(char *out, unsigned length, const char *text);
         return NVML_SUCCESS;                                                                                 \
     }
 
-/* The same of values that are there only when somebody set them. */
+/* The same for values that exist only if they were set. */
 #define SET_GETTER(function, key)                                                                            \
     API nvmlReturn_t function(nvmlDevice_t device, unsigned *out) {                                          \
         ENTER_DEVICE(device);                                                                                \

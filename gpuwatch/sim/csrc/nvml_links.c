@@ -56,7 +56,7 @@ static nvmlReturn_t set_bits(unsigned long *words, unsigned count, unsigned from
     return NVML_SUCCESS;
 }
 
-/* The host's CPUs are dealt out evenly to the nodes that devices are on. */
+/* The host's CPUs are distributed evenly over the nodes that have devices. */
 static nvmlReturn_t cpus(const gws_state *state, uint32_t index, unsigned long *words, unsigned count) {
     unsigned nodes = 1, node = node_of(state, index), all = (unsigned)sysconf(_SC_NPROCESSORS_CONF);
     for (uint32_t i = 0; i < state->device_count; i++)
@@ -95,7 +95,7 @@ static bool is_up(const gws_state *state, uint32_t index, unsigned link) {
     return (int64_t)link < (int64_t)links(state, index) - gws_overridden(state, index, GWS_SET_NVLINK_LINKS_DOWN, 0);
 }
 
-/* The device at the other end: the others that have links in turn; -1 without any. */
+/* The device at the other end: round-robin over the other devices with links; -1 if there are none. */
 static int peer(const gws_state *state, uint32_t index, unsigned link) {
     int others[GWS_MAX_DEVICES];
     unsigned count = 0;
@@ -140,7 +140,7 @@ API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsign
 
 #define ALL_LINKS 0xffffffffu
 
-/* A link's share of a total that is set for all of them. */
+/* A link's share of the total that was set for all links. */
 static unsigned long long share(const gws_state *state, uint32_t index, unsigned scope, unsigned long long total) {
     return scope == ALL_LINKS ? total : total / links(state, index);
 }
@@ -157,7 +157,7 @@ static const struct {
     {GWS_SET_NVLINK_EFFECTIVE_ERRORS, 0, 0, 219}, {GWS_SET_NVLINK_FAILED_RECOVERIES, 0, 0, 214},
 };
 
-/* Errors that are set for all links, spread over them: the first ones have one more. */
+/* The errors that were set for all links, distributed over them; the first ones get one more. */
 static unsigned long long link_errors(const gws_state *state, uint32_t index, unsigned link, gws_override_key key) {
     unsigned long long total = (unsigned long long)gws_overridden(state, index, key, 0);
     return total / links(state, index) + (link < total % links(state, index));
@@ -219,7 +219,7 @@ typedef struct {
     unsigned char health_summary;
 } nvmlGpuFabricInfo_v3_t;
 
-/* False where no value of the fabric is set: then there is none. */
+/* False if no value of the fabric was set: then there is none. */
 static bool fabric(const gws_state *state, uint32_t index, nvmlGpuFabricInfo_t *out) {
     int64_t value = 0;
     bool known = false;

@@ -1,5 +1,5 @@
-/* Functions of NVML that take a device first and that the simulation does not model (or does not let
- * anybody change): each answers NVML_ERROR_NOT_SUPPORTED. Sorted; included by nvml.c alone. */
+/* Functions of NVML with a device as first argument that are not simulated, or that would change settings: each
+ * returns NVML_ERROR_NOT_SUPPORTED. Sorted; included only by nvml.c. */
 NOT_MODELLED(nvmlDeviceClearAccountingPids)
 NOT_MODELLED(nvmlDeviceClearCpuAffinity)
 NOT_MODELLED(nvmlDeviceClearEccErrorCounts)

@@ -41,7 +41,7 @@ struct TF_KernelBuilder;
 struct TF_OpKernelConstruction;
 struct TF_OpKernelContext;
 
-/* Ours: TensorFlow only carries the pointers. */
+/* Defined by us: TensorFlow only passes pointers to them. */
 struct SP_Stream_st;
 struct SP_Event_st;
 struct SP_Timer_st;

@@ -31,9 +31,9 @@ namespace {
 /* What TensorFlow prints as the name of every device; it takes capitals and underscores alone. */
 const char PLATFORM_NAME[] = "SIMULATED_GPU";
 const char DEVICE_TYPE[] = "GPU";
-constexpr size_t HOST_ALIGNMENT = 256; /* what TensorFlow expects of pinned host memory */
+constexpr size_t HOST_ALIGNMENT = 256; /* alignment that TensorFlow expects of pinned host memory */
 
-/* Without the renaming, the GPU kernels of a CUDA build are called for our devices and crash. */
+/* Without renaming, TensorFlow would call a CUDA build's GPU kernels for our devices, which crashes. */
 bool collides_with_cuda_kernels() {
     auto is_cuda = (bool (*)())dlsym(RTLD_DEFAULT, "_ZN10tensorflow19IsGoogleCudaEnabledEv");
     void *framework = is_cuda ? nullptr : dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
@@ -107,17 +107,17 @@ TF_Bool get_allocator_stats(const SP_Device *device, SP_AllocatorStats *stats) {
 
 void set_ok(TF_Status *status) { TF_SetStatus(status, TF_OK, ""); }
 
-/* Once in a process: the hook that carries the settings over runs in every Python that reads PYTHONPATH. */
+/* Once per process: the hook that translates settings runs in every Python that honours PYTHONPATH. */
 void tell_of_missing_hook() {
     static std::atomic<bool> told;
     if (gwp_laid_out() || told.exchange(true)) return;
     fprintf(stderr, "gpuwatch: this program's settings of GPU memory and devices are not honoured on simulated GPUs: "
-                    "its Python ignores PYTHONPATH (-I, -E, -S), or it is no Python\n");
+                    "its Python ignores PYTHONPATH (-I, -E, -S), or it is not a Python program\n");
 }
 
 void create_stream(const SP_Device *device, SP_Stream *stream, TF_Status *status) {
     tell_of_missing_hook();
-    gwp_enter(device->ordinal); /* TensorFlow sets the device up, where CUDA would create the context */
+    gwp_enter(device->ordinal); /* TensorFlow initialises the device here; CUDA would create the context */
     *stream = new (std::nothrow) SP_Stream_st{device->ordinal};
     if (*stream)
         set_ok(status);

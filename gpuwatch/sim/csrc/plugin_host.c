@@ -12,7 +12,7 @@
 static struct {
     pthread_mutex_t lock;
     _Atomic int count; /* -1: not read yet */
-    int listed;          /* how many CUDA_VISIBLE_DEVICES left; count has the further logical devices too */
+    int listed;          /* devices left by CUDA_VISIBLE_DEVICES; count includes the other logical devices */
     gws_state *state;
     uint32_t device[GWS_MAX_DEVICES]; /* by ordinal */
 } visible = {.lock = PTHREAD_MUTEX_INITIALIZER, .count = -1};
@@ -163,8 +163,8 @@ void gwp_memory_info(int ordinal, uint64_t *free_bytes, uint64_t *total_bytes) {
     uint64_t limit = layout.limit[ordinal];
     double fraction = layout.fraction;
     pthread_mutex_unlock(&visible.lock);
-    /* TensorFlow is told to grant all of the total. */
-    int64_t asked = asked_reserve(); /* it wins over a fraction */
+    /* TensorFlow has been told to take the whole total. */
+    int64_t asked = asked_reserve(); /* it overrides a fraction */
     uint64_t reserve = asked >= 0 ? (uint64_t)asked : cuda_reserve(device, *free_bytes);
     *total_bytes = limit                       ? limit
                    : fraction > 0 && asked < 0 ? (uint64_t)((double)*total_bytes * fraction)

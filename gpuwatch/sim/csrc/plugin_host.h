@@ -34,7 +34,7 @@ __attribute__((visibility("default"))) int gpuwatch_plugin_recount(void);
 __attribute__((visibility("default"))) int gpuwatch_plugin_visible(void);
 bool gwp_laid_out(void);
 
-void gwp_enter(int ordinal);               /* this process now uses the device */
+void gwp_enter(int ordinal);               /* marks the device as used by this process */
 int gwp_take(int ordinal, uint64_t bytes); /* 0, or an errno */
 void gwp_give(int ordinal, uint64_t bytes);
 void gwp_memory_info(int ordinal, uint64_t *free_bytes, uint64_t *total_bytes);

@@ -1,4 +1,4 @@
-/* What a kernel of the plug-in is made of. */
+/* Building blocks of the plug-in's kernels. */
 #ifndef GPUWATCH_SIM_PLUGIN_KERNEL_H
 #define GPUWATCH_SIM_PLUGIN_KERNEL_H
 
@@ -182,7 +182,7 @@ struct TypeConstraint {
 /* Registers one kernel: its op, its types, and the arguments that live in host memory. */
 void add_kernel(const char *op, void *(*create)(TF_OpKernelConstruction *),
                 std::initializer_list<TypeConstraint> types, std::initializer_list<const char *> host);
-/* `make`, with what it throws told to TensorFlow. */
+/* Calls `make`, and reports its exceptions to TensorFlow. */
 void *create_guarded(TF_OpKernelConstruction *construction, Kernel *(*make)(const Attributes &));
 
 template <class K> void *create(TF_OpKernelConstruction *construction) {

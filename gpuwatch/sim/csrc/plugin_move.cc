@@ -1,4 +1,4 @@
-/* What moves elements and does not compute: one kernel for each size of element. */
+/* Ops that only move elements: one kernel for each element size. */
 #include "plugin_broadcast.h"
 
 namespace gpuwatch {
@@ -457,7 +457,7 @@ template <class T> void reverse(const Call &call) {
 
 /* --- by index --------------------------------------------------------------------------------------- */
 
-/* As on a GPU, an index out of range is no error: zeros stand for what is not there. */
+/* As on a GPU, an index out of range is not an error: it yields zeros. */
 template <class Index> struct Gather : Kernel {
     int64_t batch_dims;
     explicit Gather(const Attributes &attributes) : batch_dims(attributes.integer("batch_dims")) {}

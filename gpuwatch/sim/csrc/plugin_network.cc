@@ -12,8 +12,8 @@ namespace gpuwatch {
 
 namespace {
 
-/* Host memory that kernels work in. It is kept from call to call: faulting in fresh pages costs more than many
- * a layer. */
+/* Work space of kernels in host memory, kept between calls: faulting in fresh pages would cost more than many
+ * layers. */
 class KeptMemory {
   public:
     struct Block {
@@ -115,7 +115,7 @@ template <class T> struct Epilogue {
         }
     }
 
-    /* How many further inputs it takes. */
+    /* Number of additional inputs. */
     int inputs() const {
         int count = 0;
         for (const std::string &step : steps) count += step == "BiasAdd" ? 1 : step == "FusedBatchNorm" ? 4 : 0;

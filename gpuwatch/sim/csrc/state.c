@@ -21,7 +21,7 @@
 #define CELL_AMOUNT_MASK ((1ull << CELL_AMOUNT_BITS) - 1)
 #define CELL_EPOCH_MASK 0xffffffull
 
-#define CHECK_EVERY_NS 250000000ull /* how long a process that exists is believed not to be a zombie */
+#define CHECK_EVERY_NS 250000000ull /* time before an existing process is checked again for being a zombie */
 #define HEAT_SECONDS 20.0           /* thermal inertia of a card */
 #define VARY_SECONDS 30.0           /* period of an attached process's varying load */
 #define VARY_SHARE 0.35             /* ... and its swing, relative to the given load */
@@ -95,7 +95,7 @@ static void init_mutex(pthread_mutex_t *mutex) {
     pthread_mutexattr_destroy(&attr);
 }
 
-#define LOCK_WAIT_MS 300     /* far longer than anybody who runs holds it */
+#define LOCK_WAIT_MS 300     /* far longer than a running process holds it */
 #define LOCK_IGNORE_MS 3000
 
 void gws_lock_busy(gws_state *state) {
@@ -131,11 +131,11 @@ static uint64_t start_time_of(int32_t pid) {
     if (sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
                &status, &threads, &start) != 3)
         return 0;
-    bool zombie = (status == 'Z' || status == 'X') && threads <= 1; /* else only its first thread ended */
+    bool zombie = (status == 'Z' || status == 'X') && threads <= 1; /* otherwise only its main thread ended */
     return zombie ? 0 : start;
 }
 
-/* CPU time of a process's threads together; 0: not to be had. Much cheaper than a file of /proc. */
+/* CPU time of all threads of a process; 0: unavailable. Much cheaper than reading /proc. */
 static uint64_t cpu_time_of(int32_t pid) {
     struct timespec time;
     if (clock_gettime((clockid_t)(~(uint32_t)pid << 3 | 2), &time) != 0) return 0;
@@ -224,7 +224,7 @@ static double heat_decayed(gws_device *device, uint64_t now_ns) {
 void gws_free_slot(gws_state *state, gws_process *slot, uint64_t now_ns) {
     gws_device *device = &state->device[slot->device];
     if (slot->flags & GWS_SLOT_ATTACHED) {
-        /* What it has heated and consumed stays with the device. */
+        /* Its heat and energy stay with the device. */
         device->heat = heat_decayed(device, now_ns) + attached_heat(slot, now_ns);
         atomic_fetch_add(&device->busy_total_ns, (uint64_t)attached_busy_ns(slot, now_ns));
     }
@@ -268,7 +268,7 @@ static gws_process *find_slot(gws_state *state, int32_t pid, uint32_t device, bo
     return NULL;
 }
 
-/* A cleared slot that is not yet in sight: the caller fills it and stores the pid last. */
+/* A cleared slot that is not visible yet: the caller fills it and stores the pid last. */
 static gws_process *new_slot(gws_state *state) {
     for (uint32_t i = 0; i < GWS_MAX_PROCESSES; i++) {
         gws_process *slot = &state->process[i];
@@ -296,7 +296,7 @@ static gws_process *own(gws_state *state, uint32_t device) {
     return atomic_load_explicit(&own_slot[device], memory_order_acquire);
 }
 
-/* Enters this process, under the lock. Slots of an earlier program of the same pid go first. */
+/* Registers this process, under the lock. Slots of an earlier program with the same pid are removed first. */
 static gws_process *enter(gws_state *state, uint32_t device, uint64_t now_ns) {
     int32_t pid = getpid();
     uint64_t id = exec_id();
@@ -361,7 +361,7 @@ void gws_leave(gws_state *state, uint32_t device) {
 
 void gws_memory_info(gws_state *state, uint32_t device, uint64_t *free_out, uint64_t *total_out) {
     lock(state);
-    sweep(state, (int32_t)device, gws_now_ns(), true); /* what is planned from it must not count the dead */
+    sweep(state, (int32_t)device, gws_now_ns(), true); /* exited processes must not count */
     *free_out = free_bytes(state, device);
     *total_out = state->device[device].total_bytes;
     unlock(state);
@@ -399,7 +399,7 @@ void gws_kernel_end(gws_state *state, uint32_t device, uint64_t began_ns, uint64
         ring_add_span(&slot->busy, began_ns, now_ns, 1.0);
         ring_add_span(&slot->memory_busy, began_ns, now_ns, scale);
     }
-    pthread_mutex_unlock(&card->kernel_lock); /* fails harmlessly when the wait above ran out */
+    pthread_mutex_unlock(&card->kernel_lock); /* fails harmlessly if the wait above timed out */
     lock(state);
     card->heat = heat_decayed(card, now_ns) + took * 1e-9 / HEAT_SECONDS;
     unlock(state);
@@ -512,7 +512,7 @@ bool gws_device_in_use(gws_state *state, uint32_t device) {
     return in_use;
 }
 
-/* The instance that a process is on: the one that it was put on, else the first, as CUDA chooses. */
+/* A process's instance: the one it was attached to, else the first, as CUDA chooses. */
 static int32_t mig_of(const gws_device *device, const gws_process *slot) {
     if (!atomic_load(&device->mig_on)) return -1;
     if (slot->mig && device->mig[slot->mig - 1].present) return (int32_t)slot->mig - 1;
@@ -728,7 +728,7 @@ int gws_create(const char *path, uint32_t device_count, uint64_t memory_bytes, c
     return 0;
 }
 
-/* The files behind the mappings stay open with a shared lock: so others see that the machine is in use. */
+/* The mapped files stay open with a shared lock, which shows other processes that the machine is in use. */
 static struct {
     gws_state *state;
     int fd;
@@ -745,7 +745,7 @@ static void keep_open(gws_state *state, int fd) {
         fd = -1;
     }
     pthread_mutex_unlock(&mapped_lock);
-    if (fd >= 0) close(fd); /* no room: it is in use all the same, and nobody sees it */
+    if (fd >= 0) close(fd); /* no room: other processes cannot see that it is in use */
 }
 
 static gws_state *map(const char *path) {
@@ -819,13 +819,4 @@ gws_state *gws_default(void) {
         atomic_store_explicit(&default_state, state, memory_order_release);
     pthread_mutex_unlock(&default_lock);
     return state;
-}
-
-int gws_use(const char *path) {
-    gws_state *state = map(path);
-    if (!state) return errno;
-    pthread_mutex_lock(&default_lock);
-    atomic_store_explicit(&default_state, state, memory_order_release); /* the one before stays mapped: a */
-    pthread_mutex_unlock(&default_lock);                                /* library may be using it */
-    return 0;
 }

@@ -18,7 +18,7 @@
 #include "versions.h"
 
 #define GWS_MAGIC 0x31534d4957555047ull /* "GPUWIMS1" */
-#define GWS_LAYOUT_VERSION 5u           /* raise it with every change of a struct below */
+#define GWS_LAYOUT_VERSION 5u           /* increase it with every change of a struct below */
 
 enum {
     GWS_MAX_DEVICES = 16,
@@ -59,7 +59,7 @@ typedef enum {
     GWS_SET_PERSISTENCE_MODE,
     GWS_SET_SM_CLOCK_MHZ,
     GWS_SET_FAN_PERCENT,
-    GWS_SET_CUDA_VERSION,       /* of the whole driver, told by device 0: 11040 */
+    GWS_SET_CUDA_VERSION,       /* of the driver, stored with device 0: 11040 */
     GWS_SET_COMPUTE_CAPABILITY, /* 52 is 5.2 */
     GWS_SET_MULTIPROCESSORS,
     GWS_SET_JPEG_PERCENT,
@@ -91,7 +91,7 @@ typedef enum {
     GWS_SET_NVLINK_RECOVERIES,
     GWS_SET_GPM,
     GWS_SET_TENSOR_PERCENT,
-    GWS_SET_XID, /* told once, as an event, each time that it is set */
+    GWS_SET_XID, /* reported once, as an event, each time it is set */
     GWS_SET_NVLINK_VERSION, /* 3 and before: errors as totals; 4, 5: by link, in other fields */
     GWS_SET_NVLINK_DATA_CRC_ERRORS,
     GWS_SET_NVLINK_ECC_ERRORS,
@@ -107,7 +107,7 @@ typedef enum {
     GWS_SET_COUNT,
 } gws_override_key;
 
-/* One MIG instance. Compute instances of one GPU instance have its memory in common. */
+/* One MIG instance. Compute instances of a GPU instance share its memory. */
 typedef struct {
     uint32_t present, gpu_instance, compute_instance, gpu_slices, compute_slices, multiprocessors;
     uint64_t memory_bytes;
@@ -131,14 +131,14 @@ typedef struct {
     _Atomic uint64_t host_to_device_bytes, device_to_host_bytes; /* counters, for PCIe throughput */
     double heat;                        /* share of busy time, averaged with HEAT_SECONDS; under the lock */
     uint64_t heat_at_ns;
-    pthread_mutex_t kernel_lock;        /* robust: one kernel at a time, as two programs share a real card */
+    pthread_mutex_t kernel_lock;        /* robust: one kernel at a time, as when two programs share a real card */
     _Atomic uint32_t override_set[GWS_SET_COUNT];
     _Atomic int64_t override_value[GWS_SET_COUNT];
-    _Atomic uint64_t override_at_ns[GWS_SET_COUNT]; /* when it was set: what grows begins then */
+    _Atomic uint64_t override_at_ns[GWS_SET_COUNT]; /* when it was set, which is when counters begin to grow */
     uint64_t policy_ns[GWS_POLICIES]; /* how long the set event reasons slowed it down: power, heat, sync boost */
     _Atomic uint32_t hidden;          /* taken out of the machine: NVML and new CUDA programs do not list it */
     _Atomic uint32_t mig_on;
-    uint32_t mig_serial; /* instances that were ever made: each has a UUID of its own */
+    uint32_t mig_serial; /* instances created so far: each has a new UUID */
     gws_mig mig[GWS_MAX_MIG];
 } gws_device;
 
@@ -148,9 +148,9 @@ enum {
     GWS_KIND_MPS = 4,
 };
 enum {
-    GWS_SLOT_ATTACHED = 1, /* put there by gws_attach: load and memory are given, not measured */
+    GWS_SLOT_ATTACHED = 1, /* added by gws_attach: load and memory are given, not measured */
     GWS_SLOT_VARYING = 2,  /* its load swings slowly around the given one */
-    GWS_SLOT_FOREIGN = 4,  /* a pid of another PID namespace: never checked, never swept */
+    GWS_SLOT_FOREIGN = 4,  /* a pid of another PID namespace: never checked or removed */
 };
 
 typedef struct {
@@ -161,7 +161,7 @@ typedef struct {
     uint64_t exec_id;    /* changes with execve, which keeps pid and start time but drops the contexts */
     uint64_t bytes;
     uint64_t entered_ns, checked_ns;
-    uint64_t checked_cpu_ns; /* its CPU clock at that moment: who has not run since is still there */
+    uint64_t checked_cpu_ns; /* its CPU clock at that time: if it has not run since, it still exists */
     _Atomic uint64_t last_busy_ns;
     _Atomic uint64_t running_since_ns; /* a kernel runs now, since then; 0: none */
     gws_ring busy, memory_busy;
@@ -178,7 +178,7 @@ typedef struct {
     uint32_t active;
     uint32_t generation; /* ends the delay of a call when the fault is cleared */
     uint64_t until_ns;   /* then it is over; 0: never */
-    char label[GWS_LABEL_BYTES]; /* what it belongs to, for a list and for clearing it alone */
+    char label[GWS_LABEL_BYTES]; /* its label, for lists and for clearing it alone */
 } gws_fault;
 
 /* A fault as a list of them shows it. */
@@ -230,7 +230,6 @@ const char *gws_layout(void); /* "3.419496": version and bytes, for the file's n
 gws_state *gws_open(const char *path);    /* NULL with errno */
 void gws_close(gws_state *state);
 gws_state *gws_default(void);             /* the machine that GPUWATCH_SIM_STATE names, or NULL */
-int gws_use(const char *path);            /* makes this the default from now on; 0 or an errno */
 uint64_t gws_now_ns(void);
 uint64_t gws_wall_us(const gws_state *state, uint64_t ns); /* monotonic to Unix time in microseconds */
 
@@ -285,7 +284,7 @@ void gws_give(gws_state *state, uint32_t device, uint64_t bytes);
 void gws_leave(gws_state *state, uint32_t device); /* the context is gone: so is the entry */
 void gws_memory_info(gws_state *state, uint32_t device, uint64_t *free_bytes, uint64_t *total_bytes);
 
-/* Around everything that stands for a kernel; moved_bytes is what it read and wrote. */
+/* Called around everything that counts as a kernel; moved_bytes: bytes read and written. */
 uint64_t gws_kernel_begin(gws_state *state, uint32_t device);
 void gws_kernel_end(gws_state *state, uint32_t device, uint64_t began_ns, uint64_t moved_bytes);
 typedef enum { GWS_COPY_TO_DEVICE, GWS_COPY_TO_HOST, GWS_COPY_ON_DEVICE } gws_copy_direction;

@@ -1,4 +1,4 @@
-/* What the parts of the state's library have in common. */
+/* Shared by the files of the state's library. */
 #ifndef GPUWATCH_SIM_STATE_INTERNAL_H
 #define GPUWATCH_SIM_STATE_INTERNAL_H
 
@@ -12,7 +12,7 @@ __attribute__((visibility("hidden"))) void gws_lock_busy(gws_state *state);
 
 static inline void lock(gws_state *state) {
     int result = pthread_mutex_trylock(&state->lock);
-    /* A holder that was killed leaves at worst a slot of its own half filled, and that slot is swept. */
+    /* A holder that was killed leaves at most its own slot half filled, which is swept. */
     if (__builtin_expect(result == EOWNERDEAD, 0)) pthread_mutex_consistent(&state->lock);
     if (__builtin_expect(result == EBUSY, 0)) gws_lock_busy(state);
 }

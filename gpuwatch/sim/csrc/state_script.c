@@ -1,5 +1,5 @@
-/* What tests and demonstrations do to a machine: values set by hand, MIG layouts, devices taken out, faults.
- * Part of libgpuwatchsim.so; see state.h. */
+/* Control over a machine for tests and demonstrations: set values, MIG layouts, removed devices, faults. Part of
+ * libgpuwatchsim.so; see state.h. */
 #define _GNU_SOURCE
 #include "state_internal.h"
 
@@ -66,7 +66,7 @@ uint64_t gws_grown(const gws_state *state, uint32_t device, gws_override_key rat
 /* The set event reasons that make each policy's time grow: power caps and brakes, heat, sync boost. */
 static const int64_t policy_reasons[GWS_POLICIES] = {0x4 | 0x80, 0x8 | 0x20 | 0x40, 0x10};
 
-/* What has passed since the reasons were set last, which is not yet in policy_ns; under the lock. */
+/* Time since the reasons were last set, which is not yet in policy_ns; under the lock. */
 static uint64_t policy_running_ns(const gws_device *device, uint32_t policy, uint64_t now_ns) {
     const gws_override_key key = GWS_SET_CLOCK_EVENT_REASONS;
     if (!atomic_load(&device->override_set[key])) return 0;
@@ -210,7 +210,7 @@ static void end_fault(gws_state *state, gws_fault *fault) {
     atomic_fetch_sub(&state->fault_count, 1);
 }
 
-/* The fault is there: not cleared, and not run out. Under the lock. */
+/* The fault is active: not cleared and not expired. Under the lock. */
 static bool fault_lasts(gws_state *state, gws_fault *fault, uint64_t now_ns) {
     if (fault->active && fault->until_ns && now_ns >= fault->until_ns) end_fault(state, fault);
     return fault->active;
@@ -242,7 +242,7 @@ int gws_fault_slow(gws_state *state, const char *function, int32_t device) {
         uint32_t slice = delay_ms < 20 ? delay_ms : 20;
         sleep_ms(slice);
         delay_ms -= slice;
-        if (found->generation != generation) break; /* cleared meanwhile: a hung call comes back */
+        if (found->generation != generation) break; /* cleared meanwhile: the call returns */
         if (until_ns && gws_now_ns() >= until_ns) break;
     }
     return code;

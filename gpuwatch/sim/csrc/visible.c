@@ -79,7 +79,7 @@ void gws_note_ordinal(gws_state *state, uint32_t device, int ordinal) {
 int gws_process_ordinals(gws_state *state, int32_t pid, int32_t *out) {
     int count = 0;
     for (int i = 0; i < GWS_MAX_DEVICES; i++) out[i] = -1;
-    gws_sweep(state); /* a process that has ended uses none */
+    gws_sweep(state); /* an exited process uses none */
     lock(state);
     for (uint32_t i = 0; i < state->process_high; i++) {
         const gws_process *slot = &state->process[i];

@@ -4,7 +4,7 @@
 
 #include "state.h"
 
-/* The devices that a list lets through, in its order; out has room for GWS_MAX_DEVICES. NULL: all. */
+/* The devices that a list makes visible, in its order; out has room for GWS_MAX_DEVICES. NULL: all. */
 int gws_visible_devices(const gws_state *state, const char *list, uint32_t *out);
 
 /* This process, which holds the device already, calls it by this number, and by those that it noted before. */

@@ -1,7 +1,6 @@
 """Metrics that need more than one NVML call, and calls whose form depends on the driver.
 
-Each function takes the bindings first (the module ``pynvml``, or a test's replacement), so that only
-:mod:`gpuwatch.sources.nvidia.source` imports them. Errors are NVML's own exceptions (``NVMLError``).
+Errors are NVML's own exceptions (``NVMLError``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Which GPUs NVML lists. A suspended GPU is not queried: that would wake it.
-
-The bindings are an argument (see :mod:`gpuwatch.sources.nvidia.adapters`).
-"""
+"""Which GPUs NVML lists. A suspended GPU is not queried: that would wake it."""
 
 from __future__ import annotations
 

@@ -1,21 +1,19 @@
 """GPM (GPU performance monitoring): how busy the parts of a GPU were between two samples (Hopper and later).
 
-It uses the counters that profilers and DCGM use, so nothing here runs unless the user opted in. The bindings are an
-argument (see :mod:`gpuwatch.sources.nvidia.adapters`).
+It uses the counters that profilers and DCGM use, so nothing here runs unless the user opted in.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from gpuwatch.model.metrics import MetricSpec
 from gpuwatch.model.reading import Missing, Value
-
-Lack = Callable[[int, str], Missing]
+from gpuwatch.sources.nvidia import errors
 
 _FIRST = Missing("no_sample", detail="needs two samples; this is the first")
 TOO_OLD = Missing("not_supported", detail="nvmlGpmQueryDeviceSupport: GPM needs a Hopper GPU or a later one")
@@ -41,7 +39,7 @@ class Activity:
         self._request: Any = None
 
     def read(
-        self, uuid: str, handle: Any, mig_on: bool, lack: Lack, *, gpu_instance: int | None = None
+        self, uuid: str, handle: Any, mig_on: bool, *, gpu_instance: int | None = None
     ) -> tuple[dict[str, Value], dict[str, Missing], Missing | None]:
         """Readings, reasons, and a permanent reason if GPM is not supported at all.
 
@@ -55,7 +53,7 @@ class Activity:
                 return {}, self._all(TOO_OLD), TOO_OLD
             samples = self._of(uuid, handle)
         except lib.NVMLError as error:
-            return self._failed(error, "nvmlGpmQueryDeviceSupport", lack)
+            return self._failed(error, "nvmlGpmQueryDeviceSupport")
         try:
             if gpu_instance is None:
                 lib.nvmlGpmSampleGet(handle, samples.newer)
@@ -64,7 +62,7 @@ class Activity:
         except lib.NVMLError as error:
             if mig_on and gpu_instance is None and error.value == lib.NVML_ERROR_NOT_SUPPORTED:
                 return {}, self._all(_UNDER_MIG), _UNDER_MIG
-            return self._failed(error, call, lack)
+            return self._failed(error, call)
         was_filled, samples.filled = samples.filled, True
         samples.older, samples.newer = samples.newer, samples.older  # the new sample becomes the older one
         if not was_filled:
@@ -72,12 +70,12 @@ class Activity:
         try:
             answers = self._measure(samples.newer, samples.older)
         except lib.NVMLError as error:
-            return self._failed(error, "nvmlGpmMetricsGet", lack)
+            return self._failed(error, "nvmlGpmMetricsGet")
         readings: dict[str, Value] = {}
         missing: dict[str, Missing] = {}
         for spec, answer in zip(self._specs, answers, strict=False):
             if answer.nvmlReturn:
-                missing[spec.id] = lack(answer.nvmlReturn, f"nvmlGpmMetricsGet {spec.args[0]}")
+                missing[spec.id] = errors.missing(lib, answer.nvmlReturn, f"nvmlGpmMetricsGet {spec.args[0]}")
             elif not math.isfinite(answer.value) or answer.value < 0:
                 missing[spec.id] = Missing("no_sample", detail=f"nvmlGpmMetricsGet {spec.args[0]}: no value")
             else:
@@ -122,6 +120,6 @@ class Activity:
     def _all(self, lack: Missing) -> dict[str, Missing]:
         return {spec.id: lack for spec in self._specs}
 
-    def _failed(self, error: Any, call: str, lack: Lack) -> tuple[dict[str, Value], dict[str, Missing], Missing | None]:
-        missing = lack(error.value, call)
+    def _failed(self, error: Any, call: str) -> tuple[dict[str, Value], dict[str, Missing], Missing | None]:
+        missing = errors.missing(self._lib, error.value, call)
         return {}, self._all(missing), missing if missing.reason == "not_supported" else None

@@ -1,7 +1,6 @@
 """Reads the metrics of one device from NVML, lane by lane.
 
-What the driver does not support is asked once per device list; other failures are retried. The bindings are an
-argument (see :mod:`gpuwatch.sources.nvidia.adapters`).
+What the driver does not support is asked once per device list; other failures are retried.
 """
 
 from __future__ import annotations

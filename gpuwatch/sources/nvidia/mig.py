@@ -1,23 +1,17 @@
-"""MIG instances of a device, with their memory.
-
-The bindings are an argument (see :mod:`gpuwatch.sources.nvidia.adapters`).
-"""
+"""MIG instances of a device, with their memory."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import MIG_READINGS, MigInstance
+from gpuwatch.sources.nvidia import errors
 from gpuwatch.sources.nvidia.adapters import memory_info, mig_handles
 from gpuwatch.sources.nvidia.decode import NOT_AVAILABLE, decode
-
-Lack = Callable[[int, str], Missing]
-"""Makes a reason from NVML's code and the function's name."""
 
 _NAMED = re.compile(r"\bMIG (\S+)$")
 _MIB = 1 << 20
@@ -33,14 +27,14 @@ class Instance(msgspec.Struct):
     facts: MigInstance
 
 
-def instances(lib: Any, handle: Any, lack: Lack) -> list[Instance]:
+def instances(lib: Any, handle: Any) -> list[Instance]:
     """The instances of a device by index. ``NVMLError`` if they cannot be listed."""
     found = mig_handles(lib, handle)
     total = _total(lib, handle) if found else None
-    return [Instance(instance, _facts(lib, index, instance, total, lack)) for index, instance in found]
+    return [Instance(instance, _facts(lib, index, instance, total)) for index, instance in found]
 
 
-def reading(lib: Any, instance: Instance, lack: Lack) -> MigInstance:
+def reading(lib: Any, instance: Instance) -> MigInstance:
     """The instance with its current memory. ``NVMLError`` if the instance no longer exists."""
     readings: dict[str, Value] = {}
     missing = dict(instance.facts.missing)
@@ -50,7 +44,7 @@ def reading(lib: Any, instance: Instance, lack: Lack) -> MigInstance:
     except lib.NVMLError as error:
         if error.value in (lib.NVML_ERROR_NOT_FOUND, lib.NVML_ERROR_INVALID_ARGUMENT):
             raise
-        missing.update(dict.fromkeys(MIG_READINGS, lack(error.value, call)))
+        missing.update(dict.fromkeys(MIG_READINGS, errors.missing(lib, error.value, call)))
     else:
         for name in MIG_READINGS:
             value = getattr(memory, name.removeprefix("memory.").removesuffix("_bytes"), None)
@@ -72,14 +66,14 @@ def profile(gpu_slices: int, compute_slices: int, memory_bytes: int, total_bytes
     return name if compute_slices == gpu_slices else f"{compute_slices}c.{name}"
 
 
-def _facts(lib: Any, index: int, handle: Any, total: int | None, lack: Lack) -> MigInstance:
+def _facts(lib: Any, index: int, handle: Any, total: int | None) -> MigInstance:
     missing: dict[str, Missing] = {}
 
     def ask(call: str, key: str) -> Any:
         try:
             return getattr(lib, call)(handle)
         except lib.NVMLError as error:
-            missing[key] = lack(error.value, call)
+            missing[key] = errors.missing(lib, error.value, call)
             return None
 
     uuid = ask("nvmlDeviceGetUUID", "uuid")

@@ -1,7 +1,4 @@
-"""Which processes use a device, and how much of it: NVML's lists of processes and their utilization.
-
-The bindings are an argument (see :mod:`gpuwatch.sources.nvidia.adapters`).
-"""
+"""Which processes use a device, and how much of it: NVML's lists of processes and their utilization."""
 
 from __future__ import annotations
 

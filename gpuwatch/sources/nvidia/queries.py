@@ -1,7 +1,7 @@
 """Which NVML calls the metrics need: one query for each call, and one for all field values of a lane.
 
-The bindings are an argument (see :mod:`gpuwatch.sources.nvidia.adapters`). If the installed nvidia-ml-py is too old
-to have a function or field, its query has no call, and its metrics are missing for that reason.
+If the installed nvidia-ml-py is too old to have a function or field, its query has no call, and its metrics are
+missing for that reason.
 """
 
 from __future__ import annotations

@@ -53,10 +53,6 @@ _SHARED = Problem(
 )
 
 
-def _missing(code: int, call: str) -> Missing:
-    return errors.missing(pynvml, code, call)
-
-
 class NvmlSource:
     """A session with NVML; implements :class:`~gpuwatch.sources.base.DeviceSource`."""
 
@@ -155,9 +151,9 @@ class NvmlSource:
         found = self._sample(device, asked)
         device.mig_instances = self._mig_instances(device) if device.instances else ()
         if Lane.SLOW in asked and slow_before:  # not before the first frame
-            self._xids.register([device], _missing)
+            self._xids.register([device])
         if self.devices and device is self.devices[-1]:  # one set of events serves all devices
-            self._xids.receive(self.devices, _missing)
+            self._xids.receive(self.devices)
         return found
 
     def processes(self, device: NvmlDevice) -> tuple[Sequence[GpuProcess], Sequence[Missing]] | None:
@@ -178,7 +174,7 @@ class NvmlSource:
         ]
         if self._topology is not None and self._topology[0] == members and not self._topology[1].incomplete:
             return self._topology[1]
-        found = topology(pynvml, members, _missing)
+        found = topology(pynvml, members)
         if self._topology is None or self._topology[1] != found:
             self._topology = (members, found)
         return self._topology[1]
@@ -260,7 +256,7 @@ class NvmlSource:
             on = bool(pynvml.nvmlDeviceGetMigMode(device.handle)[0])
         except pynvml.NVMLError as error:
             if error.value in errors.PERMANENT:
-                device.permanent["mig"] = _missing(error.value, "nvmlDeviceGetMigMode")
+                device.permanent["mig"] = errors.missing(pynvml, error.value, "nvmlDeviceGetMigMode")
             return
         if on != device.mig_on:
             if device.mig_on is not None:
@@ -272,7 +268,7 @@ class NvmlSource:
     def _list_instances(self, device: NvmlDevice) -> None:
         before = {instance.facts.uuid for instance in device.instances if instance.facts.uuid is not None}
         try:
-            device.instances = mig.instances(pynvml, device.handle, _missing)
+            device.instances = mig.instances(pynvml, device.handle)
         except pynvml.NVMLError:
             device.instances = []  # the metric mig.instances has the reason
         gone = before - {instance.facts.uuid for instance in device.instances}
@@ -292,7 +288,7 @@ class NvmlSource:
     @staticmethod
     def _read_instances(device: NvmlDevice) -> tuple[MigInstance, ...] | None:
         try:
-            return tuple(mig.reading(pynvml, instance, _missing) for instance in device.instances)
+            return tuple(mig.reading(pynvml, instance) for instance in device.instances)
         except pynvml.NVMLError:
             return None
 
@@ -316,7 +312,7 @@ class NvmlSource:
         if kept is not None:
             missing.update((spec.id, kept) for spec in _GPM)
             return
-        answered, failed, never = self._activity.read(device.uuid, device.handle, bool(device.mig_on), _missing)
+        answered, failed, never = self._activity.read(device.uuid, device.handle, bool(device.mig_on))
         if never is not None:
             device.permanent["gpm"] = never
         readings.update(answered)
@@ -329,7 +325,7 @@ class NvmlSource:
         if instance.uuid is None or instance.gpu_instance is None:
             return instance
         answered, failed, _ = self._activity.read(
-            instance.uuid, device.handle, True, _missing, gpu_instance=instance.gpu_instance
+            instance.uuid, device.handle, True, gpu_instance=instance.gpu_instance
         )
         readings, missing = instance.readings | answered, instance.missing | failed
         return msgspec.structs.replace(instance, readings=readings, missing=missing)

@@ -1,20 +1,16 @@
-"""How the GPUs are connected, and which CPUs are close to them; read once for a list of devices.
-
-The bindings are an argument (see :mod:`gpuwatch.sources.nvidia.adapters`).
-"""
+"""How the GPUs are connected, and which CPUs are close to them; read once for a list of devices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Connection, Place, Topology
+from gpuwatch.sources.nvidia import errors
 from gpuwatch.sources.nvidia.adapters import first_found, numa_nodes
 from gpuwatch.sources.nvidia.decode import bus_id, decode
-
-Lack = Callable[[int, str], Missing]
 
 # nvmlGpuTopologyLevel_t, as nvidia-smi topo -m names it
 _LEVELS = {0: "INT", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
@@ -32,7 +28,7 @@ class Member(NamedTuple):
     handle: Any
 
 
-def topology(lib: Any, members: Sequence[Member], lack: Lack) -> Topology:
+def topology(lib: Any, members: Sequence[Member]) -> Topology:
     """Places, connections of all pairs, and links to switches."""
     links: dict[tuple[str, str], int] = {}
     switches: dict[str, int] = {}
@@ -45,13 +41,13 @@ def topology(lib: Any, members: Sequence[Member], lack: Lack) -> Topology:
                 pair = (member.uuid, by_pci[remote])
                 links[pair] = links.get(pair, 0) + 1
     return Topology(
-        places=tuple(_place(lib, member, lack) for member in members),
-        connections=tuple(_connection(lib, a, b, links, lack) for a, b in combinations(members, 2)),
+        places=tuple(_place(lib, member) for member in members),
+        connections=tuple(_connection(lib, a, b, links) for a, b in combinations(members, 2)),
         switch_nvlinks=switches,
     )
 
 
-def _connection(lib: Any, a: Member, b: Member, links: dict[tuple[str, str], int], lack: Lack) -> Connection:
+def _connection(lib: Any, a: Member, b: Member, links: dict[tuple[str, str], int]) -> Connection:
     # Both ends report a link; it counts also if only one of them does.
     count = max(links.get((a.uuid, b.uuid), 0), links.get((b.uuid, a.uuid), 0))
     if a.handle is None or b.handle is None:
@@ -59,12 +55,12 @@ def _connection(lib: Any, a: Member, b: Member, links: dict[tuple[str, str], int
     try:
         level = lib.nvmlDeviceGetTopologyCommonAncestor(a.handle, b.handle)
     except lib.NVMLError as error:
-        missing = lack(error.value, _ANCESTOR)
+        missing = errors.missing(lib, error.value, _ANCESTOR)
         return Connection(first=a.uuid, second=b.uuid, level=None, nvlinks=count, missing=missing)
     return Connection(first=a.uuid, second=b.uuid, level=_LEVELS.get(level, f"unknown ({level})"), nvlinks=count)
 
 
-def _place(lib: Any, member: Member, lack: Lack) -> Place:
+def _place(lib: Any, member: Member) -> Place:
     if member.handle is None:
         unasked = Missing("unknown", detail="the GPU does not answer")
         return Place(uuid=member.uuid, missing={"cpus": unasked, "numa_nodes": unasked})
@@ -73,11 +69,11 @@ def _place(lib: Any, member: Member, lack: Lack) -> Place:
     try:
         cpus = _ranges(_cpu_words(lib, member.handle))
     except lib.NVMLError as error:
-        missing["cpus"] = lack(error.value, "nvmlDeviceGetCpuAffinityWithinScope")
+        missing["cpus"] = errors.missing(lib, error.value, "nvmlDeviceGetCpuAffinityWithinScope")
     try:
         nodes = numa_nodes(lib, member.handle)
     except lib.NVMLError as error:
-        missing["numa_nodes"] = lack(error.value, "nvmlDeviceGetMemoryAffinity")
+        missing["numa_nodes"] = errors.missing(lib, error.value, "nvmlDeviceGetMemoryAffinity")
     return Place(uuid=member.uuid, cpus=cpus, numa_nodes=nodes, missing=missing)
 
 

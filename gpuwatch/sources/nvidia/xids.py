@@ -1,12 +1,12 @@
 """Receives Xid events from the driver (``nvmlEventSetWait_v2``): one event set for all devices, never waiting.
 
-The bindings are an argument (see :mod:`gpuwatch.sources.nvidia.adapters`). Earlier Xids are only in the kernel's log.
+Earlier Xids are only in the kernel's log.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuwatch.model.reading import Missing
@@ -20,8 +20,6 @@ _AT_ONCE = 64
 """Events taken at once: a GPU that reports endlessly must not block sampling."""
 _REGISTER, _WAIT = "nvmlDeviceRegisterEvents", "nvmlEventSetWait"
 _SLEEPER = Missing("no_sample", detail="not registered for events: that might keep the GPU awake")
-
-Lack = Callable[[int, str], Missing]
 
 
 class Xids:
@@ -38,7 +36,7 @@ class Xids:
         self._refused: dict[str, tuple[Any, Missing]] = {}
         self._received: dict[str, tuple[Xid, ...]] = dict(earlier or {})
 
-    def register(self, devices: Sequence[NvmlDevice], lack: Lack) -> None:
+    def register(self, devices: Sequence[NvmlDevice]) -> None:
         """Registers new devices for Xid events; sets ``xids_missing`` where that fails."""
         for device in devices:
             if device.handle is None or device.state != "ok" or self._registered.get(device.uuid) is device.handle:
@@ -48,24 +46,24 @@ class Xids:
                 continue
             handle, why = self._refused.get(device.uuid, (None, None))
             if handle is not device.handle or why is None:
-                why = self._register(device, lack)
+                why = self._register(device)
             device.xids_missing = why
 
-    def _register(self, device: NvmlDevice, lack: Lack) -> Missing | None:
+    def _register(self, device: NvmlDevice) -> Missing | None:
         lib = self._lib
         try:
             if self._set is None:
                 self._set = lib.nvmlEventSetCreate()
             lib.nvmlDeviceRegisterEvents(device.handle, lib.nvmlEventTypeXidCriticalError, self._set)
         except lib.NVMLError as error:
-            why = lack(error.value, _REGISTER)
+            why = errors.missing(lib, error.value, _REGISTER)
             if error.value in errors.PERMANENT:
                 self._refused[device.uuid] = (device.handle, why)
             return why
         self._registered[device.uuid] = device.handle
         return None
 
-    def receive(self, devices: Sequence[NvmlDevice], lack: Lack) -> None:
+    def receive(self, devices: Sequence[NvmlDevice]) -> None:
         """Takes the events since the last call, and sets ``xids``. Takes a microsecond if there are none."""
         if self._received:
             for device in devices:
@@ -79,7 +77,7 @@ class Xids:
                 uuid = lib.nvmlDeviceGetUUID(event.device)
             except lib.NVMLError as error:
                 if error.value != lib.NVML_ERROR_TIMEOUT:
-                    self._failed(devices, lack(error.value, _WAIT))
+                    self._failed(devices, errors.missing(lib, error.value, _WAIT))
                 return
             code = int(event.eventData)
             xid = Xid(time.time(), None if code == UNKNOWN else code)

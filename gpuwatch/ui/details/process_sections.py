@@ -14,7 +14,7 @@ from gpuwatch.model.snapshot import Process
 from gpuwatch.monitor.host_access import DeviceNumbers
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.view import View
-from gpuwatch.sources.host import Details, Relative
+from gpuwatch.sources.process_details import Details, Relative
 from gpuwatch.ui.details.exact_device_map import known_map
 from gpuwatch.ui.details.finding_lines import lines_of
 from gpuwatch.ui.details.process_settings import settings_of

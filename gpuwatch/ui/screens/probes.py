@@ -11,7 +11,7 @@ from textual import on
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.run import Comparison, Run
-from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.comparison_content import APART, SCATTERED, speed_marks
 from gpuwatch.session.probe_runs import Parameters, ProbeRuns

@@ -15,7 +15,7 @@ from gpuwatch.model.snapshot import Process
 from gpuwatch.monitor.host_access import DeviceNumbers
 from gpuwatch.session.process_history import Identity, entries, identity
 from gpuwatch.session.view import View
-from gpuwatch.sources.host import Details
+from gpuwatch.sources.process_details import Details
 from gpuwatch.ui.details import process_sections as facts
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.screens.process_rows import ask_signal, refuse_while_paused

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpuwatch.model.run import Run
-from gpuwatch.probing.locate import ProbeScript
+from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.reports.compare import COLUMNS, RIGHT
 from gpuwatch.ui.drawing.cells import cut, width_of
 

@@ -1,4 +1,4 @@
-"""Forks of a template: the same truth as from a fresh interpreter, and nothing left behind."""
+"""Forks of a server: the same truth as from a fresh interpreter, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.model.run import Outcome
+from gpuwatch.probing.fork_server import ForkServer, ForkServerLost
 from gpuwatch.probing.process import ProbeProcess
-from gpuwatch.probing.template import Template, TemplateLost
 from tests.terminal import wait_until_ended
 
 
 @pytest.fixture
-def template():
+def server():
     # Any module does: json stands for a framework.
-    template = Template(sys.executable, "json", os.environ, deadline=30)
-    yield template
-    template.close()
+    server = ForkServer(sys.executable, "json", os.environ, deadline=30)
+    yield server
+    server.close()
 
 
 class Ran:
-    def __init__(self, template: Template, folder: Path, code: str, deadline: float = 20.0, **environment: str) -> None:
+    def __init__(self, server: ForkServer, folder: Path, code: str, deadline: float = 20.0, **environment: str) -> None:
         script = folder / "probe.py"
         script.write_text(textwrap.dedent(code))
         self.events: list[bytes] = []
         self.log: list[bytes] = []
-        launch = partial(template.spawn, script, {**os.environ, **environment})
+        launch = partial(server.spawn, script, {**os.environ, **environment})
         with ProbeProcess(launch, on_event=self.events.append, on_log=self.log.append) as process:
             self.pid = process.pid
             self.outcome: Outcome = process.pump(deadline)
 
 
-def test_a_fork_has_the_modules_its_own_environment_and_its_own_output(template: Template, tmp_path: Path) -> None:
+def test_a_fork_has_the_modules_its_own_environment_and_its_own_output(server: ForkServer, tmp_path: Path) -> None:
     code = """
         import os, sys
         assert "json" in sys.modules and __name__ == "__main__"
@@ -49,55 +49,55 @@ def test_a_fork_has_the_modules_its_own_environment_and_its_own_output(template:
         sys.exit(7)
     """
     for colour in ("red", "blue"):
-        ran = Ran(template, tmp_path, code, COLOUR=colour)
+        ran = Ran(server, tmp_path, code, COLOUR=colour)
         assert ran.outcome == Outcome(exit_code=7)
         assert ran.events == [b"event"]
         assert sorted(ran.log) == [b"err", f"out {colour} {os.environ.get('HOME')}".encode()]
 
 
-def test_a_crash_hurts_nobody_else(template: Template, tmp_path: Path) -> None:
-    killed = Ran(template, tmp_path, "import os; os.kill(os.getpid(), 11)")
+def test_a_crash_hurts_nobody_else(server: ForkServer, tmp_path: Path) -> None:
+    killed = Ran(server, tmp_path, "import os; os.kill(os.getpid(), 11)")
     assert killed.outcome.signal == signal.SIGSEGV
-    raised = Ran(template, tmp_path, "raise ValueError('seen')")
+    raised = Ran(server, tmp_path, "raise ValueError('seen')")
     assert raised.outcome.exit_code == 1
     assert any(b"ValueError: seen" in line for line in raised.log)
-    assert Ran(template, tmp_path, "pass").outcome == Outcome(exit_code=0)
+    assert Ran(server, tmp_path, "pass").outcome == Outcome(exit_code=0)
 
 
-def test_a_hang_ends_at_the_deadline(template: Template, tmp_path: Path) -> None:
+def test_a_hang_ends_at_the_deadline(server: ForkServer, tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
-    assert Ran(template, tmp_path, code, 0.5).outcome == Outcome(signal=signal.SIGKILL, timed_out=True)
-    assert Ran(template, tmp_path, "pass").outcome == Outcome(exit_code=0)
+    assert Ran(server, tmp_path, code, 0.5).outcome == Outcome(signal=signal.SIGKILL, timed_out=True)
+    assert Ran(server, tmp_path, "pass").outcome == Outcome(exit_code=0)
 
 
-def test_what_a_fork_starts_dies_with_it(template: Template, tmp_path: Path) -> None:
+def test_what_a_fork_starts_dies_with_it(server: ForkServer, tmp_path: Path) -> None:
     code = "import os, time\npid = os.fork()\nif pid == 0: time.sleep(60)\nprint(pid)"
-    ran = Ran(template, tmp_path, code)
+    ran = Ran(server, tmp_path, code)
     pid = int(ran.log[0])
     wait_until_ended(pid)
 
 
 def test_closing_ends_a_running_fork(tmp_path: Path) -> None:
-    template = Template(sys.executable, "json", os.environ, deadline=30)
+    server = ForkServer(sys.executable, "json", os.environ, deadline=30)
     script = tmp_path / "probe.py"
     script.write_text("import time; time.sleep(60)")
     null = os.open(os.devnull, os.O_RDWR)
-    child = template.spawn(script, os.environ, null, null, null)
+    child = server.spawn(script, os.environ, null, null, null)
     os.close(null)
-    template.close()
+    server.close()
     wait_until_ended(child.pid)
 
 
 def test_a_module_that_does_not_import_is_said() -> None:
-    with pytest.raises(TemplateLost, match="ModuleNotFoundError"):
-        Template(sys.executable, "no_such_framework", os.environ, deadline=30)
+    with pytest.raises(ForkServerLost, match="ModuleNotFoundError"):
+        ForkServer(sys.executable, "no_such_framework", os.environ, deadline=30)
 
 
-def test_a_lost_template_is_an_error_and_no_hang(template: Template, tmp_path: Path) -> None:
-    template._process.kill()
-    template._process.wait()
-    with pytest.raises(TemplateLost):
-        Ran(template, tmp_path, "pass")
+def test_a_lost_template_is_an_error_and_no_hang(server: ForkServer, tmp_path: Path) -> None:
+    server._process.kill()
+    server._process.wait()
+    with pytest.raises(ForkServerLost):
+        Ran(server, tmp_path, "pass")
 
 
 def test_an_import_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path) -> None:
@@ -112,6 +112,6 @@ def test_an_import_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path) -
 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        Template(sys.executable, "slow", {**os.environ, "PYTHONPATH": str(tmp_path)}, between=between)
+        ForkServer(sys.executable, "slow", {**os.environ, "PYTHONPATH": str(tmp_path)}, between=between)
     assert time.monotonic() - began < 10
     wait_until_ended(int(number.read_text()))

@@ -1,8 +1,4 @@
-"""Python tracebacks: the line of the user's own code that the failure came from.
-
-A traceback goes from the outside to the inside, and the last frames are those of the framework, or of a
-library that calls it. What a user can change is the last frame of none of them.
-"""
+"""Python tracebacks: finds the last frame in the user's own code, below which all frames are a library's."""
 
 from __future__ import annotations
 
@@ -37,31 +33,31 @@ PACKAGES = {
     "paddle": "paddlepaddle",
     "mxnet": "mxnet",
 }
-"""Python packages to the frameworks that findings name."""
+"""Framework names, as findings use them, by Python package."""
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the user's own program."""
+    """A line of the user's program."""
 
     file: str
     line: int
     function: str | None = None
     code: str = ""
-    """The text of the line, where the traceback has it."""
+    """The source text, if the traceback has it."""
 
 
 class FrameFinder:
-    """Takes the lines of a log, without what a collector put in front; keeps the latest frame of the user's."""
+    """Takes log lines without prefixes; keeps the latest frame in the user's code."""
 
     def __init__(self) -> None:
         self.frame: Frame | None = None
         self.open = False
-        """Whether the next line may be the code of a frame."""
+        """Whether the next line may be a frame's source text."""
         self.packages: set[str] = set()
-        """Of the installed packages that tracebacks passed, those that are frameworks."""
+        """Frameworks whose packages occurred in tracebacks."""
 
     def line(self, line: str) -> bool:
-        """A line that names a source file and a line in it; False where it is no frame."""
+        """Takes a line; False if it is not a frame."""
         self.open = False
         match = _FRAME.search(line)
         if match is not None:
@@ -78,7 +74,7 @@ class FrameFinder:
         return True
 
     def code(self, line: str) -> None:
-        """The line after a frame of the user's: the source text, unless the file could not be read."""
+        """Takes the line after a frame in the user's code: its source text, if the file could be read."""
         self.open = False
         text = line.strip()
         if self.frame is not None and text and not _MARKS.issuperset(text) and _FRAME.search(line) is None:

@@ -1,9 +1,9 @@
-"""Imports a framework once and forks a process per probe from it.
+"""The fork server: imports a framework once, and forks a process for each probe.
 
-Importing TensorFlow takes seconds, a probe a fraction of one. This process imports, touches no
-device, and waits for orders on a socket: a script, its environment, and three descriptors for its
-events and output. It forks, the child runs the script, and the status is reported back. Standard
-library only, Python 3.9 or newer. Started by gpuwatch, never by hand.
+Importing TensorFlow takes seconds, a probe a fraction of one. This process imports the framework, touches no device,
+and waits for orders on a socket: a script, its environment, and three descriptors for events and output. It forks, the
+child runs the script, and the exit status is reported back. Standard library only, Python 3.9 or newer. Started by
+gpuwatch, not by hand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def die_with_parent():
 
 
 def open_drivers():
-    """Device files of a driver that this process holds: with one open, a fork would share its state."""
+    """The driver's device files that this process has open: forks would share their state."""
     found = set()
     for entry in os.listdir("/proc/self/fd"):
         try:
@@ -46,7 +46,7 @@ def say(control, **message):
 
 
 def run_child(order, descriptors):
-    """In the child: becomes the probe and never returns."""
+    """In the child: runs the probe and never returns."""
     code = 1
     try:
         os.setpgid(0, 0)
@@ -82,10 +82,10 @@ def receive(control):
 
 
 def serve(control):
-    """Orders until the other end closes; children are killed with their groups then."""
+    """Executes orders until the other end closes; then kills a running child with its group."""
     child = None
     while True:
-        # No child: wait for an order. A child: look for its end often, it may take milliseconds.
+        # With a child running, poll often: it may end within milliseconds.
         ready, _, _ = select.select([control], [], [], 0.005 if child else None)
         if ready:
             data, descriptors = receive(control)
@@ -99,7 +99,7 @@ def serve(control):
                 run_child(json.loads(data), descriptors)
             child = pid
             with contextlib.suppress(OSError):  # it has ended already
-                os.setpgid(pid, pid)  # the child may not have come to its own call yet
+                os.setpgid(pid, pid)  # the child may not have made its own call yet
             for descriptor in descriptors:
                 os.close(descriptor)
             say(control, kind="started", pid=pid)
@@ -121,7 +121,7 @@ def main():
     except Exception as error:
         say(control, kind="failed", message="%s: %s" % (type(error).__name__, error))
         return
-    # Pages that the collector would write to are pages that every fork would have to copy.
+    # Otherwise garbage collection would write to shared pages, which every fork would have to copy.
     gc.collect()
     gc.freeze()
     sys.stdout.flush()

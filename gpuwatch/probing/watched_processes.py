@@ -1,8 +1,8 @@
-"""The processes of a watched program: who belongs to it, and what each Python among them says of itself.
+"""The processes of a watched program: which ones belong to it, and what each Python among them reports.
 
-Every Python that the program starts, at whatever depth, connects to a socket in the abstract namespace
-(``unix(7)``), which leaves no file behind, and the kernel tells who is at its other end. Lines of
-TensorFlow's log carry the number of the thread that wrote them, so that they too find their process.
+Every Python process that the program starts, at any depth, connects to a socket in the abstract namespace
+(``unix(7)``), which leaves no file behind; the kernel reports the peer's pid. TensorFlow's log lines carry the id of
+the thread that wrote them, so they can be matched to a process too.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from gpuwatch.sources.process_tree import descends, leader_of
 
 _MOST = 256
 _FRESH = 10.0
-"""Seconds for which an answer about a process holds: its number may be used again."""
+"""Seconds for which an answer about a pid is cached: pids are reused."""
 _WROTE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +(\d+) [\w./-]+:\d+\] (.*)")
 _TELLING = (b"Created ", b"out of memory trying")
 
 
 def _exhausted(error: RunError) -> bool:
-    """Whether an exception says that device memory ran out: PyTorch's log names no process, this does."""
+    """Whether an exception reports that device memory ran out. PyTorch's log line does not name its process."""
     return "ResourceExhausted" in error.type or is_out_of_memory(error.message)
 
 
@@ -54,14 +54,14 @@ class _Member:
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:
-        """How likely it is the one that the work is in."""
+        """Sort key: the process that does the work ranks highest."""
         state = self.state
         gpu = any("GPU" in name or "cuda" in name for name in state.devices.logical)
         return (bool(state.throughput), gpu, bool(state.framework), max(state.allocators.values(), default=0))
 
 
-class Family:
-    """Listens for the program's processes, and tells them from others."""
+class WatchedProcesses:
+    """Accepts reports from the program's processes, and tells them from other processes."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -69,9 +69,9 @@ class Family:
         self._answers: dict[int, tuple[bool, float]] = {}
         self._connections: dict[int, tuple[socket.socket, Lines]] = {}
         self.ancestor: int | None = None
-        """The guard, to whom every descendant of the program leads."""
+        """Pid of the guard, the ancestor of every process of the program."""
         self.changed = False
-        """Somebody said something new since this was last set to False."""
+        """Something was reported since this was last set to False."""
         self.address = f"gpuwatch-{os.getpid()}-{secrets.token_hex(4)}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind("\0" + self.address)
@@ -80,7 +80,7 @@ class Family:
         streams.on_ready(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
-        """Nobody can say anything more."""
+        """Closes all connections."""
         for connection, lines in list(self._connections.values()):
             self._streams.remove(connection.fileno())
             lines.close()
@@ -90,11 +90,11 @@ class Family:
         self._socket.close()
 
     def listen_only(self) -> None:
-        """Takes what was said already, and no new connection."""
+        """Accepts no new connections; reports that were already sent are still read."""
         self._streams.remove(self._socket.fileno())
 
     def belongs(self, pid: int) -> bool:
-        """Whether a process is of the program."""
+        """Whether a process belongs to the program."""
         now = time.monotonic()
         known = self._answers.get(pid)
         if known is not None and now - known[1] < _FRESH:
@@ -106,7 +106,7 @@ class Family:
         return answer
 
     def log_line(self, raw: bytes) -> None:
-        """Maps and refusals of memory belong to the process whose thread said so."""
+        """Assigns device maps and failed allocations in TensorFlow's log to the process that logged them."""
         if not any(text in raw for text in _TELLING):
             return
         found = _WROTE.search(raw)
@@ -131,7 +131,7 @@ class Family:
         self.changed = True
 
     def leading(self, pid: int) -> EventState:
-        """What the process in which the work is says; ``pid`` is the program's own."""
+        """The state of the process that does the work; ``pid``: the program's own."""
         best = self._leader()
         if best is None:
             state = EventState()
@@ -141,22 +141,22 @@ class Family:
 
     @property
     def pids(self) -> set[int]:
-        """The processes that are known."""
+        """Pids of the known processes."""
         return set(self._members)
 
-    def taken(self) -> tuple[int, int]:
-        """How many GPUs they have all together, and how many bytes their allocators held at most."""
+    def in_use(self) -> tuple[int, int]:
+        """GPUs used by all processes together, and the sum of their allocators' peaks in bytes."""
         members = self._members.values()
         gpus = sum(len({*(m.framework_device for m in one.map), *one.state.mappings}) for one in members)
         return gpus, sum(sum(one.state.allocators.values()) for one in members)
 
     def traced(self) -> tuple[Traced, ...]:
-        """With --placement: the ops and graphs of every process that told of them."""
+        """With --placement: the ops and graphs of every process that reported any."""
         found = (member.state.traced for member in self._members.values())
         return tuple(traced for traced in found if traced.eager or traced.graphs)
 
     def map_of_leading(self) -> tuple[DeviceMapping, ...] | None:
-        """Where several processes have maps, the log's is a mixture of them: this is one process's own."""
+        """The device map of the leading process if several have one: the log mixes them. Otherwise None."""
         best = self._leader()
         if best is None or sum(bool(member.map or member.state.mappings) for member in self._members.values()) < 2:
             return None
@@ -166,7 +166,7 @@ class Family:
         return max(self._members.values(), key=lambda member: member.rank, default=None)
 
     def processes(self, held: dict[int, dict[str, int]]) -> tuple[RunProcess, ...]:
-        """Those with something to tell. ``held``: what NVML showed, by process and UUID, in bytes."""
+        """The processes worth reporting. ``held``: GPU memory that NVML showed, in bytes by pid and device UUID."""
         pids = [pid for pid, member in self._members.items() if member.worth_telling or pid in held]
         pids = pids or [pid for pid, member in self._members.items() if member.framework is not None]
         pids += [pid for pid in held if pid not in self._members]
@@ -207,7 +207,7 @@ class Family:
         try:
             connection, _ = self._socket.accept()
         except OSError:
-            return  # it has given up already
+            return  # the peer has already disconnected
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, user, _ = struct.unpack("3i", credentials)
         member = self._member(pid) if user in (os.getuid(), 0) else None
@@ -216,7 +216,7 @@ class Family:
             return
         state = member.state
         if state.ended:
-            state = member.state = EventState()  # the number of a process that is gone
+            state = member.state = EventState()  # the pid of an exited process was reused
 
         def take(line: bytes) -> None:
             state.line(line)
@@ -231,6 +231,6 @@ class Family:
         connection, lines = self._connections.pop(descriptor)
         lines.close()
         connection.close()
-        # A pool of workers that comes and goes for days must not fill the list.
+        # A pool that keeps replacing its workers must not fill the list.
         if not member.worth_telling and len(self._members) > 8:
             self._members.pop(member.pid, None)

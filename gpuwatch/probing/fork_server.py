@@ -1,7 +1,7 @@
-"""The template process: a framework imported once, a fork of it per probe.
+"""The fork server: a process that imports a framework once and is forked for each probe.
 
-See ``probes/_gpuwatch_template.py`` for the other end. A template is only used while forking from it
-is safe; where it is not, :attr:`Template.unsafe` says why and the runner starts probes afresh.
+``probes/_gpuwatch_fork_server.py`` is the other end. If forking is not safe, :attr:`ForkServer.unsafe` says why, and
+the runner starts a new interpreter for each probe.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.probing.locate import probe_folder
+from gpuwatch.probing.probe_scripts import probe_folder
 
 _LARGEST = 1 << 16
 _BETWEEN = 0.1
 
 
-class TemplateLost(GpuwatchError):
-    """The template ended or stopped answering; nothing can be forked from it."""
+class ForkServerLost(GpuwatchError):
+    """The fork server ended or does not answer."""
 
 
-class Template:
-    """An interpreter that has imported ``framework`` and waits for probes to fork."""
+class ForkServer:
+    """An interpreter that has imported ``framework`` and waits for orders to fork."""
 
     def __init__(
         self,
@@ -40,17 +40,17 @@ class Template:
         deadline: float = 120.0,
         between: Callable[[], None] | None = None,
     ) -> None:
-        """Starts it and waits for the import, ``deadline`` seconds at most (:class:`TemplateLost`).
+        """Starts it and waits up to ``deadline`` seconds for the import (:class:`ForkServerLost`).
 
-        ``between`` is called ten times a second meanwhile; what it raises ends the template and is passed on.
+        ``between`` is called ten times a second meanwhile; an exception from it ends the server and is passed on.
         """
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # A file and not a pipe: nobody has to read it while the import writes.
+        # A file rather than a pipe, which would have to be read during the import.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         os.set_inheritable(theirs.fileno(), True)
         try:
             self._process = subprocess.Popen(
-                [python, "-u", str(probe_folder() / "_gpuwatch_template.py"), framework, str(theirs.fileno())],
+                [python, "-u", str(probe_folder() / "_gpuwatch_fork_server.py"), framework, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.STDOUT,
@@ -59,7 +59,7 @@ class Template:
                 start_new_session=True,
             )
         except OSError as error:
-            raise TemplateLost(f"{python} cannot be started: {error.strerror}") from error
+            raise ForkServerLost(f"{python} cannot be started: {error.strerror}") from error
         finally:
             theirs.close()
         self.import_seconds = 0.0
@@ -69,7 +69,7 @@ class Template:
             ready = self._first_word(deadline, between)
             if ready is None or ready["kind"] != "ready":
                 why = "it did not answer in time" if ready is None else str(ready.get("message"))
-                raise TemplateLost(f"importing {framework} in {python} failed: {why}")
+                raise ForkServerLost(f"importing {framework} in {python} failed: {why}")
         except BaseException:
             self.close()
             raise
@@ -78,7 +78,7 @@ class Template:
         assert isinstance(seconds, float)
         self.import_seconds = seconds
         if ready["drivers"]:
-            self.unsafe = f"importing {framework} opens {ready['drivers']}, which a fork would share"
+            self.unsafe = f"importing {framework} opens {ready['drivers']}, and a fork would share them"
         self._output.seek(0)
         self.import_log = self._output.read().splitlines()
 
@@ -92,38 +92,38 @@ class Template:
                 between()
         return None
 
-    def spawn(self, script: Path, environment: Mapping[str, str], events: int, out: int, err: int) -> TemplateChild:
+    def spawn(self, script: Path, environment: Mapping[str, str], events: int, out: int, err: int) -> ForkedProbe:
         """Forks a probe with these descriptors for its events, stdout and stderr."""
         order = {"script": str(script), "environment": dict(environment)}
         try:
             socket.send_fds(self._control, [json.dumps(order).encode()], [events, out, err])
         except OSError as error:
-            raise TemplateLost(f"the template process is gone: {error.strerror}") from error
+            raise ForkServerLost(f"the fork server is gone: {error.strerror}") from error
         started = self.receive(10.0)
         if started is None or started["kind"] != "started":
-            raise TemplateLost("the template process did not fork")
+            raise ForkServerLost("the fork server did not fork")
         pid = started["pid"]
         assert isinstance(pid, int)
-        return TemplateChild(self, pid)
+        return ForkedProbe(self, pid)
 
     def receive(self, timeout: float) -> dict[str, object] | None:
-        """Its next message; None when none came in ``timeout`` seconds."""
+        """Its next message; None if none came within ``timeout`` seconds."""
         if not select.select([self._control], [], [], timeout)[0]:
             return None
         try:
             data = self._control.recv(_LARGEST)
         except OSError as error:
-            raise TemplateLost(f"the template process is gone: {error.strerror}") from error
+            raise ForkServerLost(f"the fork server is gone: {error.strerror}") from error
         if not data:
-            raise TemplateLost("the template process ended")
+            raise ForkServerLost("the fork server exited")
         message: dict[str, object] = json.loads(data)
         return message
 
     def close(self) -> None:
-        """Ends it, and what it forked with it."""
+        """Ends the server and its forks."""
         self._control.close()
         try:
-            # One that still imports does not look at its socket, and nobody wants what it will say.
+            # While it imports it does not read its socket: do not wait for it.
             self._process.wait(timeout=1.0 if self._ready else 0)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
@@ -132,28 +132,28 @@ class Template:
         self._output.close()
 
 
-class TemplateChild:
-    """A forked probe; like :class:`subprocess.Popen` in what the runner needs of it."""
+class ForkedProbe:
+    """A forked probe, with the part of :class:`subprocess.Popen` that the runner uses."""
 
-    def __init__(self, template: Template, pid: int) -> None:
-        self._template = template
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self._fork_server = server
         self.pid = pid
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """Exit code (negative: signal) when it has ended, else None."""
+        """The exit code (negative: signal); None while it runs."""
         return self._look(0.0)
 
     def wait(self) -> int:
-        """Blocks until it has ended; it has been killed by then."""
+        """Waits for the exit code of a process that has ended or been killed."""
         code = self._look(10.0)
         if code is None:
-            raise TemplateLost("the template process does not report the end of its probe")
+            raise ForkServerLost("the fork server did not report the end of its probe")
         return code
 
     def _look(self, timeout: float) -> int | None:
         if self._code is None:
-            message = self._template.receive(timeout)
+            message = self._fork_server.receive(timeout)
             if message is not None and message["kind"] == "ended":
                 code = message["code"]
                 assert isinstance(code, int)

@@ -1,12 +1,10 @@
-"""What a watched program does, while it does it: one line at the bottom of the terminal.
+"""The status line of ``gpuwatch run``: the last row of the terminal.
 
-The program's output scrolls in all rows but the last, which the terminal keeps out of the scrolling
-(DECSTBM, as package managers show their progress), and the program is told that its terminal is one row
-shorter; so its lines, bars and colours are what they are without us. Nothing is drawn between the bytes
-of one of its escape sequences or characters, nor where output reaches the terminal past us.
+The terminal excludes that row from scrolling (DECSTBM, as package managers do for their progress), and the program
+sees a terminal that is one row shorter. Nothing is drawn inside the program's escape sequences or characters, nor if
+output can reach the terminal past us.
 
-Causes are said once, in a line of their own, as soon as one is recognised and the program's output is at
-the start of a line.
+Findings are printed once, in lines of their own, when the program's output is at the start of a line.
 """
 
 from __future__ import annotations
@@ -30,11 +28,11 @@ _LEAST_COLUMNS = 40
 _MOST_AT_ONCE = 3
 
 
-class Live:
-    """Draws on the terminal behind a channel; does nothing where that is not possible."""
+class StatusLine:
+    """Draws on the terminal behind a channel; does nothing if that is not possible."""
 
     def __init__(self, channel: Channel, title: Sequence[str], *, line: bool, speak: bool) -> None:
-        """``title``: the command; ``line``: draw the status line, where the terminal can; ``speak``: say causes."""
+        """``title``: the command; ``line``: draw the status line if the terminal can; ``speak``: print findings."""
         self._channel = channel
         self._title = printable(" ".join(word.rpartition("/")[2] for word in title))
         self._line = line and channel.drawable and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
@@ -53,26 +51,21 @@ class Live:
         self._bar = " │ " if utf8 else " | "
 
     @property
-    def drawing(self) -> bool:
-        """Whether a row of the terminal is ours at this moment."""
-        return self._rows > 0
-
-    @property
     def undo(self) -> bytes:
-        """The bytes that give the terminal back as it was."""
+        """The bytes that restore the terminal; empty if nothing is drawn."""
         if not self._rows:
             return b""
         return f"\x1b7\x1b[r\x1b[{self._rows};1H\x1b[2K\x1b8".encode()
 
     def begin(self) -> None:
-        """Takes the last row, where there is room and the terminal is ours."""
+        """Takes the last row, if there is room and we are in the foreground."""
         if not self._line or self._rows or not self._foreground():
             return
         rows, columns = self._channel.size()
         if rows < _LEAST_ROWS or columns < _LEAST_COLUMNS:
             return
         self._rows, self._columns = rows, columns
-        # A line feed makes room where the cursor is in the last row; setting the region moves it, so it is kept.
+        # The line feed makes room if the cursor is in the last row; setting the region moves the cursor, so save it.
         self._channel.put(f"\n\x1b7\x1b[1;{rows - 1}r\x1b8\x1b[A".encode())
         self._channel.resize(kept=1)
         self.draw()
@@ -86,7 +79,7 @@ class Live:
         self._channel.resize()
 
     def resized(self) -> None:
-        """The terminal has another size."""
+        """Adapts to a new size of the terminal."""
         if not self._rows:
             self._channel.resize()
             return
@@ -101,13 +94,13 @@ class Live:
         self._channel.resize(kept=1)
 
     def update(self, snapshot: Snapshot | None, used: dict[str, int], speed: Throughput | None) -> None:
-        """The newest of everything; ``used`` is what the program holds on each device, in bytes."""
+        """Sets what to show; ``used``: the program's GPU memory in bytes, by device UUID."""
         self._snapshot = snapshot or self._snapshot
         self._used = used
         self._speed = speed
 
     def findings(self, findings: Sequence[Finding]) -> None:
-        """Says those that are new, in the order in which they matter."""
+        """Queues new findings, most important first."""
         telling = [found for found in findings if found.severity in ("error", "warning")]
         self._warning = telling[0].title if telling else ""
         for found in telling[:_MOST_AT_ONCE]:
@@ -120,7 +113,7 @@ class Live:
             self._waiting.append(printable(f"gpuwatch: {likely}{found.title}.{action}"))
 
     def tick(self) -> None:
-        """Once in a while, while the program is silent."""
+        """Prints and redraws what is due; called regularly."""
         if self._speak and self._waiting and self._channel.at_line_start and self._channel.between:
             self.speak()
         if self._line and time.monotonic() - self._drawn >= _EVERY and self._foreground():
@@ -130,14 +123,14 @@ class Live:
                 self.begin()
 
     def speak(self) -> None:
-        """Whatever is waiting, now."""
+        """Prints the queued findings."""
         if self._speak:
             for line in self._waiting:
                 self._channel.put(line.encode("utf-8", "replace") + b"\n")
         self._waiting.clear()
 
     def draw(self) -> None:
-        """The line as it is now, if it is another one, or time to repair it."""
+        """Draws the line."""
         if not self._rows or not self._channel.between:
             return
         self._drawn = time.monotonic()
@@ -150,7 +143,7 @@ class Live:
     def text(self) -> str:
         """``gpuwatch 0:00:12 │ GPU 0 87 % 12.1G/24.0G (11.0G by this) │ 512 steps/s │ train.py``, as far as it fits.
 
-        What is wrong takes the place of the command, and before it that of everything else.
+        A warning replaces the command, and other parts if there is no room.
         """
         parts = [f" gpuwatch {duration(time.monotonic() - self._started)}", *self._devices()]
         if self._speed is not None:
@@ -169,7 +162,7 @@ class Live:
         if not self._snapshot.devices:
             return ["no GPU"]
         if not shown:
-            return ["on no GPU yet"]
+            return ["not using a GPU yet"]
         return [
             f"GPU {device.index} {percent(device.number('utilization.gpu_percent'))} "
             f"{short_size(device.number('memory.used_bytes'))}/{short_size(device.number('memory.total_bytes'))}"
@@ -178,8 +171,8 @@ class Live:
         ]
 
     def _foreground(self) -> bool:
-        """In the background the terminal belongs to somebody else."""
+        """Whether we are in the foreground process group; in the background we must not draw."""
         try:
             return os.tcgetpgrp(2) == os.getpgrp()
         except OSError:
-            return True  # not our controlling terminal: there is no job control on it
+            return True  # not our controlling terminal: no job control

@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.probing import interpreter
 from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
-from gpuwatch.probing.locate import find_probe, find_probes, read_header
+from gpuwatch.probing.probe_scripts import find_probe, find_probes, read_header
 from gpuwatch.probing.tiers import Tier, choose_tier
 
 
@@ -45,7 +45,7 @@ def test_interpreters_are_checked_before_anything_runs(tmp_path: Path) -> None:
     fake = tmp_path / "python"
     fake.write_text("#!/bin/sh\necho no >&2; exit 1\n")
     fake.chmod(0o755)
-    with pytest.raises(UsageError, match="no usable Python: no"):
+    with pytest.raises(UsageError, match="not a usable Python: no"):
         choose_interpreter("tensorflow", str(fake))
     with pytest.raises(UsageError, match="no such program"):
         choose_interpreter("tensorflow", str(tmp_path / "absent"))
@@ -86,7 +86,7 @@ def test_an_interpreter_that_hangs_leaves_nothing(tmp_path: Path, monkeypatch: p
 def test_why_an_interpreter_is_of_no_use(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="killed by SIGKILL"):
         choose_interpreter("tensorflow", _wrapper(tmp_path, "kill -9 $$"))
-    with pytest.raises(UsageError, match=r"no usable Python: .*invalid option"):
+    with pytest.raises(UsageError, match=r"not a usable Python: .*invalid option"):
         choose_interpreter("tensorflow", "bash")
 
 
@@ -103,7 +103,7 @@ def _without_packages(tmp_path: Path) -> str:
         (True, "12.6", None, "driver"),
         (True, "13.2", "driver", "driver"),
         (None, None, None, "driver"),
-        (True, "12.6", "plugin", "simulated GPUs reach PyTorch as a driver alone"),
+        (True, "12.6", "plugin", "PyTorch has simulated GPUs only on the driver tier"),
         (True, "11.8", None, "the simulated driver lacks the runtime of CUDA 11"),
         (False, None, None, None),  # it says itself that it is a CPU build
     ],

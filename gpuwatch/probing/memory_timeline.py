@@ -1,4 +1,4 @@
-"""Device memory over a run that may last a second or a month, in a bounded number of points."""
+"""Device memory over a run, in a bounded number of points whether it lasts a second or a month."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gpuwatch.model.run import MemoryPoint
 from gpuwatch.model.snapshot import Snapshot
 
 MOST = 600
-"""Points that are kept; when there are twice as many, two become one."""
+"""Points kept; at twice as many, pairs are merged."""
 
 
 class _Trace:
-    """Points of one device: evenly spaced, each with the most of its stretch of time."""
+    """Evenly spaced points of one device, each with the peak of its interval."""
 
     def __init__(self) -> None:
         self.process_peak: int | None = None
@@ -42,7 +42,7 @@ class _Trace:
 
 
 class Timeline:
-    """No peak is thinned away, and no two devices are mixed: each has a trace of its own."""
+    """Keeps every peak; each device has its own trace."""
 
     def __init__(self, started: float) -> None:
         """``started``: monotonic time of the launch."""
@@ -51,12 +51,12 @@ class Timeline:
         self._mapped: frozenset[str] = frozenset()
 
     def prefer(self, uuids: Collection[str]) -> None:
-        """The GPUs of the run's own device map: where one of them was used, the numbers are of one of them."""
+        """Sets the GPUs of the run's device map, which are preferred if one of them was used."""
         self._mapped = frozenset(uuids)
 
     @property
     def device(self) -> str | None:
-        """UUID of the device on which a process of the run held most, the first of equals."""
+        """UUID of the device on which the run's peak was largest; None if it held memory on none."""
         held = [(uuid, trace.process_peak or 0) for uuid, trace in self._traces.items() if trace.process_peak]
         mapped = [pair for pair in held if pair[0] in self._mapped]
         return max(mapped or held, key=lambda pair: pair[1])[0] if held else None
@@ -67,16 +67,16 @@ class Timeline:
 
     @property
     def process_peak(self) -> int | None:
-        """The most that the run was seen to hold there."""
+        """Peak of the run on that device, in bytes."""
         return self._shown.process_peak
 
     @property
     def device_peak(self) -> int | None:
-        """The most that was in use there, all owners together."""
+        """Peak of memory in use on that device by all owners, in bytes."""
         return self._shown.device_peak
 
     def take(self, snapshot: Snapshot, sizes: Mapping[str, float], allocator: int | None, now: float) -> None:
-        """One sample; ``sizes`` is what counts as the run's, by device."""
+        """Adds a sample; ``sizes``: the run's memory in bytes, by device."""
         for device in snapshot.devices:
             used, held = device.number("memory.used_bytes"), sizes.get(device.uuid)
             self._traces.setdefault(device.uuid, _Trace()).add(
@@ -90,7 +90,7 @@ class Timeline:
             )
 
     def points(self) -> tuple[MemoryPoint, ...]:
-        """All of it so far, of the one device."""
+        """The points of that device so far."""
         return self._shown.points()
 
 
@@ -106,7 +106,7 @@ def _most(one: MemoryPoint, other: MemoryPoint) -> MemoryPoint:
 
 
 def larger(before: int | None, now: int | None) -> int | None:
-    """The larger of two numbers of which either may be unknown."""
+    """The larger of two numbers, either of which may be unknown."""
     if before is None or now is None:
         return now if before is None else before
     return max(before, now)

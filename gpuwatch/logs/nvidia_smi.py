@@ -1,7 +1,7 @@
-"""Tables of ``nvidia-smi`` in a log: the cards with their memory, and who holds it.
+"""Tables of ``nvidia-smi`` in a log: the cards with their memory, and the processes.
 
-Layouts: of drivers up to 450 (no columns for MIG instances), of later ones, and with a table of MIG devices
-between the cards and the processes, whose rows are of instances and not of cards.
+Layouts: drivers up to 450 (no columns for MIG instances), later ones, and later ones with a table of MIG devices, whose
+rows are not cards, between cards and processes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PROCESS = re.compile(
 
 
 def begins(line: str) -> str | None:
-    """The driver's version, where a table begins with this line."""
+    """The driver's version, if a table begins with this line."""
     match = _VERSIONS.search(line)
     return match[1] if match else None
 
 
 class SmiReader:
-    """Takes the lines of one table; ``take`` is False at the first line that is not of it."""
+    """Takes the lines of one table."""
 
     def __init__(self) -> None:
         self.cards: list[SeenCard] = []
@@ -40,7 +40,7 @@ class SmiReader:
         self._card: SeenCard | None = None
 
     def take(self, raw: str) -> bool:
-        """One line as it stands in the log; quote marks in front are allowed."""
+        """Takes a line, which may be quoted; False if it does not belong to the table."""
         self._lines += 1
         at = next((i for i in (raw.find("|"), raw.find("+-")) if i >= 0), -1)
         if self._lines > MOST_LINES or (at < 0 and raw.strip(_QUOTES)) or at > 60:

@@ -1,8 +1,9 @@
-"""Finds the probe scripts and reads their headers without importing them."""
+"""The probe scripts: where they are, and their headers, read without importing them."""
 
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,53 +21,57 @@ class ProbeScript(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     title: str
-    summary: str
+    summary: str = ""
     """First paragraph after the docstring's first line."""
     group: str
     framework: str
     workload: str
     own_work: bool = False
-    """It always does this work, which is its subject: no other can be chosen."""
-    verdict: str
-    """How it ends where it has the GPUs that it needs."""
+    """The workload is what the probe is about and cannot be replaced."""
+    verdict: str = "ok"
+    """Expected verdict on a machine with the GPUs that it needs."""
     gpus: int = 0
-    """How many GPUs its subject needs; with fewer it says ``skipped``. 0: it runs without any."""
+    """Number of GPUs it needs; with fewer its verdict is ``skipped``. 0: it runs without a GPU."""
     tier: str = "any"
-    """Simulated GPUs that can show it: ``driver``, ``plugin``, ``any``, or ``driver-first``: both, but rather that."""
+    """Simulated GPUs it can run on: ``driver``, ``plugin``, ``any``, or ``driver-first`` (both, driver preferred)."""
     fresh: bool = False
-    """Must start from nothing: what it sets is read when the framework is loaded."""
+    """Must not be forked from a server: its settings are read when the framework is imported."""
     measurements: int = 1
-    """How often it measures for ``--seconds``, one after another."""
+    """Number of measurements, each of ``--seconds``."""
     options: dict[str, Any] = {}
     """Its own options with their defaults."""
-    environment: dict[str, str]
-    """What it sets before the framework is imported."""
+    environment: dict[str, str] = {}
+    """Variables that it sets before it imports the framework."""
     path: Path
 
 
 def probe_folder() -> Path:
-    """Where the scripts are: beside the package in a wheel, at the top of a checkout otherwise."""
+    """The folder of the scripts: inside the package in a wheel, beside it in a checkout."""
     package = Path(gpuwatch.__file__).resolve().parent
     for folder in (package / "probes", package.parent / "probes"):
         if (folder / "_gpuwatch_probe.py").is_file():
             return folder
     raise GpuwatchError(
-        f"the probe scripts are missing beside {package}", hint="the installation is incomplete: reinstall gpuwatch-tui"
+        f"no probe scripts found for {package}", hint="the installation is incomplete: reinstall gpuwatch-tui"
     )
 
 
+def hooked(environment: dict[str, str]) -> dict[str, str]:
+    """``environment`` with ``_gpuwatch_watch`` first in PYTHONPATH, whose sitecustomize.py Python runs at its start."""
+    hook = str(probe_folder() / "_gpuwatch_watch")
+    others = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", hook)]
+    return {**environment, "PYTHONPATH": os.pathsep.join([hook, *others])}
+
+
 def find_probes() -> dict[str, ProbeScript]:
-    """All scripts by configuration name, in the order of groups, then names as the catalogue has them."""
+    """All scripts by configuration name, sorted by group and name, ``default`` first."""
     found = [read_header(path) for path in sorted(probe_folder().glob("*.py")) if not path.name.startswith("_")]
     found.sort(key=lambda script: (GROUPS.index(script.group), script.name != "default", script.name))
     return {script.name: script for script in found}
 
 
 def names_and_titles() -> dict[str, str]:
-    """What can be run, by configuration name, without the cost of reading whole headers.
-
-    Scripts are named after their configurations, and the first line of each is its title.
-    """
+    """Title by configuration name, from the file's name and the first line of its docstring: faster than the header."""
     found: dict[str, str] = {}
     for path in sorted(probe_folder().glob("*.py")):
         if not path.name.startswith("_"):
@@ -76,17 +81,17 @@ def names_and_titles() -> dict[str, str]:
 
 
 def find_probe(name: str) -> ProbeScript:
-    """The script of one configuration; :class:`UsageError` naming the known ones otherwise."""
+    """The script of one configuration; :class:`UsageError` if there is none, with the known ones."""
     probes = find_probes()
     if name not in probes:
         meant = did_you_mean(name, probes)
-        hint = "gpuwatch probe --list names them all" if meant else "known: " + ", ".join(probes)
+        hint = "to list them all: gpuwatch probe --list" if meant else "known: " + ", ".join(probes)
         raise UsageError(f"unknown configuration {name!r}{meant}", hint=hint)
     return probes[name]
 
 
 def read_header(path: Path) -> ProbeScript:
-    """Docstring, ``CONFIG`` and ``ENVIRONMENT`` of a script, which is parsed and not run."""
+    """Reads docstring, ``CONFIG`` and ``ENVIRONMENT`` of a script, which is parsed, not run."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
         docstring = ast.get_docstring(tree) or ""
