@@ -36,7 +36,7 @@ def snapshot_content(snapshot: Snapshot) -> Content:
         tables = (_problems(snapshot), _busiest(snapshot))
     host, driver = snapshot.host, snapshot.driver
     facts = [
-        ("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}" if driver else "not answering"),
+        ("driver", f"{clean(driver.version)}, CUDA {clean(driver.cuda_version)}" if driver else "unknown"),
         (
             "host",
             f"{clean(host.hostname)}: CPU {percent(host.cpu_percent)} of {clean(host.cpu_count)} cores, "
