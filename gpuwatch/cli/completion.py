@@ -62,10 +62,6 @@ def _causes() -> Mapping[str, str]:
     return CAUSES
 
 
-def _shapes() -> Mapping[str, str]:
-    return {"1x24GiB": "one simulated GPU", "2x24GiB": "two", "8x80GiB": "eight", "16x80GiB": "sixteen"}
-
-
 NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
     "cause": _causes,
     "config": _configurations,
@@ -75,7 +71,7 @@ NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
     "tab": _tabs,
     "theme": _themes,
     "filter": _filters,
-    "sim": _shapes,
+    "sim": lambda: {"1x24GiB": "one simulated GPU", "2x24GiB": "two", "8x80GiB": "eight", "16x80GiB": "sixteen"},
 }
 """Names to complete, with a short explanation for shells that show one; by option."""
 

@@ -65,9 +65,11 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
     check_output(output)
     terminated = False
     if str(log) == "-":
+        if sys.stdin is None:
+            raise UsageError("cannot read stdin: it is closed")
         parser = LogParser()
         with InputFollower(parser, talk=progress_wanted()) as follower:
-            document = explained(lines_of(_stdin(), log, follower), source="stdin", parser=parser)
+            document = explained(lines_of(sys.stdin.fileno(), log, follower), source="stdin", parser=parser)
         terminated = follower.ended_by == signal.SIGTERM
     else:
         descriptor = _open(log)
@@ -83,12 +85,6 @@ def explain(ctx: click.Context, log: Path, as_json: bool, output: Path | None, r
         ctx.exit(128 + signal.SIGTERM)
     bad = any(found.severity == "error" for found in document.findings)
     ctx.exit(EXIT_FINDING if bad else EXIT_OK)
-
-
-def _stdin() -> int:
-    if sys.stdin is None:
-        raise UsageError("cannot read stdin: it is closed")
-    return sys.stdin.fileno()
 
 
 def _open(path: Path) -> int:

@@ -142,7 +142,7 @@ def main() -> NoReturn:
         if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             raise
         code = 128 + signal.SIGPIPE if ending.code == 1 else ending.code
-    except Exception as error:  # noqa: BLE001  # told in one line, kept whole in a file
+    except Exception as error:  # noqa: BLE001  # one line here, the traceback in a file
         prestart.go_on()
         from gpuwatch.history.crashes import describe
 
@@ -152,9 +152,9 @@ def main() -> NoReturn:
 
 
 def _prepare_output() -> None:
-    """Closed output, or a character that it cannot show, must not end in a traceback."""
+    """Closed output, or a character that it cannot show, must not cause a traceback."""
     if sys.stdout is None:
-        # Writing to it fails, as it should: nobody would get the data.
+        # Writes fail, since the data would be lost.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
@@ -164,7 +164,7 @@ def _prepare_output() -> None:
 
 
 def _give_up_output(code: int) -> int:
-    """Write nothing more to this stream, also not at exit."""
+    """Writes nothing more to stdout, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
@@ -174,5 +174,5 @@ def _say(message: str, hint: str = "") -> None:
 
     prestart.abandon()  # the message must be visible
     prepare()
-    with suppress(OSError):  # nobody is there to read it
+    with suppress(OSError):  # stderr may be closed
         click.echo(printable(f"gpuwatch: {message}" + (f" ({hint})" if hint else "")), err=True)

@@ -69,7 +69,7 @@ def report(
     framework: str | None,
     no_doctor: bool,
 ) -> None:
-    """Write a report to send to somebody who helps.
+    """Write a report to send to whoever helps you.
 
     Without DOCUMENT it is about this machine: what is wrong, what to do and the evidence, with its GPUs and processes,
     the doctor, and the latest probes and programs. With DOCUMENT, a saved run, comparison, snapshot, explanation or

@@ -6,7 +6,6 @@ Masks the values of variables and settings with a secret's name, and what
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,20 +17,14 @@ _D = TypeVar("_D", bound=msgspec.Struct)
 
 def masked(document: _D) -> _D:
     """A copy of the document with its secrets masked."""
-    return changed(document, mask_text)
+    return msgspec.convert(_walk(msgspec.to_builtins(document)), type(document))
 
 
-def changed(document: _D, text: Callable[[str], str]) -> _D:
-    """A copy with ``text`` applied to every string except keys; values with a secret's name are masked."""
-    plain = msgspec.to_builtins(document)
-    return msgspec.convert(_walk(plain, text), type(document))
-
-
-def _walk(value: Any, text: Callable[[str], str]) -> Any:
+def _walk(value: Any) -> Any:
     if isinstance(value, str):
-        return text(value)
+        return mask_text(value)
     if isinstance(value, dict):
-        hidden = {key: _entry(key, item, text) for key, item in value.items()}
+        hidden = {key: _entry(key, item) for key, item in value.items()}
         name = value.get("name")
         if isinstance(name, str):  # a variable
             hidden |= {key: _hidden(name, value[key], hidden[key]) for key in ("value", "values") if key in value}
@@ -39,7 +32,7 @@ def _walk(value: Any, text: Callable[[str], str]) -> Any:
     if isinstance(value, (list, tuple)):
         if all(isinstance(item, str) for item in value):
             value = mask_lines(value)
-        return [_walk(item, text) for item in value]
+        return [_walk(item) for item in value]
     return value
 
 
@@ -50,12 +43,12 @@ def _hidden(name: str, value: Any, shown: Any) -> Any:
     return MASK if isinstance(value, str) and mask_value(name, value) == MASK else shown
 
 
-def _entry(key: Any, item: Any, text: Callable[[str], str]) -> Any:
+def _entry(key: Any, item: Any) -> Any:
     if not isinstance(key, str) or item is None:
-        return _walk(item, text)
+        return _walk(item)
     if isinstance(item, str):
-        return MASK if mask_value(key, item) == MASK else text(item)
+        return MASK if mask_value(key, item) == MASK else mask_text(item)
     if isinstance(item, dict) and "asked" in item and secret_name(key):  # a setting
         hidden = {part: MASK for part in ("asked", "effective") if item.get(part) is not None}
         return {**item, **hidden}
-    return _walk(item, text)
+    return _walk(item)

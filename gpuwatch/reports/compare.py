@@ -12,6 +12,7 @@ from gpuwatch.reports import comparable, run_content
 from gpuwatch.reports.content import clean
 from gpuwatch.reports.differences import differences
 from gpuwatch.reports.speed import speed, unproven, wide
+from gpuwatch.reports.tables import device_map
 
 Column = tuple[str, str, Callable[[Run], str]]
 """Id, heading, and the cell of a run; unknown is a dash."""
@@ -29,7 +30,7 @@ COLUMNS: tuple[Column, ...] = (
     ("asked", "ASKED", run_content.asked),
     ("granted", "GRANTED", run_content.granted),
     ("seen_by_nvml", "SEEN BY NVML", lambda run: size(run.memory.nvml_peak_bytes)),
-    ("device_map", "DEVICE MAP", run_content.device_map),
+    ("device_map", "DEVICE MAP", device_map),
     ("on_gpu_percent", "ON GPU %", lambda run: percent(run_content.on_gpu(run))),
     ("fell_back", "FELL BACK", run_content.fell_back),
     ("steps_per_second", "STEPS/S", lambda run: speed(run.throughput)),

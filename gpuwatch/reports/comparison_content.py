@@ -153,15 +153,14 @@ def _is(by_index: dict[str, int], by_config: dict[str, str], name: str, index: i
 def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
     text = " ".join(cell for row in rows for cell in row[1:])
     meanings = (
-        (BEST, bool(document.best), "best in its column"),
-        (WORST, bool(document.worst), "worst"),
-        (SCATTERED, any(wide(run.throughput) for run in document.runs), "step times vary by more than 10 %"),
-        (APART, APART in text, "not comparable with the others"),
-        ("±", " ±" in text, "half the range from p10 to p90"),
+        f"{BEST} best in its column" if document.best else "",
+        f"{WORST} worst" if document.worst else "",
+        f"{SCATTERED} step times vary by more than 10 %" if any(wide(run.throughput) for run in document.runs) else "",
+        f"{APART} not comparable with the others" if APART in text else "",
+        "± half the range from p10 to p90" if " ±" in text else "",
     )
-    return ", ".join(f"{sign} {meaning}" for sign, present, meaning in meanings if present) + (
-        "." if any(present for _, present, _ in meanings) else ""
-    )
+    legend = ", ".join(filter(None, meanings))
+    return f"{legend}." if legend else ""
 
 
 def _subject(document: Comparison) -> str:

@@ -85,17 +85,14 @@ def _reason(document: Diagnostic, main: SourcedFinding | None) -> str:
         return "Neither the GPUs nor the environment could be examined."
     if main is None or main.id == "healthy":
         usable = _usable(document.doctor)
-        own = next((found for found in document.findings if found.severity == "info" and _of_program(found)), None)
+        # The note on a program that failed by itself.
+        unknown = (found for found in document.findings if (found.severity, found.id) == ("info", "unknown"))
+        own = next((found for found in unknown if "".join(found.sources[:1]).startswith("run of ")), None)
         return (
             f"{CAUSES['healthy']}.{f' {usable}.' if usable else ''}{f' {clean(own.title)}.' if own is not None else ''}"
         )
     harm = became(document, main)
     return f"{f'{harm}: ' if harm else ''}{clean(main.title).rstrip('.')}."
-
-
-def _of_program(found: SourcedFinding) -> bool:
-    """Whether it is the note on a program that failed by itself."""
-    return found.id == "unknown" and found.sources != () and found.sources[0].startswith("run of ")
 
 
 def _action(document: Diagnostic, main: SourcedFinding | None) -> str:

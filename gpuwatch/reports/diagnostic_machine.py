@@ -10,7 +10,7 @@ from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.reports import charts
 from gpuwatch.reports.content import Table, clean, variable_value
 from gpuwatch.reports.diagnostic_story import name_of, nvml_silent, short_command, utc
-from gpuwatch.reports.doctor_content import GROUPS, MARKS
+from gpuwatch.reports.doctor_content import GROUPS, check_row
 from gpuwatch.reports.tables import cut, short_device
 
 _EFFECTS = {
@@ -170,10 +170,10 @@ def _bad(check: Check) -> bool:
 
 
 def _check(document: Diagnostic, check: Check) -> tuple[str, ...]:
-    what = clean(check.detail) + (f" → {clean(check.action)}" if check.action else "")
+    state, name, what = check_row(check)
     if check.group == "environment":
         what = f"in {_HERE}: {what}{_otherwise(document, check)}"
-    return (MARKS[check.state], clean(check.title or check.id), what)
+    return state, name, what
 
 
 def _otherwise(document: Diagnostic, check: Check) -> str:

@@ -16,7 +16,7 @@ from gpuwatch.reports.comparison_content import comparison_table
 from gpuwatch.reports.content import Content, Table, clean
 from gpuwatch.reports.diagnostic_story import age, ended, name_of, over_at, utc
 from gpuwatch.reports.raw_lines import readable
-from gpuwatch.reports.tables import cut, fallback_table, oom_table
+from gpuwatch.reports.tables import cut, device_map, fallback_table, oom_table
 
 _RAW = 60
 _LOGS = 8
@@ -29,7 +29,7 @@ def programs(runs: Sequence[Run], now: datetime.datetime, main: SourcedFinding |
             name_of(run),
             f"{utc(over_at(run))}, {age(run, now)}",
             ended(run, main),
-            run_content.device_map(run),
+            device_map(run),
             _held(run),
             run_content.fell_back(run),
         )

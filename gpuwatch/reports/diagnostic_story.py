@@ -10,12 +10,13 @@ from importlib.resources import files
 from gpuwatch.formatting.text import shorten
 from gpuwatch.formatting.units import size
 from gpuwatch.model.diagnostic import Diagnostic, SourcedFinding
-from gpuwatch.model.doctor import STATE_ORDER, Doctor
+from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import CAUSES
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.reports import run_content
 from gpuwatch.reports.content import clean
+from gpuwatch.reports.doctor_content import counted
 
 _NAME = 60
 _SYSTEM = (("os", ""), ("kernel", "kernel "), ("libc", ""))
@@ -57,8 +58,7 @@ def story(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[s
     yield "driver", _driver(document)
     yield "framework", _framework(doctor)
     if doctor is not None:
-        counts = {state: sum(check.state == state for check in doctor.checks) for state in STATE_ORDER}
-        yield "checks", ", ".join(f"{counts[state]} {state}" for state in ("fail", "warn", "skip", "pass"))
+        yield "checks", counted(doctor.checks)
     machine = _machine(document)
     if machine:
         yield "machine", machine

@@ -12,6 +12,7 @@ from gpuwatch.model.run import Difference, Run, Setting
 from gpuwatch.reports import comparable, run_content
 from gpuwatch.reports.content import clean
 from gpuwatch.reports.speed import speed, unproven
+from gpuwatch.reports.tables import device_map
 
 _SAME_MEMORY = 0.01
 """Share by which NVML's peaks must differ to be mentioned."""
@@ -116,8 +117,8 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
     if run.verdict != other.verdict:
         reason = f" ({clean(run.verdict_reason).rstrip('.')})" if run.verdict_reason else ""
         yield f"verdict {run.verdict} instead of {other.verdict}{reason}"
-    if run_content.device_map(run) != run_content.device_map(other):
-        yield f"device map {run_content.device_map(run)} instead of {run_content.device_map(other)}"
+    if device_map(run) != device_map(other):
+        yield f"device map {device_map(run)} instead of {device_map(other)}"
     granted, before = run_content.granted(run), run_content.granted(other)
     if granted != before:
         how = _how(run) if run.predicted and granted != "–" else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpuwatch.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.reports.content import SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding
@@ -68,9 +70,7 @@ def _facts(document: Doctor, main: Finding | None) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
     if main is not None and main.action:
         facts.append(("do", clean(main.action)))
-    counts = {state: sum(check.state == state for check in document.checks) for state in STATE_ORDER}
-    counted = ", ".join(f"{counts[state]} {state}" for state in ("fail", "warn", "skip", "pass"))
-    facts.append(("checks", f"{counted}, in {document.took_seconds:.1f} s"))
+    facts.append(("checks", f"{counted(document.checks)}, in {document.took_seconds:.1f} s"))
     failed = [check.title or check.id for check in document.checks if check.state == "fail"]
     if failed:
         facts.append(("failed", ", ".join(map(clean, failed))))
@@ -83,15 +83,19 @@ def _facts(document: Doctor, main: Finding | None) -> list[tuple[str, str]]:
     return facts
 
 
-def _checks(group: str, checks: list[Check]) -> Table:
-    rows = tuple(
-        (
-            MARKS[check.state],
-            clean(check.title or check.id),
-            clean(check.detail) + (f" → {clean(check.action)}" if check.action else ""),
-        )
-        for check in checks
-    )
+def counted(checks: Sequence[Check]) -> str:
+    """``1 fail, 0 warn, 2 skip, 17 pass``."""
+    return ", ".join(f"{sum(check.state == state for check in checks)} {state}" for state in STATE_ORDER)
+
+
+def check_row(check: Check) -> tuple[str, str, str]:
+    """State, name, and what was found with what to do."""
+    found = clean(check.detail) + (f" → {clean(check.action)}" if check.action else "")
+    return MARKS[check.state], clean(check.title or check.id), found
+
+
+def _checks(group: str, checks: Sequence[Check]) -> Table:
+    rows = tuple(map(check_row, checks))
     return Table(
         GROUPS.get(group, group), ("State", "Check", "Found → what to do"), rows, keep=frozenset({0, 1}), below=2
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from gpuwatch.formatting.units import size
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
-from gpuwatch.model.run import Oom
 from gpuwatch.reports.content import STATES, Content, Table, clean, clean_finding
 from gpuwatch.reports.tables import cut, device_map_table, error_table, fallback_table, oom_table, placement_table
 
@@ -72,14 +71,13 @@ def _facts(document: Explanation, main: Finding | None) -> list[tuple[str, str]]
         facts.append(("GPUs", ", ".join(mapped)))
     if document.ooms:
         more = f" and {len(document.ooms) - 2} more" if len(document.ooms) > 2 else ""
-        facts.append(("OOM", "; ".join(_oom(oom) for oom in document.ooms[:2]) + more))
+        refused = [
+            f"{size(oom.requested_bytes)} refused" + (f" on {clean(oom.device)}" if oom.device else "")
+            for oom in document.ooms[:2]
+        ]
+        facts.append(("OOM", "; ".join(refused) + more))
     total = sum(placement.count for placement in document.placements)
     if total:
         on_gpu = sum(placement.count for placement in document.placements if "GPU" in placement.actual)
         facts.append(("ops", f"{total:,} placed, {100 * on_gpu / total:.0f} % of them on a GPU"))
     return facts
-
-
-def _oom(oom: Oom) -> str:
-    where = f" on {clean(oom.device)}" if oom.device else ""
-    return f"{size(oom.requested_bytes)} refused{where}"

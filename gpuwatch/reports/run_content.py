@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, flops, per_second, percent, rate, seconds, size
 from gpuwatch.logs.clean import device as device_name
-from gpuwatch.model.run import DeviceMapping, DeviceMemory, Placement, Run, Setting, Throughput
+from gpuwatch.model.run import DeviceMemory, Run, Setting, Throughput
 from gpuwatch.reports import charts
 from gpuwatch.reports.content import (
     SIMULATED_NOTE,
@@ -28,6 +28,7 @@ from gpuwatch.reports.tables import (
     device_map_table,
     error_table,
     fallback_table,
+    mapping_text,
     oom_table,
     placement_table,
     short_device,
@@ -128,13 +129,6 @@ def granted(run: Run) -> str:
     return " + ".join(amount if count == 1 else f"{count} × {amount}" for amount, count in alike.items()) or UNKNOWN
 
 
-def device_map(run: Run) -> str:
-    """``GPU:0→1`` for every framework device: the physical index follows the arrow."""
-    if not run.device_map:
-        return "none" if run.devices.logical else UNKNOWN
-    return ", ".join(_short(mapping) for mapping in run.device_map)
-
-
 def on_gpu(run: Run) -> float | None:
     """Share of the placed ops that ran on a GPU, in percent; None if no placement is known."""
     # The placements that a probe reports have types; those of its log are preparation.
@@ -198,14 +192,6 @@ def state_of(run: Run) -> str:
     return "info" if as_shown(run) else _STATES.get(run.verdict, "error")
 
 
-def _short(mapping: DeviceMapping) -> str:
-    name = clean(mapping.framework_device).removeprefix("/device:")
-    index = mapping.physical_index
-    if index is not None:
-        return f"{name}→{index}"
-    return f"{name}→{clean(mapping.pci_bus_id)}" if mapping.pci_bus_id else f"{name}→?"
-
-
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
     wanted = asked(run)
     rounds = dict.fromkeys(clean(worker.setting) for worker in run.workers if worker.setting)
@@ -213,7 +199,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         wanted = f"one after another: {', '.join(rounds)}"
     if run.settings or run.group != "run":
         yield "asked", wanted  # the user's own program asks in its code
-    mapped = [f"{_short(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
+    mapped = [f"{mapping_text(m)} {clean(m.name)} {size(m.granted_bytes)}" for m in run.device_map]
     # An empty map means "no GPU" only if the framework listed its devices.
     yield "granted", ", ".join(mapped) or ("no GPU" if run.devices.logical else UNKNOWN)
     yield "seen by NVML", _seen(run)
@@ -254,7 +240,8 @@ def _seen_on(entry: DeviceMemory) -> str:
 
 
 def _happened(run: Run) -> Iterator[str]:
-    ran = [f"{_kind_of(p)} ×{p.count} on {short_device(p.actual)}" for p in run.placements[:4]]
+    shown = ((" ".join(clean(part) for part in (p.op, p.dtype) if part), p) for p in run.placements[:4])
+    ran = [f"{what} ×{p.count} on {short_device(p.actual)}" for what, p in shown]
     if len(run.placements) > 4:
         ran.append(f"{len(run.placements) - 4} more")
     if ran:
@@ -283,11 +270,6 @@ def _placements_not_asked(run: Run) -> bool:
     """Whether TensorFlow's placement logging was off."""
     tensorflow = run.framework is not None and run.framework.name == "tensorflow"
     return run.group == "run" and tensorflow and "placement logging" not in run.settings
-
-
-def _kind_of(placement: Placement) -> str:
-    """``MatMul float32``, or without the type if it is unknown."""
-    return " ".join(clean(part) for part in (placement.op, placement.dtype) if part)
 
 
 def _settings(run: Run) -> Table:

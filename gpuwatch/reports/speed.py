@@ -14,12 +14,12 @@ def speed(throughput: Throughput | None) -> str:
     """``412 ±2``: median steps per second, and half the range from p10 to p90."""
     if throughput is None:
         return UNKNOWN
-    spread = half_spread(throughput)
     shown = per_second(throughput.steps_per_second)
-    if spread is None:
+    fast, slow = throughput.p10_step_seconds, throughput.p90_step_seconds
+    if fast <= 0 or slow <= 0:
         return shown
     decimals = len(shown.partition(".")[2])
-    return f"{shown} ±{spread:.{decimals}f}"
+    return f"{shown} ±{abs(1 / fast - 1 / slow) / 2:.{decimals}f}"
 
 
 def step_time(value: float) -> str:
@@ -30,24 +30,11 @@ def step_time(value: float) -> str:
     return f"{value * 1e6:#.3g} µs".replace(". ", " ")
 
 
-def half_spread(throughput: Throughput) -> float | None:
-    """Half the range from p10 to p90, in steps per second."""
-    fast, slow = throughput.p10_step_seconds, throughput.p90_step_seconds
-    if fast <= 0 or slow <= 0:
-        return None
-    return abs(1 / fast - 1 / slow) / 2
-
-
 def wide(throughput: Throughput | None) -> bool:
     """Whether step times vary so much that the speed is unreliable."""
     if throughput is None or throughput.median_step_seconds <= 0:
         return False
     return throughput.p90_step_seconds - throughput.p10_step_seconds > WIDE * throughput.median_step_seconds
-
-
-def apart(one: Throughput, other: Throughput) -> bool:
-    """Whether the ranges from p10 to p90 do not overlap."""
-    return one.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < one.p10_step_seconds
 
 
 def unproven(one: Throughput, other: Throughput, *, simulated: bool) -> str:
@@ -56,4 +43,5 @@ def unproven(one: Throughput, other: Throughput, *, simulated: bool) -> str:
         return "speeds not compared, as simulated GPUs compute on this computer's CPU"
     if wide(one) or wide(other):
         return "speeds not compared, as step times vary by more than 10 %"
-    return "" if apart(one, other) else "same speed within noise"
+    apart = one.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < one.p10_step_seconds
+    return "" if apart else "same speed within noise"

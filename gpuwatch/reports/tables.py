@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwatch.formatting.units import percent, size
+from gpuwatch.formatting.units import UNKNOWN, percent, size
 from gpuwatch.logs.clean import device as _device_name
 from gpuwatch.model.findings import CAUSES
-from gpuwatch.model.run import DeviceCopy, DeviceMapping, Fallback, Oom, Placement, PlacementCoverage, Run, RunError
+from gpuwatch.model.run import (
+    DeviceCopy,
+    DeviceMapping,
+    Fallback,
+    Oom,
+    Placement,
+    PlacementCoverage,
+    Run,
+    RunError,
+    RunProcess,
+)
 from gpuwatch.reports.content import Table, clean
 from gpuwatch.reports.ledger import expectation, expected
 
@@ -18,6 +28,19 @@ _ROWS = 40
 def short_device(name: str) -> str:
     """``GPU:0`` of ``/job:localhost/replica:0/task:0/device:GPU:0``."""
     return _device_name(clean(name))
+
+
+def device_map(of: Run | RunProcess) -> str:
+    """``GPU:0→1`` for every framework device: the physical index follows the arrow."""
+    if not of.device_map:
+        return "none" if of.devices.logical else UNKNOWN
+    return ", ".join(map(mapping_text, of.device_map))
+
+
+def mapping_text(mapping: DeviceMapping) -> str:
+    """``GPU:0→1``, or with the PCI bus id if the index is unknown."""
+    physical = mapping.physical_index if mapping.physical_index is not None else mapping.pci_bus_id or "?"
+    return f"{short_device(mapping.framework_device)}→{clean(physical)}"
 
 
 def cut(rows: Sequence[tuple[str, ...]], columns: int) -> tuple[tuple[str, ...], ...]:

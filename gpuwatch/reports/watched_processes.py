@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gpuwatch.formatting.brief import without_folder
 from gpuwatch.formatting.units import UNKNOWN, size
-from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.run import Run, RunProcess
 from gpuwatch.reports.content import Table, clean
 from gpuwatch.reports.speed import speed
+from gpuwatch.reports.tables import device_map
 
 _HEADS = ("Process", "Command", "Framework", "Devices", "Allocator peak", "Held, NVML", "OOMs", "Steps/s", "Ended in")
 
@@ -35,20 +35,10 @@ def _row(process: RunProcess, run: Run) -> tuple[str, ...]:
         str(process.pid),
         clean(process.command) if process.command else "",
         f"{clean(framework.name)} {clean(framework.version)}" if framework is not None else UNKNOWN,
-        _devices(process),
+        device_map(process),
         peaks or UNKNOWN,
         held or UNKNOWN,
         str(process.ooms),
         speed(process.throughput) if process.throughput is not None else UNKNOWN,
         ", ".join(clean(error.type) for error in process.errors) or UNKNOWN,
-    )
-
-
-def _devices(process: RunProcess) -> str:
-    if not process.device_map:
-        return "no GPU" if process.devices.logical else UNKNOWN
-    return ", ".join(
-        f"{device_name(clean(mapping.framework_device))}→"
-        f"{'?' if mapping.physical_index is None else mapping.physical_index}"
-        for mapping in process.device_map
     )

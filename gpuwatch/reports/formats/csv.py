@@ -19,6 +19,7 @@ from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.reports import run_content
+from gpuwatch.reports.tables import device_map
 
 _DEVICE_FIELDS = ("index", "uuid", "name", "pci_bus_id", "simulated", "state")
 _MIG_FIELDS = ("mig_instance", "mig_profile")
@@ -34,7 +35,7 @@ _RUN_FIELDS: dict[str, Callable[[Run], object]] = {
     "simulated": lambda run: run.simulated,
     "started_at": lambda run: run.started_at.isoformat(),
     "asked": lambda run: run_content.asked(run) if run.settings else None,
-    "device_map": lambda run: run_content.device_map(run) if run.device_map else None,
+    "device_map": lambda run: device_map(run) if run.device_map else None,
     "granted_bytes": lambda run: _granted(run),
     "nvml_peak_bytes": lambda run: run.memory.nvml_peak_bytes,
     "allocator_peak_bytes": lambda run: run.memory.allocator_peak_bytes,
