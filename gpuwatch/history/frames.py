@@ -1,11 +1,10 @@
-"""Snapshots as frames: one encoding for the wire, for memory and for disk.
+"""Snapshots as frames: one encoding for the wire and for memory.
 
 A frame is a head (length, kind) and MessagePack. A key frame has a whole snapshot; a delta has the differences from the
 previous frame: if only readings of a row have changed, only those. So an idle machine costs about eighty bytes a
 second, however many processes it has, and unchanged parts are the same objects in the next snapshot.
 
-A file of frames begins with :data:`HEADER`. Complete groups of frames can be packed (compressed) together. A tail that
-was cut off, as by a kill, is ignored.
+Groups of frames can be packed (compressed) together. A tail that was cut off, as by a kill, is ignored.
 """
 
 from __future__ import annotations
@@ -22,9 +21,6 @@ from msgspec.structs import astuple, replace
 
 from gpuwatch.model.reading import Value
 from gpuwatch.model.snapshot import Device, Host, MigInstance, Process, Snapshot
-
-HEADER = b"gpuwatch-frames/1\n"
-"""Begins a file of frames; changes with the format."""
 
 KEY, DELTA, FINDINGS, PACKED = b"S", b"D", b"C", b"Z"
 """Kinds of frames: a whole snapshot, the differences from the previous frame, the findings from the next snapshot on,
@@ -94,15 +90,9 @@ def packed(frames: bytes) -> bytes:
     return framed(PACKED, zlib.compress(frames, 1))
 
 
-def split_file(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """As :func:`split`, for a file: :class:`DamagedFrame` if it has a different header."""
-    if not data.startswith(HEADER):
-        raise DamagedFrame(f"not a file of frames of this version: it must begin with {HEADER.decode().strip()}")
-    return split(data, len(HEADER))
-
-
-def split(data: bytes, start: int = 0) -> Iterator[tuple[bytes, bytes]]:
+def split(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Kind and body of each frame, packed ones included; a tail that was cut off is ignored."""
+    start = 0
     while len(data) - start >= HEAD_BYTES:
         length, kind = _HEAD.unpack_from(data, start)
         start += HEAD_BYTES

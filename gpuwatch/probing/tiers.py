@@ -16,7 +16,7 @@ import msgspec
 
 from gpuwatch.probing.interpreter import Interpreter, framework_of, python_of
 from gpuwatch.probing.probe_scripts import ProbeScript
-from gpuwatch.sim.build import runtime_obstacle
+from gpuwatch.sim.libraries import runtime_obstacle
 
 Tier = Literal["driver", "plugin"]
 

@@ -1,5 +1,5 @@
 """Simulated GPUs: NVIDIA's libraries in C over a shared state, so that everything above them runs unchanged.
 
 `shape` describes the GPUs, `build` compiles the libraries, `machine` is a simulated machine; `csrc/` holds the C
-sources, which the wheel ships. To add a library: a source in `csrc/` and a line in `build.LIBRARIES`.
+sources, which the wheel ships. To add a library: a source in `csrc/` and a line in `libraries.LIBRARIES`.
 """

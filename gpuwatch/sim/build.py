@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final, Literal
@@ -32,6 +31,17 @@ import platformdirs
 
 from gpuwatch import ownership
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.sim.libraries import (
+    ALIASES,
+    DRIVER_FILE,
+    DRIVER_LIBRARY,
+    FAST_SOURCES,
+    LIBRARIES,
+    PLUGIN_LIBRARIES,
+    PLUGIN_SHARES,
+    TENSORFLOW_LIBRARY,
+    Library,
+)
 
 FAILURE_LOG: Final = "failed-build.log"
 """In the cache folder: the compiler's output of the last failed build."""
@@ -43,15 +53,6 @@ _MOST_BUILDS = 24
 # How frameworks reach the GPUs: through NVIDIA's libraries, or a plug-in for TensorFlow that computes.
 Tier = Literal["driver", "plugin"]
 
-CONTROL_LIBRARY: Final = "libgpuwatchsim.so"
-PLUGIN_LIBRARY: Final = "libgpuwatchplugin.so"
-RENAME_LIBRARY: Final = "libgpuwatchrename.so"
-PROC_LIBRARY: Final = "libgpuwatchproc.so"
-"""Preloaded on the driver tier: provides /proc/driver/nvidia/version, and the simulated CUDA runtime to PyTorch."""
-_DRIVER_LIBRARY: Final = "libcuda.so.1"
-DRIVER_FILE: Final = "libcuda.so.580.00"
-"""The file it links to: TensorFlow compares the version in its name with the kernel module's (versions.h)."""
-_TENSORFLOW_LIBRARY: Final = "libtensorflow_framework.so.2"
 _FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-pthread")
 # -march=native: use this CPU's widest vectors for matrix multiplication.
 _FAST: Final = ("-O3", "-march=native")
@@ -62,93 +63,6 @@ _CXX_FLAGS: Final = (
     # Lets loops with roots, rounding and sums be vectorised.
     *("-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
 )
-
-
-RUNTIMES: Final = (12, 13)
-"""Major versions of CUDA whose runtime is simulated for PyTorch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """One shared library: its file name (and soname), its sources, and what it is linked against."""
-
-    name: str
-    sources: tuple[str, ...]
-    needs: tuple[str, ...] = ()
-    macros: tuple[str, ...] = ()
-    versioned: bool = False
-    """Its symbols are versioned with its soname, as NVIDIA's are and programs linked against those expect."""
-
-
-LIBRARIES: Final = (
-    Library(CONTROL_LIBRARY, ("state.c", "state_script.c", "visible.c")),
-    Library(
-        "libnvidia-ml.so.1",
-        ("nvml.c", "nvml_events.c", "nvml_gpm.c", "nvml_links.c", "nvml_mig.c"),
-        (CONTROL_LIBRARY,),
-    ),
-    Library("libcuda.so.1", ("cuda.c", "cuda_memory.c"), (CONTROL_LIBRARY,)),
-    *(
-        Library(
-            f"{name}.so.{major}",
-            sources,
-            ("libcuda.so.1", CONTROL_LIBRARY),
-            macros=(f"-DCUDART_MAJOR={major}",),
-            versioned=True,
-        )
-        for name, sources in (
-            ("libcudart", ("cudart.c", "cudart_kernel.c", "cudart_memory.c")),
-            ("libcublas", ("cublas.c", "gemm.c")),
-        )
-        for major in RUNTIMES
-    ),
-    Library("libcublasLt.so.12", ("cublaslt.c",)),
-    Library("libcudnn.so.9", ("cudnn.c",)),
-    Library("libgpuwatchsim-empty.so", ("empty.c",)),
-    Library(PROC_LIBRARY, ("procfs.c", "load_cudart.c")),
-)
-PLUGIN_LIBRARIES: Final = (
-    Library(
-        PLUGIN_LIBRARY,
-        (
-            "plugin_device.cc",
-            "plugin_elementwise.cc",
-            "plugin_host.c",
-            "plugin_kernel.cc",
-            "plugin_linear.cc",
-            "plugin_move.cc",
-            "plugin_network.cc",
-            "plugin_random.cc",
-            "plugin_reduce.cc",
-            "plugin_unary.cc",
-            "gemm.c",
-        ),
-        (_TENSORFLOW_LIBRARY, CONTROL_LIBRARY),
-    ),
-    Library(RENAME_LIBRARY, ("plugin_rename.c",)),
-)
-# Shared with the driver tier. Without libcuda: TensorFlow must not find two kinds of GPUs.
-_PLUGIN_SHARES: Final = (CONTROL_LIBRARY, "libnvidia-ml.so.1", "libnvidia-ml.so")
-_FAST_SOURCES: Final = frozenset({"gemm.c"})
-# Other names that frameworks look for: old sonames, and libraries of which nothing is called (an empty one will do).
-_EMPTY: Final = "libgpuwatchsim-empty.so"
-ALIASES: Final = {
-    "libnvidia-ml.so": "libnvidia-ml.so.1",
-    "libcuda.so": "libcuda.so.1",
-    # TensorFlow 2.15 and later (CUDA 12)
-    "libcufft.so.11": _EMPTY,
-    "libcusolver.so.11": _EMPTY,
-    "libcusparse.so.12": _EMPTY,
-    "libcudnn.so.8": "libcudnn.so.9",
-    # TensorFlow 2.10 to 2.14 (CUDA 11)
-    "libcudart.so.11.0": "libcudart.so.12",
-    "libcublas.so.11": "libcublas.so.12",
-    "libcublasLt.so.11": "libcublasLt.so.12",
-    "libcufft.so.10": _EMPTY,
-    "libcurand.so.10": _EMPTY,
-    "libcusparse.so.11": _EMPTY,
-}
-
 
 _announce: Callable[[], None] | None = None
 
@@ -183,14 +97,6 @@ def ensure_built(tier: Tier = "driver") -> Path:
             _ensure(folder, lambda work: _fill_plugin(work, compiler, cxx, sources, base))
     note_use(folder)
     return folder
-
-
-def runtime_obstacle(cuda_version: str | None) -> str | None:
-    """Why a PyTorch build for this version of CUDA cannot use simulated GPUs; None if it can."""
-    major = (cuda_version or "").partition(".")[0]
-    if not major.isdigit() or int(major) in RUNTIMES:
-        return None
-    return f"the simulated driver lacks the runtime of CUDA {major}: it has CUDA {' and '.join(map(str, RUNTIMES))}"
 
 
 def cache_folder() -> Path:
@@ -297,7 +203,7 @@ def _key(compiler: list[str], sources: Path) -> str:
 
 def _plugin_key(base: str, compiler: list[str], sources: Path) -> str:
     digest = hashlib.sha256()
-    for part in (base, *compiler, _identity(compiler[0]), *_CXX_FLAGS, repr((PLUGIN_LIBRARIES, _PLUGIN_SHARES))):
+    for part in (base, *compiler, _identity(compiler[0]), *_CXX_FLAGS, repr((PLUGIN_LIBRARIES, PLUGIN_SHARES))):
         digest.update(part.encode() + b"\0")
     for source in sorted(sources.glob("plugin*")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -378,15 +284,15 @@ def _fill(work: Path, compiler: list[str], sources: Path) -> None:
     _compile_all(LIBRARIES, work, sources, lambda name: [*compiler, *_c_flags(name)])
     for library in LIBRARIES:  # in order: each may need earlier ones
         _link(compiler, work, library, "-Wl,--no-undefined")
-    (work / _DRIVER_LIBRARY).rename(work / DRIVER_FILE)
-    (work / _DRIVER_LIBRARY).symlink_to(DRIVER_FILE)
+    (work / DRIVER_LIBRARY).rename(work / DRIVER_FILE)
+    (work / DRIVER_LIBRARY).symlink_to(DRIVER_FILE)
     for alias, target in ALIASES.items():
         (work / alias).symlink_to(target)
     _remove_objects(work)
 
 
 def _fill_plugin(work: Path, compiler: list[str], cxx: list[str], sources: Path, base: Path) -> None:
-    for name in _PLUGIN_SHARES:
+    for name in PLUGIN_SHARES:
         (work / name).symlink_to(Path("..") / base.name / name)
 
     def command(name: str) -> list[str]:
@@ -394,16 +300,16 @@ def _fill_plugin(work: Path, compiler: list[str], cxx: list[str], sources: Path,
 
     _compile_all(PLUGIN_LIBRARIES, work, sources, command)
     # Some versions do not load their library globally: then TensorFlow's symbols are found through this dependency.
-    _call([*compiler, "-shared", f"-Wl,-soname,{_TENSORFLOW_LIBRARY}", "-o", str(work / _TENSORFLOW_LIBRARY)])
+    _call([*compiler, "-shared", f"-Wl,-soname,{TENSORFLOW_LIBRARY}", "-o", str(work / TENSORFLOW_LIBRARY)])
     for library in PLUGIN_LIBRARIES:
         linker = cxx if any(name.endswith(".cc") for name in library.sources) else compiler
         _link(linker, work, library, "-Wl,--no-as-needed")
-    (work / _TENSORFLOW_LIBRARY).unlink()  # so that the real one is found
+    (work / TENSORFLOW_LIBRARY).unlink()  # so that the real one is found
     _remove_objects(work)
 
 
 def _c_flags(name: str) -> tuple[str, ...]:
-    return (*_FLAGS, *_FAST) if name in _FAST_SOURCES else _FLAGS
+    return (*_FLAGS, *_FAST) if name in FAST_SOURCES else _FLAGS
 
 
 def _compile_all(
@@ -422,7 +328,7 @@ def _compile_all(
 
 
 def _macros(library: Library, source: str) -> tuple[str, ...]:
-    return () if source in _FAST_SOURCES else library.macros  # arithmetic does not depend on the version of CUDA
+    return () if source in FAST_SOURCES else library.macros  # arithmetic does not depend on the version of CUDA
 
 
 def _object(work: Path, source: str, macros: tuple[str, ...]) -> Path:

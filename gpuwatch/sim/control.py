@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from gpuwatch.sim import build
+from gpuwatch.sim import libraries
 
 
 class FaultView(ctypes.Structure):
@@ -53,7 +53,7 @@ class ProcessView(ctypes.Structure):
 
 def load_control(library_dir: Path) -> ctypes.CDLL:
     """The library for a machine's state, with its functions' types (state.h)."""
-    control = ctypes.CDLL(str(library_dir / build.CONTROL_LIBRARY), use_errno=True)
+    control = ctypes.CDLL(str(library_dir / libraries.CONTROL_LIBRARY), use_errno=True)
     state, text, uint = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32
     int32, size, real = ctypes.c_int32, ctypes.c_uint64, ctypes.c_double
     signatures: dict[str, tuple[object, list[object]]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.sim import build
+from gpuwatch.sim import build, libraries
 from gpuwatch.sim.sysfs import ENV_STATE
 
 ENV_SHAPE: Final = "GPUWATCH_SIM"
@@ -38,11 +38,11 @@ def entered(
         if name == "LD_LIBRARY_PATH":
             kept.insert(0, str(folder))
         elif name == "LD_PRELOAD":
-            library = build.RENAME_LIBRARY if tier == "plugin" else build.PROC_LIBRARY
+            library = libraries.RENAME_LIBRARY if tier == "plugin" else libraries.PROC_LIBRARY
             if library not in without:
                 kept.insert(0, str(folder / library))
         elif name == ENV_PLUGIN and tier == "plugin":
-            kept = [str(folder / build.PLUGIN_LIBRARY)]  # TensorFlow loads only one
+            kept = [str(folder / libraries.PLUGIN_LIBRARY)]  # TensorFlow loads only one
         if kept:
             env[name] = ":".join(kept)
     env[ENV_SHAPE] = shape

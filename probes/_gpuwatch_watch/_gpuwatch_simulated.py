@@ -17,7 +17,7 @@ import sys
 _NO_COMPILER = ("No JIT device registered", "no compiler registered", "XLA_GPU_JIT")
 _NO_PYTORCH = "the simulated driver lacks support for PyTorch on this tier: its GPUs work only with TensorFlow"
 _PYTORCH_CUDA = ("12", "13")
-"""CUDA versions whose runtime the driver tier has for PyTorch (gpuwatch/sim/build.py)."""
+"""CUDA versions whose runtime the driver tier has for PyTorch (gpuwatch/sim/libraries.py)."""
 _NO_XLA = "simulated GPUs have no XLA: Keras does not compile models by default"
 _NO_CUDNN = "simulated GPUs have no cuDNN: Keras computes LSTM and GRU layers without it"
 _NO_NCCL = "simulated GPUs have no NCCL: MirroredStrategy reduces on one device (ReductionToOneDevice)"

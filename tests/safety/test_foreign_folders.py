@@ -20,7 +20,7 @@ import pytest
 
 from gpuwatch.history.runs import RunStore
 from gpuwatch.ownership import ENV_PRIVATE, distrust, own_folder
-from gpuwatch.sim import build
+from gpuwatch.sim import build, libraries
 from gpuwatch.sim.control import load_control
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
@@ -150,9 +150,9 @@ def planted(folder: Path, mark: Path) -> None:
         f'{{ open("{mark}", O_CREAT | O_RDWR, 0600); }}\n'
     )
     folder.mkdir(parents=True)
-    library = folder / build.CONTROL_LIBRARY
+    library = folder / libraries.CONTROL_LIBRARY
     subprocess.run([*build.find_compiler(), "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    for name in (*build.ALIASES, *(one.name for one in build.LIBRARIES), build.DRIVER_FILE):
+    for name in (*libraries.ALIASES, *(one.name for one in libraries.LIBRARIES), libraries.DRIVER_FILE):
         if not (folder / name).exists():
             shutil.copy(library, folder / name)
 
@@ -204,7 +204,7 @@ def test_root_loads_no_simulator_from_the_home_of_somebody_else(foreign_home: Pa
 
 
 @needs_root
-@pytest.mark.parametrize("library", [build.CONTROL_LIBRARY, "libcuda.so.1"])
+@pytest.mark.parametrize("library", [libraries.CONTROL_LIBRARY, "libcuda.so.1"])
 def test_what_was_planted_while_the_cache_was_open_to_all_is_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
@@ -218,7 +218,7 @@ def test_what_was_planted_while_the_cache_was_open_to_all_is_built_again(
     evil.write_text("evil")
     os.chown(evil, ATTACKER, ATTACKER)
     (folder / library).unlink()
-    if library == build.CONTROL_LIBRARY:
+    if library == libraries.CONTROL_LIBRARY:
         shutil.copy(evil, folder / library)
         os.chown(folder / library, ATTACKER, ATTACKER)
     else:

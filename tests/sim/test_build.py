@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.sim import build
+from gpuwatch.sim import build, libraries
 from tests.sim.conftest import REPOSITORY
 
 BUILD = "from gpuwatch.sim.build import ensure_built; print(ensure_built())"
@@ -30,11 +30,11 @@ def test_builds_every_library_and_finds_them_again(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = build.ensure_built()
     assert tmp_path in folder.parents
-    names = {library.name for library in build.LIBRARIES} | set(build.ALIASES) | {build.DRIVER_FILE}
+    names = {library.name for library in libraries.LIBRARIES} | set(libraries.ALIASES) | {libraries.DRIVER_FILE}
     assert {path.name for path in folder.iterdir()} == names
-    before = (folder / build.CONTROL_LIBRARY).stat().st_mtime_ns
+    before = (folder / libraries.CONTROL_LIBRARY).stat().st_mtime_ns
     assert build.ensure_built() == folder
-    assert (folder / build.CONTROL_LIBRARY).stat().st_mtime_ns == before
+    assert (folder / libraries.CONTROL_LIBRARY).stat().st_mtime_ns == before
 
 
 def quick_compiler(folder: Path, before: str = "") -> str:
@@ -69,8 +69,8 @@ def test_what_is_compiled_is_announced_and_compiled_once(tmp_path: Path) -> None
     told = [process.communicate(timeout=120)[0] for process in some]
     assert told.count("compiling\n") >= 1
     assert set(told) <= {"compiling\n", ""}  # one that came later found it there
-    objects = {(name, build._macros(library, name)) for library in build.LIBRARIES for name in library.sources}
-    assert len(count.read_text().splitlines()) == len(objects) + len(build.LIBRARIES)
+    objects = {(name, build._macros(library, name)) for library in libraries.LIBRARIES for name in library.sources}
+    assert len(count.read_text().splitlines()) == len(objects) + len(libraries.LIBRARIES)
     assert in_process(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CC=cc).communicate(timeout=60)[0] == ""
 
 
@@ -151,7 +151,7 @@ def test_the_key_follows_compiler_and_sources(tmp_path: Path, monkeypatch: pytes
 
 def test_the_sources_are_warning_free() -> None:
     sources = REPOSITORY / "gpuwatch" / "sim" / "csrc"
-    for library in build.LIBRARIES:
+    for library in libraries.LIBRARIES:
         for source in library.sources:
             assert (sources / source).is_file()
             flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-pthread", "-fsyntax-only"]

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.sim import build
+from gpuwatch.sim import build, libraries
 from gpuwatch.sim.environment import ENV_PLUGIN
 from gpuwatch.sim.machine import SimMachine
 from tests.forked import forked
@@ -128,7 +128,7 @@ def test_no_cxx_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_sources_compile_without_warnings() -> None:
     sources = REPOSITORY / "gpuwatch" / "sim" / "csrc"
-    names = {name for library in build.PLUGIN_LIBRARIES for name in library.sources if name.startswith("plugin")}
+    names = {name for library in libraries.PLUGIN_LIBRARIES for name in library.sources if name.startswith("plugin")}
     assert names == {path.name for path in sources.glob("plugin*") if path.suffix != ".h"}
     for name in sorted(names):
         compiler = ["g++", "-std=c++17"] if name.endswith(".cc") else ["gcc", "-std=gnu11"]
@@ -153,7 +153,7 @@ def test_environment(sim_machine: Open) -> None:
     assert machine.environment(env, tier="plugin") == env
     back = machine.environment(env, tier="driver")
     assert back["LD_LIBRARY_PATH"] == f"{machine.library_dir}:/a"
-    assert back["LD_PRELOAD"] == f"{machine.library_dir}/{build.PROC_LIBRARY}:/x.so:/y.so"
+    assert back["LD_PRELOAD"] == f"{machine.library_dir}/{libraries.PROC_LIBRARY}:/x.so:/y.so"
     assert ENV_PLUGIN not in back
     assert ENV_PLUGIN in SimMachine.open(machine.shape, name="tier", tier="plugin").environment({})
     SimMachine.open(machine.shape, name="tier").remove()
@@ -204,7 +204,7 @@ def test_cuda_visible_devices(sim_machine: Open, run: Run) -> None:
         """,
         json.dumps(list(wanted)),
         TF_PLUGGABLE_DEVICE_LIBRARY_PATH="",
-        PLUGIN=str(build.ensure_built("plugin") / build.PLUGIN_LIBRARY),
+        PLUGIN=str(build.ensure_built("plugin") / libraries.PLUGIN_LIBRARY),
     )
     assert result == {visible: [count, count] for visible, count in wanted.items()}
 

@@ -24,7 +24,7 @@ from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.doctor import Library
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding, Severity
 from gpuwatch.model.no_driver import GIVE_GPUS
-from gpuwatch.sim.build import runtime_obstacle
+from gpuwatch.sim.libraries import runtime_obstacle
 
 Cause = Callable[[Facts], Iterator[Finding]]
 _TIGHT_BYTES = 500 << 20

@@ -9,7 +9,7 @@ from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.rules.placement import error_lines
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Run
-from gpuwatch.sim.build import runtime_obstacle
+from gpuwatch.sim.libraries import runtime_obstacle
 
 _LIMIT = "simulation.limit"
 _PYTORCH = "PyTorch"
