@@ -26,7 +26,7 @@ _NO_CARD_IN_CONTAINER = (
     " (docker run --gpus all IMAGE)."
 )
 _ON_HOST = "Install NVIDIA's driver on the host, never in the container. "
-_IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown."
+IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown."
 
 
 def missing_driver_action(system: System | None, *, library: bool = False) -> str:
@@ -37,7 +37,7 @@ def missing_driver_action(system: System | None, *, library: bool = False) -> st
     if system is None:
         return _ELSEWHERE
     if system.wsl:
-        return _IN_WINDOWS
+        return IN_WINDOWS
     bare = system.cards is not None and not system.cards
     loaded = system.kernel_module is not None or "nvidia" in (system.modules or ())
     if system.container is not None:

@@ -91,21 +91,21 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.nvml", "pass", machine(), "570.86.10"),
     ("driver.nvml", "fail", bare(), "cannot open"),
     ("driver.nvml", "fail", machine(driver=driver(nvml_code=18)), "returns 18"),
-    ("driver.nvml", "fail", machine(driver=driver(late="nvmlInit", nvml_code=None)), "did not answer"),
+    ("driver.nvml", "fail", machine(driver=driver(late="nvmlInit", nvml_code=None)), "did not return"),
     ("driver.start", "pass", machine(), "2 devices"),
     ("driver.start", "skip", bare(), "not loaded"),
     ("driver.start", "fail", machine(driver=driver(cuinit_code=803)), "versions"),
     ("driver.start", "fail", machine(driver=driver(cuda_devices=0)), "no device"),
-    ("driver.start", "warn", machine(driver=driver(cuinit_code=None, late="cuInit")), "did not answer"),
+    ("driver.start", "warn", machine(driver=driver(cuinit_code=None, late="cuInit")), "did not return"),
     ("driver.versions", "pass", machine(), "kernel module 570.86.10"),
     ("driver.versions", "fail", machine(system=system(kernel_module="560.1"), driver=driver(cuinit_code=803)), "560.1"),
     ("driver.versions", "warn", machine(system=system(kernel_module="560.1")), "560.1"),
     ("driver.versions", "skip", bare(), "fewer than two"),
     ("driver.cuda-version", "pass", machine(), "12.8"),
-    ("driver.cuda-version", "pass", bare(driver=driver()), "12.8, as libcuda says"),
-    ("driver.cuda-version", "skip", bare(), "no driver"),
+    ("driver.cuda-version", "pass", bare(driver=driver()), "12.8, by libcuda"),
+    ("driver.cuda-version", "skip", bare(), "without a driver"),
     ("devices.files", "pass", machine(), "/dev/nvidiactl"),
-    ("devices.files", "fail", bare(), "no /dev/nvidia"),
+    ("devices.files", "fail", bare(), "/dev/nvidia* does not exist"),
     ("devices.files", "fail", machine(system=system(device_files=files()[1:])), "/dev/nvidia-uvm"),
     ("devices.files", "fail", machine(system=system(wsl=True)), "/dev/dxg"),
     ("devices.permissions", "pass", machine(), "all 4"),
@@ -117,17 +117,17 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("devices.present", "skip", machine(driver=driver(late="nvmlInit", nvml_code=None), snapshot=None), "within 3 s"),
     ("devices.mode", "pass", machine(), "default"),
     ("devices.mode", "warn", machine(snapshot=snapshot(gpu(0, mode__compute="exclusive-process"))), "one process"),
-    ("devices.mode", "fail", machine(snapshot=snapshot(gpu(0, mode__compute="prohibited"))), "turns another"),
+    ("devices.mode", "fail", machine(snapshot=snapshot(gpu(0, mode__compute="prohibited"))), "is refused"),
     ("devices.mode", "fail", machine(
-        snapshot=snapshot(gpu(0, mode__compute="exclusive-process"), processes=(HELD,))), "turns another"),
+        snapshot=snapshot(gpu(0, mode__compute="exclusive-process"), processes=(HELD,))), "is refused"),
     ("devices.mig", "pass", machine(), "off"),
     ("devices.mig", "warn", machine(
-        snapshot=snapshot(gpu(0, mig__mode="enabled")), environment={"CUDA_VISIBLE_DEVICES": "0"}), "says 0"),
+        snapshot=snapshot(gpu(0, mig__mode="enabled")), environment={"CUDA_VISIBLE_DEVICES": "0"}), "lists 0"),
     ("devices.mig", "fail", environment(CUDA_VISIBLE_DEVICES="MIG-1,MIG-2"), "2 instances"),
-    ("devices.mig", "fail", environment(CUDA_VISIBLE_DEVICES="MIG-1"), "no GPU is divided"),
+    ("devices.mig", "fail", environment(CUDA_VISIBLE_DEVICES="MIG-1"), "no GPU has MIG on"),
     ("devices.mps", "pass", machine(snapshot=snapshot(processes=(SERVER,))), "serves GPU 0"),
     ("devices.mps", "warn", machine(
-        snapshot=snapshot(processes=(SERVER,)), environment={"CUDA_VISIBLE_DEVICES": "0,1"}), "anew"),
+        snapshot=snapshot(processes=(SERVER,)), environment={"CUDA_VISIBLE_DEVICES": "0,1"}), "renumbers"),
     ("devices.mps", "warn", environment(CUDA_MPS_PIPE_DIRECTORY="/tmp/mps"), "no MPS server"),
     ("devices.persistence", "pass", machine(), "on"),
     ("devices.persistence", "pass", machine(snapshot=snapshot(gpu(0, mode__persistence="disabled"))), "off"),
@@ -138,7 +138,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
         snapshot=snapshot(gpu(0, memory__free_bytes=GIB // 4), processes=(HELD,))), "python (pid 77, ann)"),
     ("container.kind", "pass", machine(), "none"),
     ("container.kind", "pass", machine(system=system(container="docker")), "docker"),
-    ("container.kind", "warn", bare(system=system(container="docker", device_files=())), "without any GPU"),
+    ("container.kind", "warn", bare(system=system(container="docker", device_files=())), "without GPUs"),
     ("container.visible-devices", "fail", bare(
         system=system(container="docker"), environment={"NVIDIA_VISIBLE_DEVICES": "void"}), "without GPUs"),
     ("container.capabilities", "fail", machine(
@@ -152,40 +152,40 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("framework.cudnn", "pass", machine(look=look(libraries=(replace(CUDNN, version="9.5.1"),))), "9.5.1"),
     ("framework.cudnn", "pass", machine(look=look(
         libraries=(CUDNN,), distributions=(Distribution(name="nvidia-cudnn-cu12", version="9.3.0.75"),))), "9.3.0.75"),
-    ("framework.cudnn", "skip", machine(look=look(libraries=(replace(CUDNN, origin="system"),))), "not told"),
+    ("framework.cudnn", "skip", machine(look=look(libraries=(replace(CUDNN, origin="system"),))), "unknown version"),
     ("driver.libcuda", "fail", bare(), "cannot open"),
     ("environment.visible-devices", "pass", machine(), "not set"),
     ("environment.visible-devices", "fail", environment(CUDA_VISIBLE_DEVICES="-1"), "hides every"),
-    ("environment.visible-devices", "fail", environment(CUDA_VISIBLE_DEVICES="5"), "no GPU of this machine"),
+    ("environment.visible-devices", "fail", environment(CUDA_VISIBLE_DEVICES="5"), "not a GPU of this machine"),
     ("environment.visible-devices", "warn", environment(CUDA_VISIBLE_DEVICES="0,-1,1"), "1 is never read"),
-    ("environment.visible-devices", "fail", environment(CUDA_VISIBLE_DEVICES="0,0"), "a second time"),
+    ("environment.visible-devices", "fail", environment(CUDA_VISIBLE_DEVICES="0,0"), "is a duplicate"),
     ("environment.visible-devices", "warn", environment(CUDA_VISIBLE_DEVICES="0 1"), "'0 1' is read as 0; visible: 0"),
     ("environment.visible-devices", "pass", environment(CUDA_VISIBLE_DEVICES="1"), "GPU:0 is GPU 1"),
-    ("environment.visible-devices", "skip", bare(environment={"CUDA_VISIBLE_DEVICES": "0"}), "no driver tells"),
-    ("environment.device-order", "pass", machine(), "alike"),
+    ("environment.visible-devices", "skip", bare(environment={"CUDA_VISIBLE_DEVICES": "0"}), "without a driver"),
+    ("environment.device-order", "pass", machine(), "same model"),
     ("environment.device-order", "warn", machine(snapshot=snapshot(gpu(0), gpu(1, name="Other"))), "cards differ"),
     ("environment.device-order", "pass", machine(
-        snapshot=snapshot(gpu(0), replace(gpu(1), name="unknown GPU", pci_bus_id="", state="lost"))), "alike"),
+        snapshot=snapshot(gpu(0), replace(gpu(1), name="unknown GPU", pci_bus_id="", state="lost"))), "same model"),
     ("environment.device-order", "pass", machine(
         snapshot=snapshot(gpu(0), gpu(1, name="Other")), environment={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
      "PCI_BUS_ID"),
-    ("environment.device-order", "warn", environment(CUDA_DEVICE_ORDER="PCI_BUS"), "no value"),
+    ("environment.device-order", "warn", environment(CUDA_DEVICE_ORDER="PCI_BUS"), "not a valid value"),
     ("environment.misspelt", "pass", machine(), "none"),
     ("environment.misspelt", "warn", environment(CUDA_VISIBLE_DIVICES="1"), "CUDA_VISIBLE_DEVICES was probably"),
-    ("environment.growth", "pass", environment(TF_FORCE_GPU_ALLOW_GROWTH="true"), "as it is needed"),
-    ("environment.growth", "warn", environment(TF_FORCE_GPU_ALLOW_GROWTH="false"), "whatever"),
+    ("environment.growth", "pass", environment(TF_FORCE_GPU_ALLOW_GROWTH="true"), "as needed"),
+    ("environment.growth", "warn", environment(TF_FORCE_GPU_ALLOW_GROWTH="false"), "even if"),
     ("environment.growth", "warn", environment(TF_FORCE_GPU_ALLOW_GROWTH="1"), "neither"),
     ("environment.allocator", "pass", environment(TF_GPU_ALLOCATOR="cuda_malloc_async"), "CUDA's own pool"),
-    ("environment.allocator", "warn", environment(TF_GPU_ALLOCATOR="async"), "no allocator"),
+    ("environment.allocator", "warn", environment(TF_GPU_ALLOCATOR="async"), "not a TensorFlow allocator"),
     ("environment.library-path", "pass", machine(), "not set"),
     ("environment.library-path", "fail", machine(system=system(library_path=(STUBS,))), "stubs"),
     ("environment.library-path", "fail", machine(system=system(library_path=(COMPAT,))), "compat"),
     ("environment.library-path", "warn", machine(
         system=system(library_path=(Folder(folder="/x", exists=True),)),
         look=look(libraries=(Library(name="libcudnn.so.9", state="loaded", path="/x/l", shadows="/w/l"),))),
-     "in front"),
+     "shadows"),
     ("environment.library-path", "pass", machine(
-        system=system(library_path=(Folder(folder="/gone", exists=False),))), "not there: /gone"),
+        system=system(library_path=(Folder(folder="/gone", exists=False),))), "missing: /gone"),
     ("environment.log-level", "pass", machine(), "shown"),
     ("environment.log-level", "warn", environment(TF_CPP_MIN_LOG_LEVEL="3"), "all but fatal"),
     ("environment.others", "pass", environment(XLA_FLAGS="--x"), "XLA"),
@@ -193,11 +193,11 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("framework.interpreter", "pass", machine(), "/venv/bin/python"),
     ("framework.interpreter", "fail", machine(look=FrameworkLook(name="torch", missing="PyTorch is not there")),
      "not there"),
-    ("framework.interpreter", "skip", bare(), "not looked at"),
+    ("framework.interpreter", "skip", bare(), "not checked"),
     ("framework.distributions", "pass", machine(), "tensorflow 2.21.0"),
     ("framework.distributions", "fail", machine(look=look(distributions=(
         Distribution(name="tensorflow", version="2.21.0"), Distribution(name="tensorflow-cpu", version="2.20.0")))),
-     "over each other"),
+     "overwrite each other"),
     ("framework.distributions", "warn", machine(look=look(distributions=(
         Distribution(name="pynvml", version="11"), Distribution(name="nvidia-ml-py", version="12")))), "pynvml"),
     ("framework.distributions", "skip", machine(look=look(distributions=None, search_late="the search")), "the search"),
@@ -209,7 +209,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
      "without CUDA"),
     ("framework.cuda-version", "pass", machine(), "12.8"),
     ("framework.cuda-version", "fail", machine(
-        snapshot=snapshot(driver=Driver(version="470.1", cuda_version="11.4", nvml_version=None))), "wants 12.5.1"),
+        snapshot=snapshot(driver=Driver(version="470.1", cuda_version="11.4", nvml_version=None))), "needs 12.5.1"),
     ("framework.cuda-version", "pass", machine(
         snapshot=snapshot(driver=Driver(version="525.1", cuda_version="12.0", nvml_version=None))), "minor version"),
     ("framework.capability", "pass", machine(), "native"),
@@ -384,7 +384,7 @@ def test_without_a_card_one_advice_is_enough() -> None:
     failed = {entry.id: entry for entry in examined(bare()).checks if entry.state == "fail"}
     assert "Use a machine with an NVIDIA GPU" in failed["driver.cards"].action
     for name in ("driver.kernel-module", "driver.libcuda", "driver.nvml", "devices.files"):
-        assert failed[name].action == "First a card: see NVIDIA cards on the bus."
+        assert failed[name].action == "First see NVIDIA cards on the bus."
 
 
 def test_a_framework_that_was_asked_for_and_is_not_there_is_an_error() -> None:

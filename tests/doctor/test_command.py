@@ -72,7 +72,7 @@ def test_a_driver_that_hangs_is_given_up(bare_python: str, sim_machine: Callable
     assert isinstance(document, Doctor)
     assert (result.code, document.primary) == (3, "driver.bad-state")
     checks = {check.id: check for check in document.checks}
-    assert checks["driver.nvml"].detail == "nvmlInit did not answer within 3 s"
+    assert checks["driver.nvml"].detail == "nvmlInit did not return within 3 s"
     assert checks["devices.present"].detail == "no answer within 3 s"
     assert checks["driver.start"].state == "skip", "not looked at is not a failure"
 

@@ -90,7 +90,7 @@ def test_a_file_with_the_framework_s_name_is_found(tmp_path: Path, monkeypatch: 
     found = look_at_system({"PYTHONPATH": f"{path}:{installed}"}).in_the_way
     assert found == ((f"{here}/tensorflow.py", False), (f"{path}/torch/", True))
     document = examined(machine(system=replace(SYSTEM, in_the_way=found)))
-    told = {one.title.partition(" ")[0]: one.severity for one in document.findings if "stands in front" in one.title}
+    told = {one.title.partition(" ")[0]: one.severity for one in document.findings if "shadows" in one.title}
     assert told == {f"{here}/tensorflow.py": "warning", f"{path}/torch/": "error"}
     assert checks(machine(system=replace(SYSTEM, in_the_way=found)))["framework.in-the-way"].state == "warn"
 

@@ -152,7 +152,7 @@ def test_a_gpu_that_others_hold_mostly_is_no_pass() -> None:
     assert "held by python (pid 77, ann): 66.0 GiB" in check.detail
     assert "Use GPU 1" in check.action
     quiet = checks(machine(snapshot=snapshot(gpu(0, memory__reserved_bytes=256 * MIB))))["devices.memory"]
-    assert (quiet.state, quiet.detail) == ("pass", "GPU 0: 79.0 GiB of 80.0 GiB (the driver keeps 256 MiB)")
+    assert (quiet.state, quiet.detail) == ("pass", "GPU 0: 79.0 GiB of 80.0 GiB (driver: 256 MiB)")
 
 
 # -- releases of the driver -----------------------------------------------------------------------

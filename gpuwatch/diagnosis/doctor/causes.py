@@ -1,7 +1,7 @@
-"""Causes that only the doctor's facts show: the system's files, the driver's own answers, the libraries' places.
+"""Causes that only the doctor's facts show: system files, the driver's answers, paths of libraries.
 
-The rules of the engine judge the framework's run and the snapshot. What is said here either says more of a cause
-that they found (same id: evidence is added, the action replaced) or names one that they cannot see.
+The rules of the engine judge the framework's run and the snapshot. Findings from here either add to one of theirs
+(same id: evidence is added, the action replaced) or report a cause that they cannot see.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from gpuwatch.diagnosis.doctor import framework
-from gpuwatch.diagnosis.doctor.devices import MOSTLY
+from gpuwatch.diagnosis.doctor.devices import JOIN_GROUP, MOSTLY
 from gpuwatch.diagnosis.doctor.driver import REBOOT, advice, driver_versions, start_action
 from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.diagnosis.engine import NO_GPU, diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.memory_holders import described, holders, make_room
 from gpuwatch.diagnosis.registry import Rule, finding
-from gpuwatch.diagnosis.rules.driver import HALF_ACTION
+from gpuwatch.diagnosis.rules.driver import HALF_ACTION, RECREATE
 from gpuwatch.formatting.units import size
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.doctor import Library
-from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding, Severity
+from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
 from gpuwatch.model.no_driver import GIVE_GPUS
 from gpuwatch.sim.libraries import runtime_obstacle
 
 Cause = Callable[[Facts], Iterator[Finding]]
 _TIGHT_BYTES = 500 << 20
-"""With less free memory than this a CUDA context may not fit."""
+"""Free memory below which a CUDA context may not fit."""
 _MISMATCH = (803, 804)
 _NO_DEVICE = (100, 303)
 
@@ -41,25 +41,25 @@ def no_driver(facts: Facts) -> Iterator[Finding]:
     if facts.driver is not None and facts.driver.cuinit_code == 0:
         return
     if system.kernel_module is not None and facts.driver is not None and facts.driver.nvml_code:
-        return  # it is there and does not start
+        return  # it is installed but does not start
     lines, title = [], ""
     if system.cards and any(card.driver == "nouveau" for card in system.cards):
-        lines.append(f"nouveau drives {system.cards[0].bus_id}")
+        lines.append(f"nouveau has claimed {system.cards[0].bus_id}")
     elif system.cards is not None and not system.cards and not system.wsl:
-        lines.append("no NVIDIA card is on the PCI bus")
-        title = "No NVIDIA driver answers, and no NVIDIA card is on this machine's PCI bus"
+        lines.append("no NVIDIA card on the PCI bus")
+        title = "No NVIDIA driver found, and no NVIDIA card on this machine's PCI bus"
     elif system.container is None and system.kernel_module is not None:
         return
     if system.container is not None:
         lines.append(f"this is a container ({system.container}); device files in it: {len(system.device_files)}")
     if system.kernel_module is None and not system.wsl:
-        lines.append("/proc/driver/nvidia/version is not there: the kernel module is not loaded")
+        lines.append("/proc/driver/nvidia/version does not exist: the kernel module is not loaded")
     if lines:
         yield finding("driver.missing", "error", "fact", title=title, evidence=lines, action=advice(facts))
 
 
 def versions_differ(facts: Facts) -> Iterator[Finding]:
-    """Kernel module, libcuda and NVML of two releases, while CUDA does not start."""
+    """Kernel module, libcuda and NVML have different releases, and CUDA does not start."""
     known = driver_versions(facts)
     started = facts.driver is not None and facts.driver.cuinit_code == 0
     if len(set(known.values())) > 1 and not started:
@@ -73,7 +73,7 @@ def versions_differ(facts: Facts) -> Iterator[Finding]:
 
 
 def does_not_start(facts: Facts) -> Iterator[Finding]:
-    """cuInit's own answer, for which no framework is needed."""
+    """The result of cuInit, without a framework."""
     answer = facts.driver
     code = answer.cuinit_code if answer is not None else None
     if code is None or code == 0:
@@ -97,12 +97,12 @@ def does_not_start(facts: Facts) -> Iterator[Finding]:
             "likely",
             title="NVML answers, but CUDA finds no device",
             evidence=[line],
-            action="Check that /dev/nvidia* is there and accessible for this user; recreate the container.",
+            action=RECREATE,
         )
 
 
 def half_a_driver(facts: Facts) -> Iterator[Finding]:
-    """One of the driver's two libraries is there and the other is not: a container started with half of them."""
+    """Only one of the driver's two libraries is present: a container started with half of the driver."""
     answer = facts.driver
     if answer is None or answer.libcuda is None or answer.nvml is None:
         return
@@ -111,7 +111,7 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
             "driver.missing",
             "warning" if facts.usable else "error",
             "fact",
-            title="CUDA starts and NVML is missing: TensorFlow from 2.21 on then has no GPU and says nothing",
+            title="CUDA starts but NVML is missing: TensorFlow since 2.21 then has no GPU, without a message",
             evidence=[answer.nvml.error],
             action=HALF_ACTION,
         )
@@ -127,26 +127,26 @@ def half_a_driver(facts: Facts) -> Iterator[Finding]:
 
 
 def nvml_hangs(facts: Facts) -> Iterator[Finding]:
-    """The driver took the question and gave no answer; that a framework got its GPUs all the same mends nothing."""
+    """NVML was called and did not return, even if a framework got its GPUs anyway."""
     answer = facts.driver
     if answer is None:
         return
     begun = answer.nvml_code == 0 and facts.snapshot is None
     if answer.late != "nvmlInit" and not begun:
         return
-    what = "nvmlInit did not come back" if not begun else "NVML started, and what it was asked then did not come back"
+    what = "NVML started, but a later call did not return" if begun else "nvmlInit did not return"
     yield finding(
         "driver.bad-state",
         "error",
         "likely" if begun else "fact",
         title="NVML does not answer: the driver or a GPU hangs",
         evidence=[f"{what} within {facts.deadline:g} s"],
-        action="See dmesg for NVRM and Xid lines of a GPU that hangs; reset it (nvidia-smi -r), or reboot.",
+        action="Look in dmesg for NVRM and Xid lines of a GPU that hangs; reset it (nvidia-smi -r), or reboot.",
     )
 
 
 def closed_files(facts: Facts) -> Iterator[Finding]:
-    """Device files that this user may not use, or that are not there while the driver is."""
+    """Device files that this user may not use, or that are missing although the driver is loaded."""
     system = facts.system
     if facts.simulated or system is None or facts.usable or system.kernel_module is None:
         return
@@ -158,20 +158,20 @@ def closed_files(facts: Facts) -> Iterator[Finding]:
             "fact",
             title="This user may not use the GPU's device files",
             evidence=[f"{entry.path}: {entry.mode}" for entry in closed],
-            action="Join the group that owns them (usermod -aG GROUP $USER, then log in again), or mend the udev rule.",
+            action=JOIN_GROUP,
         )
     elif system.container and not system.device_files:
         yield finding(
             "container.lost-devices",
             "error",
             "fact",
-            evidence=["the kernel module is loaded, and there is no /dev/nvidia* in this container"],
+            evidence=["the kernel module is loaded, but this container has no /dev/nvidia*"],
             action=GIVE_GPUS,
         )
 
 
 def libraries(facts: Facts) -> Iterator[Finding]:
-    """Libraries that do not open, or not from where the build brought them."""
+    """Libraries that cannot be loaded, or that shadow the build's own."""
     found = facts.look.libraries if facts.look is not None else None
     if not found or facts.look is None:
         return
@@ -191,9 +191,9 @@ def libraries(facts: Facts) -> Iterator[Finding]:
             "cuda.version-mismatch",
             "info" if facts.usable else "warning",
             "likely",
-            title="LD_LIBRARY_PATH puts other CUDA libraries in front of the framework's own",
+            title="LD_LIBRARY_PATH shadows the framework's own CUDA libraries",
             evidence=[f"{library.name}: {library.path} instead of {library.shadows}" for library in shadowing],
-            action="unset LD_LIBRARY_PATH, or take the folder out of it.",
+            action="unset LD_LIBRARY_PATH, or remove the folder from it.",
         )
 
 
@@ -203,7 +203,7 @@ def _why(library: Library) -> str:
 
 
 def not_installed(facts: Facts) -> Iterator[Finding]:
-    """No framework where it was looked for, or two over each other."""
+    """The framework is not installed, or two distributions overwrite each other."""
     look = facts.look
     if look is None:
         return
@@ -213,17 +213,16 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
             "error" if facts.asked else "warning",
             "fact",
             title=look.missing,
-            action="Install it there, or name the interpreter that has it with --python.",
+            action=framework.INSTALL_IT,
         )
         return
     names = {entry.name for entry in look.distributions or ()}
     if look.name == "tensorflow" and {"tensorflow", "tensorflow-cpu"} <= names:
-        severity: Severity = "warning"
         yield finding(
             "build.cpu-only",
-            severity,
+            "warning",
             "likely",
-            title="tensorflow and tensorflow-cpu are installed over each other: the later one's files won",
+            title="tensorflow and tensorflow-cpu are both installed: the later one has overwritten the other's files",
             evidence=[f"{entry.name} {entry.version}" for entry in look.distributions or ()
                       if entry.name in ("tensorflow", "tensorflow-cpu")],
             action='pip uninstall -y tensorflow tensorflow-cpu; pip install "tensorflow[and-cuda]".',
@@ -231,7 +230,7 @@ def not_installed(facts: Facts) -> Iterator[Finding]:
 
 
 def pytorch(facts: Facts) -> Iterator[Finding]:
-    """What to do differs from TensorFlow; and some builds have no simulated GPUs."""
+    """Advice that differs from TensorFlow's; some builds have no simulated GPUs."""
     if facts.look is None or facts.look.name != "torch" or facts.look.missing:
         return
     if facts.look.gpu_build is False:
@@ -243,21 +242,21 @@ def pytorch(facts: Facts) -> Iterator[Finding]:
             "unknown",
             "warning",
             "fact",
-            title=f"{obstacle}; what PyTorch says here is of the machine without simulated GPUs",
-            action="Look at PyTorch without --sim, or at a newer one.",
+            title=f"{obstacle}; PyTorch's messages here are about the machine without simulated GPUs",
+            action="Check PyTorch without --sim, or a newer version.",
         )
 
 
 def _without_simulation(facts: Facts) -> str | None:
-    """Why this PyTorch has no simulated GPUs; None where it has, or none are simulated."""
-    if not facts.simulated or facts.run is None or facts.run.framework is None or facts.run.framework.name != "torch":
+    """Why this PyTorch has no simulated GPUs; None if it has, or none are simulated."""
+    if not facts.simulated or facts.framework is None or facts.framework.name != "torch":
         return None
-    cuda = facts.run.framework.build.get("cuda_version")
+    cuda = facts.framework.build.get("cuda_version")
     return runtime_obstacle(str(cuda)) if cuda is not None else None
 
 
 def full(facts: Facts) -> Iterator[Finding]:
-    """A GPU that others hold, mostly or so far that not even a context may fit."""
+    """A GPU whose memory others mostly hold, perhaps so much that not even a context fits."""
     for device in facts.gpus:
         free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
         if free is None or facts.snapshot is None:
@@ -266,12 +265,12 @@ def full(facts: Facts) -> Iterator[Finding]:
         rows = [process for process in facts.snapshot.processes if process.device_uuid == device.uuid]
         if not tight and (total is None or not rows or free >= MOSTLY * total):
             continue
-        what = "a program may not even start there" if tight else "others hold the rest, and a program gets no more"
+        what = "a program may not even start there" if tight else "others hold the rest"
         yield finding(
             "memory.other-process",
             "warning",
             "likely",
-            title=f"GPU {device.index} has {size(int(free))} free: {what}",
+            title=f"GPU {device.index} has only {size(int(free))} free: {what}",
             evidence=[described(amount, process) for amount, process in holders(facts.snapshot, device)],
             action=make_room(facts.snapshot, device),
             device_uuid=device.uuid,
@@ -279,7 +278,7 @@ def full(facts: Facts) -> Iterator[Finding]:
 
 
 def wrong_result(facts: Facts) -> Iterator[Finding]:
-    """A matrix of ones has one product."""
+    """A device whose matrix product is wrong."""
     for test in facts.look.tests if facts.look is not None else ():
         if test.correct is False:
             yield finding(
@@ -287,40 +286,40 @@ def wrong_result(facts: Facts) -> Iterator[Finding]:
                 "error",
                 "likely",
                 title=f"{test.device} computes a wrong result",
-                evidence=[f"a product of two matrices of ones, on {test.ran_on}, is not the number that it must be"],
-                action="See dmesg for Xid and ECC errors; test the card; run the same on another one.",
+                evidence=[f"the product of two matrices of ones on {test.ran_on} is wrong"],
+                action="Check dmesg for Xid and ECC errors; test the card; run the same on another one.",
             )
 
 
 def timed_out(facts: Facts) -> Iterator[Finding]:
-    """The framework did not come to an end."""
+    """The framework did not finish before its deadline."""
     if facts.look is not None and facts.look.late and facts.run is not None:
         yield finding(
             "unknown",
             "error",
             "fact",
-            title=f"{facts.look.late} did not end within its deadline",
-            action="See dmesg for a GPU that hangs, and look for a slow file system.",
+            title=f"{facts.look.late} did not finish before its deadline",
+            action="Look in dmesg for a GPU that hangs, and for a slow file system.",
         )
 
 
 def in_the_way(facts: Facts) -> Iterator[Finding]:
-    """A file or folder of the user's with the framework's name: Python imports that instead."""
+    """The user's own file or folder with the framework's name, which Python imports instead."""
     for path, everywhere in facts.system.in_the_way if facts.system is not None else ():
         name = path.removesuffix("/").rpartition("/")[2].removesuffix(".py")
-        programs = "every program, as its folder is in PYTHONPATH" if everywhere else "programs in its folder"
+        programs = "every program, because its folder is in PYTHONPATH" if everywhere else "programs in its folder"
         yield finding(
             "unknown",
             "error" if everywhere else "warning",
             "fact",
-            title=f"{path} stands in front of the package {name}: import {name} gets it in {programs}",
+            title=f"{path} shadows the package {name}: import {name} loads it in {programs}",
             evidence=[path],
-            action=f"Rename it (and remove __pycache__/{name}.*.pyc beside it), or start programs in another folder.",
+            action=f"Rename it (and remove __pycache__/{name}.*.pyc), or start programs in another folder.",
         )
 
 
 def broken_import(facts: Facts) -> Iterator[Finding]:
-    """The import failed with words that ``explain`` knows."""
+    """The import failed with a message that ``explain`` recognises."""
     run = facts.run
     if run is None or run.framework is not None or not run.errors:
         return
@@ -360,7 +359,7 @@ CAUSES_HERE: tuple[Cause, ...] = (
 
 
 def findings(facts: Facts, engine: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What the engine found and what the doctor adds, most severe first."""
+    """The engine's findings and the doctor's, most severe first."""
     known: list[Finding] = [found for found in engine if found.id != "healthy"]
     for cause in CAUSES_HERE:
         for found in cause(facts):
@@ -377,12 +376,12 @@ def findings(facts: Facts, engine: Iterable[Finding]) -> tuple[Finding, ...]:
                 action="Send this report to somebody who knows the machine: gpuwatch doctor -o doctor.md",
             )
         )
-    # The engine sorts, and says so where nothing is wrong.
+    # The engine sorts, and adds ``healthy`` if nothing is wrong.
     return diagnose(Evidence(), (Rule("doctor", (), lambda _: known),))
 
 
 def _without_riddle(facts: Facts, known: list[Finding]) -> list[Finding]:
-    """An import whose failure has a cause did not end in something unknown as well."""
+    """Without the ``unknown`` finding of a failed import that has another cause."""
     failed = facts.run is not None and facts.run.framework is None
     if not failed or not any(found.severity == "error" and found.id != "unknown" for found in known):
         return known
@@ -391,7 +390,7 @@ def _without_riddle(facts: Facts, known: list[Finding]) -> list[Finding]:
 
 
 def _driver_first(facts: Facts, known: list[Finding]) -> list[Finding]:
-    """Without libcuda no program can use a GPU, whatever CUDA_VISIBLE_DEVICES says: it is the error to mend first."""
+    """Without libcuda no program can use a GPU, so hidden GPUs are only a warning then."""
     answer = facts.driver
     lacks = answer is not None and answer.libcuda is not None and answer.libcuda.error is not None
     if not lacks or not any(found.id.startswith("driver.") and found.severity == "error" for found in known):
@@ -405,7 +404,7 @@ def _driver_first(facts: Facts, known: list[Finding]) -> list[Finding]:
 
 
 def _added(known: list[Finding], found: Finding) -> list[Finding]:
-    """One finding a cause and device: the more severe title, all evidence, the doctor's action."""
+    """One finding per cause and device: the higher severity, all evidence, the doctor's action."""
     for index, other in enumerate(known):
         if other.id == found.id != "unknown" and other.device_uuid == found.device_uuid:
             severity = min(other.severity, found.severity, key=SEVERITY_ORDER.__getitem__)
@@ -424,8 +423,6 @@ def _added(known: list[Finding], found: Finding) -> list[Finding]:
 
 
 def _unexplained(facts: Facts, known: list[Finding]) -> bool:
-    if facts.run is None or facts.run.framework is None or facts.usable or not facts.gpus:
-        return False
-    if _without_simulation(facts):
+    if facts.framework is None or facts.usable or not facts.gpus or _without_simulation(facts):
         return False
     return not any(found.severity == "error" or found.id in NO_GPU for found in known)

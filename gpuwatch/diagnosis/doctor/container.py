@@ -1,4 +1,4 @@
-"""The container's view, and WSL's.
+"""Checks of containers and WSL.
 
 Sources: NVIDIA Container Toolkit ("Specialized configurations": NVIDIA_VISIBLE_DEVICES and
 NVIDIA_DRIVER_CAPABILITIES), CUDA on WSL user guide.
@@ -9,26 +9,27 @@ from __future__ import annotations
 from gpuwatch.diagnosis.doctor.driver import remedy
 from gpuwatch.diagnosis.doctor.facts import Facts
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
-from gpuwatch.model.no_driver import GIVE_GPUS
+from gpuwatch.diagnosis.rules.driver import HALF_ACTION
+from gpuwatch.model.no_driver import GIVE_GPUS, IN_WINDOWS
 
 _NONE = ("", "void", "none")
 
 
 @check("container.kind", "Container")
 def kind(facts: Facts) -> Answer | None:
-    """Whether this is one; a container has the GPUs that it was started with, and no others."""
+    """Whether this is a container, which only has the GPUs that it was started with."""
     if facts.system is None:
-        return skip("not looked at in time")
+        return skip("not checked in time")
     if facts.system.container is None:
         return ok("none")
     if facts.simulated or facts.nvml_answers or facts.system.device_files:
         return ok(facts.system.container)
-    return warn(f"{facts.system.container}, without any GPU in it", remedy(facts, GIVE_GPUS))
+    return warn(f"{facts.system.container}, without GPUs", remedy(facts, GIVE_GPUS))
 
 
 @check("container.visible-devices", "NVIDIA_VISIBLE_DEVICES")
 def visible(facts: Facts) -> Answer | None:
-    """Read by the container runtime at the start, by nothing afterwards."""
+    """Only read by the container runtime at the start."""
     value = facts.environment.get("NVIDIA_VISIBLE_DEVICES")
     if value is None or facts.system is None or facts.system.container is None:
         return None
@@ -39,7 +40,7 @@ def visible(facts: Facts) -> Answer | None:
 
 @check("container.capabilities", "NVIDIA_DRIVER_CAPABILITIES")
 def capabilities(facts: Facts) -> Answer | None:
-    """Which of the driver's libraries the runtime puts into the container."""
+    """Which driver libraries the runtime puts into the container."""
     value = facts.environment.get("NVIDIA_DRIVER_CAPABILITIES")
     if value is None or facts.system is None or facts.system.container is None:
         return None
@@ -47,21 +48,18 @@ def capabilities(facts: Facts) -> Answer | None:
     lacking = [] if "all" in given else [part for part in ("compute", "utility") if part not in given]
     if not lacking:
         return ok(f"NVIDIA_DRIVER_CAPABILITIES={value}")
-    means = {"compute": "libcuda", "utility": "NVML, which TensorFlow from 2.21 on needs"}
+    means = {"compute": "libcuda", "utility": "NVML, which TensorFlow needs since 2.21"}
     return fail(
         f"NVIDIA_DRIVER_CAPABILITIES={value} lacks " + " and ".join(f"{part} ({means[part]})" for part in lacking),
-        "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all).",
+        HALF_ACTION,
     )
 
 
 @check("container.wsl", "WSL")
 def wsl(facts: Facts) -> Answer | None:
-    """The driver is Windows's; its library for Linux lies in a folder of its own."""
+    """The driver belongs to Windows; its Linux library has a folder of its own."""
     if facts.system is None or not facts.system.wsl:
         return None
     if not facts.system.wsl_libraries:
-        return fail(
-            "/usr/lib/wsl/lib/libcuda.so.1 is not there",
-            "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown.",
-        )
+        return fail("/usr/lib/wsl/lib/libcuda.so.1 does not exist", IN_WINDOWS)
     return ok("libraries of the Windows driver in /usr/lib/wsl/lib; NUMA lines in logs are harmless there")

@@ -1,4 +1,4 @@
-"""Device files, and the GPUs as NVML shows them: state, mode, MIG, persistence, free memory.
+"""Checks of device files, and of the GPUs by NVML: state, mode, MIG, persistence, free memory.
 
 Sources: NVIDIA driver README (device nodes), NVML API reference (compute modes, persistence),
 NVIDIA MIG user guide (one instance a process, addressed by UUID).
@@ -20,14 +20,15 @@ _GPU_FILE = re.compile(r"^/dev/nvidia\d+$")
 _CREATE = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it with its GPUs."
 _TIGHT_SHARE = 0.1
 MOSTLY = 0.5
-"""The share of a GPU that others must hold to be told of."""
+"""Share of a GPU from which memory held by others is reported."""
+JOIN_GROUP = "Join the group that owns them (usermod -aG GROUP $USER, then log in again), or fix the udev rule."
 _TIGHT_BYTES = 1 << 30
 _NO_DRIVER = "NVML does not answer"
 
 
 @check("devices.files", "Device files")
 def files(facts: Facts) -> Answer | None:
-    """/dev/nvidiactl, one file a GPU, and nvidia-uvm, without which cuInit returns 999."""
+    """/dev/nvidiactl, one file per GPU, and nvidia-uvm, without which cuInit returns 999."""
     if facts.simulated:
         return skip("simulated GPUs have no device files")
     system = facts.system
@@ -37,38 +38,35 @@ def files(facts: Facts) -> Answer | None:
     if system.wsl:
         if "/dev/dxg" in there:
             return ok("/dev/dxg (WSL)")
-        return fail("/dev/dxg is not there", "Update WSL (wsl --update) and the Windows driver of the card.")
+        return fail("/dev/dxg does not exist", "Update WSL (wsl --update) and the card's Windows driver.")
     gpus = [path for path in there if _GPU_FILE.match(path)]
     if not there:
-        action = GIVE_GPUS if system.container else "They appear when the driver is loaded: modprobe nvidia."
-        return fail("there is no /dev/nvidia*", remedy(facts, action))
+        action = GIVE_GPUS if system.container else "Load the driver, which creates them: modprobe nvidia."
+        return fail("/dev/nvidia* does not exist", remedy(facts, action))
     lacking = [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in there]
     if not gpus:
         lacking.append("/dev/nvidia0")
     if lacking:
-        return fail(f"not there: {', '.join(lacking)}; there: {', '.join(there)}", _CREATE)
+        return fail(f"missing: {', '.join(lacking)}; present: {', '.join(there)}", _CREATE)
     return ok(", ".join(there))
 
 
 @check("devices.permissions", "Permissions for this user")
 def permissions(facts: Facts) -> Answer | None:
-    """Each of the files must be readable and writable."""
+    """Each file must be readable and writable."""
     system = facts.system
     if facts.simulated or system is None or not system.device_files:
         return None
     closed = [entry for entry in system.device_files if not entry.usable]
     if closed:
         listed = ", ".join(f"{entry.path} ({entry.mode})" for entry in closed)
-        return fail(
-            f"this user may not use {listed}",
-            "Join the group that owns them (usermod -aG GROUP $USER, then log in again), or mend the udev rule.",
-        )
-    return ok(f"all {len(system.device_files)} can be read and written")
+        return fail(f"this user may not use {listed}", JOIN_GROUP)
+    return ok(f"all {len(system.device_files)} are readable and writable")
 
 
-@check("devices.present", "GPUs that NVML lists")
+@check("devices.present", "GPUs listed by NVML")
 def present(facts: Facts) -> Answer | None:
-    """Those that are lost keep their row."""
+    """All must be in a good state."""
     if facts.snapshot is None:
         answer = late(facts)
         started = facts.driver is not None and facts.driver.nvml_code == 0
@@ -80,11 +78,11 @@ def present(facts: Facts) -> Answer | None:
     if bad:
         return fail(
             "; ".join(f"GPU {device.index} is {device.state} {device.state_detail}".rstrip() for device in bad),
-            "See dmesg for Xid lines; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
+            "Look for Xid lines in dmesg; drain the node, then reset the GPU (nvidia-smi -r) or reboot.",
         )
     if not facts.gpus:
         return fail(
-            "the driver answers and lists no GPU", "See lspci and dmesg; in a container, which GPUs it was given."
+            "the driver answers but lists no GPU", "Check lspci and dmesg; in a container, which GPUs it was given."
         )
     listed = "; ".join(f"{device.index} {device.name}" for device in facts.gpus[:16])
     simulated = " (simulated)" if facts.simulated else ""
@@ -103,18 +101,18 @@ def mode(facts: Facts) -> Answer | None:
     ]
     if not closed:
         unread = [device.index for device in facts.gpus if "mode.compute" not in device.readings]
-        return skip(f"NVML does not tell it for GPU {unread[0]}") if unread else ok("default on all")
+        return skip(f"NVML does not report it for GPU {unread[0]}") if unread else ok("default on all")
     listed = ", ".join(f"GPU {device.index} {value}" for device, value in closed)
     action = "nvidia-smi -c 0 lets several processes share the GPU."
     held = {process.device_uuid for process in facts.snapshot.processes} if facts.snapshot is not None else set()
     if any(value == "prohibited" or device.uuid in held for device, value in closed):
-        return fail(f"{listed}: it turns another process away", action)
+        return fail(f"{listed}: another process is refused", action)
     return warn(f"{listed}: one process at a time", action)
 
 
 @check("devices.mig", "MIG")
 def mig(facts: Facts) -> Answer | None:
-    """A divided GPU is addressed by the UUID of an instance, never by a number."""
+    """A GPU in MIG mode is selected by the UUID of an instance, never by a number."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
     divided = [device for device in facts.gpus if device.readings.get("mig.mode") == "enabled"]
@@ -122,26 +120,26 @@ def mig(facts: Facts) -> Answer | None:
     instances = [entry for entry in asked if entry.startswith("MIG-")]
     if len(instances) > 1:
         return fail(
-            f"CUDA_VISIBLE_DEVICES lists {len(instances)} instances: a process gets the first one only",
+            f"CUDA_VISIBLE_DEVICES lists {len(instances)} instances, but a process only gets the first one",
             "Start one process per instance.",
         )
     if not divided:
         if instances:
-            return fail("an instance is asked for, and no GPU is divided", "Name a GPU, or create the instance.")
+            return fail("an instance is requested, but no GPU has MIG on", "Name a GPU, or create the instance.")
         return ok("off")
     listed = ", ".join(f"GPU {device.index}" for device in divided)
     numbers = [entry for entry in asked if entry.isdigit() and entry in {str(device.index) for device in divided}]
     if numbers:
         return warn(
-            f"{listed} divided, and CUDA_VISIBLE_DEVICES says {', '.join(numbers)}",
-            "Put the UUID of an instance there (MIG-…, from nvidia-smi -L).",
+            f"on for {listed}, but CUDA_VISIBLE_DEVICES lists {', '.join(numbers)}",
+            "Use the UUID of an instance instead (MIG-…, from nvidia-smi -L).",
         )
     return ok(f"on: {listed}")
 
 
 @check("devices.mps", "MPS")
 def mps(facts: Facts) -> Answer | None:
-    """A server through which programs share a GPU: they run, and tools see the server in their place."""
+    """A server through which programs share a GPU; tools see the server instead of them."""
     pipe = facts.environment.get("CUDA_MPS_PIPE_DIRECTORY")
     rows = facts.snapshot.processes if facts.snapshot is not None else ()
     servers = [row for row in rows if (row.name or "").startswith("nvidia-cuda-mps") or "M" in (row.type or "")]
@@ -149,57 +147,57 @@ def mps(facts: Facts) -> Answer | None:
         return None
     if not servers:
         return warn(
-            f"CUDA_MPS_PIPE_DIRECTORY={pipe}, and no MPS server is on a GPU",
+            f"CUDA_MPS_PIPE_DIRECTORY={pipe}, but no MPS server is on a GPU",
             "Start the daemon (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY.",
         )
     index = {device.uuid: device.index for device in facts.gpus}
     where = sorted({index[row.device_uuid] for row in servers if row.device_uuid in index})
     gpus = ", ".join(map(str, where))
-    summary = f"a server (pid {servers[0].pid}) serves GPU {gpus}: memory of its clients is shown as its own"
+    summary = f"the server (pid {servers[0].pid}) serves GPU {gpus}: its clients' memory is shown as its own"
     listed = (facts.visible or "").replace(" ", "").split(",")
     if len([entry for entry in listed if entry.isdigit()]) > 1:
         return warn(
-            f"{summary}; it numbers the GPUs anew, so CUDA_VISIBLE_DEVICES={facts.visible} may name others",
-            "Name GPUs by UUID in clients of MPS.",
+            f"{summary}; it renumbers the GPUs, so CUDA_VISIBLE_DEVICES={facts.visible} may select others",
+            "Select GPUs by UUID in MPS clients.",
         )
     return ok(summary)
 
 
 @check("devices.persistence", "Persistence")
 def persistence(facts: Facts) -> Answer | None:
-    """Without it the driver is unloaded between programs, and the next one waits for it."""
+    """Without it the driver is unloaded between programs, and the next one starts slowly."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
     off = [device.index for device in facts.gpus if device.readings.get("mode.persistence") == "disabled"]
     known = [device for device in facts.gpus if "mode.persistence" in device.readings]
     if not known:
-        return skip("NVML does not tell it")
+        return skip("NVML does not report it")
     if not off:
         return ok("on")
     seconds = facts.driver.cuinit_seconds if facts.driver is not None else None
     where = "off on GPU " + ", ".join(map(str, off))
     if seconds is not None and seconds > 1:
         return warn(f"{where}, and starting CUDA took {seconds:.1f} s", "nvidia-smi -pm 1, or nvidia-persistenced.")
-    return ok(f"{where}: the first program of a day starts more slowly")
+    return ok(f"{where}: the first program starts more slowly")
 
 
 @check("devices.memory", "Free memory")
 def memory(facts: Facts) -> Answer | None:
-    """TensorFlow takes nearly all of what is free; a context alone needs some hundred MiB."""
+    """TensorFlow allocates nearly all free memory; a context alone needs some hundred MiB."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
     tight, summary, full = [], [], []
     for device in facts.gpus:
         free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes")
         if free is None or total is None:
-            summary.append(f"GPU {device.index}: not told")
+            summary.append(f"GPU {device.index}: unknown")
             continue
         kept = device.number("memory.reserved_bytes")
-        reserve = f" (the driver keeps {size(int(kept))})" if kept else ""
+        reserve = f" (driver: {size(int(kept))})" if kept else ""
         summary.append(f"GPU {device.index}: {size(int(free))} of {size(int(total))}{reserve}")
         held = holders(facts.snapshot, device) if facts.snapshot is not None else []
         if free < min(_TIGHT_BYTES, total * _TIGHT_SHARE) or (held and free < MOSTLY * total):
-            by = ", ".join(_named(amount, process) for amount, process in held[:3]) or "nobody whom NVML names"
+            by = ", ".join(_named(amount, process) for amount, process in held[:3]) or "no process that NVML lists"
             tight.append(f"GPU {device.index}: {size(int(free))} free of {size(int(total))}, held by {by}")
             full.append(device)
     if tight:
@@ -208,6 +206,6 @@ def memory(facts: Facts) -> Answer | None:
 
 
 def _named(amount: int, process: Process) -> str:
-    name = process.name or ("a process that is not visible here" if process.note else "a process")
+    name = process.name or ("a process not visible here" if process.note else "a process")
     owner = f", {process.user}" if process.user else ""
     return f"{name} (pid {process.pid}{owner}): {size(amount)}"

@@ -1,4 +1,4 @@
-"""Kernel module, libcuda, NVML and their versions against each other.
+"""Checks of kernel module, libcuda and NVML, and of their versions.
 
 Sources: NVIDIA driver README (chapter "/proc interface", nouveau), CUDA driver API (cuInit and its codes),
 CUDA compatibility guide (one libcuda for one kernel module; cuda-compat only on data-centre cards).
@@ -8,85 +8,82 @@ from __future__ import annotations
 
 from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts, cuda_version, several, took
 from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
+from gpuwatch.diagnosis.rules.driver import HALF_ACTION, RECREATE, STATE_ADVICE
 from gpuwatch.model.no_driver import INSTALL, NOUVEAU, missing_driver_action
 from gpuwatch.model.snapshot import FAILED_ITSELF
 
 REBOOT = "The driver was upgraded while it was in use: reboot, or unload and load the nvidia modules."
 _SIMULATED = "simulated GPUs have no kernel driver"
-_STARTS = {
-    34: "The libcuda.so.1 that was loaded is the toolkit's stub: take its folder out of LD_LIBRARY_PATH.",
-    802: "Start nvidia-fabricmanager, whose version must be the driver's.",
+_STARTS = STATE_ADVICE | {
     803: REBOOT,
-    804: "Take the cuda-compat folder out of LD_LIBRARY_PATH: forward compatibility is for data-centre cards.",
-    805: "Restart the MPS control daemon, or unset CUDA_MPS_PIPE_DIRECTORY.",
-    999: "Reload nvidia_uvm (modprobe -r nvidia_uvm && modprobe nvidia_uvm); it breaks after suspend.",
+    804: "Remove the cuda-compat folder from LD_LIBRARY_PATH: forward compatibility is for data-centre cards.",
 }
 
 
 def advice(facts: Facts) -> str:
-    """What to do against a missing driver, as everywhere (:mod:`gpuwatch.model.no_driver`)."""
+    """What to do about a missing driver (:mod:`gpuwatch.model.no_driver`)."""
     nvml = facts.driver.nvml if facts.driver is not None else None
     return missing_driver_action(facts.system, library=nvml is not None and nvml.error is None)
 
 
 def remedy(facts: Facts, action: str) -> str:
-    """What to do, unless there is no card at all: then one advice is enough, that of the first check."""
+    """``action``, unless there is no card at all: then the first check has the only advice needed."""
     system = facts.system
     bare = system is not None and system.cards is not None and not system.cards and not system.wsl
-    return "First a card: see NVIDIA cards on the bus." if bare and not facts.nvml_answers else action
+    return "First see NVIDIA cards on the bus." if bare and not facts.nvml_answers else action
 
 
 def start_action(code: int) -> str:
-    """What helps against a code of cuInit."""
-    return _STARTS.get(code, "See dmesg for NVRM and Xid lines, and reboot.")
+    """What to do about an error code of cuInit."""
+    return _STARTS.get(code, "Look for NVRM and Xid lines in dmesg, and reboot.")
 
 
 def late(facts: Facts) -> Answer:
-    """A look that ran into its deadline."""
-    return skip(f"no answer within {facts.deadline:g} s", "See dmesg for a GPU or file system that hangs.")
+    """The answer of a check whose facts missed the deadline."""
+    return skip(f"no answer within {facts.deadline:g} s", "Look in dmesg for a GPU or file system that hangs.")
 
 
 @check("driver.cards", "NVIDIA cards on the bus")
 def cards(facts: Facts) -> Answer | None:
-    """What is plugged in, whoever drives it."""
+    """The installed cards, with any kernel driver."""
     if facts.simulated:
         return skip(_SIMULATED)
     if facts.system is None:
         return late(facts)
     if facts.system.wsl:
-        return skip("under WSL the bus is Windows's")
+        return skip("under WSL the bus belongs to Windows")
     found = facts.system.cards
     if found is None:
         return skip("/sys does not show the PCI bus here")
     if not found:
         if facts.nvml_answers:
-            return ok("none in /sys, and NVML answers all the same")
-        return fail("no NVIDIA card is on the PCI bus", advice(facts))
+            return ok("none in /sys, but NVML answers")
+        return fail("no NVIDIA card on the PCI bus", advice(facts))
     listed = ", ".join(f"{card.bus_id} ({card.driver or 'no driver'})" for card in found[:16])
     return ok(f"{several(len(found), 'card')}: {listed}")
 
 
 @check("driver.nouveau", "Kernel driver of the cards")
 def nouveau(facts: Facts) -> Answer | None:
-    """The free driver keeps NVIDIA's away, and CUDA needs NVIDIA's."""
+    """nouveau blocks NVIDIA's driver, which CUDA needs."""
     system = facts.system
     if facts.simulated or system is None or system.wsl or not system.cards:
         return None
     taken = [card for card in system.cards if card.driver not in ("nvidia", None)]
     if any(card.driver == "nouveau" for card in taken):
-        return fail(f"nouveau drives {taken[0].bus_id}: CUDA needs NVIDIA's own driver", NOUVEAU)
+        return fail(f"nouveau has claimed {taken[0].bus_id}: CUDA needs NVIDIA's driver", NOUVEAU)
     if taken:
         return warn(
-            f"{taken[0].bus_id} belongs to {taken[0].driver}", "Give the card back to the nvidia driver to use it here."
+            f"{taken[0].bus_id} belongs to {taken[0].driver}", "Return the card to the nvidia driver to use it here."
         )
     if all(card.driver is None for card in system.cards):
-        return fail("no kernel driver has the card", INSTALL)
+        return fail("the card has no kernel driver", INSTALL)
     return ok("nvidia")
 
 
 @check("driver.kernel-module", "Kernel module")
 def kernel_module(facts: Facts) -> Answer | None:
-    """/proc/driver/nvidia/version is there as long as the module is loaded."""
+    """/proc/driver/nvidia/version exists while the module is loaded."""
     if facts.simulated:
         return skip(_SIMULATED)
     if facts.system is None:
@@ -94,20 +91,20 @@ def kernel_module(facts: Facts) -> Answer | None:
     if facts.system.kernel_module is not None:
         return ok(f"nvidia {facts.system.kernel_module}")
     if facts.system.wsl:
-        return skip("under WSL the kernel driver is Windows's")
+        return skip("under WSL the kernel driver belongs to Windows")
     if facts.nvml_answers:
-        return ok("/proc/driver/nvidia is not shown here, and NVML answers")
+        return ok("/proc/driver/nvidia is not visible here, but NVML answers")
     if facts.system.modules is not None and "nvidia" in facts.system.modules:
-        return warn("the module nvidia is loaded, and /proc/driver/nvidia/version is not there", REBOOT)
+        return warn("the module nvidia is loaded, but /proc/driver/nvidia/version does not exist", REBOOT)
     return fail(
-        "the kernel module nvidia is not loaded (/proc/driver/nvidia/version is not there)",
+        "the kernel module nvidia is not loaded (/proc/driver/nvidia/version does not exist)",
         remedy(facts, advice(facts)),
     )
 
 
 @check("driver.libcuda", "libcuda.so.1")
 def libcuda(facts: Facts) -> Answer | None:
-    """The driver's half of CUDA, which comes with the driver and never with the framework."""
+    """The driver's CUDA library, which never comes with the framework."""
     answer = facts.driver
     if answer is None or answer.libcuda is None:
         return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late(facts)
@@ -117,21 +114,21 @@ def libcuda(facts: Facts) -> Answer | None:
             return fail(library.error, "Add /usr/lib/wsl/lib to LD_LIBRARY_PATH, or run ldconfig with it.")
         action = advice(facts)
         if facts.system is not None and facts.system.container:
-            action += " NVIDIA_DRIVER_CAPABILITIES must have compute."
+            action += " NVIDIA_DRIVER_CAPABILITIES must include compute."
         return fail(library.error, remedy(facts, action))
-    where = library.path or "its file is not known"
+    where = library.path or "unknown file"
     for part in ("/stubs/", "/compat/"):
         if part in where:
             return warn(
                 f"{where}: the toolkit's {part.strip('/')} library, not the driver's own",
-                "Take that folder out of LD_LIBRARY_PATH, unless this data-centre card needs cuda-compat.",
+                "Remove that folder from LD_LIBRARY_PATH, unless this data-centre card needs cuda-compat.",
             )
     return ok(where + (f", version {library.version}" if library.version else ""))
 
 
 @check("driver.pynvml", "gpuwatch's Python module for NVML")
 def binding(facts: Facts) -> Answer | None:
-    """Only where it is at fault: the framework does without it."""
+    """Only if it is at fault: the framework does not need it."""
     if facts.snapshot is None:
         return None
     found = next((one for one in facts.snapshot.problems if one.reason == FAILED_ITSELF), None)
@@ -140,7 +137,7 @@ def binding(facts: Facts) -> Answer | None:
 
 @check("driver.nvml", "NVML (libnvidia-ml.so.1)")
 def nvml(facts: Facts) -> Answer | None:
-    """What nvidia-smi reads, and TensorFlow from 2.21 on."""
+    """Needed by nvidia-smi, and by TensorFlow since 2.21."""
     answer = facts.driver
     if answer is None or answer.nvml is None:
         return skip(answer.problem, "See the message.") if answer is not None and answer.problem else late(facts)
@@ -148,15 +145,15 @@ def nvml(facts: Facts) -> Answer | None:
         works = answer.cuinit_code == 0
         action = advice(facts)
         if works or (facts.system is not None and facts.system.container):
-            action = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
-        reason = answer.nvml.error + ("; TensorFlow from 2.21 on needs it" if works else "")
+            action = HALF_ACTION
+        reason = answer.nvml.error + ("; TensorFlow needs it since 2.21" if works else "")
         return fail(reason, action if works else remedy(facts, action))
     if answer.late == "nvmlInit":
-        return fail(f"nvmlInit did not answer within {facts.deadline:g} s", "See dmesg for a GPU that hangs; reboot.")
+        return fail(f"nvmlInit did not return within {facts.deadline:g} s", "Look in dmesg for a hanging GPU; reboot.")
     if answer.nvml_code:
         problem = next((p for p in facts.snapshot.problems if p.source == "nvml"), None) if facts.snapshot else None
         reason = f": {problem.detail}" if problem is not None else ""
-        hint = problem.hint if problem is not None else "See dmesg for NVRM lines."
+        hint = problem.hint if problem is not None else "Look for NVRM lines in dmesg."
         return fail(f"nvmlInit returns {answer.nvml_code}{reason}", hint[:1].upper() + hint[1:])
     version = f", driver {answer.nvml_driver}" if answer.nvml_driver else ""
     return ok(f"{answer.nvml.path}{version}")
@@ -164,49 +161,49 @@ def nvml(facts: Facts) -> Answer | None:
 
 @check("driver.start", "CUDA starts (cuInit)")
 def start(facts: Facts) -> Answer | None:
-    """The first call of every CUDA program, with this environment."""
+    """The first call of every CUDA program, in this environment."""
     answer = facts.driver
     if answer is None or answer.libcuda is None or answer.libcuda.error is not None:
         return skip("libcuda.so.1 is not loaded")
     if answer.late == "cuInit":
         return warn(
-            f"cuInit did not answer within {facts.deadline:g} s",
-            "Switch persistence on (nvidia-smi -pm 1) so that the driver stays loaded; see dmesg for a GPU that hangs.",
+            f"cuInit did not return within {facts.deadline:g} s",
+            "Enable persistence (nvidia-smi -pm 1) to keep the driver loaded; look in dmesg for a GPU that hangs.",
         )
     code = answer.cuinit_code
     if code is None:
-        return skip(answer.problem or "it was not reached")
+        return skip(answer.problem or "not reached")
     if code == 0:
         count = "" if answer.cuda_devices is None else f": {several(answer.cuda_devices, 'device')} visible"
         if answer.cuda_devices == 0:
-            return fail("cuInit succeeds, and CUDA counts no device", "See the checks of devices and environment.")
+            return fail("cuInit succeeds, but CUDA finds no device", "See the checks of devices and environment.")
         return ok(f"cuInit succeeds in {took(answer.cuinit_seconds)}{count}")
     reason = f"cuInit returns {code}: {CUDA_ERRORS.get(code, 'see CUresult in cuda.h')}"
     if code == 100 and facts.hidden:
         return fail(f"{reason}; CUDA_VISIBLE_DEVICES={facts.visible} hides every GPU", "Unset CUDA_VISIBLE_DEVICES.")
     if code == 100:
-        return fail(reason, "Check that /dev/nvidia* is there and accessible; recreate the container.")
+        return fail(reason, RECREATE)
     return fail(reason, start_action(code))
 
 
-@check("driver.versions", "Versions against each other")
+@check("driver.versions", "Driver versions")
 def versions(facts: Facts) -> Answer | None:
-    """Kernel module, libcuda and NVML are of one release or do not work together."""
+    """Kernel module, libcuda and NVML must be of the same release."""
     if facts.simulated:
         return skip(_SIMULATED)
     known = driver_versions(facts)
     if len(known) < 2:
-        return skip("fewer than two of them are known")
+        return skip("fewer than two are known")
     listed = ", ".join(f"{name} {version}" for name, version in known.items())
     if len(set(known.values())) == 1:
         return ok(listed)
     if facts.driver is not None and facts.driver.cuinit_code == 0:
-        return warn(listed, "Works today (cuda-compat); keep the library and the driver of one release otherwise.")
+        return warn(listed, "Works now (cuda-compat); otherwise keep library and driver at the same release.")
     return fail(listed, REBOOT)
 
 
 def driver_versions(facts: Facts) -> dict[str, str]:
-    """The driver's release as each of its parts tells it."""
+    """The driver's release by each of its parts."""
     answer = facts.driver
     found = {
         "kernel module": facts.system.kernel_module if facts.system is not None else None,
@@ -216,12 +213,12 @@ def driver_versions(facts: Facts) -> dict[str, str]:
     return {name: version for name, version in found.items() if version}
 
 
-@check("driver.cuda-version", "CUDA that the driver supports")
+@check("driver.cuda-version", "Supported CUDA")
 def supported(facts: Facts) -> Answer | None:
-    """The highest CUDA version for which programs may be built."""
+    """The highest CUDA version that the driver supports."""
     driver = facts.snapshot.driver if facts.snapshot is not None else None
     if driver is not None and driver.cuda_version:
         return ok(f"up to CUDA {driver.cuda_version} (driver {driver.version})")
     if facts.driver is not None and facts.driver.cuda_driver:
-        return ok(f"up to CUDA {cuda_version(facts.driver.cuda_driver)}, as libcuda says")
-    return skip("no driver tells it")
+        return ok(f"up to CUDA {cuda_version(facts.driver.cuda_driver)}, by libcuda")
+    return skip("unknown without a driver")

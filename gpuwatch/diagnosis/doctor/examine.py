@@ -1,4 +1,4 @@
-"""From the facts to the document: checks, findings, one primary cause, the map of devices."""
+"""From the facts to the document: checks, findings, primary cause, device map."""
 
 from __future__ import annotations
 
@@ -10,37 +10,33 @@ from gpuwatch.diagnosis.doctor.facts import Facts, cuda_version
 from gpuwatch.diagnosis.doctor.registry import CHECKS, Entry, ask_all
 from gpuwatch.diagnosis.engine import diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.model.doctor import Doctor
+from gpuwatch.model.doctor import Doctor, System
 from gpuwatch.model.run import DeviceMapping
 from gpuwatch.model.visibility import visible_devices
 
 TOPICS = (driver, devices, container, environment, framework)
-"""The modules whose checks are asked, in the order in which they are shown."""
+"""The modules with checks, in display order."""
 _TAIL = 40
 
 
 def in_order() -> list[Entry]:
-    """The checks by topic; within one, as they stand in its file."""
+    """The checks by topic; within a topic, in the order of its file."""
     groups = [topic.__name__.rpartition(".")[2] for topic in TOPICS]
     return sorted(CHECKS, key=lambda entry: groups.index(entry.id.partition(".")[0]))
 
 
 def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> Doctor:
-    """Everything that the doctor says."""
-    run = facts.run
-    if run is not None:
-        judged = run.findings
-    else:
-        judged = diagnose(Evidence(snapshot=facts.snapshot, environment=facts.environment))
+    """The doctor's document."""
+    run, look = facts.run, facts.look
+    judged = run.findings if run else diagnose(Evidence(snapshot=facts.snapshot, environment=facts.environment))
     found = findings(facts, judged)
-    look = facts.look
     return Doctor(
         taken_at=taken_at,
         took_seconds=round(took_seconds, 3),
         simulated=facts.simulated,
         host=facts.snapshot.host.hostname if facts.snapshot is not None else None,
         versions=_versions(facts),
-        framework=run.framework if run is not None else None,
+        framework=facts.framework,
         checks=ask_all(facts, in_order()),
         libraries=(look.libraries or ()) if look is not None else (),
         distributions=(look.distributions or ()) if look is not None else (),
@@ -54,17 +50,17 @@ def examine(facts: Facts, taken_at: datetime.datetime, took_seconds: float) -> D
 
 
 def _versions(facts: Facts) -> dict[str, str | None]:
-    """By part; None where it was looked for and not told."""
+    """Versions by part; None if unknown."""
     nvml = facts.snapshot.driver if facts.snapshot is not None else None
-    answer, framework = facts.driver, facts.run.framework if facts.run is not None else None
+    answer, framework, system = facts.driver, facts.framework, facts.system or System()
     libcuda = answer.cuda_driver if answer is not None else None
     build = framework.build if framework is not None else {}
     return {
-        "os": facts.system.distribution if facts.system is not None else None,
-        "kernel": facts.system.kernel if facts.system is not None else None,
-        "libc": facts.system.libc if facts.system is not None else None,
-        "processor": facts.system.processor if facts.system is not None else None,
-        "kernel_module": facts.system.kernel_module if facts.system is not None else None,
+        "os": system.distribution,
+        "kernel": system.kernel,
+        "libc": system.libc,
+        "processor": system.processor,
+        "kernel_module": system.kernel_module,
         "driver": nvml.version if nvml is not None else None,
         "nvml": nvml.nvml_version if nvml is not None else None,
         "libcuda": answer.libcuda.version if answer is not None and answer.libcuda is not None else None,
@@ -78,9 +74,9 @@ def _versions(facts: Facts) -> dict[str, str | None]:
 
 
 def device_map(facts: Facts) -> tuple[DeviceMapping, ...]:
-    """Framework device, CUDA ordinal, NVML index, bus id, UUID and name, as far as each is known.
+    """Framework device, CUDA ordinal, NVML index, bus id, UUID and name, as far as known.
 
-    GPUs that the framework does not have come last, without a framework device.
+    GPUs that the framework does not use come last, without a framework device.
     """
     mapped = list(facts.run.device_map) if facts.run is not None else []
     known = {entry.uuid for entry in mapped}

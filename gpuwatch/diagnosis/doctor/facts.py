@@ -1,4 +1,4 @@
-"""Everything that a check may look at. Frozen: a check is a pure function of it."""
+"""The input of checks, which are pure functions of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.diagnosis.rules.visibility import meant_by
 from gpuwatch.diagnosis.visible_devices import read_visible
 from gpuwatch.model.doctor import DriverAnswer, FrameworkLook, System
-from gpuwatch.model.run import Run
+from gpuwatch.model.run import Framework, Run
 from gpuwatch.model.snapshot import Device, Snapshot
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ CUDA_ERRORS = {
     805: "the connection to MPS failed",
     999: "unknown error",
 }
-"""CUresult to words (cuda.h)."""
+"""CUresult in words (cuda.h)."""
 
 _GPU_VARIABLE = re.compile(
     r"^(?:CUDA_|CUDNN_|NVIDIA_|NCCL_|XLA_|PYTORCH_|TORCH_|KERAS_|TF_(?!VAR_|TOKEN_|CLI_|LOG|INPUT|DATA_DIR|WORKSPACE)"
@@ -42,7 +42,7 @@ _GPU_VARIABLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was gathered. None means "not looked at, or not answered in time"; the parts say which."""
+    """The gathered facts. None means "not checked, or not answered in time"; the parts say which."""
 
     system: System | None = None
     driver: DriverAnswer | None = None
@@ -53,19 +53,29 @@ class Facts:
     log: LogFacts | None = None
     simulated: bool = False
     asked: bool = False
-    """Whether the user named the framework or the interpreter: that it is not there is then an error."""
+    """Whether the user named the framework or the interpreter, so that its absence is an error."""
     deadline: float = 3.0
-    """Seconds that each look had that imported no framework."""
+    """Seconds for each step that does not import the framework."""
 
     @property
     def gpus(self) -> tuple[Device, ...]:
-        """The physical GPUs, as NVML lists them."""
+        """The physical GPUs by NVML."""
         return self.snapshot.devices if self.snapshot is not None else ()
 
     @property
     def nvml_answers(self) -> bool:
-        """Whether NVML told the driver's version."""
+        """Whether NVML reported the driver's version."""
         return self.snapshot is not None and self.snapshot.driver is not None
+
+    @property
+    def framework(self) -> Framework | None:
+        """The framework as it reports itself; None if it was not imported."""
+        return self.run.framework if self.run is not None else None
+
+    @property
+    def installed(self) -> FrameworkLook | None:
+        """What was found in the chosen interpreter; None if the framework is not installed there, or not checked."""
+        return self.look if self.look is not None and not self.look.missing else None
 
     @property
     def usable(self) -> bool:
@@ -79,21 +89,21 @@ class Facts:
 
     @property
     def hidden(self) -> bool:
-        """Whether CUDA_VISIBLE_DEVICES leaves no GPU of this machine."""
+        """Whether CUDA_VISIBLE_DEVICES hides every GPU of this machine."""
         devices = self.gpus if self.nvml_answers else None
         return self.visible is not None and read_visible(self.visible, devices).hides_all
 
     @property
     def product(self) -> str:
-        """The framework's name, with its version where it is known."""
-        if self.run is not None and self.run.framework is not None:
-            name, version = self.run.framework.name, self.run.framework.version
+        """The framework's name, with its version if known."""
+        if self.framework is not None:
+            name, version = self.framework.name, self.framework.version
             return f"{PRODUCTS.get(name, name)} {version or ''}".strip()
         return PRODUCTS.get(self.look.name, self.look.name) if self.look is not None else "the framework"
 
     @property
     def has_driver_trace(self) -> bool:
-        """Whether anything of NVIDIA's driver is on this machine."""
+        """Whether any part of NVIDIA's driver is on this machine."""
         system = self.system
         if self.nvml_answers or (self.driver is not None and self.driver.libcuda and self.driver.libcuda.path):
             return True
@@ -101,7 +111,7 @@ class Facts:
 
 
 def relevant(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that bear on GPUs, and those that are one of them misspelt; nothing else leaves the machine."""
+    """The variables that affect GPUs, also misspelt ones; no others are reported."""
     return {name: value for name, value in sorted(environment.items()) if _GPU_VARIABLE.match(name) or meant_by(name)}
 
 
@@ -111,12 +121,12 @@ def several(count: int, one: str, many: str = "") -> str:
 
 
 def cuda_version(number: int) -> str:
-    """``12.8`` of 12080."""
+    """``12.8`` for 12080."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def took(seconds: float | None) -> str:
-    """``1.5 s``; what is too short to matter is not measured out."""
+    """``1.5 s``, or ``less than 0.1 s``."""
     if seconds is None:
-        return "a time that was not told"
+        return "an unknown time"
     return f"{seconds:.1f} s" if seconds >= 0.1 else "less than 0.1 s"

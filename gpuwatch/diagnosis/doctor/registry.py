@@ -1,4 +1,4 @@
-"""The checks in the order in which they are shown. Each is a decorated pure function from facts to an answer."""
+"""The checks in display order. Each is a decorated pure function from facts to an answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwatch.model.doctor import Check, State
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a check found; the registry adds id and title."""
+    """The result of a check; the registry adds id and title."""
 
     state: State
     detail: str
@@ -22,7 +22,7 @@ Ask = Callable[[Facts], Answer | None]
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A check that was declared."""
+    """A declared check."""
 
     id: str
     title: str
@@ -33,7 +33,7 @@ CHECKS: list[Entry] = []
 
 
 def check(check_id: str, title: str) -> Callable[[Ask], Ask]:
-    """Declares a check. It answers None where it has no subject (no container, no WSL)."""
+    """Declares a check. Its answer is None if it does not apply (no container, no WSL)."""
     if any(entry.id == check_id for entry in CHECKS) or "." not in check_id:
         raise ValueError(f"not a new dotted id: {check_id}")
 
@@ -45,12 +45,12 @@ def check(check_id: str, title: str) -> Callable[[Ask], Ask]:
 
 
 def ask_all(facts: Facts, entries: list[Entry] | None = None) -> tuple[Check, ...]:
-    """Every check's answer. One that raises is said to have failed: the others still speak."""
+    """Every check's answer. A check that raises is reported as failed; the others still run."""
     found = []
     for entry in CHECKS if entries is None else entries:
         try:
             answer = entry.ask(facts)
-        except Exception as error:  # noqa: BLE001 - shown as the check's answer, see above
+        except Exception as error:  # noqa: BLE001 - reported as the check's answer, see above
             answer = Answer(
                 "skip",
                 f"gpuwatch's own check failed: {type(error).__name__}: {error}",
@@ -64,20 +64,20 @@ def ask_all(facts: Facts, entries: list[Entry] | None = None) -> tuple[Check, ..
 
 
 def ok(detail: str) -> Answer:
-    """Looked, and found nothing wrong."""
+    """Checked, without problems."""
     return Answer("pass", detail)
 
 
 def warn(detail: str, action: str) -> Answer:
-    """Works, but not as one may think, or not for ever."""
+    """Works, but not as expected, or not permanently."""
     return Answer("warn", detail, action)
 
 
 def fail(detail: str, action: str) -> Answer:
-    """Keeps the framework from its GPUs."""
+    """Keeps the framework from using its GPUs."""
     return Answer("fail", detail, action)
 
 
 def skip(detail: str, action: str = "") -> Answer:
-    """Could not be looked at, for this reason."""
+    """Could not be checked, for this reason."""
     return Answer("skip", detail, action)

@@ -34,6 +34,7 @@ _TOOLKIT = (
     "On the host, install the NVIDIA Container Toolkit (package nvidia-container-toolkit), run"
     " nvidia-ctk runtime configure --runtime=docker, and restart Docker; nvidia-smi must work on the host."
 )
+RECREATE = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
 HALF_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
 """Advice if only one of the driver's two libraries is present."""
 STATE_ADVICE = {
@@ -164,9 +165,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
         "driver.missing",
         severity,
         "fact" if certainty == "fact" else "likely",
-        title="Docker cannot give GPUs to a container: the NVIDIA Container Toolkit is not set up"
-        if no_toolkit
-        else "",
+        title=_NOT_SET_UP if no_toolkit else "",
         evidence=lines or ["NVML does not answer"],
         action=_TOOLKIT if no_toolkit else _advice(evidence),
     )
@@ -292,7 +291,7 @@ def driver_bad_state(evidence: Evidence) -> Iterator[Finding]:
                 if loaded
                 else "NVML answers, but CUDA finds no device",
                 evidence=[*_log_lines(evidence), *log.lines_of("driver.loaded")],
-                action="Check that /dev/nvidia* is there and accessible for this user; recreate the container.",
+                action=RECREATE,
             )
         return
     name = error.name or "an error"
