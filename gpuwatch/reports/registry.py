@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -57,6 +56,8 @@ def render(document: Document, format_name: str, *, width: int | None = None, re
             f"no format called {format_name!r}{did_you_mean(format_name, BY_NAME)}", hint=f"known: {', '.join(BY_NAME)}"
         )
     if format_name == "text":
+        import shutil  # slow to import, and most commands print no report
+
         from gpuwatch.reports.formats import text
 
         columns = width or shutil.get_terminal_size((text.WIDTH, 24)).columns

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from gpuwatch.errors import GpuwatchError
@@ -75,6 +74,8 @@ def _target(path: Path) -> Path:
 
 
 def _temporary(target: Path) -> tuple[int, str]:
+    import tempfile  # slow to import
+
     return tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.", suffix=".tmp")
 
 
