@@ -44,8 +44,11 @@ def memory_chart(run: Run) -> Markup | None:
         share = min(max(amount / top, 0.0), 1.0)
         return _TOP + (1 - share) * (_HEIGHT - _TOP - _BOTTOM)
 
-    parts = [*_axes(top, start, end, y), *_limit(run, y)]
-    legend = []
+    parts, legend = _axes(top, start, end, y), []
+    limit = run.memory.allocator_limit_bytes
+    if limit is not None:
+        at = y(limit)
+        parts.append(f'<line class="limit" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
     for name, title, pick in _SERIES:
         path = _path(points, pick, x, y)
         if path:
@@ -54,10 +57,9 @@ def memory_chart(run: Run) -> Markup | None:
             legend.append(f'<span class="key {name}"><i></i>{name_shown}</span>')
     if not legend:
         return None
-    if run.memory.allocator_limit_bytes is not None:
+    if limit is not None:
         # In the legend, where no line runs through it.
-        limit = size(run.memory.allocator_limit_bytes)
-        legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {limit}</span>')
+        legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {size(limit)}</span>')
     axis = "device total" if run.memory.device_total_bytes else "largest value seen (total unknown)"
     label = f"GPU memory over {span:.1f} s; vertical axis from 0 to {size(top)}, the {axis}"
     return Markup(
@@ -81,14 +83,6 @@ def _axes(top: float, start: float, end: float, y: Callable[[float], float]) -> 
         t = start + share * (end - start)
         parts.append(f'<text class="tick" x="{at:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{t:.1f} s</text>')
     return parts
-
-
-def _limit(run: Run, y: Callable[[float], float]) -> list[str]:
-    limit = run.memory.allocator_limit_bytes
-    if limit is None:
-        return []
-    at = y(limit)
-    return [f'<line class="limit" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>']
 
 
 def _path(
