@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
-from gpuwatch.diagnosis.rules.placement import error_lines
+from gpuwatch.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.logs import cuda_errors
 from gpuwatch.logs.topics import outright
 from gpuwatch.model.findings import Finding, Severity

@@ -12,7 +12,7 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.frameworks import TENSORFLOW, framework_of, libraries_action
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.rules.driver import STATE_ADVICE
-from gpuwatch.diagnosis.rules.placement import error_lines
+from gpuwatch.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.logs import cuda_errors
 from gpuwatch.logs.topics import outright
 from gpuwatch.model.findings import Certainty, Finding, Severity

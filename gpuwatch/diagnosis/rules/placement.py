@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rules.stated_errors import error_lines, stated_error
 from gpuwatch.formatting.text import printable
 from gpuwatch.logs.clean import NOT_SIMULATED, device
 from gpuwatch.logs.log_parser import parse
@@ -32,41 +33,10 @@ _EAGER_OP = re.compile(r"\[Op:(\w+)\]")
 _GPU_TYPES = re.compile(r"Supported device types \[([^\]]*)\]")
 
 
-def telling_line(message: str, cause: str) -> str:
-    """The line of a multi-line message that means ``cause``; its first line is often only a heading."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return next((line for line in lines if cause in topics_of(line)), lines[0] if lines else "")
-
-
-def error_lines(evidence: Evidence, cause: str) -> tuple[list[str], bool]:
-    """Lines of the run's errors and of the log that mean ``cause``, and whether all were expected."""
-    lines: list[str] = []
-    expected = False
-    if evidence.run is not None:
-        matching = [error for error in evidence.run.errors if cause in topics_of(error.message)]
-        lines += [f"{error.type}: {telling_line(error.message, cause)[:300]}" for error in matching]
-        expected = bool(matching) and all(error.expected for error in matching)
-    if evidence.log is not None:
-        from_log = evidence.log.lines_of(cause)
-        if evidence.run is None or not lines:
-            lines += from_log
-        elif from_log:
-            lines += [line for line in from_log if not any(line.endswith(known[-60:]) for known in lines)][:2]
-    return lines, expected
-
-
-def _error_of(evidence: Evidence, cause: str, action: str) -> Iterator[Finding]:
-    lines, expected = error_lines(evidence, cause)
-    if not lines:
-        return
-    severity: Severity = "info" if expected else "error"
-    yield finding(cause, severity, "fact", evidence=lines, action=action)
-
-
 @rule("placement.device-missing")
 def device_missing(evidence: Evidence) -> Iterator[Finding]:
     """A device was requested by name that the framework does not have."""
-    yield from _error_of(evidence, "placement.device-missing", _DEVICE_ACTION)
+    yield from stated_error(evidence, "placement.device-missing", _DEVICE_ACTION)
     yield from _fell_back(evidence, "placement.device-missing", _DEVICE_ACTION)
 
 
@@ -234,7 +204,7 @@ def strategy_devices_missing(evidence: Evidence) -> Iterator[Finding]:
     result = run.results.get(REPLICAS) if run is not None else None
     missing = result.get("missing") if isinstance(result, dict) else None
     if run is None or not isinstance(result, dict) or not missing:
-        yield from _error_of(evidence, "distribution.devices-missing", _REPLICAS)
+        yield from stated_error(evidence, "distribution.devices-missing", _REPLICAS)
         return
     listed = ", ".join(printable(str(name)).removeprefix("/device:") for name in missing)
     yield finding(

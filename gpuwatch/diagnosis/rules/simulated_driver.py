@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
-from gpuwatch.diagnosis.rules.placement import error_lines
+from gpuwatch.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Run
 from gpuwatch.sim.libraries import runtime_obstacle

@@ -9,7 +9,7 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.registry import finding, rule
 from gpuwatch.diagnosis.rules.build import complains
 from gpuwatch.diagnosis.rules.driver import blames_script, blames_visibility
-from gpuwatch.diagnosis.rules.placement import error_lines
+from gpuwatch.diagnosis.rules.stated_errors import stated_error
 from gpuwatch.diagnosis.visible_devices import INSTANCE, Visible, read_visible
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding, Severity
@@ -172,17 +172,13 @@ def _misread(value: str, seen: Visible) -> Iterator[Finding]:
 
 @rule("visibility.bad-ordinal")
 def framework_says_ordinal(evidence: Evidence) -> Iterator[Finding]:
-    """The framework itself complained of a device number."""
-    lines, expected = error_lines(evidence, "visibility.bad-ordinal")
-    if lines:
-        yield finding(
-            "visibility.bad-ordinal",
-            "info" if expected else "error",
-            "fact",
-            title="A GPU number was used that this process does not have",
-            evidence=lines,
-            action="Inside a process GPUs are numbered from 0, after CUDA_VISIBLE_DEVICES; use those numbers.",
-        )
+    """The framework reported an invalid device number."""
+    return stated_error(
+        evidence,
+        "visibility.bad-ordinal",
+        "Inside a process GPUs are numbered from 0, after CUDA_VISIBLE_DEVICES; use those numbers.",
+        title="A GPU number was used that this process does not have",
+    )
 
 
 @rule("visibility.hidden")
