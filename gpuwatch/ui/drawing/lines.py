@@ -24,10 +24,14 @@ def replaced(line: Line, x: int, text: str) -> Line | None:
     """The line with another text in the span that begins at cell ``x``; None if there is none of this width."""
     at = 0
     for number, (before, ink) in enumerate(line.spans):
-        size = width_of(before)
-        if at == x and size == width_of(text):
-            return line._replace(spans=(*line.spans[:number], (text, ink), *line.spans[number + 1 :]))
-        at += size
+        if at < x:
+            at += len(before) if before.isascii() else width_of(before)
+        elif at > x or width_of(before) != width_of(text):
+            return None
+        elif before == text:
+            return line
+        else:
+            return Line((*line.spans[:number], (text, ink), *line.spans[number + 1 :]), line.wash)
     return None
 
 
