@@ -79,18 +79,24 @@ def has_tensorflow() -> bool:
 LONGEST = (
     "tests/agreement/test_one_cause.py",
     "tests/probing/test_verdicts.py",
-    "tests/cli/test_report.py",
     "tests/cli/test_run.py",
-    "tests/sim/test_plugin.py",
-    "tests/doctor/test_real.py",
-    "tests/diagnosis/test_predict.py",
-    "tests/sim/test_build.py",
-    "tests/ui/test_ui_terminal_writes.py",
     "tests/sim/test_programs.py",
-    "tests/sim/test_settings.py",
+    "tests/probing/test_recipe.py",
+    "tests/cli/test_report.py",
+    "tests/sim/test_plugin.py",
+    "tests/probing/test_watch.py",
+    "tests/monitor/test_live_feed.py",
+    "tests/diagnosis/test_predict.py",
     "tests/probes/test_by_hand.py",
+    "tests/sim/test_build.py",
+    "tests/ui/test_ui_tabs.py",
+    "tests/cli/test_fault.py",
+    "tests/cli/test_completion.py",
+    "tests/ui/test_ui_layouts.py",
+    "tests/doctor/test_real.py",
+    "tests/sim/test_settings.py",
 )
-"""Files that take half a minute and more, first: a worker that begins one last leaves the other without work."""
+"""Files that take 15 seconds and more, first: a worker that begins one last leaves the other without work."""
 
 SKIPPED = {
     "gpu": (has_driver, "needs a real NVIDIA GPU: there is no /dev/nvidiactl"),

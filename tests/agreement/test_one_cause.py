@@ -1,7 +1,7 @@
 """Doctor, run and explain name one primary cause, each from a real run on a machine with a real fault.
 
 Nothing is mocked: ``gpuwatch doctor``, ``gpuwatch run -- python program.py`` and the log that this program wrote.
-Rows with all libraries share one import of TensorFlow (tests/forked_python.py); the others start every process afresh.
+Rows share imports of TensorFlow (tests/forked_python.py); those without a driver, part of it or libcudart start afresh.
 The rows run beside each other, because TensorFlow waits ten seconds before it gives up an allocation.
 """
 
@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,39 @@ pytestmark = [
     pytest.mark.timeout(900),  # the first test waits for as many rows as run beside its own
     pytest.mark.skipif(not has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
 ]
+FROM_THE_START = ("libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.12")
+"""Libraries that are looked for as TensorFlow or gpuwatch starts."""
 WHO = ("doctor", "run", "explain")
 Said = dict[str, dict[str, Any]]
 
 
+def afresh(row: Row) -> bool:
+    """Whether every process is started, and meets from its start what is missing."""
+    return not row.shape or any(library in FROM_THE_START for library in row.without)
+
+
 def command_of(row: Row) -> Callable[..., Result]:
-    """How gpuwatch is started: where libraries are missing, TensorFlow has to meet that from its start."""
-    return gpuwatch if row.without or not row.shape else gpuwatch_forked
+    return gpuwatch if afresh(row) else gpuwatch_forked
+
+
+_LINK = threading.Lock()
+
+
+@contextmanager
+def same_path(environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """``environment`` with its libraries under a path that is always the same: the loader reads it as Python starts.
+
+    What is behind it is looked at when a library is opened, which is as TensorFlow makes its devices.
+    """
+    folder = Path(environment["LD_LIBRARY_PATH"].partition(":")[0])
+    link = folder.with_name(f"test-{os.getpid()}")
+    with _LINK:
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder)
+        try:
+            yield {name: value.replace(str(folder), str(link)) for name, value in environment.items()}
+        finally:
+            link.unlink()
 
 
 def said_of(row: Row, folder: Path) -> Said:
@@ -52,23 +79,28 @@ def said_of(row: Row, folder: Path) -> Said:
         if machine is not None:
             row.fault(machine)
             environment = machine.environment(environment, without=row.without)
-        script = folder / "program.py"
-        script.write_text(row.program)
-        output = folder / "run.json"
-        watched = command_of(row)(
-            "run", "-q", "-o", str(output), "--", sys.executable, str(script), environment=environment
-        )
-        log = (watched.err + watched.out).splitlines()
-        return {
-            "doctor": doctor_of(row, environment),
-            "run": json.loads(output.read_text()),
-            "explain": json.loads(to_json(explain(log))),
-            "probe": probe_of(row, environment) if row.check else {},
-        }
+        with same_path(environment) if row.without and not afresh(row) else nullcontext(environment) as environment:
+            return all_of(row, environment, folder)
     finally:
         if machine is not None:
             machine.clear_faults()
             machine.remove()
+
+
+def all_of(row: Row, environment: dict[str, str], folder: Path) -> Said:
+    script = folder / "program.py"
+    script.write_text(row.program)
+    output = folder / "run.json"
+    watched = command_of(row)(
+        "run", "-q", "-o", str(output), "--", sys.executable, str(script), environment=environment
+    )
+    log = (watched.err + watched.out).splitlines()
+    return {
+        "doctor": doctor_of(row, environment),
+        "run": json.loads(output.read_text()),
+        "explain": json.loads(to_json(explain(log))),
+        "probe": probe_of(row, environment) if row.check else {},
+    }
 
 
 _LOOKED: dict[tuple[object, ...], Future[dict[str, Any]]] = {}

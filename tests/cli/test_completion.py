@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,18 +111,22 @@ def test_fish(line: str, offered: set[str], home: Path) -> None:
     assert {row.split("\t")[0] for row in done.stdout.splitlines()} == offered, done.stderr
 
 
-def on_terminal(command: list[str], typed: str, home: Path, setup: str) -> str:
-    """What a shell shows after ``typed`` and a Tab, without the sequences of the terminal."""
+def on_terminal(command: list[str], typed: str, home: Path, setup: str, done: Callable[[str], bool]) -> str:
+    """What a shell shows after ``typed`` and up to two Tabs, without the sequences of the terminal, once ``done``."""
+
+    def shown() -> str:
+        return re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|[=>])", "", terminal.output[begin:].decode("utf-8", "replace"))
+
     terminal = Terminal(command, environment(home), 120, 40)
     try:
         terminal.keys(f"cd {home}; {setup}; PS1=; echo rea''dy\n")
         assert terminal.drain(20, lambda output: b"ready" in output) is not None, bytes(terminal.output)
         begin = len(terminal.output)
         terminal.keys(typed + "\t")
-        terminal.drain(2.0)
-        terminal.keys("\t")
-        terminal.drain(2.5)
-        return re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|[=>])", "", terminal.output[begin:].decode("utf-8", "replace"))
+        if terminal.drain(2.0, lambda _: done(shown())) is None:
+            terminal.keys("\t")
+            terminal.drain(10.0, lambda _: done(shown()))
+        return shown()
     finally:
         terminal.keys("\x03\x15exit\n")
         terminal.close(3)
@@ -156,11 +161,14 @@ SHELLS_ON_A_TERMINAL = [
     ],
 )
 def test_a_tab_on_a_terminal(command: list[str], setup: str, typed: str, wanted: list[str], home: Path) -> None:
-    shown = on_terminal(command, typed, home, setup)
-    for word in wanted:
+    last = typed.rpartition(" ")[2]
+
+    def offered(shown: str) -> bool:
         # What was typed is only completed: the rest of the word follows it.
-        last = typed.rpartition(" ")[2]
-        assert word in shown or last + word.removeprefix(last) in shown.replace(" ", ""), shown
+        return all(word in shown or last + word.removeprefix(last) in shown.replace(" ", "") for word in wanted)
+
+    shown = on_terminal(command, typed, home, setup, offered)
+    assert offered(shown), shown
 
 
 def test_completion_imports_no_framework_and_no_screen(home: Path) -> None:
