@@ -1,4 +1,4 @@
-"""A log by itself, explained: ``gpuwatch.explanation/1``."""
+"""Explains a log: ``gpuwatch.explanation/1``."""
 
 from __future__ import annotations
 

@@ -133,9 +133,9 @@ def judged(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
 
 
 def _limited(evidence: Evidence, oom: Oom) -> Oom:
-    """The failure with its allocator's limit, which the line about the device's creation tells too.
+    """The failure with its allocator's limit, from the line about the device's creation if necessary.
 
-    Not where several processes or sessions had a device of this name with different limits.
+    Unless several processes or sessions had a device of this name with different limits.
     """
     if oom.limit_bytes is not None or oom.requested_bytes is None or not (oom.allocator or "").endswith("_bfc"):
         return oom
@@ -219,7 +219,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _copied(evidence: Evidence) -> str:
-    """What was copied from the host when memory ended, where TensorFlow tells that it was that; else empty."""
+    """What was copied from the host when memory ran out, if TensorFlow reports it; else empty."""
     measured = [error.message for error in evidence.run.errors] if evidence.run is not None else []
     measured += evidence.log.lines_of("memory.oom") if evidence.log is not None else ()
     line = next((line for line in measured if _COPY in line), None)
@@ -314,7 +314,7 @@ def _named(evidence: Evidence, device: Device | None, oom: Oom) -> tuple[str, st
 
 
 def _in_table(evidence: Evidence) -> list[str]:
-    """Who held memory by the nvidia-smi table that stands in the log, largest first."""
+    """Who held memory by the nvidia-smi table in the log, largest first."""
     rows = evidence.log.smi_processes if evidence.log is not None else []
     held = sorted(((row.held_bytes, row) for row in rows if row.held_bytes), key=lambda item: (-item[0], item[1].pid))
     return [
@@ -366,10 +366,10 @@ def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("memory.other-process", "config.inconsistent", "unknown")
 def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
-    """The driver had less than TensorFlow wanted: by what was asked, the device's size and what others held.
+    """The driver had less memory than TensorFlow requested, by the request, the device's size and what others held.
 
-    A series that shrinks by a tenth each time is the allocator's back-off, which may yet succeed; one size
-    refused again and again means that nothing is left. Limits that the device cannot hold must be refused.
+    A series that shrinks by a tenth each time is the allocator's back-off, which may still succeed; the same size
+    refused again and again means that nothing is left. Limits above the device's size must be refused.
     """
     log = evidence.log
     if log is None or not log.refusals.count or any(oom.requested_bytes for oom in ooms_of(evidence)):
@@ -390,7 +390,7 @@ def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
                 title=_too_much(want),
                 evidence=(what, want.arithmetic, *lines),
                 action="Set limits below what is free on the GPU, with room for a CUDA context, or none: TensorFlow"
-                " takes nearly all by itself.",
+                " allocates nearly all memory by default.",
                 device_uuid=want.device.uuid,
             )
             return

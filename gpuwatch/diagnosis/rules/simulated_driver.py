@@ -38,7 +38,7 @@ def refused(evidence: Evidence) -> Iterator[Finding]:
     """Kernels and functions that the simulated driver rejected, in its own words (gpuwatch/sim/csrc)."""
     lines, expected = error_lines(evidence, _LIMIT)
     reason = unreached(evidence.run) if evidence.run is not None else None
-    if reason:  # has a finding of its own, below
+    if reason:  # reported separately, below
         lines = [line for line in lines if reason not in line]
     if lines:
         yield finding(

@@ -200,7 +200,7 @@ def _of_signal(run: Run, number: signal.Signals) -> tuple[str, str, Certainty]:
     if run.host_memory_out:
         return *ENDINGS[HOST_MEMORY], "fact"
     if host is not None and host.oom_kills == 0:
-        # The kernel counts whom it kills for want of memory.
+        # The kernel counts its OOM kills.
         return (
             "It was killed by SIGKILL, not by the kernel's OOM killer: its counter did not change",
             "Find who sent it: the scheduler (sacct -j JOB), a supervisor, systemd-oomd (journalctl -u systemd-oomd),"
@@ -268,10 +268,10 @@ def no_gpu_without_why(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("unknown")
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
-    """The program ended with an error that no topic explains: reported, so that it does not look healthy."""
+    """The program ended with an unrecognised error, reported so that it does not look healthy."""
     log = evidence.log
     if evidence.run is not None and unreached(evidence.run):
-        return  # told as the limit of the simulation that it is
+        return  # reported as a limit of the simulation
     lines = _run_ended(evidence.run, log) if evidence.run is not None else _log_ended(log)
     if not lines and evidence.run is not None and evidence.run.verdict == "timeout":
         yield _deadline(evidence.run)

@@ -67,7 +67,7 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
     devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
     seen = read_visible(value, devices)
     if (seen.ended_at or "").startswith(INSTANCE):
-        return  # told by what misuses MIG
+        return  # reported as mig.misuse
     if not seen.hides_all and seen.ended_at is None:
         yield from _misread(value, seen)
         if blames_visibility(evidence) and evidence.log is not None and INSTANCE not in value:
