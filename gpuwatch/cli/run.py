@@ -99,7 +99,7 @@ def run(
     enter_simulation(ctx, tier, command, private=True)
     feed = LiveFeed(interval)
     feed.launch()
-    from gpuwatch.probing.watch import Options, watch
+    from gpuwatch.probing.watch import Options, Watch
 
     keeper = _Keeper(output, as_json, keep=not no_save, redact=redact)
     terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -116,9 +116,8 @@ def run(
     feed.start()
     try:
         before = feed.fresh(3.0)
-        finished = watch(
-            command, keeper.judge, options, source=feed, before=before, meanwhile=keeper.prepare, look=feed.sample_now
-        )
+        with Watch(command, keeper.judge, options, source=feed, before=before, look=feed.sample_now) as watching:
+            finished = watching.run(keeper.prepare)
     finally:
         feed.stop()
     keeper.end(finished, quiet=quiet)

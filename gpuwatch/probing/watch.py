@@ -70,28 +70,7 @@ Judge = Callable[[RunDraft], Run]
 """Diagnoses a draft and saves the run."""
 
 
-def watch(
-    command: Sequence[str],
-    judge: Judge,
-    options: Options,
-    *,
-    source: SnapshotSource | None = None,
-    before: Snapshot | None = None,
-    meanwhile: Callable[[], None] | None = None,
-    look: Callable[[], None] | None = None,
-) -> Run:
-    """Runs ``command`` to its end and returns the run, completed by ``judge``.
-
-    ``judge`` is also called while the program runs, so that a run that breaks off is saved. ``meanwhile`` is called
-    once, while the program starts. ``look`` makes ``source`` take an extra snapshot, when the program takes devices or
-    memory. The exit code or signal is in the run's outcome. Raises
-    :class:`~gpuwatch.probing.termination.NotStarted`.
-    """
-    with _Watch(command, judge, options, source, before, look) as watching:
-        return watching.run(meanwhile)
-
-
-class _Watch:
+class Watch:
     """One program from start to end. A context manager that ends everything it started."""
 
     def __init__(
@@ -99,10 +78,16 @@ class _Watch:
         command: Sequence[str],
         judge: Judge,
         options: Options,
-        source: SnapshotSource | None,
+        *,
+        source: SnapshotSource,
         before: Snapshot | None,
-        look: Callable[[], None] | None,
+        look: Callable[[], None],
     ) -> None:
+        """``judge`` is also called while the program runs, so that a run that breaks off is saved.
+
+        ``before``: the machine before the start. ``look`` makes ``source`` take an extra snapshot, when the program
+        takes devices or memory.
+        """
         self._look_now = look
         self._command = list(command)
         self._judge = judge
@@ -162,12 +147,15 @@ class _Watch:
 
     # From start to end
 
-    def run(self, meanwhile: Callable[[], None] | None) -> Run:
-        """See :func:`watch`."""
+    def run(self, meanwhile: Callable[[], None]) -> Run:
+        """Runs the program to its end and returns the run, completed by the judge.
+
+        ``meanwhile`` is called once, while the program starts. The exit code or signal is in the run's outcome. Raises
+        :class:`~gpuwatch.probing.termination.NotStarted`.
+        """
         self._status_line.begin()
         self._start()
-        if meanwhile is not None:
-            meanwhile()
+        meanwhile()
         while self._status is None and self._failed is None and not self._guard_gone:
             if not self._streams.drain(0 if len(self._backlog) else self._signals.patience(_TICK)):
                 self._backlog.work()  # only when there is no output to pass on
@@ -329,8 +317,6 @@ class _Watch:
         if self._program is not None:
             builder.state = self._processes.leading(self._program)
             builder.pid = builder.state.pid or self._program
-        if self._source is None:
-            return
         self._look_in_time()
         for snapshot in self._source.drain():
             builder.snapshot(snapshot, time.monotonic())
@@ -346,7 +332,7 @@ class _Watch:
         """Takes an extra sample when the program takes devices or memory: it may exit before the next regular one."""
         mapped, allocated = self._processes.in_use()
         more = mapped > self._mapped or allocated > _MORE * self._allocated
-        if self._look_now is None or not more or time.monotonic() < self._look_after:
+        if not more or time.monotonic() < self._look_after:
             return
         self._mapped, self._allocated = max(mapped, self._mapped), max(allocated, self._allocated)
         self._look_after = time.monotonic() + _APART

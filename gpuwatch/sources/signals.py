@@ -41,7 +41,7 @@ def refusal(pid: int, create_time: float | None) -> str:
     return ""
 
 
-def send(pid: int, create_time: float | None, number: int, *, proc: str = "/proc") -> Outcome:
+def send(pid: int, create_time: float | None, number: int) -> Outcome:
     """Sends signal ``number`` to ``pid`` if it is still the process that started at ``create_time`` (epoch seconds)."""
     why = refusal(pid, create_time)
     if why or create_time is None:
@@ -49,7 +49,7 @@ def send(pid: int, create_time: float | None, number: int, *, proc: str = "/proc
     try:
         handle = _open(pid)
         try:
-            found = compare(pid, create_time, proc=proc)
+            found = compare(pid, create_time)
             if found is not None:
                 return found
             if handle is None:
