@@ -219,7 +219,7 @@ def test_nothing_runs_on_when_the_program_is_killed(descendants: Path, tmp_path:
 
 def test_what_a_program_leaves_behind_on_purpose_goes_on(tmp_path: Path) -> None:
     out, done = tmp_path / "run.json", tmp_path / "done"
-    command = f"(sleep 1.5; echo late >&2; echo $? > {done}) & echo early >&2; exit 5"
+    command = f"(sleep 3; echo late >&2; echo $? > {done}) & echo early >&2; exit 5"
     seen = started("-q", "-o", str(out), "--", "sh", "-c", command, stderr=subprocess.PIPE)
     assert seen.wait(15) == 5
     assert not done.exists()
