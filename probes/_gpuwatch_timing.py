@@ -35,12 +35,12 @@ def measure(step, synchronise, seconds, tell=None, flops=None, examples=None, by
         # The first step, which determined the length of blocks, may have been slow.
         per_block = max(1, min(10000, int(length / max(min(recent) / per_block, 1e-7))))
     blocks = []
-    began = told = time.perf_counter()
+    began = reported = time.perf_counter()
     while len(blocks) < BLOCKS or time.perf_counter() - began < seconds:
         blocks.append(block(step, synchronise, per_block) / per_block)
         now = time.perf_counter()
-        if tell is not None and now - told > 0.25:
-            told = now
+        if tell is not None and now - reported > 0.25:
+            reported = now
             tell(len(blocks) * per_block, now - began)
     return summary(blocks, per_block, warmup, flops, examples, bytes_moved)
 

@@ -34,9 +34,9 @@ def why_none(torch):
         reasons.append("%s is a CPU build" % torch.__version__)
     value = os.environ.get("CUDA_VISIBLE_DEVICES")
     if value is not None:
-        told = hidden_by(value)
-        if told:
-            reasons.append(told)
+        hidden = hidden_by(value)
+        if hidden:
+            reasons.append(hidden)
     if not reasons:
         try:
             torch.cuda.init()

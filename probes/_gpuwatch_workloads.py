@@ -281,13 +281,13 @@ def first_steps(probe, tf, step, device=None, synchronise=None):
         result = step()
         wait(result)
         seconds = time.monotonic() - began
-        told = [context.export_run_metadata()]
+        collected = [context.export_run_metadata()]
         wait(step())
-        told.insert(0, context.export_run_metadata())
+        collected.insert(0, context.export_run_metadata())
     finally:
         context.disable_run_metadata()
     probe.emit("phase", name="first_step", seconds=seconds)
-    counts = next((found for found in (_ops(tf, metadata) for metadata in told) if found), {})
+    counts = next((found for found in (_ops(tf, metadata) for metadata in collected) if found), {})
     for (op, dtype, actual), count in sorted(counts.items(), key=str):
         probe.emit("placement", op=op, dtype=dtype, requested=device, actual=actual, count=count)
     products = {actual for op, _, actual in counts if "MatMul" in op or "Conv2D" in op}

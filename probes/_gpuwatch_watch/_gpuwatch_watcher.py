@@ -145,10 +145,10 @@ class Watcher:
         self.broken = False
         self.sequence = 0
         self.lock = _thread.allocate_lock()
-        self.said = set()
+        self.sent = set()
         self.searched = 0
-        self.told = {}
-        self.told_at = 0.0
+        self.latest = {}
+        self.sent_at = 0.0
         self.batches.reset()
         self.optimizer.reset()
         self.calls = Calls()
@@ -184,14 +184,14 @@ class Watcher:
                 self.broken = True  # gpuwatch has ended, or does not read
 
     def once(self, key, kind, **data):
-        if key not in self.said:
-            self.said.add(key)
+        if key not in self.sent:
+            self.sent.add(key)
             self.emit(kind, **data)
 
     def changed(self, key, kind, **data):
         """Sends ``data`` if it has changed."""
-        if self.told.get(key) != data:
-            self.told[key] = data
+        if self.latest.get(key) != data:
+            self.latest[key] = data
             self.emit(kind, **data)
 
     # The loop
@@ -283,7 +283,7 @@ class Watcher:
         if context is None:
             return
         logical = [device.name for device in context.list_logical_devices()]
-        if "devices" not in self.said:
+        if "devices" not in self.sent:
             self.once(
                 "devices",
                 "devices",
@@ -305,7 +305,7 @@ class Watcher:
 
         TensorFlow's gauge says that there is a strategy; it is found among the referrers of its class.
         """
-        if "replicas" in self.said:
+        if "replicas" in self.sent:
             return
         lib = sys.modules.get("tensorflow.python.distribute.distribute_lib")
         strategy = getattr(sys.modules.get(_MIRRORED), "MirroredStrategy", None)
@@ -314,10 +314,10 @@ class Watcher:
             return
         self.searched += 1
         if self.searched >= _MOST_SEARCHES:
-            self.said.add("replicas")
+            self.sent.add("replicas")
         for one in gc.get_referrers(strategy):
             if isinstance(one, strategy) and hasattr(one, "extended"):
-                self.said.add("replicas")
+                self.sent.add("replicas")
                 names = ["/device:" + name.rpartition("/device:")[2] for name in one.extended.worker_devices]
                 missing = [name for name in names if name not in logical]
                 if missing:
@@ -398,7 +398,7 @@ class Watcher:
             if not held and not peak:
                 continue
             name = "cuda:%d" % number
-            if name not in self.said:
+            if name not in self.sent:
                 self.once(name, "result", name=name, value=self.properties(cuda, number))
             stats = cuda.memory_stats(number)
             self.changed(
@@ -453,8 +453,8 @@ class Watcher:
             self.ops.tell(self.emit)
 
     def speed(self):
-        if time.monotonic() - self.told_at >= _TELL_EVERY:
-            self.told_at = time.monotonic()
+        if time.monotonic() - self.sent_at >= _TELL_EVERY:
+            self.sent_at = time.monotonic()
             self.last_speed()
             self.placements()
 
