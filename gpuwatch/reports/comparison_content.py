@@ -10,6 +10,7 @@ from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports import charts
 from gpuwatch.reports.comparable import gpus
 from gpuwatch.reports.compare import COLUMNS, HEADS, RIGHT, WHEN_DIFFERENT, cells, labels, times
+from gpuwatch.reports.conclusion import conclusion, failed
 from gpuwatch.reports.content import GLYPHS, Content, Table, clean
 from gpuwatch.reports.run_content import as_shown, on_gpu, run_content, simulated_note
 from gpuwatch.reports.speed import wide
@@ -41,11 +42,11 @@ _WHOLE = ("config", "started")
 def comparison_content(document: Comparison) -> Content:
     """The table, the differences, and every run."""
     table = comparison_table(document, "Comparison")
-    bad = sum(_badly(run) for run in document.runs)
+    bad = sum(map(failed, document.runs))
     count = len(document.runs)
     return Content(
-        title=f"{count} run{'' if count == 1 else 's'} compared",
-        subtitle=_subject(document),
+        title=conclusion(document),
+        subtitle=" · ".join(filter(None, (f"{count} run{'' if count == 1 else 's'} compared", _subject(document)))),
         state="error" if bad else "ok",
         verdict=f"{bad} of {count} failed" if bad else "all completed",
         reason="",
@@ -111,13 +112,6 @@ def _on_both(run: Run) -> bool:
     """Whether some ops ran on the CPU and none fell back."""
     share = on_gpu(run)
     return share is not None and 0 < share < 100 and not run.fallbacks
-
-
-def _badly(run: Run) -> bool:
-    """Whether it failed; an out-of-memory that its configuration demonstrates is not a failure."""
-    if run.verdict == "oom":
-        return not as_shown(run)
-    return run.verdict in ("error", "timeout")
 
 
 def _cell(document: Comparison, index: int, run: Run, name: str, text: str) -> str:

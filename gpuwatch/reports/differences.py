@@ -14,7 +14,7 @@ from gpuwatch.reports.content import clean
 from gpuwatch.reports.speed import speed, unproven
 from gpuwatch.reports.tables import device_map
 
-_SAME_MEMORY = 0.01
+SAME_MEMORY = 0.01
 """Share by which NVML's peaks must differ to be mentioned."""
 _LOG_CHARS = 110
 # Lines about devices and memory; not about loading, which depends on what was loaded before.
@@ -126,7 +126,7 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
     elif run.config == other.config and granted != "–":
         yield f"granted the same, {granted}"
     seen, earlier = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
-    if seen is not None and earlier is not None and abs(seen - earlier) > _SAME_MEMORY * max(seen, earlier):
+    if seen is not None and earlier is not None and abs(seen - earlier) > SAME_MEMORY * max(seen, earlier):
         yield f"NVML saw {size(seen)} instead of {size(earlier)}"
     if run_content.fell_back(run) != run_content.fell_back(other) and run.fallbacks:
         yield f"ops fell back {run_content.fell_back(run)}"

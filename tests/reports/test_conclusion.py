@@ -1,0 +1,166 @@
+"""The sentence above a comparison: numbers where the runs allow them, no claim where they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from gpuwatch.model.run import Framework, Oom
+from gpuwatch.reports.compare import compare
+from gpuwatch.reports.conclusion import conclusion
+from gpuwatch.reports.registry import render
+from tests.reports.documents import GIB, MIB, speed
+from tests.reports.test_comparison import SPEEDS, timed
+
+SIMULATED = {"simulated": True, "simulation": "driver"}
+CUDA = {"verdict": "error", "primary": "cuda.libraries-missing"}
+REFUSED = {"verdict": "oom", "primary": "memory.limit-too-small", "ooms": (Oom(),)}
+
+
+def shown(*runs: Any) -> str:
+    return conclusion(compare(runs))
+
+
+def test_less_memory_at_the_same_speed() -> None:
+    told = shown(timed("default", held=22 * GIB), timed("growth", held=326 * MIB))
+    assert told == "growth: the same work in 326 MiB instead of 22.0 GiB, at the same speed within noise"
+
+
+def test_with_more_runs_the_one_measured_against_is_named() -> None:
+    runs = [timed("limit", held=GIB), timed("fraction", held=23 * GIB), timed("default", held=22 * GIB)]
+    assert (
+        shown(*runs) == "limit: the same work in 1.0 GiB instead of 22.0 GiB (default), at the same speed within noise"
+    )
+    runs.append(timed("growth", held=GIB + MIB))
+    assert shown(*runs).startswith("limit and growth: the same work in 1.0 GiB instead of")
+
+
+def test_less_memory_and_faster() -> None:
+    told = shown(timed("default", 0.004, held=22 * GIB), timed("growth", 0.002, held=326 * MIB))
+    assert told == "growth: 500 instead of 250 steps/s, in 326 MiB instead of 22.0 GiB"
+
+
+def test_what_less_memory_costs_is_named() -> None:
+    default, growth = timed("default", 0.004, held=22 * GIB), timed("growth", 0.005, held=326 * MIB)
+    assert shown(default, growth).endswith("but slower: 200 instead of 250 steps/s; fastest is default: 250 steps/s")
+    told = shown(default, growth, timed("xla", 0.002, held=22 * GIB))
+    assert told == (
+        "growth: the same work in 326 MiB instead of 22.0 GiB (default), but slower: 200 instead of 250 steps/s;"
+        " fastest is xla: 500 steps/s"
+    )
+
+
+def test_faster_in_the_same_memory() -> None:
+    told = shown(timed("default", 0.004), timed("xla", 0.002))
+    assert told == "xla: 500 instead of 250 steps/s, in the same memory (10.0 GiB)"
+
+
+def test_runs_that_cannot_be_told_apart() -> None:
+    told = shown(timed("default"), timed("growth"))
+    assert told == "default and growth cannot be told apart: the same memory (10.0 GiB), same speed within noise"
+    told = shown(timed("default"), timed("growth", 0.001, spread=0.4))
+    assert told.endswith("the same memory (10.0 GiB), step times vary by more than 10 %")
+    told = shown(timed("default", spread=0.4), timed("growth", 0.001, held=GIB))
+    assert told == (
+        "growth: the same work in 1.0 GiB instead of 10.0 GiB; speeds cannot be told apart:"
+        " step times vary by more than 10 %"
+    )
+
+
+def test_no_word_of_speed_on_simulated_gpus() -> None:
+    default = timed("default", 0.004, held=22 * GIB, **SIMULATED)
+    growth = timed("growth", 0.002, held=326 * MIB, **SIMULATED)
+    assert shown(default, growth) == "growth: the same work in 326 MiB instead of 22.0 GiB"
+    assert shown(default, timed("x", held=22 * GIB, **SIMULATED)) == (
+        "default and x: the same memory (22.0 GiB); no speeds to compare on simulated GPUs"
+    )
+    assert shown(growth) == "growth: 326 MiB of GPU memory; nothing to compare it with"
+
+
+def test_all_failed() -> None:
+    assert shown(timed("a", **REFUSED), timed("b", **REFUSED), timed("c", **CUDA)) == (
+        "All 3 runs failed: a and b failed (out of memory: the memory limit that was set is too small);"
+        " c failed (CUDA libraries cannot be loaded)"
+    )
+    assert shown(timed("a", verdict="timeout")) == "a failed (stopped at the deadline)"
+    reason = {"verdict": "error", "verdict_reason": "Exit code 3.", "errors": ()}
+    assert shown(timed("a", **reason)) == "a failed (exit code 3)"
+
+
+def test_some_failed() -> None:
+    told = shown(timed("default", held=22 * GIB), timed("growth", held=GIB), timed("limit", **REFUSED))
+    assert told.startswith("growth: the same work in 1.0 GiB instead of 22.0 GiB, at the same speed")
+    assert told.endswith("; limit failed (out of memory: the memory limit that was set is too small)")
+    told = shown(timed("default"), timed("limit", **CUDA))
+    assert told == "default: 500 ±5 steps/s, 10.0 GiB of GPU memory; limit failed (CUDA libraries cannot be loaded)"
+
+
+def test_ends_that_are_no_failures() -> None:
+    expected = {"verdict": "oom", "ooms": (Oom(expected=True),)}
+    assert shown(timed("oom", **expected)) == "oom ran out of memory, as expected"
+    assert shown(timed("a", verdict="skipped"), timed("b", verdict="skipped")) == "a and b were skipped"
+    assert shown(timed("a", verdict="interrupted")) == "a was interrupted"
+
+
+def test_one_run() -> None:
+    assert shown(timed("default")) == "default: 500 ±5 steps/s, 10.0 GiB of GPU memory; nothing to compare it with"
+    assert shown() == "No runs to compare"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"throughput": speed(0.1, device="/device:CPU:0")},
+            "Speeds not comparable: measured on GPU (default) and CPU (other)",
+        ),
+        (
+            {"workload": "conv"},
+            "Not comparable: default computed matmul 512 float32, other computed conv 512 float32",
+        ),
+        (
+            {"throughput": None},
+            "default: 500 ±5 steps/s, 10.0 GiB of GPU memory; not compared: no speed of other",
+        ),
+    ],
+)
+def test_runs_that_are_not_comparable(changes: dict[str, Any], told: str) -> None:
+    assert shown(timed("default"), timed("other", **changes)) == told
+
+
+def test_runs_without_a_speed_have_their_memory() -> None:
+    told = shown(timed("a", throughput=None), timed("b", throughput=None, held=GIB))
+    assert told == "a held 10.0 GiB, b held 1.0 GiB; not compared, as no speed was measured"
+
+
+def test_runs_of_one_configuration_are_named_by_what_differs() -> None:
+    old = Framework(name="tensorflow", version="2.16.2")
+    assert shown(timed("limit"), timed("limit", 0.004, framework=old)).startswith("limit (tensorflow 2.21.0): 500 ")
+    assert shown(timed("limit"), timed("limit", 0.004)).startswith("limit #1: 500 ")
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "text"])
+def test_it_is_the_headline_of_every_format_for_people(name: str) -> None:
+    document = compare([timed("default", held=22 * GIB), timed("growth", held=326 * MIB)])
+    drawn = render(document, name, width=120)
+    assert conclusion(document) in drawn
+    at = drawn.index(conclusion(document))
+    for part in ("2 runs compared", "node07", "tensorflow 2.21.0", "2026-11-20"):
+        assert drawn.index(part) > at
+
+
+@given(SPEEDS, SPEEDS)
+def test_a_speed_is_claimed_only_beyond_noise(one: Any, other: Any) -> None:
+    for where in ({}, SIMULATED):
+        runs = [timed("a", throughput=one, **where), timed("b", throughput=other, **where)]
+        steady = all(t.p90_step_seconds - t.p10_step_seconds <= 0.1 * t.median_step_seconds for t in (one, other))
+        apart = one.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < one.p10_step_seconds
+        assert ("steps/s" in shown(*runs)) == (steady and apart and not where)
+
+
+def test_documents_of_versions_without_the_group_are_concluded_too() -> None:
+    document = compare([timed("default", held=22 * GIB), timed("growth", held=326 * MIB)])
+    assert conclusion(msgspec.structs.replace(document, comparable=())) == conclusion(document)
