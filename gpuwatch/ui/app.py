@@ -85,6 +85,7 @@ class GpuwatchApp(PreferencesApp):
         """UUID of the device on the GPU tab."""
         self.chosen_process: Identity | None = None
         """The process on the Process tab."""
+        self.k_explained = False
         self._probe_runs = probe_runs
         self._watching = False
         self._last_data = float("-inf")

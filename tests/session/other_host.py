@@ -69,7 +69,7 @@ async def look_around(app: GpuwatchApp, feed: FakeFeed, shots: list[Snapshot]) -
             await pilot.pause(0.05)
         assert screen.details is not None
         answers.append(screen.details.problem or "read")
-        await pilot.press("k")
+        await pilot.press("K")
         await pilot.pause()
         answers.append("asked" if isinstance(app.screen, SignalSheet) else screen.footer_message[0])
         await pilot.press("escape")

@@ -54,7 +54,7 @@ async def test_every_tab_is_ascii(machine: str, size: tuple[int, int], tmp_path:
         ("s",),
         ("i",),
         ("f",),
-        ("k",),
+        ("K",),
         ("ctrl+p",),
         ("slash", *"user:é"),
         ("slash", *"mem>lots"),

@@ -80,7 +80,7 @@ async def test_what_keys_do_to_the_first_screen() -> None:
         row(pilot, "→", "TF_FORCE_GPU_ALLOW_GROWTH=true")
         await press(pilot, "escape")
         assert lines(pilot) == at_first
-        await press(pilot, "space", "space", "k")
+        await press(pilot, "space", "space", "K")
         row(pilot, "✓1", "48121", "alice")
         row(pilot, "✓0", "51877", "bob")
         row(pilot, "48121  alice", "2026-05-11 11:50:24", "python train.py --bs 64 --model resnet50")

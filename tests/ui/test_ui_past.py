@@ -203,22 +203,22 @@ async def test_no_signal_goes_to_what_is_past(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 30)
         await settle(pilot)
-        for keys in (("P", "tab", "tab", "tab", "k"), ("left_square_bracket", "k")):
+        for keys in (("P", "tab", "tab", "tab", "K"), ("left_square_bracket", "K")):
             while stage.app.overview.focused_pane != "processes":
                 await pilot.press("tab")
-            await pilot.press(keys[0], "k")
+            await pilot.press(keys[0], "K")
             await settle(pilot)
             assert stage.app.overview.focused_pane == "timeline"
             assert "no signals while paused" in stage.app.overview.keys.plain
             await pilot.press(*keys[1:])
             stage.app.overview.processes.focus()
-            await pilot.press("k")
+            await pilot.press("K")
             await settle(pilot)
             assert not isinstance(stage.app.screen, SignalSheet)
             assert "no signals while paused" in stage.app.overview.keys.plain
             await pilot.press("P")
         stage.app.overview.processes.focus()
-        await pilot.press("k")
+        await pilot.press("K")
         await settle(pilot)
         assert isinstance(stage.app.screen, SignalSheet)
 

@@ -69,7 +69,7 @@ STATES = {
     "help": ("question_mark",),
     "missing": ("down", "down", "down", "i"),
     "gpus": ("shift+tab", "shift+tab", "right"),
-    "signal": ("k",),
+    "signal": ("K",),
     "tree": ("t",),
     "back": ("left_curly_bracket",),
 }

@@ -138,7 +138,7 @@ async def test_keys_lead_to_the_environment_and_the_relatives(stage: Stage) -> N
         assert "4000 bash" in screen.about.plain
         await pilot.press("home")
         assert "holds 130.4 GiB" in screen.about.plain
-        await pilot.press("k")
+        await pilot.press("K")
         await settle(pilot)
         assert isinstance(stage.app.screen, SignalSheet)
         await pilot.press("escape", "i")

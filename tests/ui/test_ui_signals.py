@@ -62,7 +62,7 @@ async def test_the_sheet_names_the_process_and_term_is_preselected(stage: Stage,
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(row(sleepers[0])))
         await settle(pilot)
-        await pilot.press("k")
+        await pilot.press("K")
         await settle(pilot)
         sheet = stage.app.screen
         assert isinstance(sheet, SignalSheet)
@@ -76,7 +76,7 @@ async def test_the_sheet_names_the_process_and_term_is_preselected(stage: Stage,
         await pilot.press("escape")
         await settle(pilot)
         assert sleepers[0].poll() is None
-        await pilot.press("k", "enter")
+        await pilot.press("K", "enter")
         await settle(pilot)
         assert ended(sleepers[0]) == -signal.SIGTERM
         assert f"● TERM delivered to {sleepers[0].pid}" in stage.app.overview.keys.plain
@@ -90,7 +90,7 @@ async def test_arrows_choose_another_signal(
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(machine(row(sleepers[0])))
         await settle(pilot)
-        await pilot.press("k", *keys, "enter")
+        await pilot.press("K", *keys, "enter")
         await settle(pilot)
         assert ended(sleepers[0]) in (-number, 1)
 
@@ -99,7 +99,7 @@ async def test_what_a_program_is_called_is_no_markup(stage: Stage, sleepers: lis
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(msgspec.structs.replace(row(sleepers[0]), command="[red]x[/] \\")))
         await settle(pilot)
-        await pilot.press("k")
+        await pilot.press("K")
         await settle(pilot)
         assert "[red]x[/] \\" in stage.app.screen.sheet._border_subtitle.plain  # type: ignore[attr-defined]
 
@@ -152,7 +152,7 @@ async def test_tags_collect_processes_and_each_gets_it_once(stage: Stage, sleepe
         assert table.plain.count("✓") == 3
         assert "2 tagged" in table.plain
         assert "signal 2" in stage.app.overview.keys.plain
-        await pilot.press("k")
+        await pilot.press("K")
         await settle(pilot)
         assert isinstance(stage.app.screen, SignalSheet)
         assert "to 2 processes" in str(stage.app.screen.sheet.border_title)
@@ -180,7 +180,7 @@ async def test_a_reused_pid_is_refused_and_reported(stage: Stage, sleepers: list
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(row(sleepers[0], shift=-500.0)))
         await settle(pilot)
-        await pilot.press("k", "enter")
+        await pilot.press("K", "enter")
         await settle(pilot)
         message = f"✖ no TERM to {sleepers[0].pid}: this pid belongs to another process now"
         assert message in stage.app.overview.keys.plain
@@ -191,7 +191,7 @@ async def test_a_process_that_exited_meanwhile_is_reported(stage: Stage, sleeper
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(row(sleepers[0])))
         await settle(pilot)
-        await pilot.press("k")
+        await pilot.press("K")
         sleepers[0].kill()
         sleepers[0].wait()
         await pilot.press("enter")
@@ -203,7 +203,7 @@ async def test_what_cannot_be_identified_is_not_offered(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(machines.denied_process()))
         await settle(pilot)
-        await pilot.press("k")
+        await pilot.press("K")
         await settle(pilot)
         sheet = stage.app.screen
         assert isinstance(sheet, SignalSheet)
@@ -220,7 +220,7 @@ async def test_doubt_about_namespaces_is_shown(stage: Stage, sleepers: list[Chil
         elsewhere = msgspec.structs.replace(machines.HELD, id="container.pid-namespace", severity="info")
         stage.push(msgspec.structs.replace(machine(row(sleepers[0])), findings=(elsewhere,)))
         await settle(pilot)
-        await pilot.press("k")
+        await pilot.press("K")
         await settle(pilot)
         sheet = stage.app.screen
         assert isinstance(sheet, SignalSheet)
@@ -232,7 +232,7 @@ async def test_memory_without_a_process_has_nobody_to_signal(stage: Stage) -> No
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machines.pair())
         await settle(pilot)
-        await pilot.press("end", "space", "k")
+        await pilot.press("end", "space", "K")
         await settle(pilot)
         assert stage.app.screen is stage.app.overview
         assert "nothing to signal" in stage.app.overview.keys.plain
@@ -243,7 +243,7 @@ async def test_read_only_sends_nothing_and_says_so(make_stage: Callable[..., Sta
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(machine(row(sleepers[0])))
         await settle(pilot)
-        await pilot.press("k")
+        await pilot.press("K")
         await settle(pilot)
         assert stage.app.screen is stage.app.overview
         assert "--read-only" in stage.app.overview.keys.plain
@@ -254,7 +254,28 @@ async def test_signals_from_the_gpu_tab(stage: Stage, sleepers: list[Child]) -> 
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.push(machine(row(sleepers[0])))
         await settle(pilot)
-        await pilot.press("2", "tab", "k", "enter")
+        await pilot.press("2", "tab", "K", "enter")
         await settle(pilot)
         assert ended(sleepers[0]) == -signal.SIGTERM
         assert "delivered" in stage.app.tab.keys.plain
+
+
+async def test_k_moves_up_and_says_once_where_the_signal_went(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        table = stage.app.overview.processes
+        first = table.selected
+        await pilot.press("j")
+        await settle(pilot)
+        assert table.selected is not first
+        await pilot.press("k")
+        await settle(pilot)
+        assert table.selected is first
+        assert "K or F9 sends a signal" in stage.app.overview.keys.plain
+        stage.app.overview.show_message("", "text", 0)
+        await pilot.press("j", "k")
+        await settle(pilot)
+        assert table.selected is first
+        assert "F9" not in stage.app.overview.keys.plain
+        assert stage.app.screen is stage.app.overview

@@ -171,7 +171,7 @@ async def test_a_launcher_can_be_looked_at_tagged_and_signalled(stage: Stage) ->
         stage.push(family(1))
         await settle(pilot)
         assert [one.pid for one in table.tagged] == [20], "a new sample keeps the tag"
-        await pilot.press("k")
+        await pilot.press("K")
         await settle(pilot)
         assert isinstance(stage.app.screen, SignalSheet)
         assert "torchrun train.py --token •••" in stage.app.screen.sheet.plain

@@ -30,7 +30,7 @@ _SYMBOLS = (
     ("0→1", "the program's GPU 0 is physical GPU 1"),
     ("120s ┄┄", "time span of a graph, and the middle of its fixed axis"),
     ("HELD", "GPU memory by process, largest first, and what is free"),
-    ("F4 … F10", "as in htop: F4 filter, F5 tree, F6 sort, F9 signal, F10 quit; k is F9, not up"),
+    ("F4 … F10", "as in htop: F4 filter, F5 tree, F6 sort, F9 signal, F10 quit"),
     ("M P T I", "sort in htop; here s chooses a column, S reverses the order, P pauses"),
     ("unexplained", "memory in use that no visible process owns"),
 )
@@ -48,7 +48,7 @@ def help_lines(tab: str, name: Callable[[str], str] = str) -> Lines:
     for pane in (*panes_of(tab), "everywhere"):
         lines.append([(_HEADS.get(pane, pane.capitalize()), "title")])
         # The keys of the tabs are listed above.
-        here = [one for one in ACTIONS[pane] if not one.id.startswith("show_tab")]
+        here = [one for one in ACTIONS[pane] if one.help and not one.id.startswith("show_tab")]
         lines += [[(f"  {name(action.shown):<{size}}", "key"), (action.help, "text")] for action in here]
         lines.append([])
     if tab == "overview":

@@ -26,6 +26,8 @@ class Dashboard(Protocol):
     settings_path: Path
     chosen_gpu: str | None
     chosen_process: Identity | None
+    k_explained: bool
+    """Whether the footer has said that ``k`` no longer sends a signal."""
 
     @property
     def tab(self) -> Screen[None]:

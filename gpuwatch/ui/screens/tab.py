@@ -188,8 +188,15 @@ class TabScreen(Screen[None]):
         """Moves in the focused pane."""
 
     def action_no_signal(self) -> None:
-        """``k`` moves up on a tab without processes."""
+        """The signal key while the timeline is focused."""
+        self.say("no signals while paused; P goes back to now", "warning")
+
+    def action_up_by_k(self) -> None:
+        """``k`` moves up; the first time, the footer says that signals have another key."""
         self.action_move("up")
+        if not self.gpuwatch.k_explained:
+            self.gpuwatch.k_explained = True
+            self.say("k moves up; K or F9 sends a signal", "accent")
 
     def action_help(self) -> None:
         """Shows all keys, by pane."""

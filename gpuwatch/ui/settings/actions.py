@@ -48,6 +48,7 @@ class Action:
     title: str
     """At most two words, for the footer."""
     help: str
+    """Empty: the help leaves it out."""
     label: str = ""
     """The key as shown to the user, if not the first of ``keys``."""
     footer: bool = True
@@ -62,6 +63,9 @@ class Action:
         first = self.keys.partition(",")[0]
         return self.label or _SHOWN.get(first, first)
 
+
+_OLD_SIGNAL_KEY = Action("up_by_k", "k", "up", "", footer=False)
+"""``k`` once sent a signal, as in htop: now it moves up, and the first time the footer names the new key."""
 
 ACTIONS: dict[str, tuple[Action, ...]] = {
     "overview": (
@@ -101,11 +105,12 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("environment", "e", "env", "Show its environment, with secrets masked", name="Environment"),
         Action(
             "signal",
-            "k,f9",
+            "K,f9",
             "signal",
             "Send INT, TERM or KILL to this process or the tagged ones; asks first",
             name="Send a signal",
         ),
+        _OLD_SIGNAL_KEY,
         Action("tree", "t,f5", "tree", "Show processes as a tree, or as a list", name="Process tree"),
         Action("tag", "space", "tag", "Tag this process, for a signal to several"),
         Action("choose_columns", "c,f2", "columns", "Choose columns and their order", name="Process columns…"),
@@ -131,7 +136,8 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("move('left')", "left,h", "switch", "Previous or next process", label="← →"),
         Action("environment", "e", "env", "Go to its environment", name="Environment"),
         Action("tree", "t", "tree", "Go to its parents and children", name="Parents and children"),
-        Action("signal", "k,f9", "signal", "Send INT, TERM or KILL to this process; asks first", name="Send a signal"),
+        Action("signal", "K,f9", "signal", "Send INT, TERM or KILL to this process; asks first", name="Send a signal"),
+        _OLD_SIGNAL_KEY,
         Action("missing", "i", "missing values", "Why values of this process are missing"),
     ),
     "probes": (
@@ -163,7 +169,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("past_seconds(60)", "pagedown", "+1 min", "One minute forward"),
         Action("past_end(False)", "home,g", "oldest", "To the oldest sample"),
         Action("past_end(True)", "end,G", "newest", "To the newest sample"),
-        Action("no_signal", "k,f9", "signal", "No signals while paused (without processes: one row up)", footer=False),
+        Action("no_signal", "K,f9", "signal", "No signals while paused", footer=False),
         Action("pause", "escape", "back to now", "Back to now", footer=False),
     ),
     "everywhere": (
@@ -241,7 +247,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             footer=False,
             run="app.suspend_process",
         ),
-        Action("move('up')", "up,k", "up", "One row up (k sends a signal in process lists)", label="↑ k", footer=False),
+        Action("move('up')", "up,k", "up", "One row up", label="↑ k", footer=False),
         Action("move('down')", "down,j", "down", "One row down", label="↓ j", footer=False),
         Action("move('left')", "left,h", "left", "Previous GPU; in a table: scroll back", label="← h", footer=False),
         Action(
