@@ -12,7 +12,7 @@ import click
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.text import printable
-from gpuwatch.reports.registry import SUFFIXES, format_for, render, write
+from gpuwatch.reports.format_registry import SUFFIXES, format_for, render, write
 from gpuwatch.reports.writing import is_special, unwritable
 
 if TYPE_CHECKING:

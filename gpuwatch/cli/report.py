@@ -16,7 +16,7 @@ from gpuwatch.model.codec import DOCUMENTS, PRINTED, Document, NotADocument, rea
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.run import Comparison, Run
-from gpuwatch.reports.registry import BY_NAME
+from gpuwatch.reports.format_registry import BY_NAME
 
 
 def read_document(path: Path) -> Document:

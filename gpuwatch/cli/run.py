@@ -164,7 +164,7 @@ class _Keeper:
         """Imports what judging needs, while the program starts."""
         importlib.import_module("gpuwatch.diagnosis.finish_run")
         if self._output is not None:
-            importlib.import_module("gpuwatch.reports.registry")
+            importlib.import_module("gpuwatch.reports.format_registry")
 
     def judge(self, draft: RunDraft) -> Run:
         """The finished run. Write errors are reported at the end; the program goes on."""
@@ -182,7 +182,7 @@ class _Keeper:
         return finished
 
     def _write(self, finished: Run, output: Path) -> None:
-        from gpuwatch.reports.registry import write
+        from gpuwatch.reports.format_registry import write
 
         try:
             write(finished, output, format_name="json" if self._as_json else None, redact=self._redact)
@@ -197,7 +197,7 @@ class _Keeper:
             say(f"gpuwatch: {self._problem}")
         if quiet:
             return
-        from gpuwatch.reports.registry import render
+        from gpuwatch.reports.format_registry import render
 
         click.echo("\n" + render(finished, "text", width=_columns()), nl=False, err=True)
         if self._output is not None and not self._problem:

@@ -26,15 +26,15 @@ from gpuwatch.diagnosis.conditions import (
     pcie_link,
     throttling,
 )
+from gpuwatch.diagnosis.conditions.condition_registry import CONDITIONS, Condition
 from gpuwatch.diagnosis.conditions.driver_silence import DriverSilence, FeedState
-from gpuwatch.diagnosis.conditions.durations import duration, span
+from gpuwatch.diagnosis.conditions.duration_text import duration, span
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.diagnosis.conditions.registry import CONDITIONS, Condition
 from gpuwatch.diagnosis.conditions.sample_context import Memory, SampleContext
 from gpuwatch.diagnosis.conditions.throttling import ClockEpisodes, Episode
 from gpuwatch.diagnosis.engine import broken, diagnose, in_order
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.registry import RULES, finding
+from gpuwatch.diagnosis.rule_registry import RULES, finding
 from gpuwatch.history.device_events import DeviceEvents
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.process_events import ProcessEvents

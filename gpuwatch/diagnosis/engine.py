@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from gpuwatch.diagnosis.conditions import snapshot_rule
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.no_finding import nothing_found
-from gpuwatch.diagnosis.registry import RULES, Rule, finding
+from gpuwatch.diagnosis.rule_registry import RULES, Rule, finding
 from gpuwatch.diagnosis.rules import (
     build,
     compatibility,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.registry import finding
+from gpuwatch.diagnosis.rule_registry import finding
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.findings import Finding
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from gpuwatch.logs import cuda_errors, devices, nvidia_smi, out_of_memory, pytorch, topics
+from gpuwatch.logs import cuda_errors, devices, nvidia_smi, pytorch, tensorflow_oom, topics
 from gpuwatch.logs.clean import in_words, json_text, source_message, undecorated, unwrapped
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.multiline_units import MAX_LIST, OpenUnits
@@ -75,7 +75,7 @@ class LogParser:
     def __init__(self) -> None:
         self._facts = LogFacts()
         self._placements = PlacementCounter()
-        self._ooms = out_of_memory.OomCollector()
+        self._ooms = tensorflow_oom.OomCollector()
         self._memo: dict[str, tuple[str, str] | int | None] = {}
         self._shapes: dict[bytes, int] = {}
         """Kind of message by its text without digits."""
@@ -180,7 +180,7 @@ class LogParser:
         if message.startswith("before computing ") and self._placements.copied(message):
             return True
         kind = self._shapes.get(message.encode("utf-8", "replace").translate(None, _DIGITS))
-        if kind == _REFUSAL and (refused := out_of_memory.refused_bytes(message)) is not None:
+        if kind == _REFUSAL and (refused := tensorflow_oom.refused_bytes(message)) is not None:
             self._facts.refusals.add(refused)
             return True
         return kind == _NOTHING
@@ -223,7 +223,7 @@ class LogParser:
             action = self._placements.executing(message)
         elif source in ("placer", "simple_placer") and self._placements.node(message, _thread(line)):
             pass
-        elif (refused := out_of_memory.refused_bytes(message)) is not None:
+        elif (refused := tensorflow_oom.refused_bytes(message)) is not None:
             self._refused(line, refused)
             action = refused
             self._remember(tail.encode("utf-8", "replace").translate(None, _DIGITS), _REFUSAL)
@@ -244,7 +244,7 @@ class LogParser:
             elif "is not a failure" in message:
                 self._facts.note("memory.not-a-failure", line)
             return
-        if out_of_memory.begins_dump(message) and self._ooms.orphan(_writer(line)):
+        if tensorflow_oom.begins_dump(message) and self._ooms.orphan(_writer(line)):
             self._facts.note("memory.oom", line)
         self._ooms.dump_line(message, _writer(line))
 
@@ -352,7 +352,7 @@ class LogParser:
             self._framework("pytorch")
             facts.note("memory.oom", line)
             known = True
-        elif "ut of memory" in message or "OUT_OF_MEMORY" in message or out_of_memory.elsewhere(message):
+        elif "ut of memory" in message or "OUT_OF_MEMORY" in message or tensorflow_oom.elsewhere(message):
             self._memory(source, line, message)
             known = True
         elif "cuMemAllocAsync failed" in message and self._ooms.other(message):

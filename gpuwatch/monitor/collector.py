@@ -22,7 +22,7 @@ from gpuwatch.monitor.rows import NO_EARLIER_SAMPLE, ProcessRows, unknown_row
 from gpuwatch.sources.base import DeviceSource, SourceDevice, SourceUnavailable
 from gpuwatch.sources.host import HostReader, ProcessTable
 from gpuwatch.sources.process_tree import ProcessTree
-from gpuwatch.sources.registry import device_sources
+from gpuwatch.sources.source_registry import device_sources
 
 _SLOW_EVERY = 4.8
 """Seconds between slow samples: every fifth at one sample a second, even if one comes some milliseconds early."""

@@ -13,7 +13,7 @@ from gpuwatch.sim.sysfs import ENV_STATE
 if TYPE_CHECKING:
     from gpuwatch.sim.machine import SimMachine
     from gpuwatch.sources.process_details import Details
-    from gpuwatch.sources.signals import Outcome
+    from gpuwatch.sources.process_signals import Outcome
 
 DeviceNumbers = tuple[tuple[int, str], ...]
 """CUDA's device numbers in a process, each with the UUID of the GPU."""
@@ -48,7 +48,7 @@ class HostAccess:
 
     def signal(self, pid: int, create_time: float | None, number: int) -> Outcome:
         """Sends a signal to the process that was started at ``create_time``."""
-        from gpuwatch.sources.signals import Outcome
+        from gpuwatch.sources.process_signals import Outcome
 
         return Outcome("denied", self.unreachable)
 
@@ -83,6 +83,6 @@ class LocalHost(HostAccess):
 
     def signal(self, pid: int, create_time: float | None, number: int) -> Outcome:
         """As in the base."""
-        from gpuwatch.sources.signals import send
+        from gpuwatch.sources.process_signals import send
 
         return send(pid, create_time, number)

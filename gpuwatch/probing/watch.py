@@ -30,9 +30,9 @@ from gpuwatch.probing.backlog import Backlog
 from gpuwatch.probing.channel import Channel
 from gpuwatch.probing.environment_settings import environment_settings
 from gpuwatch.probing.probe_scripts import ProbeScript, hooked
+from gpuwatch.probing.received_signals import Signals
 from gpuwatch.probing.run_builder import RunBuilder, RunDraft
 from gpuwatch.probing.runner import SnapshotSource, kept_environment
-from gpuwatch.probing.signals import Signals
 from gpuwatch.probing.status_line import StatusLine
 from gpuwatch.probing.streams import Lines, Streams
 from gpuwatch.probing.termination import Termination, judged, not_started

@@ -11,11 +11,11 @@ from gpuwatch.diagnosis.doctor.facts import Facts, relevant
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.model.doctor import Doctor, FrameworkLook
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.probing import environment as looking
+from gpuwatch.probing import interpreter_checks as looking
 from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.session.single_snapshot import samples
 from gpuwatch.sim.machine import SimMachine
-from gpuwatch.sources import driver_files
+from gpuwatch.sources import system_facts
 
 
 def examined(python: str | None, framework: str | None, progress: Callable[[str], None]) -> Doctor:
@@ -28,7 +28,7 @@ def examined(python: str | None, framework: str | None, progress: Callable[[str]
     interpreter, missing = _interpreter(python, framework)
     progress("reading GPUs and driver")
     snapshot = _snapshot()
-    files = driver_files.within(looking.DEADLINE, lambda: driver_files.look(os.environ))
+    files = system_facts.within(looking.DEADLINE, lambda: system_facts.look(os.environ))
     child = looking.child_environment(os.environ, interpreter)
     driver = looking.ask_driver(looking.child_environment(os.environ, None))
     run = log = None

@@ -20,7 +20,7 @@ from gpuwatch.reports.compare import compare
 from gpuwatch.session.doctor import examined
 from gpuwatch.session.single_snapshot import findings, take
 from gpuwatch.sources.job_environment import surroundings
-from gpuwatch.sources.programs import kernel_log, nvidia_smi
+from gpuwatch.sources.tool_output import kernel_log, nvidia_smi
 
 DEADLINE = 10.0
 """Seconds the driver has to answer; the doctor has its own deadlines."""

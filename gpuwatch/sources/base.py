@@ -1,6 +1,6 @@
 """What a kind of GPU has to offer to be watched: one class, a :class:`DeviceSource`.
 
-To add a kind: a class with these methods, and its line in :mod:`gpuwatch.sources.registry`.
+To add a kind: a class with these methods, and its line in :mod:`gpuwatch.sources.source_registry`.
 """
 
 from __future__ import annotations

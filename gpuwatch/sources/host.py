@@ -326,7 +326,7 @@ class HostReader:
             self._first = False
         elif self._container is None:
             # Not before the first sample: the dashboard waits for that one.
-            from gpuwatch.sources.driver_files import container
+            from gpuwatch.sources.system_facts import container
 
             self._container = container(os.environ) or ""
         sizes: tuple[int | None, ...] = (None, None, None, None)

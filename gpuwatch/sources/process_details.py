@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from gpuwatch.sources.process_signals import compare
 from gpuwatch.sources.procfs import process_stat
-from gpuwatch.sources.signals import compare
 
 _RELATIVES = 60
 _T = TypeVar("_T")

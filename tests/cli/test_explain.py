@@ -20,7 +20,7 @@ from gpuwatch.cli import explain as command
 from gpuwatch.errors import EXIT_FINDING, UsageError
 from gpuwatch.model.codec import from_json
 from gpuwatch.model.explanation import Explanation
-from gpuwatch.reports.registry import FORMATS, render
+from gpuwatch.reports.format_registry import FORMATS, render
 from tests.logs.logs import MIB, text
 
 OOM = text("stub_tf221_gpu_bfc_oom")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gpuwatch.diagnosis import condition_engine as engine
 from gpuwatch.diagnosis.condition_engine import AGAIN, PAST, Conditions, over
-from gpuwatch.diagnosis.conditions.durations import span
+from gpuwatch.diagnosis.conditions.condition_registry import CONDITIONS, Condition, condition
+from gpuwatch.diagnosis.conditions.duration_text import span
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.diagnosis.conditions.registry import CONDITIONS, Condition, condition
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Problem, Snapshot
 from tests.diagnosis.watching import GIB, gpu, history, ids, of, program, sample, seconds, watched

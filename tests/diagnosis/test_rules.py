@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.oom_arithmetic import Surroundings, judge
-from gpuwatch.diagnosis.registry import RULES, Rule, finding, rule
+from gpuwatch.diagnosis.rule_registry import RULES, Rule, finding, rule
 from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
 from gpuwatch.diagnosis.visible_devices import read_visible
 from gpuwatch.logs.facts import CuInitError, LogFacts

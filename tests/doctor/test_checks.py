@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.diagnosis.doctor.check_registry import CHECKS, Answer, Entry, ask_all, check
 from gpuwatch.diagnosis.doctor.examine import TOPICS, in_order
 from gpuwatch.diagnosis.doctor.facts import Facts, relevant
-from gpuwatch.diagnosis.doctor.registry import CHECKS, Answer, Entry, ask_all, check
 from gpuwatch.logs.facts import CuInitError, LogFacts
 from gpuwatch.model.codec import from_json, to_json
 from gpuwatch.model.doctor import DeviceFile, DeviceTest, Distribution, FrameworkLook, Library, Loaded, PciCard

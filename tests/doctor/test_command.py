@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.model.codec import from_json
 from gpuwatch.model.doctor import Doctor
-from gpuwatch.reports.registry import FORMATS, render
+from gpuwatch.reports.format_registry import FORMATS, render
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.doctor.machines import bare, examined, machine

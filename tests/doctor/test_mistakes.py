@@ -15,7 +15,7 @@ from gpuwatch.diagnosis.memory_holders import make_room
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.model.doctor import Doctor, Loaded
 from gpuwatch.model.run import Outcome, RunError
-from gpuwatch.sources.driver_files import look as look_at_system
+from gpuwatch.sources.system_facts import look as look_at_system
 from tests.diagnosis.cases import process
 from tests.doctor.machines import ANSWER, GIB, LOOK, SYSTEM, checks, examined, gpu, machine, run, snapshot
 

@@ -18,8 +18,8 @@ from gpuwatch.diagnosis.finish_run import complete
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.live_feed import LiveFeed
-from gpuwatch.probing.environment import joined, look_into, try_framework
 from gpuwatch.probing.interpreter import choose_interpreter
+from gpuwatch.probing.interpreter_checks import joined, look_into, try_framework
 from gpuwatch.probing.run_builder import RunDraft
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape

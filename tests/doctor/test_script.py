@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.probing.environment import ask_driver, look_into
 from gpuwatch.probing.interpreter import Interpreter
+from gpuwatch.probing.interpreter_checks import ask_driver, look_into
 from gpuwatch.probing.probe_scripts import probe_folder
 from gpuwatch.sim import build
 

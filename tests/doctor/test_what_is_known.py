@@ -20,9 +20,9 @@ from gpuwatch.model.doctor import FrameworkLook, Library
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Oom
 from gpuwatch.model.snapshot import Driver, Process, Snapshot
-from gpuwatch.probing.environment import joined
+from gpuwatch.probing.interpreter_checks import joined
 from gpuwatch.reports.diagnostic_content import diagnostic_content
-from gpuwatch.sources.driver_files import look as look_at_system
+from gpuwatch.sources.system_facts import look as look_at_system
 from tests.doctor.machines import GIB, checks, examined, gpu, machine, run, snapshot
 from tests.reports.diagnostics import looks, program
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.logs.facts import LINES_PER_TOPIC, LogFacts
 from gpuwatch.logs.log_parser import MAX_LIST, LogParser, parse
-from gpuwatch.logs.out_of_memory import MAX_OOMS
+from gpuwatch.logs.tensorflow_oom import MAX_OOMS
 from tests.logs.logs import NAMES, text
 
 SCRAPS = st.sampled_from(

@@ -29,7 +29,7 @@ from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.contrast import contrast
-from gpuwatch.reports.registry import FORMATS, render
+from gpuwatch.reports.format_registry import FORMATS, render
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"

@@ -12,7 +12,7 @@ from gpuwatch.model.codec import MOST_BYTES, MOST_VALUES, NotADocument, from_jso
 from gpuwatch.model.contrast import Contrast, Row
 from gpuwatch.model.run import Setting
 from gpuwatch.model.validation import MOST_DEPTH, MOST_TEXT
-from gpuwatch.reports.registry import FORMATS, render
+from gpuwatch.reports.format_registry import FORMATS, render
 from tests.reports.documents import bare_run
 from tests.reports.fuzz import EVIL, HIDDEN, examined, made_up
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Framework, Oom, Placement, PredictedMapping, Run, Setting
 from gpuwatch.reports.compare import COLUMNS, compare, labels, times
-from gpuwatch.reports.registry import render
+from gpuwatch.reports.format_registry import render
 from tests.reports.documents import GIB, MIB, STARTED, bare_run, full_run, speed
 
 FLOAT = (Placement(op="MatMul", dtype="float32", actual="/device:GPU:0"),)

@@ -13,7 +13,7 @@ from gpuwatch.formatting.masking import masked
 from gpuwatch.model.codec import from_json, to_json
 from gpuwatch.model.contrast import Contrast, Row
 from gpuwatch.reports.contrast import contrast
-from gpuwatch.reports.registry import BY_NAME, render
+from gpuwatch.reports.format_registry import BY_NAME, render
 from tests.conftest import gpuwatch
 from tests.doctor import machines
 from tests.reports.diagnostics import died, healthy, looks, without_driver

@@ -15,8 +15,8 @@ from gpuwatch.model.diagnostic import Diagnostic, Excerpt
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.diagnostic_content import diagnostic_content
+from gpuwatch.reports.format_registry import BY_NAME, render
 from gpuwatch.reports.formats import markdown
-from gpuwatch.reports.registry import BY_NAME, render
 from tests.doctor import machines
 from tests.reports.diagnostics import (
     NOW,

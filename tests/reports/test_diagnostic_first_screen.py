@@ -20,7 +20,7 @@ from gpuwatch.reports.compare import compare
 from gpuwatch.reports.comparison_content import comparison_table
 from gpuwatch.reports.content import Table, variable_value
 from gpuwatch.reports.diagnostic_content import diagnostic_content
-from gpuwatch.reports.registry import BY_NAME
+from gpuwatch.reports.format_registry import BY_NAME
 from gpuwatch.reports.run_content import fell_back, run_content
 from tests.doctor import machines
 from tests.reports.diagnostics import died, looks, probe, program

@@ -22,8 +22,8 @@ from gpuwatch.reports.compare import compare
 from gpuwatch.reports.content import Table, sentence_case
 from gpuwatch.reports.diagnostic_content import diagnostic_content
 from gpuwatch.reports.diagnostic_story import age, meaning
+from gpuwatch.reports.format_registry import BY_NAME
 from gpuwatch.reports.raw_lines import readable
-from gpuwatch.reports.registry import BY_NAME
 from tests.doctor import machines
 from tests.reports.diagnostics import NOW, died, healthy, looks, nothing, probe, program, without_driver
 from tests.reports.documents import GIB, full_run

@@ -14,8 +14,8 @@ from gpuwatch.model.run import DeviceMemory, Holding, MemoryPoint, Oom, Phases, 
 from gpuwatch.reports import charts
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.comparison_content import comparison_content
+from gpuwatch.reports.format_registry import render
 from gpuwatch.reports.ledger import memory_table
-from gpuwatch.reports.registry import render
 from gpuwatch.reports.run_content import run_content
 from gpuwatch.session.gather import _none
 from tests.reports.documents import GIB, MIB, full_run

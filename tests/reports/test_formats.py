@@ -23,8 +23,8 @@ from gpuwatch.model.run import DeviceMemory, Run
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.document import content_of
 from gpuwatch.reports.explanation_content import explanation_content
+from gpuwatch.reports.format_registry import FORMATS, render
 from gpuwatch.reports.formats import text as text_format
-from gpuwatch.reports.registry import FORMATS, render
 from tests.reports import diagnostics
 from tests.reports.documents import (
     UUID,

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gpuwatch.model.run import Memory
+from gpuwatch.reports.format_registry import FORMATS
 from gpuwatch.reports.ledger import expectation, expected, memory_table, results_table, slow_down, workers_table
-from gpuwatch.reports.registry import FORMATS
 from tests.reports.documents import GIB, bare_run, full_run, speed
 
 ROWS = {(row[0], row[1]): row[2] for row in memory_table(full_run()).rows}

@@ -15,9 +15,9 @@ from gpuwatch.model.codec import Document
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.content import Table
 from gpuwatch.reports.document import content_of
+from gpuwatch.reports.format_registry import render
 from gpuwatch.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.reports.formats.grid import table_lines
-from gpuwatch.reports.registry import render
 from tests.reports import diagnostics
 from tests.reports.documents import UUID, bare_run, bare_snapshot, full_run, full_snapshot
 from tests.reports.test_comparison import timed

@@ -12,7 +12,7 @@ from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.reports.registry import BY_NAME, render
+from gpuwatch.reports.format_registry import BY_NAME, render
 from tests.reports.diagnostics import died, program
 from tests.reports.documents import UUID, full_run, full_snapshot
 

@@ -14,7 +14,7 @@ from gpuwatch.formatting.masking import masked
 from gpuwatch.formatting.secrets import MASK, mask_text
 from gpuwatch.model.run import Throughput
 from gpuwatch.reports.compare import COLUMNS, cells, compare
-from gpuwatch.reports.registry import FORMATS, format_for, render, write
+from gpuwatch.reports.format_registry import FORMATS, format_for, render, write
 from tests.reports.documents import GIB, bare_run, full_run, full_snapshot
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from gpuwatch.cli.output import check_output
 from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.reports.registry import format_for, write
+from gpuwatch.reports.format_registry import format_for, write
 from gpuwatch.reports.writing import write_text
 from tests.reports.documents import full_run
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.sources import programs
+from gpuwatch.sources import tool_output
 from gpuwatch.sources.job_environment import surroundings
 
 KERNEL = """\
@@ -35,7 +35,7 @@ def program(folder: Path, name: str, text: str) -> None:
 def test_the_kernels_lines_about_gpus(path: Path) -> None:
     (path / "text").write_text(KERNEL)
     program(path, "dmesg", f"cat {path}/text")
-    lines, why = programs.kernel_log()
+    lines, why = tool_output.kernel_log()
     assert [line.partition(" ")[2][:6] for line in lines] == ["NVRM: ", "nvidia"]
     assert all(line.isprintable() for line in lines)
     assert why == ""
@@ -44,7 +44,7 @@ def test_the_kernels_lines_about_gpus(path: Path) -> None:
 def test_why_the_kernels_log_cannot_be_read(path: Path) -> None:
     program(path, "dmesg", "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1")
     program(path, "journalctl", "exit 0")
-    lines, why = programs.kernel_log()
+    lines, why = tool_output.kernel_log()
     assert lines == ()
     assert "dmesg: it failed with exit code 1: dmesg: read kernel buffer failed: Operation not permitted" in why
     assert "journalctl: it printed nothing" in why
@@ -52,21 +52,21 @@ def test_why_the_kernels_log_cannot_be_read(path: Path) -> None:
 
 def test_a_kernel_without_a_line_about_gpus_says_so(path: Path) -> None:
     program(path, "dmesg", "echo 'usb 1-1: new device'")
-    assert programs.kernel_log() == ((programs.NOTHING,), "")
+    assert tool_output.kernel_log() == ((tool_output.NOTHING,), "")
 
 
 def test_nvidia_smi_says_its_table_or_what_is_wrong(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(path, "nvidia-smi", "echo '+-----+'; echo '| GPU |'")
-    assert programs.nvidia_smi() == (("+-----+", "| GPU |"), "")
+    assert tool_output.nvidia_smi() == (("+-----+", "| GPU |"), "")
     program(path, "nvidia-smi", 'echo "NVIDIA-SMI has failed because it couldn\'t communicate"; exit 9')
-    lines, why = programs.nvidia_smi()
+    lines, why = tool_output.nvidia_smi()
     assert lines
     assert why.startswith("it failed with exit code 9: NVIDIA-SMI has failed")
-    monkeypatch.setattr(programs, "_SECONDS", 0.2)
+    monkeypatch.setattr(tool_output, "_SECONDS", 0.2)
     program(path, "nvidia-smi", "exec sleep 20")
-    assert programs.nvidia_smi() == ((), "it did not answer within 0.2 s")
+    assert tool_output.nvidia_smi() == ((), "it did not answer within 0.2 s")
     (path / "nvidia-smi").unlink()
-    assert programs.nvidia_smi() == ((), "it is not installed")
+    assert tool_output.nvidia_smi() == ((), "it is not installed")
 
 
 def test_slurm_colab_wsl_and_secure_boot_where_they_are(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_advice_fits_the_system(name: str) -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_snapshot_report_and_doctor_advise_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     system, _ = SYSTEMS[name]
-    monkeypatch.setattr(errors.driver_files, "look", lambda environment: system)
+    monkeypatch.setattr(errors.system_facts, "look", lambda environment: system)
     problem = errors.problem(pynvml, errors.LIBRARY_NOT_FOUND)
     taken = machine(driver=False, problems=(problem,))
     (found,) = [entry for entry in diagnose(Evidence(snapshot=taken)) if entry.id == "driver.missing"]

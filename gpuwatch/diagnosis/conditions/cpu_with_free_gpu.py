@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuwatch.diagnosis.conditions.durations import lasted, mean
+from gpuwatch.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.diagnosis.conditions.duration_text import lasted, mean
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.diagnosis.rules.phrasing import IDLE, command, who
 from gpuwatch.formatting.text import printable, shorten

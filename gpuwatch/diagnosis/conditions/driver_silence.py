@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gpuwatch.diagnosis.registry import finding
+from gpuwatch.diagnosis.rule_registry import finding
 from gpuwatch.formatting.text import printable
 from gpuwatch.history.machine_event import MachineEvent, span
 from gpuwatch.model.findings import Finding

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
-from gpuwatch.diagnosis.conditions.durations import lasted
+from gpuwatch.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.diagnosis.conditions.duration_text import lasted
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import Count, SampleContext
 from gpuwatch.diagnosis.rules.phrasing import seen_as
 from gpuwatch.model.findings import SEVERITY_ORDER, Finding, Severity

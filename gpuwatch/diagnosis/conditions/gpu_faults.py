@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator
 
+from gpuwatch.diagnosis.conditions.condition_registry import Condition, condition
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import SampleContext
 from gpuwatch.diagnosis.rules.phrasing import seen_as
 from gpuwatch.formatting.text import printable

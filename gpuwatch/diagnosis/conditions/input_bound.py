@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.diagnosis.conditions.durations import lasted, mean, span
+from gpuwatch.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.diagnosis.conditions.duration_text import lasted, mean, span
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import BUCKET, RESTING, Bucket, SampleContext, Series
 from gpuwatch.diagnosis.rules.phrasing import command, who
 from gpuwatch.formatting.text import printable

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from gpuwatch.diagnosis.conditions.durations import duration, lasted, span
+from gpuwatch.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.diagnosis.conditions.duration_text import duration, lasted, span
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import MEMORY_WINDOW, SampleContext
 from gpuwatch.diagnosis.rules.phrasing import seen_as, who
 from gpuwatch.formatting.units import memory, size

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.conditions import error_counters, gpu_faults, health_flags, idle_memory, throttling
+from gpuwatch.diagnosis.conditions.condition_registry import CONDITIONS
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence
-from gpuwatch.diagnosis.conditions.registry import CONDITIONS
 from gpuwatch.diagnosis.conditions.sample_context import Memory, SampleContext
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.registry import rule
+from gpuwatch.diagnosis.rule_registry import rule
 from gpuwatch.model.findings import Finding
 
 TOPICS = (gpu_faults, throttling, error_counters, health_flags, idle_memory)

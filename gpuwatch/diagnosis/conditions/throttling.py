@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import msgspec
 
-from gpuwatch.diagnosis.conditions.durations import duration, lasted, mean
+from gpuwatch.diagnosis.conditions.condition_registry import Condition, condition
+from gpuwatch.diagnosis.conditions.duration_text import duration, lasted, mean
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
-from gpuwatch.diagnosis.conditions.registry import Condition, condition
 from gpuwatch.diagnosis.conditions.sample_context import UNDER_LOAD, SampleContext
 from gpuwatch.diagnosis.rules.heat import heat
 from gpuwatch.diagnosis.rules.phrasing import seen_as

@@ -17,7 +17,7 @@ from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts
 from gpuwatch.diagnosis.engine import NO_GPU, diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.memory_holders import described, holders, make_room
-from gpuwatch.diagnosis.registry import Rule, finding
+from gpuwatch.diagnosis.rule_registry import Rule, finding
 from gpuwatch.diagnosis.rules.driver import HALF_ACTION, RECREATE
 from gpuwatch.formatting.units import size
 from gpuwatch.logs.log_parser import parse

@@ -6,9 +6,9 @@ NVIDIA_DRIVER_CAPABILITIES), CUDA on WSL user guide.
 
 from __future__ import annotations
 
+from gpuwatch.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.doctor.driver import remedy
 from gpuwatch.diagnosis.doctor.facts import Facts
-from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.rules.driver import HALF_ACTION
 from gpuwatch.model.no_driver import GIVE_GPUS, IN_WINDOWS
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
+from gpuwatch.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.doctor.driver import late, remedy
 from gpuwatch.diagnosis.doctor.facts import Facts, several
-from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.memory_holders import holders, make_room
 from gpuwatch.formatting.units import size
 from gpuwatch.model.no_driver import GIVE_GPUS

@@ -6,8 +6,8 @@ CUDA compatibility guide (one libcuda for one kernel module; cuda-compat only on
 
 from __future__ import annotations
 
+from gpuwatch.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.doctor.facts import CUDA_ERRORS, Facts, cuda_version, several, took
-from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.rules.driver import HALF_ACTION, RECREATE, STATE_ADVICE
 from gpuwatch.model.no_driver import INSTALL, NOUVEAU, missing_driver_action
 from gpuwatch.model.snapshot import FAILED_ITSELF

@@ -6,8 +6,8 @@ Sources: CUDA programming guide ("CUDA environment variables"), TensorFlow's gpu
 
 from __future__ import annotations
 
+from gpuwatch.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.doctor.facts import Facts, several
-from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.rules.visibility import meant_by, no_word_of_cuda
 from gpuwatch.diagnosis.visible_devices import read_visible
 

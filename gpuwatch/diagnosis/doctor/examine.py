@@ -6,8 +6,8 @@ import datetime
 
 from gpuwatch.diagnosis.doctor import container, devices, driver, environment, framework
 from gpuwatch.diagnosis.doctor.causes import findings
+from gpuwatch.diagnosis.doctor.check_registry import CHECKS, Entry, ask_all
 from gpuwatch.diagnosis.doctor.facts import Facts, cuda_version
-from gpuwatch.diagnosis.doctor.registry import CHECKS, Entry, ask_all
 from gpuwatch.diagnosis.engine import diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.model.doctor import Doctor, System

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from gpuwatch.diagnosis.compute_capability import built_for, capability, support
 from gpuwatch.diagnosis.cuda_libraries import install
+from gpuwatch.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.doctor.facts import Facts, cuda_version, several, took
-from gpuwatch.diagnosis.doctor.registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.driver_releases import update
 from gpuwatch.diagnosis.frameworks import TENSORFLOW, TORCH
 from gpuwatch.diagnosis.rules.unexplained import SIGNALS, ended_by

@@ -9,7 +9,7 @@ from gpuwatch.diagnosis.compute_capability import capability
 from gpuwatch.diagnosis.cuda_libraries import install
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.frameworks import JAX, TENSORFLOW, framework_of, gpu_build
-from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.logs.devices import LIBDEVICE
 from gpuwatch.logs.facts import LogFacts

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from gpuwatch.diagnosis.compute_capability import built_for, capability, support
 from gpuwatch.diagnosis.driver_releases import branch, cuda_of_tensorflow, first_release, update
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.simulated_driver import says_limit
 from gpuwatch.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.model.findings import Finding, Severity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.model.findings import Finding
 
 

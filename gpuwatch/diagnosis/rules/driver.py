@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.build import complains, ended_the_work
 from gpuwatch.diagnosis.rules.simulated_driver import says_limit
 from gpuwatch.diagnosis.visible_devices import read_visible

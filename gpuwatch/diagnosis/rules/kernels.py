@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.stated_errors import error_lines
 from gpuwatch.logs import cuda_errors
 from gpuwatch.logs.topics import outright

@@ -22,7 +22,7 @@ from gpuwatch.diagnosis.oom_arithmetic import (
     is_small,
     judge,
 )
-from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.sharing import beside, entry_of, share, trifling
 from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable, shorten

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.stated_errors import error_lines, stated_error
 from gpuwatch.formatting.text import printable
 from gpuwatch.logs.clean import NOT_SIMULATED, device

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.frameworks import framework_of, gpu_build
-from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.build import NO_NCCL
 from gpuwatch.diagnosis.rules.simulated_driver import unreached
 from gpuwatch.diagnosis.rules.simulation import lacks_compiler

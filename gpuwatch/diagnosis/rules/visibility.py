@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.registry import finding, rule
+from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.build import complains
 from gpuwatch.diagnosis.rules.driver import blames_script, blames_visibility
 from gpuwatch.diagnosis.rules.stated_errors import stated_error

@@ -1,1 +1,1 @@
-"""One file a format; the tuple of formats is in :mod:`gpuwatch.reports.registry`."""
+"""One file a format; the tuple of formats is in :mod:`gpuwatch.reports.format_registry`."""

@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch.model.no_driver import SIMULATE, missing_driver_action
 from gpuwatch.model.reading import Missing, Reason
 from gpuwatch.model.snapshot import Problem
-from gpuwatch.sources import driver_files
+from gpuwatch.sources import system_facts
 
 UNINITIALIZED = 1
 INVALID_ARGUMENT = 2
@@ -101,5 +101,5 @@ def problem(lib: Any, code: int, *, simulated: bool = False) -> Problem:
         code, ("driver.bad-state", f"NVML does not start: {text(lib, code)} (code {code})", "see dmesg for why")
     )
     if reason == "driver.missing" and not simulated:
-        hint = missing_driver_action(driver_files.look(os.environ), library=code == DRIVER_NOT_LOADED) + SIMULATE
+        hint = missing_driver_action(system_facts.look(os.environ), library=code == DRIVER_NOT_LOADED) + SIMULATE
     return Problem(source="nvml", reason=reason, detail=detail, hint=_FAULT if simulated else hint)

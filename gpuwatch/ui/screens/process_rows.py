@@ -14,7 +14,7 @@ from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
-    from gpuwatch.sources.signals import Outcome
+    from gpuwatch.sources.process_signals import Outcome
 
 READ_ONLY = "signals are disabled: gpuwatch was started with --read-only"
 _NOBODY = "no visible process owns this memory"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from gpuwatch.diagnosis.conditions.durations import duration
+from gpuwatch.diagnosis.conditions.duration_text import duration
 from gpuwatch.diagnosis.conditions.hysteresis import Occurrence, Sign
 from gpuwatch.diagnosis.conditions.sample_context import SampleContext
-from gpuwatch.diagnosis.registry import finding
+from gpuwatch.diagnosis.rule_registry import finding
 from gpuwatch.model.findings import CAUSES, Certainty, Finding, Severity
 
 
