@@ -11,7 +11,7 @@ from hypothesis import given
 from gpuwatch.model.run import Framework, Oom
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.conclusion import conclusion
-from gpuwatch.reports.registry import render
+from gpuwatch.reports.format_registry import render
 from tests.reports.documents import GIB, MIB, speed
 from tests.reports.test_comparison import SPEEDS, timed
 
