@@ -184,7 +184,7 @@ class Conditions:
         before, came, self._snapshot = self._snapshot, self._came, snapshot
         seconds, gap = self._step(at)
         still = not gap and snapshot.unchanged(before)
-        if still and at - self._judged < AGAIN:
+        if still and at - self._judged < AGAIN and not self._processes.waiting:
             self._skipped += 1
             self._unjudged += seconds
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -28,11 +29,18 @@ class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity = "info"
     certainty: Certainty = "fact"
     device_uuid: str | None = None
+    """Its device; the first one if it concerns several."""
+    device_uuids: tuple[str, ...] = ()
+    """All its devices, if it concerns several."""
     pid: int | None = None
     cause: str = ""
     """Cause id (:data:`gpuwatch.model.findings.CAUSES`) of its condition; empty without one."""
     occurrence: int = 0
     """Shared by onset, course and end of one occurrence of a condition; 0 for an event without a duration."""
+
+    def concerns(self, uuid: str) -> bool:
+        """Whether it is about this device."""
+        return uuid == self.device_uuid or uuid in self.device_uuids
 
 
 def of_device(device: Device, at: float, kind: str, text: str, severity: Severity) -> MachineEvent:
@@ -46,9 +54,30 @@ def of_device(device: Device, at: float, kind: str, text: str, severity: Severit
     )
 
 
-def of_process(row: Process, at: float, kind: str, text: str) -> MachineEvent:
-    """An event of a process."""
-    return MachineEvent(at=at, kind=kind, text=f"process {row.pid} {text}", device_uuid=row.device_uuid, pid=row.pid)
+def of_process(rows: Sequence[Process], at: float, kind: str, text: str) -> MachineEvent:
+    """An event of a process; ``rows``: one for each device that it concerns."""
+    uuids = tuple(dict.fromkeys(row.device_uuid for row in rows if row.device_uuid is not None))
+    pid = rows[0].pid
+    return MachineEvent(
+        at=at,
+        kind=kind,
+        text=f"process {pid} {text}",
+        device_uuid=uuids[0] if uuids else None,
+        device_uuids=uuids if len(uuids) > 1 else (),
+        pid=pid,
+    )
+
+
+def gpus(indices: Iterable[int]) -> str:
+    """``GPU 0``, ``GPUs 0-7``, ``GPUs 0, 2-3``."""
+    runs: list[list[int]] = []
+    for index in sorted(set(indices)):
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    named = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return f"GPU{'s' * (sum(map(len, runs)) > 1)} {named}"
 
 
 def who(row: Process) -> str:
@@ -67,6 +96,14 @@ def span(seconds: float) -> str:
     if seconds < 100:
         return f"{max(seconds, 0):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def lasted(seconds: float) -> str:
+    """``8 s``, ``3 min``, ``2 h 03 min``: for a time that is over, hours with their minutes."""
+    if seconds < 6000:
+        return span(seconds)
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min"
 
 
 def ago(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Events of processes that start using a device, stop using it, or exit, with their peak memory and run time."""
+"""Events of processes that start using GPUs, stop using them, or exit: run time, GPU time, SM utilization, memory."""
 
 from __future__ import annotations
 
@@ -6,48 +6,94 @@ import msgspec
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import memory
-from gpuwatch.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, of_process, span, who
-from gpuwatch.model.reading import number
+from gpuwatch.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, gpus, lasted, of_process, who
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 _Key = tuple[str | None, int, float | None]
+_GAP = 15.0
+"""Seconds between two samples from which the time between them counts as not sampled."""
 
 
 class _User(msgspec.Struct):
-    """A process on a device."""
+    """A process on a device, and what was observed of it there."""
 
     row: Process
     since: float
     """When it was first seen on this device."""
     last: float
-    peak: float | None
+    older: bool
+    """Whether it was already there in the first sample."""
+    peak: float | None = None
+    """Bytes."""
+    sm_seconds: float = 0.0
+    """Seconds for which its SM utilization is known."""
+    sm_sum: float = 0.0
+    """Percent times seconds."""
+    sm_max: float | None = None
+
+    def look(self, row: Process, at: float) -> None:
+        """Takes its row of a new sample, whose utilization is that of the time since the previous one."""
+        self.row = row
+        held = row.number("gpu_memory_bytes")
+        if held is not None:
+            self.peak = max(self.peak or 0.0, held)
+        self.add(at)
+
+    def add(self, at: float) -> None:
+        """Adds the time until ``at`` with the utilization of its row."""
+        seconds, self.last = at - self.last, at
+        used = self.row.number("sm_percent")
+        if used is not None:
+            self.sm_max = used if self.sm_max is None else max(self.sm_max, used)
+            if 0 < seconds <= _GAP:
+                self.sm_seconds += seconds
+                self.sm_sum += used * seconds
+
+    @property
+    def seconds(self) -> float:
+        """How long it was seen on this device."""
+        return self.last - self.since
+
+
+_Identity = tuple[int, float | None]
 
 
 class ProcessEvents:
-    """Tracks processes by device. A device that does not answer keeps its processes until it does."""
+    """Tracks processes by device. A device that does not answer keeps its processes until it does.
+
+    A process on several devices has one event. It opens and closes its devices one after another, so the event of a
+    start waits while the process may see more devices than it uses, that of an exit while it uses others, both only
+    until a sample in which it opened or closed no further device.
+    """
 
     def __init__(self) -> None:
         self._here: dict[str, dict[_Key, _User]] = {}
         self._rows: tuple[Process, ...] | None = None
         self._read: list[str] = []
         """UUIDs of the devices whose process lists could be read in the last sample."""
-        self._stayed: float | None = None
-        """Time of the last sample in which nothing had changed."""
+        self._starting: dict[_Identity, list[Process]] = {}
+        """Rows of processes whose start has not been reported yet."""
+        self._leaving: dict[_Identity, list[_User]] = {}
+        """Processes that have left some of their devices, and may be about to exit."""
+        self._peaks: dict[_Identity, float] = {}
+        """The most memory that a process held on all its devices together, in bytes."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the next sample brings an event even if nothing changes."""
+        return bool(self._starting or self._leaving)
 
     def look(self, snapshot: Snapshot, at: float) -> tuple[list[MachineEvent], dict[str, float]]:
         """The events, and the memory of processes that have exited, in bytes by device UUID."""
         read = [device.uuid for device in snapshot.devices if lists_processes(device)]
         if snapshot.processes is self._rows and read == self._read:
-            self._stayed = at
-            return [], {}
-        if self._stayed is not None:
-            for uuid in self._read:
+            for uuid in read:
                 for one in self._here[uuid].values():
-                    one.last = self._stayed
-            self._stayed = None
+                    one.add(at)
+            return self._events({}, {}, snapshot, at) if self.waiting else [], {}
         self._rows, self._read = snapshot.processes, read
-        found: list[MachineEvent] = []
-        started: list[MachineEvent] = []
+        gone: dict[_Identity, list[_User]] = {}
+        added: dict[_Identity, list[Process]] = {}
         freed: dict[str, float] = {}
         rows: dict[str | None, list[Process]] = {}
         for row in snapshot.processes:
@@ -56,44 +102,102 @@ class ProcessEvents:
             now = {row.key: row for row in rows.get(uuid, ())}
             known = self._here.get(uuid)
             here = self._here[uuid] = {}
-            for key, gone in (known or {}).items():
+            for key, user in (known or {}).items():
                 if key not in now:
-                    freed[uuid] = freed.get(uuid, 0.0) + (gone.row.number("gpu_memory_bytes") or 0.0)
-                    found.append(_exited(gone, at, snapshot))
+                    freed[uuid] = freed.get(uuid, 0.0) + (user.row.number("gpu_memory_bytes") or 0.0)
+                    gone.setdefault(_identity(user.row), []).append(user)
             for key, row in now.items():
-                held = number(row.readings.get("gpu_memory_bytes"))
-                user = known.get(key) if known is not None else None
-                if user is None:
-                    user = _User(row, at, at, held)
+                present = known.get(key) if known is not None else None
+                if present is None:
+                    present = _User(row, at, at, older=known is None)
                     if known is not None:
-                        text = f"started using GPU {row.device_index}{_named(row)}"
-                        started.append(of_process(row, at, "process.started", text))
-                user.row, user.last = row, at
-                if held is not None:
-                    user.peak = max(user.peak or 0.0, held)
-                here[key] = user
-        return found + started, freed
+                        added.setdefault(_identity(row), []).append(row)
+                present.look(row, at)
+                here[key] = present
+        return self._events(gone, added, snapshot, at), freed
+
+    def _events(
+        self,
+        gone: dict[_Identity, list[_User]],
+        added: dict[_Identity, list[Process]],
+        snapshot: Snapshot,
+        at: float,
+    ) -> list[MachineEvent]:
+        """The events, in the order: exits, then starts."""
+        peaks, used = self._peaks, self._add_up()
+        found: list[MachineEvent] = []
+        for program, users in gone.items():
+            if program in self._starting:
+                found.append(self._started(program, at))
+            self._leaving.setdefault(program, []).extend(users)
+        for program in list(self._leaving):
+            if program not in gone or not used.get(program):
+                found.append(_exited(self._leaving.pop(program), at, snapshot, peaks.get(program)))
+        for program, rows in added.items():
+            self._starting.setdefault(program, []).extend(rows)
+        for program in list(self._starting):
+            if program not in added or len(self._starting[program][0].device_map) <= used.get(program, 0):
+                found.append(self._started(program, at))
+        return found
+
+    def _started(self, program: _Identity, at: float) -> MachineEvent:
+        rows = self._starting.pop(program)
+        where = gpus(row.device_index for row in rows if row.device_index is not None)
+        return of_process(rows, at, "process.started", f"started using {where}{_named(rows[0])}")
+
+    def _add_up(self) -> dict[_Identity, int]:
+        """Updates the peaks; the number of devices that each process uses."""
+        used: dict[_Identity, int] = {}
+        held: dict[_Identity, float] = {}
+        for users in self._here.values():
+            for user in users.values():
+                program = _identity(user.row)
+                used[program] = used.get(program, 0) + 1
+                held[program] = held.get(program, 0.0) + (user.row.number("gpu_memory_bytes") or 0.0)
+        self._peaks = {program: max(held[program], self._peaks.get(program, 0.0)) for program in held}
+        return used
 
 
-def _exited(user: _User, at: float, snapshot: Snapshot) -> MachineEvent:
-    row = user.row
-    rows = (*snapshot.processes, *snapshot.bystanders)
-    if any((other.pid, other.create_time) == (row.pid, row.create_time) for other in rows):
-        what = f"stopped using GPU {row.device_index}"
-    else:
-        what = f"on GPU {row.device_index} exited"
-    ran = row.run_seconds(user.last)
+def _identity(row: Process) -> _Identity:
+    return (row.pid, row.create_time)
+
+
+def _exited(users: list[_User], at: float, snapshot: Snapshot, peak: float | None) -> MachineEvent:
+    """The end of a process, or of its use of some devices: what was observed of it there."""
+    rows = [user.row for user in users]
+    row = rows[0]
+    others = (*snapshot.processes, *snapshot.bystanders)
+    lives = any((other.pid, other.create_time) == (row.pid, row.create_time) for other in others)
+    where = gpus(one.device_index for one in rows if one.device_index is not None)
+    ran = row.run_seconds(max(user.last for user in users))
+    what = f"stopped using {where}" if lives else f"on {where} exited"
+    after = f" after {lasted(ran)}" if ran is not None else ""
+    observed = _observed(users, None if lives else peak)
+    return of_process(rows, at, "process.exited", f"{', '.join((what + after, *observed))}{_named(row)}")
+
+
+def _observed(users: list[_User], peak: float | None) -> list[str]:
+    """How long it held its GPUs, SM utilization and memory. ``peak``: bytes on all its devices together, if known."""
     parts = []
-    if ran is not None:
-        parts.append(f"after {span(ran)}")
-    elif user.last > user.since:
-        parts.append(f"(seen for {span(user.last - user.since)})")
-    held = row.number("gpu_memory_bytes")
-    if held:
-        parts.append(f"{memory(held)} freed")
-    if user.peak:
-        parts.append(f"peak {memory(user.peak)}")
-    return of_process(row, at, "process.exited", f"{what} {', '.join(parts)}".rstrip() + _named(row))
+    several = len(users) > 1
+    freed = sum(user.row.number("gpu_memory_bytes") or 0.0 for user in users)
+    if freed:
+        parts.append(f"{memory(freed)} freed")
+    peak = peak if several else users[0].peak
+    if peak:
+        parts.append(f"peak {memory(peak)}{' in total' if several else ''}")
+    held = sum(user.seconds for user in users)
+    if held > 0:
+        since = " since gpuwatch started" if any(user.older for user in users) else ""
+        longest = max(user.seconds for user in users)
+        together = f" ({lasted(held)} of GPU time)" if several else ""
+        parts.append(f"held {'them' if several else 'it'} for {lasted(longest)}{together}{since}")
+    known = sum(user.sm_seconds for user in users)
+    most = [user.sm_max for user in users if user.sm_max is not None]
+    if known > 0 and most:
+        part = f" in {lasted(known)} with samples" if known < held / 2 else ""
+        parts.append(f"SM avg {sum(user.sm_sum for user in users) / known:.0f} % max {max(most):.0f} %{part}")
+    return parts
 
 
 def _named(row: Process) -> str:

@@ -14,6 +14,8 @@ from gpuwatch.sources.process_signals import compare
 from gpuwatch.sources.procfs import process_stat
 
 _RELATIVES = 60
+_FIRST = 1
+"""The pid of the first process, an ancestor of every other."""
 _T = TypeVar("_T")
 
 
@@ -86,6 +88,8 @@ def _families(proc: str) -> dict[int, tuple[int, str]]:
 
 
 def _relative(pid: int, depth: int, name: str, proc: str) -> Relative:
+    if pid == _FIRST:
+        return Relative(pid, depth, name)  # in containers its command line is often a whole script
     raw = _asked(Path(proc, str(pid), "cmdline").read_bytes, "", {}) or b""
     return Relative(pid, depth, raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or f"[{name}]")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
@@ -306,3 +307,33 @@ def test_settings_in_words(environment: dict[str, str], effect: str, wrong: bool
     setting = settings_of(environment, "tensorflow 2.21.0", DEVICES)[0]
     assert effect in setting.effect
     assert setting.wrong is wrong
+
+
+@pytest.mark.parametrize("used", [(0,), (2, 5), tuple(range(8))])
+async def test_of_eight_gpus_only_those_that_it_uses_have_lines(stage: Stage, used: tuple[int, ...]) -> None:
+    eight = tuple(machines.device(n) for n in range(8))
+    mapped = tuple(Mapped(ordinal=n, uuid=machines.uuid(n), index=n) for n in range(8))
+    rows = tuple(machines.process(0, gpu=gpu, device_map=mapped) for gpu in used)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot(eight, rows))
+        await settle(pilot)
+        await pilot.press("3")
+        await settle(pilot)
+        whole = " ".join(about(stage).split())
+        for number in range(8):
+            assert (machines.uuid(number) in whole) == (number in used)
+        assert whole.count("no memory") == (len(used) < 8)
+        if used == (0,):
+            assert "7 more: GPU:1-7 → physical 1-7 no memory" in whole
+        if used == (2, 5):
+            assert "6 more: GPU:0-1, 3-4, 6-7 → physical 0-1, 3-4, 6-7" in whole
+
+
+def test_the_first_process_is_named_without_its_command_line() -> None:
+    started = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
+    boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
+    begun = int(boot.split()[1]) + int(started) / os.sysconf("SC_CLK_TCK")
+    found = details(os.getpid(), begun)
+    assert not found.problem
+    first = found.parents[-1]
+    assert (first.pid, first.command) == (1, Path("/proc/1/comm").read_text().rstrip())

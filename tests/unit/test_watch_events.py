@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.diagnosis.condition_engine import AGAIN, Conditions
-from gpuwatch.history.machine_event import MachineEvent, ago
+from gpuwatch.history.machine_event import MachineEvent, ago, gpus, lasted
 from gpuwatch.model.reading import Missing
-from gpuwatch.model.snapshot import Device, MigInstance, Process
+from gpuwatch.model.snapshot import Device, Mapped, MigInstance, Process
 from gpuwatch.monitor.feed import FeedStatus
 from tests.ui import machines
 
@@ -47,7 +47,8 @@ def test_processes_come_and_go_with_what_they_freed() -> None:
     assert came[0].text == "process 2210 started using GPU 0: alice's python train.py --bs 64 --model resnet50"
     assert same == []
     assert went[0].text.startswith(
-        "process 2210 on GPU 0 exited after 14 min, 4096 MiB freed, peak 9216 MiB: alice's python"
+        "process 2210 on GPU 0 exited after 14 min, 4096 MiB freed, peak 9216 MiB, held it for 2 s, "
+        "SM avg 0 % max 0 %: alice's python"
     )
     assert (went[0].certainty, went[0].pid) == ("fact", 2210)
 
@@ -56,8 +57,83 @@ def test_what_cannot_be_read_of_one_that_went_is_not_made_up() -> None:
     row = machines.denied_process()
     untold = machines.process(0, pid=7, missing={"gpu_memory_bytes": machines.DENIED}, create_time=None)
     found = watched(*(((device(),), rows) for rows in ((), (row, untold), (row, untold), ())))[3]
-    assert found[0].text == "process 1999 on GPU 0 exited (seen for 1 s), 614 MiB freed, peak 614 MiB: Xorg"
-    assert found[1].text.startswith("process 7 on GPU 0 exited (seen for 1 s): alice's python")
+    assert (
+        found[0].text
+        == "process 1999 on GPU 0 exited, 614 MiB freed, peak 614 MiB, held it for 1 s, SM avg 0 % max 0 %: Xorg"
+    )
+    assert found[1].text.startswith("process 7 on GPU 0 exited, held it for 1 s, SM avg 0 % max 0 %: alice's python")
+
+
+def on_gpus(count: int, *, mapped: int, **changes: object) -> tuple[Process, ...]:
+    """One program on the first ``count`` GPUs of ``mapped`` that it sees."""
+    seen = tuple(Mapped(ordinal=n, uuid=f"GPU-{n}", index=n) for n in range(mapped))
+    same = {"pid": 4711, "create_time": machines.process(0).create_time, "user": "alice", "command": "python train.py"}
+    return tuple(machines.process(n, gpu=n, device_map=seen, **same, **changes) for n in range(count))
+
+
+def test_a_program_on_several_gpus_comes_and_goes_in_one_line() -> None:
+    eight = tuple(device(n) for n in range(8))
+    half, most = (on_gpus(n, mapped=8, readings={"gpu_memory_bytes": 2 * GIB}) for n in (3, 8))
+    found = watched((eight, ()), (eight, half), (eight, most), (eight, most), (eight, half), (eight, ()))
+    assert [kinds(one) for one in found] == [[], [], ["process.started"], [], [], ["process.exited"]]
+    came, went = found[2][0], found[5][0]
+    assert came.text.startswith("process 4711 started using GPUs 0-7: alice's python")
+    assert "on GPUs 0-7 exited after 14 min, 16.0 GiB freed, peak 16.0 GiB in total, held them for 3 s (" in went.text
+    assert "(14 s of GPU time), SM avg" in went.text
+    for event in (came, went):
+        assert all(event.concerns(one.uuid) for one in eight)
+    assert not came.concerns("GPU-of-nobody")
+
+
+@pytest.mark.parametrize("later", [on_gpus(1, mapped=8), ()])
+def test_a_start_on_fewer_gpus_than_the_program_sees_waits_one_sample(later: tuple[Process, ...]) -> None:
+    two = (device(0), device(1))
+    found = watched((two, ()), (two, on_gpus(1, mapped=8)), (two, later))
+    assert [kinds(one) for one in found[:2]] == [[], []]
+    assert kinds(found[2]) == ["process.started", "process.exited"][: 1 if later else 2]
+    assert found[2][0].text.startswith("process 4711 started using GPU 0: ")
+
+
+def test_a_program_that_leaves_some_of_its_gpus_stops_using_these() -> None:
+    two = (device(0), device(1))
+    both, first = on_gpus(2, mapped=2), on_gpus(1, mapped=2)
+    found = watched((two, ()), (two, both), (two, first), (two, first), (two, ()))
+    assert "process 4711 stopped using GPU 1 after" in found[3][0].text
+    assert "process 4711 on GPU 0 exited after" in found[4][0].text
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 100)), min_size=2, max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_the_life_of_a_process_has_the_utilization_that_was_sampled(used: list[int | None]) -> None:
+    def row(percent: int | None) -> Process:
+        lack = {"sm_percent": Missing("no_sample")} if percent is None else {}
+        known = {} if percent is None else {"sm_percent": percent}
+        whole = machines.process(0, readings=known)
+        readings = {key: value for key, value in whole.readings.items() if key != "sm_percent" or percent is not None}
+        return msgspec.structs.replace(whole, readings=readings, missing=lack)
+
+    text = watched(((device(),), ()), *(((device(),), (row(one),)) for one in used), ((device(),), ()))[-1][0].text
+    assert f"held it for {len(used) - 1} s" in text
+    assert "since gpuwatch started" not in text
+    sampled = [one for one in used[1:] if one is not None]  # the first sample is of the time before
+    if not sampled:
+        assert "SM avg" not in text
+    else:
+        most = max(one for one in used if one is not None)
+        assert f"SM avg {sum(sampled) / len(sampled):.0f} % max {most} %" in text
+        assert (f"in {len(sampled)} s with samples" in text) == (len(sampled) < (len(used) - 1) / 2)
+
+
+def test_of_an_older_process_only_the_time_since_gpuwatch_started_is_known() -> None:
+    went = watched(((device(),), (machines.process(0),)), ((device(),), (machines.process(0),)), ((device(),), ()))[2]
+    assert "held it for 1 s since gpuwatch started, SM avg" in went[0].text
+
+
+def test_gpus_are_named_in_runs() -> None:
+    assert [gpus(one) for one in ((3,), (7, 0, 1, 2), (0, 2), range(8))] == [
+        "GPU 3", "GPUs 0-2, 7", "GPUs 0, 2", "GPUs 0-7",
+    ]  # fmt: skip
+    assert lasted(2 * 3600 + 3 * 60) == "2 h 03 min"
 
 
 def test_nobody_goes_from_a_gpu_that_sleeps() -> None:

@@ -214,7 +214,7 @@ def event_lines(device: Device, happened: Sequence[MachineEvent], now: float, mo
     """Events of the device, newest first."""
     lines: Lines = []
     for one in reversed(happened):
-        if one.device_uuid != device.uuid:
+        if not one.concerns(device.uuid):
             continue
         glyph, ink = MARKS[one.severity]
         text = one.text.removeprefix(f"GPU {device.index} ").removeprefix(f"GPU {device.index}: ")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from gpuwatch.formatting.secrets import MASK, mask_text, mask_value
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, duration, memory
+from gpuwatch.history.machine_event import gpus
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Process
 from gpuwatch.monitor.host_access import DeviceNumbers
@@ -21,6 +23,9 @@ from gpuwatch.ui.details.process_settings import settings_of
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.tables.columns import command_text, number_name
+
+_DEVICES = 2
+"""Devices that a process may see before those without memory share a line."""
 
 
 def without_secrets(details: Details) -> Details:
@@ -77,7 +82,12 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
     held = {row.device_uuid: row for row in rows}
     known = known_map(rows, numbers, view.snapshot)
     lines: Lines = []
+    # Of many devices only those that it uses have their own lines.
+    unused = [one for one in known.map if one.uuid not in held]
+    folded = unused if len(known.map) > _DEVICES and len(unused) > 1 else []
     for one in known.map:
+        if one in folded:
+            continue
         row = held.pop(one.uuid, None)
         ink = "ok" if one.certainty == "fact" else "dim"
         lines.append(
@@ -89,6 +99,14 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
             ]
         )
         lines.append([("  ", "text"), (printable(one.uuid), "dim")])
+    if folded:
+        lines.append(
+            [
+                (f"{len(folded)} more: {prefix or 'device '}{_runs(one.ordinal for one in folded)}", "text"),
+                (f" → physical {_runs(one.index for one in folded)}", "text"),
+                ("  no memory", "dim"),
+            ]
+        )
     for row in held.values():
         if row.device_index is not None:
             mig = f" MIG {printable(row.mig_instance)}" if row.mig_instance else ""
@@ -103,6 +121,10 @@ def map_lines(rows: tuple[Process, ...], view: View, numbers: DeviceNumbers = ()
     if not known.map and first.note:
         lines.append([("no map: ", "dim"), (printable(first.note), "warning")])
     return lines
+
+
+def _runs(numbers: Iterable[int]) -> str:
+    return gpus(numbers).partition(" ")[2]
 
 
 def _held(row: Process) -> str:

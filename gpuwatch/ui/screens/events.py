@@ -145,6 +145,5 @@ class EventsScreen(TabScreen):
         since = ago(self.gpuwatch.session.clock() - one.at)
         lines = [[(f"{glyph} ", ink), (one.text, "strong")], [(f"  {moment}, {since}", "text")]]
         lines.append([(f"  {one.kind} · {one.certainty}", "dim")])
-        if one.device_uuid is not None:
-            lines.append([(f"  {one.device_uuid}", "dim")])
+        lines += [[(f"  {uuid}", "dim")] for uuid in one.device_uuids or (one.device_uuid,) if uuid is not None]
         self.open_sheet("Event", lines)
