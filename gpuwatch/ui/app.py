@@ -27,7 +27,7 @@ from gpuwatch.ui import tab_screens
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.screens.overview import OverviewScreen
 from gpuwatch.ui.screens.tab import ProbeRunsChanged, TabScreen
-from gpuwatch.ui.settings.actions import of_tab
+from gpuwatch.ui.settings.actions import ACTIONS, of_tab
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.settings.tabs import TABS
@@ -364,13 +364,26 @@ class GpuwatchApp(PreferencesApp):
             session.resumed()
         self._show()
 
+    async def _run_on(self, tab_id: str, action: str) -> None:
+        """Opens a tab and runs one of its actions there."""
+        await self.tab.go(tab_id)
+        self.tab.call_after_refresh(self.tab.run_action, action)
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The command palette: every action of the tab, themes, ASCII mode."""
+        """The command palette: every action of this tab and of the others, themes, ASCII mode."""
         if screen is self.tab:
-            for action in of_tab(self.tab.TAB):
+            here = self.tab.TAB
+            for action in of_tab(here):
                 if action.name:
                     run = f"screen.{action.run or action.id}"
                     yield SystemCommand(action.name, action.help, partial(self.run_action, run))
+            offered = {action.name for action in of_tab(here)}
+            for tab in TABS:
+                for action in (one for pane in tab.panes for one in ACTIONS[pane]):
+                    if action.name and action.name not in offered:
+                        offered.add(action.name)
+                        run_there = partial(self._run_on, tab.id, action.run or action.id)
+                        yield SystemCommand(f"{tab.title}: {action.name}", action.help, run_there)
         yield SystemCommand("Theme", "Choose another theme", self.action_change_theme)
         name = "Unicode" if self.ascii else "ASCII only"
         yield SystemCommand(name, "Draw bars, frames, graphs and arrows in ASCII or Unicode", self.action_toggle_ascii)

@@ -10,9 +10,10 @@ from textual.pilot import Pilot
 
 from gpuwatch.model.snapshot import Process
 from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.ui.details.key_help import Group, groups, help_lines
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.settings.actions import ACTIONS, of_tab
-from gpuwatch.ui.settings.tabs import TABS
+from gpuwatch.ui.settings.tabs import TABS, Tab
 from gpuwatch.ui.tab_screens import make
 from gpuwatch.ui.tables.device_facts import attention
 from tests.ui import machines
@@ -468,16 +469,57 @@ async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does(stage: Stag
         assert isinstance(stage.app.screen, LinesModal)
 
 
-async def test_help_lists_every_action(stage: Stage) -> None:
+async def test_help_lists_every_action_of_every_tab_once(stage: Stage) -> None:
     async with stage.app.run_test(size=(200, 60)) as pilot:
         await pilot.press("question_mark")
         await settle(pilot)
         modal = stage.app.screen
         assert isinstance(modal, LinesModal)
         text = "\n".join("".join(t for t, _ in line) for line in modal.sheet.content)
-        for action in (one for one in of_tab("overview") if one.help):
-            assert action.help in text
+        for action in (one for tab in TABS for one in of_tab(tab.id) if one.help and not one.id.startswith("show_tab")):
+            assert action.help in text or f"{action.shown} " in text, action
             assert action.shown in text
+        for tab in TABS:
+            found = groups(tab.id)
+            rows = [(group.title, *row) for group in found for row in group.rows]
+            assert len(rows) == len(set(rows))
+            assert len({group.title for group in found}) == len(found)
+
+
+@pytest.mark.parametrize("tab", TABS, ids=lambda tab: tab.id)
+async def test_the_whole_help_fits_on_120x40_in_two_columns(stage: Stage, tab: Tab) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press(str(TABS.index(tab) + 1), "question_mark")
+        await settle(pilot)
+        modal = stage.app.screen
+        assert isinstance(modal, LinesModal)
+        assert str(modal.sheet.border_subtitle) == "Esc closes", "something is left below"
+        shown = modal.sheet.plain
+        for group in groups(tab.id):
+            assert group.title in shown
+            assert group.rows[-1][1].split()[-1] in shown
+        assert any(line[50:].strip() and line[:50].strip() for line in shown.split("\n"))
+
+
+async def test_the_help_is_one_column_on_a_narrow_terminal(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("4", "question_mark")
+        await settle(pilot)
+        modal = stage.app.screen
+        assert isinstance(modal, LinesModal)
+        assert modal.sheet.plain.startswith("4 Probes"), "this tab comes first"
+        assert "more below" in str(modal.sheet.border_subtitle)
+
+
+def test_a_group_is_split_only_where_that_is_needed() -> None:
+    long = Group("Long", tuple((str(number), "entry") for number in range(20)))
+    short = Group("Short", (("a", "one"),))
+    lines = ["".join(text for text, _ in line) for line in help_lines([long, short], 120)]
+    assert len(lines) == 12
+    assert lines[0].split() == ["Long", "Long"]
+    assert len(help_lines([long, long], 120)) == 21
 
 
 async def test_hostile_names_are_shown_and_never_obeyed(stage: Stage) -> None:

@@ -191,7 +191,7 @@ def test_help_names_words_that_are_understood(word: str) -> None:
 
 
 def test_help_names_every_field() -> None:
-    help_text = " ".join(meaning for _, meaning in _FILTER)
+    help_text = " ".join(part for entry in _FILTER for part in entry)
     assert all(name in help_text for name in FIELDS)
 
 

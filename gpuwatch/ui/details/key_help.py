@@ -2,59 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 
-from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.settings.actions import ACTIONS, of_tab
+from gpuwatch.ui.drawing.cells import left, width_of
+from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.settings.actions import ACTIONS
 from gpuwatch.ui.settings.tabs import TABS, panes_of
 
 _HEADS = {
-    "overview": "On this tab",
-    "process": "On this tab",
-    "gpus": "GPUs",
-    "users": "Totals by user",
+    "overview": "1 Overview",
+    "finding": "1 Overview",
+    "users": "1 Overview",
+    "gpus": "1 Overview: GPUs",
+    "processes": "Process lists",
+    "readings": "2 GPU, 3 Process",
+    "process": "2 GPU, 3 Process",
+    "probes": "4 Probes",
+    "findings": "5 Findings",
+    "events": "6 Events",
     "timeline": "While paused",
+    "everywhere": "Everywhere",
 }
-"""Titles of panes, if not their names."""
+"""Headings of the panes; panes of the same heading are listed together."""
 _FILTER = (
     ("python train", "both words, anywhere"),
-    ('"python train"', "this exact text, even if it looks like a field"),
-    ("user:al", "contains this text: user, type, container, framework, cmd"),
-    ("gpu:1", "equals this: gpu, pid, mig; is listed in: visible, sees"),
-    ("mem>2GiB", "mem, sm, mbw, enc, dec, cpu, host, threads, pid, and time>1h30m; also < = >= <="),
-    ("-xorg", "does not match; works with all of the above"),
+    ('"a b"', "this exact text, with blanks and signs"),
+    ("user:al", "contains; type, container, framework, cmd"),
+    ("gpu:1", "equals; pid, mig; in: visible, sees"),
+    ("mem>2GiB", "< = >= <=; sm, mbw, enc, dec, cpu, host, threads, pid, time>1h30m"),
+    ("-xorg", "does not match; works with all of these"),
 )
 _SYMBOLS = (
     ("–", "could not be read; i shows why"),
     ("▲ ✖ ●", "warning, error, ok"),
     ("0→1", "the program's GPU 0 is physical GPU 1"),
-    ("120s ┄┄", "time span of a graph, and the middle of its fixed axis"),
-    ("HELD", "GPU memory by process, largest first, and what is free"),
-    ("F4 … F10", "as in htop: F4 filter, F5 tree, F6 sort, F9 signal, F10 quit"),
-    ("M P T I", "sort in htop; here s chooses a column, S reverses the order, P pauses"),
-    ("unexplained", "memory in use that no visible process owns"),
+    ("120s ┄┄", "time span of a graph, middle of its axis"),
+    ("HELD", "GPU memory by process, largest first"),
+    ("F4 … F10", "filter, tree, sort, signal, quit; as htop"),
+    ("unexplained", "memory that no visible process owns"),
 )
+_MARGIN = 2
+_BETWEEN = 2
+"""Cells between two columns."""
+TWO_COLUMNS = 92
+"""Cells from which the help has two columns."""
 
 
-def help_lines(tab: str, name: Callable[[str], str] = str) -> Lines:
-    """The tabs, every action of this tab by pane, and the meaning of the symbols.
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A heading and its entries."""
 
-    ``name`` spells a key as the terminal can show it.
+    title: str
+    rows: tuple[tuple[str, str], ...]
+    """Key or word, and its meaning."""
+    ink: str = "key"
+
+    def lines(self, width: int) -> Lines:
+        """The group in ``width`` cells."""
+        size = max(width_of(sign) for sign, _ in self.rows) + 2
+        found: Lines = [[(self.title, "title")]]
+        for sign, meaning in self.rows:
+            line = [(" " * _MARGIN + left(sign, size), self.ink), (meaning, "text")]
+            found += wrapped(line, width)
+        return found
+
+
+def groups(tab: str, name: Callable[[str], str] = str) -> list[Group]:
+    """All keys: those of this tab first, then those that work everywhere, then those of the other tabs.
+
+    An entry that several panes share is listed with the first one. ``name`` spells a key as the terminal can show it.
     """
-    lines: Lines = [[("Tabs", "title")]]
-    lines += [[(f"  {number} {tab.title:<10}", "key"), (tab.help, "text")] for number, tab in enumerate(TABS, 1)]
-    lines.append([])
-    size = max(8, *(len(name(action.shown)) + 1 for action in of_tab(tab)))
-    for pane in (*panes_of(tab), "everywhere"):
-        lines.append([(_HEADS.get(pane, pane.capitalize()), "title")])
-        # The keys of the tabs are listed above.
-        here = [one for one in ACTIONS[pane] if one.help and not one.id.startswith("show_tab")]
-        lines += [[(f"  {name(action.shown):<{size}}", "key"), (action.help, "text")] for action in here]
-        lines.append([])
-    if tab == "overview":
-        lines.append([("Filter syntax", "title")])
-        lines += [[(f"  {word:<16}", "strong"), (meaning, "text")] for word, meaning in _FILTER]
-        lines.append([])
-    lines.append([("Symbols", "title")])
-    lines += [[(f"  {sign:<13}", "strong"), (meaning, "text")] for sign, meaning in _SYMBOLS]
+    order = [*panes_of(tab), "everywhere", *(pane for other in TABS for pane in other.panes)]
+    found: dict[str, list[tuple[str, str]]] = {}
+    listed: set[tuple[str, str]] = set()
+    for pane in dict.fromkeys(order):
+        rows = found.setdefault(_HEADS[pane], [])
+        if pane == "everywhere":
+            rows.append((f"1-{len(TABS)}", " ".join(one.title for one in TABS)))
+        for action in ACTIONS[pane]:
+            entry = (action.id, action.shown)
+            if not action.help or entry in listed or action.id.startswith("show_tab"):
+                continue
+            listed.add(entry)
+            if action.pair and rows:
+                rows[-1] = (_both(rows[-1][0], name(action.shown)), action.pair)
+            else:
+                rows.append((name(action.shown), action.help))
+    keys = [Group(title, tuple(rows)) for title, rows in found.items() if rows]
+    return [*keys, Group("Filter", _FILTER, "strong"), Group("Symbols", _SYMBOLS, "strong")]
+
+
+def _both(first: str, second: str) -> str:
+    """Two keys in one entry; one that names both stays."""
+    return first if second in first.split() else f"{first} {second}"
+
+
+def help_lines(groups: Sequence[Group], width: int) -> Lines:
+    """The groups in one column, or in two of about the same height where ``width`` allows."""
+    if width < TWO_COLUMNS:
+        return [line for group in groups for line in group.lines(width)]
+    half = (width - _BETWEEN) // 2
+    blocks = [group.lines(half) for group in groups]
+    first, second = _split(blocks)
+    lines: Lines = []
+    nothing: list[Span] = []
+    for before, behind in zip_longest(first, second, fillvalue=nothing):
+        room = width - half - sum(width_of(text) for text, _ in before)
+        lines.append([*before, (" " * room, "text"), *behind] if behind else list(before))
     return lines
+
+
+def _split(blocks: list[Lines]) -> tuple[Lines, Lines]:
+    """Two columns: between two groups if that balances them, else inside a group, whose heading is repeated."""
+    heights = [len(block) for block in blocks]
+    at = min(range(1, len(blocks) + 1), key=lambda at: max(sum(heights[:at]), sum(heights[at:])))
+    first, second = ([line for block in part for line in block] for part in (blocks[:at], blocks[at:]))
+    half = (sum(heights) + 1) // 2
+    if max(len(first), len(second)) <= half + 2:
+        return first, second
+    lines = [line for block in blocks for line in block]
+    passed = 0
+    for block in blocks:
+        if passed + 2 <= half < passed + len(block) - 1:
+            return lines[:half], [block[0], *lines[half:]]
+        passed += len(block)
+    return first, second

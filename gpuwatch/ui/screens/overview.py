@@ -279,7 +279,10 @@ class OverviewScreen(ProcessRowsScreen):
         self.show_keys()
 
     async def action_open_user(self) -> None:
-        """Shows the processes of the user under the cursor."""
+        """Shows the processes of the user under the cursor; without totals on screen, shows them first."""
+        if not self.by_user:
+            await self.action_users()
+            return
         one = self.users.chosen if self.users is not None else None
         if one is None or one.user is None:
             self.say("the owner of these processes is unknown, so they cannot be filtered", "warning")

@@ -200,9 +200,9 @@ class TabScreen(Screen[None]):
 
     def action_help(self) -> None:
         """Shows all keys, by pane."""
-        from gpuwatch.ui.details.key_help import help_lines
+        from gpuwatch.ui.screens.help_sheet import HelpSheet
 
-        self.open_sheet("Keys", help_lines(self.TAB, self.gpuwatch.key_name))
+        self.app.push_screen(HelpSheet(self.TAB, self.gpuwatch.key_name))
 
     def action_save_settings(self) -> None:
         """Saves to the settings file, or shows why that is not possible."""

@@ -31,19 +31,19 @@ TABS = (
     Tab(
         "gpu",
         "GPU",
-        "One GPU: every reading, graphs, processes, limits, topology, events, probe runs",
+        "One GPU: readings, graphs, processes, limits, events",
         ("readings", "processes", "timeline"),
     ),
     Tab(
         "process",
         "Process",
-        "One process: its GPUs, settings, history, findings, process tree, environment",
+        "One process: its GPUs, settings, history, tree",
         ("process", "timeline"),
     ),
     Tab(
         "probes",
         "Probes",
-        "Run memory and placement settings here and compare what they do",
+        "Run memory and placement settings and compare them",
         ("probes",),
         prepared=False,
     ),
@@ -51,7 +51,7 @@ TABS = (
     Tab(
         "events",
         "Events",
-        "Events since gpuwatch started: processes, throttling, devices, memory",
+        "What happened since gpuwatch started",
         ("events", "timeline"),
     ),
 )
