@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import stat
 import sys
 import tomllib
@@ -19,6 +20,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.ui.drawing.theme import PALETTES
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.settings import settings_file
+from gpuwatch.ui.settings.default_comments import comment
 from gpuwatch.ui.settings.preferences import SETTINGS, Preferences
 from gpuwatch.ui.settings.settings_file import Broken, Loaded, load, save, understood
 from gpuwatch.ui.settings.tabs import TABS
@@ -204,14 +206,16 @@ def test_a_folder_in_its_place_is_reported(tmp_path: Path) -> None:
         save(Preferences(), tmp_path)
 
 
-def test_a_new_file_holds_only_what_differs(tmp_path: Path) -> None:
+def test_a_new_file_holds_what_differs_and_the_rest_as_comments(tmp_path: Path) -> None:
     path = tmp_path / "new" / "settings.toml"
     save(Preferences(theme="gpuwatch-light", columns=("pid", "command")), path)
     assert tomllib.loads(path.read_text()) == {
         "theme": "gpuwatch-light",
         "processes": {"columns": ["pid", "command"]},
+        "gpus": {},
     }
     assert path.read_text().startswith("# ")
+    assert "# interval = 1.0  # seconds between samples" in path.read_text(), "a default is a comment"
     assert load(path).preferences == Preferences(theme="gpuwatch-light", columns=("pid", "command"))
 
 
@@ -220,10 +224,66 @@ def test_comments_order_and_layout_are_kept(tmp_path: Path) -> None:
     path.write_text(EVERYTHING)
     was = load(path).preferences
     save(was, path)
-    assert path.read_text() == EVERYTHING, "nothing changed, so not a byte does"
+    assert path.read_text() == EVERYTHING, "every setting is there, so not a byte changes"
     save(dataclasses.replace(was, theme="gpuwatch", sort="sm", descending=None), path)
     expected = EVERYTHING.replace('"gpuwatch-light"', '"gpuwatch"').replace('sort = "cpu"', 'sort = "sm"')
-    assert path.read_text() == expected.replace("descending = false\n", "")
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("# descending = true  # ")]
+    assert lines == expected.replace("descending = false\n", "").splitlines()
+
+
+def test_every_setting_has_a_meaning_and_its_comment_is_read_as_its_default() -> None:
+    for setting in SETTINGS:
+        assert setting.help, setting.name
+        line = comment(setting).removeprefix("# ")
+        assert len(line.partition("  # ")[2]) == len(setting.help)
+        found, problems, unknown = understood(f"[{setting.table}]\n{line}" if setting.table else line)
+        assert (problems, unknown) == ((), ()), line
+        default = getattr(Preferences(), setting.field)
+        assert getattr(found, setting.field) == (default if default is not None else setting.example)
+
+
+def test_saving_again_changes_nothing_and_a_set_value_replaces_its_comment(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    save(Preferences(), path)
+    first = path.read_text()
+    assert all(comment(setting) in first.splitlines() for setting in SETTINGS)
+    assert load(path).preferences == Preferences()
+    save(Preferences(), path)
+    assert path.read_text() == first
+    save(Preferences(interval=2.0, tree=True), path)
+    text = path.read_text()
+    assert "interval = 1.0" not in text
+    assert "# tree = false" not in text
+    assert re.search(r"^interval = 2.0 # seconds", text, re.M)
+    assert re.search(r"^tree = true # show", text, re.M)
+    save(Preferences(interval=2.0, tree=True), path)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        '# my file\ntheme = "gpuwatch-light"\n# interval = 5\n\n# the list\n[processes]\n# mine\ntree = true # x\n',
+        "[mine]\nkey = 1\n# end\n",
+        'processes.tree = true\nfuture = """\n[gpus]\n"""\n',
+        "processes = {tree = true}\n",
+        "[processes]\r\ntree = true\r\n",
+    ],
+    ids=["comments", "unknown", "dotted", "inline", "crlf"],
+)
+def test_comments_of_the_user_and_unknown_keys_stay(tmp_path: Path, before: str) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(before, newline="")
+    was = load(path)
+    save(was.preferences, path)
+    after = path.read_bytes().decode()
+    assert load(path) == was
+    assert ("\r\n" in before) == ("\r\n" in after)
+    rest = iter(after.splitlines())
+    assert all(line in rest for line in before.splitlines()), "every line is there, in order"
+    assert after.count("interval = ") == 1 or "future" in before
+    save(was.preferences, path)
+    assert path.read_bytes().decode() == after
 
 
 def test_a_link_stays_a_link_and_permissions_stay(tmp_path: Path) -> None:
@@ -235,7 +295,7 @@ def test_a_link_stays_a_link_and_permissions_stay(tmp_path: Path) -> None:
     link.symlink_to(real)
     save(Preferences(interval=2), link)
     assert link.is_symlink()
-    assert real.read_text() == "interval = 2\n"
+    assert real.read_text().startswith("interval = 2\n")
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
 

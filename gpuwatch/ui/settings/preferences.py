@@ -68,6 +68,10 @@ class Setting(NamedTuple):
     """Converts a value of the file; raises :class:`Wrong` for an invalid one."""
     shown: Callable[[Any], object] = lambda value: value
     """Converts a value for the file."""
+    help: str = ""
+    """Its meaning in a few words, for the comment of a new entry."""
+    example: object = None
+    """A value for the comment, if the default is to have none."""
 
     @property
     def name(self) -> str:
@@ -141,17 +145,43 @@ def names_of(value: object, known: Iterable[str], what: str) -> tuple[str, ...]:
     return good
 
 
+_TAB_IDS = tuple(tab.id for tab in TABS)
 SETTINGS: tuple[Setting, ...] = (
-    Setting("", "theme", "theme", _theme),
-    Setting("", "ascii", "ascii", _flag),
-    Setting("", "interval", "interval", _interval),
-    Setting("", "read-only", "read_only", _flag),
-    Setting("", "gpm", "gpm", _flag),
-    Setting("", "tab", "tab", _one_of((tab.id for tab in TABS), "tab")),
-    Setting("processes", "columns", "columns", lambda value: names_of(value, BY_ID, "column"), list),
-    Setting("processes", "sort", "sort", _one_of(BY_ID, "column")),
-    Setting("processes", "descending", "descending", _flag),
-    Setting("processes", "tree", "tree", _flag),
-    Setting("processes", "filter", "filter", _filter),
-    Setting("gpus", "fields", "gpu_fields", lambda value: names_of(value, FIELDS, "field"), list),
+    Setting("", "theme", "theme", _theme, help="colours; Ctrl+P, Theme lists them"),
+    Setting("", "ascii", "ascii", _flag, help="draw with ASCII only; unset: as the terminal can", example=True),
+    Setting(
+        "", "interval", "interval", _interval, help=f"seconds between samples, {MIN_INTERVAL:g} to {MAX_INTERVAL:g}"
+    ),
+    Setting("", "read-only", "read_only", _flag, help="true: send no signals"),
+    Setting("", "gpm", "gpm", _flag, help="SM, tensor core and DRAM activity; uses hardware counters"),
+    Setting("", "tab", "tab", _one_of(_TAB_IDS, "tab"), help="first tab: " + ", ".join(_TAB_IDS)),
+    Setting(
+        "processes",
+        "columns",
+        "columns",
+        lambda value: names_of(value, BY_ID, "column"),
+        list,
+        help="columns, from left to right",
+    ),
+    Setting(
+        "processes",
+        "sort",
+        "sort",
+        _one_of(BY_ID, "column"),
+        help="column to sort by; unset: GPU memory",
+        example="memory",
+    ),
+    Setting(
+        "processes", "descending", "descending", _flag, help="largest first; unset: as the column is", example=True
+    ),
+    Setting("processes", "tree", "tree", _flag, help="show the process tree"),
+    Setting("processes", "filter", "filter", _filter, help="as typed after /: user:alice mem>2GiB"),
+    Setting(
+        "gpus",
+        "fields",
+        "gpu_fields",
+        lambda value: names_of(value, FIELDS, "field"),
+        list,
+        help="fields beside the bars, in order",
+    ),
 )

@@ -20,6 +20,7 @@ from gpuwatch.formatting.suggest import closest
 from gpuwatch.formatting.text import printable
 from gpuwatch.ownership import distrust
 from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.settings.default_comments import with_comments
 from gpuwatch.ui.settings.preferences import SETTINGS, Preferences, Wrong
 
 ENVIRONMENT = "GPUWATCH_CONFIG_FILE"
@@ -243,7 +244,8 @@ def save(preferences: Preferences, path: Path) -> None:
             raise GpuwatchError(
                 f"not saved: {printable(path.name)} is read-only", hint=f"chmod u+w {printable(path.name)} unlocks it"
             )
-        text = target.read_text(encoding="utf-8") if target.exists() else ""
+        # Bytes, so that its line endings stay.
+        text = target.read_bytes().decode("utf-8") if target.exists() else ""
         new = _with(text, preferences)
         target.parent.mkdir(parents=True, exist_ok=True)
         _replace(target, new)
@@ -261,8 +263,10 @@ def beside(path: Path) -> Path:
 
 
 def _with(text: str, preferences: Preferences) -> str:
-    """``text`` with these preferences; a default value is written only if its key is there already."""
+    """``text`` with these preferences; a default is written as a comment, unless its key is there already."""
     # Imported only for saving. tomllib cannot write, and other writers drop comments.
+    import tomllib
+
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -286,17 +290,28 @@ def _with(text: str, preferences: Preferences) -> str:
                 if setting.check(_plain(table[setting.key])) != value:
                     table[setting.key] = setting.shown(value)
             elif value != default:
-                table.add(setting.key, setting.shown(value))
+                item = tomlkit.item(setting.shown(value))
+                table.add(setting.key, item.comment(setting.help) if setting.help else item)
         new = tomlkit.dumps(document)
     except TOMLKitError as error:
         raise GpuwatchError(f"not saved: unsupported TOML layout ({printable(str(error))})") from error
     # Read the result back before replacing the file.
-    wanted = replace(preferences, interval=float(preferences.interval))
-    if understood(new)[:2] != (wanted, ()) or _foreign(new) != _foreign(text):
+    if not _says(new, preferences, text):
         raise GpuwatchError(
             "not saved: the written file would differ from the preferences", hint="save to another file"
         )
-    return new
+    # Lines that look like a header inside a text of several lines would mislead: then without comments.
+    commented = with_comments(new, tomllib.loads(new))
+    return commented if _says(commented, preferences, text) else new
+
+
+def _says(new: str, preferences: Preferences, old: str) -> bool:
+    """Whether a file says what the preferences say, and of the rest what the old file says."""
+    wanted = replace(preferences, interval=float(preferences.interval))
+    try:
+        return understood(new)[:2] == (wanted, ()) and _foreign(new) == _foreign(old)
+    except ValueError:
+        return False
 
 
 def _foreign(text: str) -> dict[str, Any]:
@@ -321,7 +336,7 @@ def _replace(target: Path, text: str) -> None:
 
     number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
+        with os.fdopen(number, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
