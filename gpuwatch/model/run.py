@@ -301,6 +301,8 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
     device_init_seconds: float | None = None
     first_step_seconds: float | None = None
     total_seconds: float | None = None
+    ended_at: dict[str, float] = {}
+    """Seconds from the start of the run to the end of ``import``, ``device_init``, ``first_step`` and ``steps``."""
 
 
 class RunError(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,8 @@ class EventState:
         self._nodes = 0
         self.errors: list[RunError] = []
         self.phases: dict[str, float] = {}
+        self.phase_ends: dict[str, float] = {}
+        """Monotonic time of the end of each phase, by the clock that all processes of the machine share."""
         self.throughput: Throughput | None = None
         self.workers: list[Worker] = []
         self.results: dict[str, Any] = {}
@@ -82,7 +84,9 @@ class EventState:
             case "framework":
                 self.framework = msgspec.convert(data, Framework)
             case "phase":
-                self.phases[str(data["name"])] = float(data["seconds"])
+                name = str(data["name"])
+                self.phases[name] = float(data["seconds"])
+                self.phase_ends[name] = event.t
             case "setting":
                 self.settings[str(data["name"])] = Setting(
                     asked=data["asked"],
@@ -105,6 +109,7 @@ class EventState:
                 self._memory(data)
             case "throughput":
                 self.throughput = msgspec.convert(data, Throughput)
+                self.phase_ends["steps"] = event.t
             case "error":
                 if len(self.errors) < _MOST:
                     error = msgspec.convert(data, RunError)

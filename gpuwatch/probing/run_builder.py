@@ -245,6 +245,7 @@ class RunBuilder:
                 device_init_seconds=state.phases.get("device_init"),
                 first_step_seconds=state.phases.get("first_step"),
                 total_seconds=total_seconds,
+                ended_at={name: round(at - self._started, 3) for name, at in state.phase_ends.items()},
             ),
             workers=tuple(map(self._weighed, state.workers)),
             processes=processes,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from gpuwatch.formatting.text import shorten
-from gpuwatch.formatting.units import memory, size
+from gpuwatch.formatting.units import memory, per_second, size
 from gpuwatch.model.doctor import Check
 from gpuwatch.model.run import Run, Throughput
 from gpuwatch.model.snapshot import Device, Process, Snapshot
@@ -110,17 +110,26 @@ def speeds(runs: Sequence[tuple[str, Run]]) -> Bars | None:
 def _speed(label: str, t: Throughput) -> Row:
     low = 1 / t.p90_step_seconds if t.p90_step_seconds > 0 else None
     high = 1 / t.p10_step_seconds if t.p10_step_seconds > 0 else None
-    return _measured(label, t, t.steps_per_second, speed(t), low, high)
+    return _measured(label, t, t.steps_per_second, speed(t), low, high, per_second)
 
 
 def _step(label: str, t: Throughput) -> Row:
     shown = step_time(t.median_step_seconds)
-    return _measured(label, t, t.median_step_seconds, shown, t.p10_step_seconds, t.p90_step_seconds)
+    return _measured(label, t, t.median_step_seconds, shown, t.p10_step_seconds, t.p90_step_seconds, step_time)
 
 
-def _measured(label: str, t: Throughput, amount: float, shown: str, low: float | None, high: float | None) -> Row:
+def _measured(
+    label: str,
+    t: Throughput,
+    amount: float,
+    shown: str,
+    low: float | None,
+    high: float | None,
+    number: Callable[[float], str],
+) -> Row:
     shown += " ▲" if wide(t) else ""
-    return Row(label, (Part("value", label, amount, shown),), shown, low=low, high=high)
+    spread = f", p10 to p90: {number(low)} to {number(high)}" if low is not None and high is not None else ""
+    return Row(label, (Part("value", label, amount, f"{shown}{spread}"),), shown, low=low, high=high)
 
 
 def step_times(run: Run) -> Bars | None:

@@ -97,6 +97,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
         keep=frozenset(index for index, (name, _) in enumerate(known) if name in _WHOLE),
         optional=tuple(index for name in _LESS for index, (known_name, _) in enumerate(known) if name == known_name),
         lines=3,
+        sortable=True,
         charts=tuple(chart for chart in drawn if chart is not None),
     )
 

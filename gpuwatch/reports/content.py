@@ -69,6 +69,8 @@ class Table:
     """Columns with a short form of their cells, for narrow terminals."""
     charts: tuple[Chart, ...] = ()
     """Drawn above the rows, by formats that can draw."""
+    sortable: bool = False
+    """Whether rows are equals that readers may want in another order, by formats that can sort."""
     folded: bool = False
     """Whether formats that can fold it show it only on demand."""
 

@@ -20,7 +20,7 @@ _EFFECTS = {
     "too-late": "✖ set too late",
     "unknown": "○ not known",
 }
-_ALWAYS = frozenset(
+_FIRST = frozenset(
     {
         "driver.versions",
         "driver.cuda-version",
@@ -32,7 +32,7 @@ _ALWAYS = frozenset(
         "framework.op",
     }
 )
-"""Checks that are worth reading even if they pass."""
+"""Checks that come first among those that passed."""
 _HERE = "this shell"
 _SHELL = "Environment variables are those of the shell that made this report"
 
@@ -145,24 +145,24 @@ def checks(document: Diagnostic, doctor: Doctor) -> Table:
     groups = list(dict.fromkeys(check.group for check in doctor.checks))
     marks = charts.checks((GROUPS.get(name, name), [c for c in doctor.checks if c.group == name]) for name in groups)
     bad = sorted((c for c in doctor.checks if _bad(c)), key=lambda check: STATE_ORDER[check.state])
-    rest = [check for check in doctor.checks if not _bad(check) and check.id in _ALWAYS]
-    rest.sort(key=lambda check: check.state == "skip")
+    none = "" if bad else "No check failed or warned. "
     return Table(
         "Checks: driver, build and cards",
         ("State", "Check", "Found → what to do"),
-        tuple(_check(document, check) for check in (*bad, *rest)),
-        note=f"{_SHELL}, with its Python.",
+        tuple(_check(document, check) for check in bad),
+        note=f"{none}{_SHELL}, with its Python.",
         keep=frozenset({0, 1}),
         charts=(marks,),
     )
 
 
 def passed(document: Diagnostic, doctor: Doctor) -> Table:
-    """The other checks."""
-    rest = [check for check in doctor.checks if not _bad(check) and check.id not in _ALWAYS]
-    rest.sort(key=lambda check: check.state == "skip")
+    """The checks without a finding, those of driver and build first."""
+    rest = [check for check in doctor.checks if not _bad(check)]
+    rest.sort(key=lambda check: (check.state == "skip", check.id not in _FIRST))
     rows = tuple(_check(document, check) for check in rest)
-    return Table("Other checks", ("State", "Check", "Found"), rows, keep=frozenset({0, 1}), folded=True)
+    title = "Passed and skipped checks" if any(check.state == "skip" for check in rest) else "Passed checks"
+    return Table(title, ("State", "Check", "Found"), rows, keep=frozenset({0, 1}), folded=True)
 
 
 def _bad(check: Check) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from gpuwatch.formatting.units import UNKNOWN, size
 from gpuwatch.logs.clean import device as device_name
 from gpuwatch.model.run import DeviceMemory, Run, Worker
+from gpuwatch.reports.chart_data import Bars, Kind, Part
+from gpuwatch.reports.chart_data import Row as Bar
 from gpuwatch.reports.content import Table, clean
 from gpuwatch.reports.speed import speed, unproven
 
@@ -38,7 +40,9 @@ def memory_table(run: Run) -> Table:
         for depth, owner, what, amount, source in rows
         if amount is not None
     )
-    return Table("Memory", _HEADS, known, frozenset({2}), note=_NOTE if memory.devices else "")
+    bars = memory_bars(run)
+    drawn = (bars,) if bars is not None else ()
+    return Table("Memory", _HEADS, known, frozenset({2}), note=_NOTE if memory.devices else "", charts=drawn)
 
 
 def several(run: Run) -> bool:
@@ -51,6 +55,7 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
     yield 1, "Driver", "reserved, not counted as used", entry.driver_reserved_bytes, "NVML"
     yield 1, "All owners", "used before the start", entry.before_bytes, "NVML"
     yield 1, "All owners", "used at the peak", entry.used_bytes, "NVML"
+    yield 1, "Free", "at the peak", free(entry), "NVML"
     yield 2, "Other processes", "at the peak", entry.others_bytes or None, "NVML"
     yield 2, "Unexplained", "owned by no listed process", entry.unexplained_bytes or None, "NVML"
     if several(run):
@@ -63,6 +68,70 @@ def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
     yield 2, "This process", "at the peak", entry.process_bytes, "NVML"
     yield 3, "CUDA context", "as simulated", entry.context_bytes, "simulation"
     yield from _allocators(run, entry.uuid)
+
+
+def free(entry: DeviceMemory) -> int | None:
+    """What was neither used nor reserved in the sample with most use; None if NVML did not report all three."""
+    if entry.total_bytes is None or entry.used_bytes is None or entry.driver_reserved_bytes is None:
+        return None
+    rest = entry.total_bytes - entry.used_bytes - entry.driver_reserved_bytes
+    return rest if rest >= 0 else None
+
+
+def memory_bars(run: Run) -> Bars | None:
+    """The same as bars on one axis, one for each line that has parts; None if no device was sampled.
+
+    A bar adds only numbers of one source and one sample. What NVML counts for a process and what its allocator
+    counts are bars of their own: the allocator may hold more or less than the process had at the device's peak.
+    """
+    rows = [row for entry in run.memory.devices for row in _bars_of(run, entry)]
+    top = max((entry.total_bytes or 0 for entry in run.memory.devices), default=0)
+    if not rows or not top:
+        return None
+    limits = any(row.mark is not None for row in rows)
+    return Bars(
+        "Memory by owner at the peak",
+        tuple(rows),
+        float(top),
+        f"from 0 to {size(top)}",
+        mark="limit of the allocator" if limits else "",
+    )
+
+
+def _bars_of(run: Run, entry: DeviceMemory) -> Iterator[Bar]:
+    if entry.total_bytes is None or entry.used_bytes is None:
+        return
+    known: list[tuple[Kind, str, int | None]] = [
+        ("reserved", "reserved by the driver", entry.driver_reserved_bytes),
+        ("others", "other processes", entry.others_bytes),
+        ("unexplained", "owned by no listed process", entry.unexplained_bytes),
+        ("owner", "this process", None if several(run) else entry.process_bytes),
+    ]
+    amounts = [(kind, name, amount) for kind, name, amount in known if amount]
+    rest = entry.used_bytes - sum(amount for kind, _, amount in amounts if kind != "reserved")
+    if rest > 0:
+        amounts.append(("owner", "processes of this run" if several(run) else "used, owner unknown", rest))
+    left = free(entry)
+    if left:
+        amounts.append(("free", "free", left))
+    if rest >= 0:  # else a process freed memory between two calls of NVML, and the parts exceed the whole
+        parts = tuple(Part(kind, name, amount, size(amount)) for kind, name, amount in amounts)
+        yield Bar(f"GPU {entry.index}", parts, f"{size(entry.used_bytes)} of {size(entry.total_bytes)}")
+    held, context = entry.process_bytes, entry.context_bytes
+    if held and context and context <= held and not several(run):
+        parts = (Part("owner", "CUDA context", context, size(context)),)
+        if held > context:
+            parts = (*parts, Part("owner", "allocators and the rest", held - context, size(held - context)))
+        yield Bar("↳ this process", parts, size(held))
+    peaks = {device_name(name): amount for name, amount in run.memory.allocators.items()}
+    for mapping in run.device_map:
+        name = device_name(clean(mapping.framework_device))
+        peak = peaks.get(name)
+        if mapping.uuid == entry.uuid and peak and not several(run):
+            limit = mapping.granted_bytes
+            shown = size(peak) if limit is None else f"{size(peak)} of {size(limit)}"
+            part = Part("value", f"in use by the framework, allocator of {name}", peak, size(peak))
+            yield Bar(f"↳ ↳ allocator of {name}", (part,), shown, mark=float(limit) if limit is not None else None)
 
 
 def _allocators(run: Run, uuid: str | None) -> Iterator[Row]:

@@ -264,3 +264,18 @@ def test_a_first_look_that_came_too_late_makes_no_real_gpus_of_simulated_ones(lo
     if draft.before is not None:
         assert [process.pid for process in draft.before.processes] == [8]
         assert draft.before.devices[0].number("memory.used_bytes") is None
+
+
+def test_phases_end_when_their_events_came() -> None:
+    builder = RunBuilder(100.0, None)
+    builder.event_line(b'{"v":1,"seq":1,"t":102.5,"kind":"phase","data":{"name":"import","seconds":2.0}}')
+    draft = builder.finish(
+        watch._as_script(["python"]),
+        Outcome(exit_code=0),
+        started_at=STARTED,
+        total_seconds=3.0,
+        fresh=True,
+        environment={},
+        simulation=None,
+    )
+    assert (draft.run.phases.import_seconds, draft.run.phases.ended_at) == (2.0, {"import": 2.5})

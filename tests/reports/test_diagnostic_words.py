@@ -67,7 +67,7 @@ def draw(document: Diagnostic, name: str) -> str:
 
 
 def test_variable_checks_name_the_shell_and_the_programs_value() -> None:
-    rows = {row[1]: row for row in table(misspelt(), "Other checks").rows}
+    rows = {row[1]: row for row in table(misspelt(), "Passed checks").rows}
     state, _, what = rows["Misspelt variables"]
     assert state == "● pass"
     assert what == "in this shell: none; python train.py had CUDA_VISIBLE_DIVICES=1"

@@ -1,4 +1,4 @@
-"""The memory timeline of a run as inline SVG, on a fixed axis from 0 to the device's total."""
+"""The memory timeline of a run as inline SVG, with its phases, on a fixed axis from 0 to the device's total."""
 
 from __future__ import annotations
 
@@ -6,14 +6,24 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
-from gpuwatch.formatting.units import size
+from gpuwatch.formatting.units import seconds, size
 from gpuwatch.model.run import MemoryPoint, Run
 from gpuwatch.reports.charts import moved
 from gpuwatch.reports.ledger import several
 
 _WIDTH, _HEIGHT = 860, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 14, 30
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 30, 30
 _MOST_POINTS = 600
+_COLUMNS = 72
+"""Columns of a chart whose values are shown on hover and by the arrow keys."""
+_PHASES = (
+    ("import", "import"),
+    ("device_init", "device initialisation"),
+    ("first_step", "first step"),
+    ("steps", "steps"),
+)
+_LETTER = 6.0
+"""Width of a letter of a phase's name, in units of the drawing."""
 
 _SERIES: tuple[tuple[str, str, Callable[[MemoryPoint], int | None]], ...] = (
     ("device", "Device, all owners (NVML)", lambda point: point.device_used_bytes),
@@ -44,7 +54,8 @@ def memory_chart(run: Run) -> Markup | None:
         share = min(max(amount / top, 0.0), 1.0)
         return _TOP + (1 - share) * (_HEIGHT - _TOP - _BOTTOM)
 
-    parts, legend = _axes(top, start, end, y), []
+    strip, when = _phases(run, start, end, x)
+    parts, legend = [*_axes(top, start, end, y), *strip], []
     limit = run.memory.allocator_limit_bytes
     if limit is not None:
         at = y(limit)
@@ -57,6 +68,7 @@ def memory_chart(run: Run) -> Markup | None:
             legend.append(f'<span class="key {name}"><i></i>{name_shown}</span>')
     if not legend:
         return None
+    parts += _columns(points, several(run), x)
     if limit is not None:
         # In the legend, where no line runs through it.
         legend.append(f'<span class="key limit-key"><i></i>Allocator limit, {size(limit)}</span>')
@@ -64,9 +76,62 @@ def memory_chart(run: Run) -> Markup | None:
     label = f"GPU memory over {span:.1f} s; vertical axis from 0 to {size(top)}, the {axis}"
     return Markup(
         f'<figure class="chart"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">'
-        f'{"".join(parts)}</svg><figcaption>{"".join(legend)}<span class="axis-note">Axis: 0 to the {axis}, '
-        f"{size(top)}</span></figcaption></figure>"
+        f'{"".join(parts)}</svg><p class="values" hidden></p><figcaption>{"".join(legend)}'
+        f'<span class="axis-note">Axis: 0 to the {axis}, {size(top)}</span>{when}</figcaption></figure>'
     )
+
+
+def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> tuple[list[str], str]:
+    """A strip of the phases above the chart, and the same in words; nothing for phases whose end was not seen."""
+    parts: list[str] = []
+    words: list[str] = []
+    before = start
+    for number, (name, title) in enumerate(_PHASES):
+        until = run.phases.ended_at.get(name)
+        if until is None or not start <= until <= end or until < before:
+            continue
+        took = getattr(run.phases, f"{name}_seconds", None)
+        begin = before if took is None else min(max(until - took, before), until)
+        # The framework's own preparations lie between the phases.
+        shown = f"{title}: {begin:.2f} to {until:.2f} s" + (f", took {seconds(took)}" if took is not None else "")
+        left, width = x(begin), x(until) - x(begin)
+        parts.append(
+            f'<line class="phase-end" x1="{x(until):.1f}" x2="{x(until):.1f}" y1="6" y2="{_HEIGHT - _BOTTOM}"/>'
+        )
+        parts.append(
+            f'<rect class="phase p{number}" x="{left:.1f}" y="6" width="{max(width, 2):.1f}" height="15">'
+            f"<title>{shown}</title></rect>"
+        )
+        if width > len(title) * _LETTER:
+            parts.append(
+                f'<text class="tick phase-name" x="{left + width / 2:.1f}" y="17" text-anchor="middle">{title}</text>'
+            )
+        words.append(shown)
+        before = until
+    return parts, f'<span class="phases">Phases: {"; ".join(words)}</span>' if words else ""
+
+
+def _columns(points: tuple[MemoryPoint, ...], largest: bool, x: Callable[[float], float]) -> list[str]:
+    """Invisible columns with the values of the fullest moment in each: titles for pointers, read by the script."""
+    step = max(1, -(-len(points) // _COLUMNS))
+    buckets = [points[begin : begin + step] for begin in range(0, len(points), step)]
+    parts = []
+    for number, bucket in enumerate(buckets):
+        point = max(bucket, key=lambda point: tuple(-1 if (v := pick(point)) is None else v for _, _, pick in _SERIES))
+        left = x(bucket[0].t)
+        right = x(buckets[number + 1][0].t) if number + 1 < len(buckets) else x(bucket[-1].t)
+        names = ("device", "largest process" if largest else "process", "in use by the framework")
+        known = [
+            f"{name} {size(value)}"
+            for name, (_, _, pick) in zip(names, _SERIES, strict=True)
+            if (value := pick(point)) is not None
+        ]
+        parts.append(
+            f'<rect class="at" x="{left:.1f}" y="{_TOP}" width="{max(right - left, 1):.1f}"'
+            f' height="{_HEIGHT - _TOP - _BOTTOM}">'
+            f"<title>{point.t:.1f} s: {', '.join(known) or 'not read'}</title></rect>"
+        )
+    return parts
 
 
 def _axes(top: float, start: float, end: float, y: Callable[[float], float]) -> list[str]:
