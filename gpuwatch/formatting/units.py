@@ -123,6 +123,15 @@ def per_second(value: float | None) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
+def energy(joules: float | None) -> str:
+    """Energy: ``812 J``, ``12.3 Wh``, ``4.56 kWh``."""
+    if joules is None:
+        return UNKNOWN
+    if joules < 3600:
+        return f"{joules:.0f} J"
+    return f"{joules / 3600:.1f} Wh" if joules < 3.6e6 else f"{joules / 3.6e6:.2f} kWh"
+
+
 def flops(value: float | None) -> str:
     """Floating-point operations per second: ``35.1 GFLOP/s``."""
     if value is None:
@@ -150,7 +159,7 @@ def reading(spec: MetricSpec, value: Reading) -> str:
         case Unit.MEGAHERTZ:
             return f"{value:.0f} MHz"
         case Unit.JOULE:
-            return f"{value / 3.6e6:.2f} kWh"
+            return energy(value)
         case Unit.SECOND:
             return duration(value) if value >= 60 else f"{value:.1f} s"
         case _:

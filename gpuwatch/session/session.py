@@ -7,6 +7,7 @@ from collections.abc import Callable
 from operator import is_
 from typing import TYPE_CHECKING
 
+from gpuwatch.history.energy import EnergyMeter
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.metric_series import History
 from gpuwatch.history.sample_store import SampleStore
@@ -49,6 +50,7 @@ class Session:
         self.read_only = read_only
         """Whether signals are forbidden."""
         self.history = History()
+        self.energy = EnergyMeter()
         self._kept: Timeline | None = None
         """The timeline, if it is written here."""
         if timeline is None:
@@ -110,6 +112,7 @@ class Session:
             self.diagnose()
         for snapshot in arrived:
             self.history.add(snapshot)
+            self.energy.look(snapshot)
             self._process_histories.add(snapshot)
             self.snapshot = snapshot
             if self._conditions is None:

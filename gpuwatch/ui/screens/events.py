@@ -6,6 +6,8 @@ import datetime
 from textwrap import wrap
 from typing import ClassVar
 
+from textual.widget import Widget
+
 from gpuwatch.history.machine_event import MachineEvent, ago
 from gpuwatch.history.timeline import EVENTS
 from gpuwatch.session.view import View
@@ -13,8 +15,9 @@ from gpuwatch.ui.details.gpu_sections import MARKS
 from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import WAITING, ScrollList
 
@@ -29,20 +32,29 @@ class EventList(ScrollList):
         self._events: list[MachineEvent] = []
         self._view: View | None = None
         self._new = 0
+        self._total = 0
+        self._wanted: WordFilter | None = None
         self._drawn: dict[tuple[MachineEvent, bool], Line] = {}
         """Lines by event; an event never changes."""
         self._drawn_for: tuple[int, datetime.date] | None = None
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Events that match the filter, and all events."""
+        return len(self._events), self._total
 
     @property
     def chosen(self) -> MachineEvent | None:
         """The event under the cursor."""
         return self._events[self.cursor or 0] if self._events else None
 
-    def show(self, view: View, new: int) -> None:
-        """Shows the events; the latest ``new`` are highlighted as unseen."""
+    def show(self, view: View, new: int, wanted: WordFilter | None = None) -> None:
+        """Shows the events that match a filter; the latest ``new`` of all are highlighted as unseen."""
         before = self.chosen if self.cursor else None
-        self._view, self._new = view, new
-        self._events = list(reversed(view.events))
+        self._view, self._wanted, self._total = view, wanted, len(view.events)
+        every = list(reversed(view.events))
+        self._events = every if wanted is None else [one for one in every if wanted(one.text, one.kind)]
+        self._new = new if wanted is None else sum(wanted(one.text, one.kind) for one in every[:new])
         if before is not None:
             self.cursor = next((n for n, one in enumerate(self._events) if one is before), 0)
         self.refill()
@@ -53,7 +65,9 @@ class EventList(ScrollList):
         if view is None:
             return
         self.note = f" {len(self._events)} " if self._events else ""
-        if len(self._events) >= EVENTS:
+        if len(self._events) < self._total:
+            self.note = f" {len(self._events)} of {self._total} "
+        elif self._total >= EVENTS:
             self.note = f" the last {len(self._events)} "
         form = (self.inner, datetime.datetime.fromtimestamp(view.now).date())
         if form != self._drawn_for or len(self._drawn) > 4 * EVENTS:
@@ -64,7 +78,7 @@ class EventList(ScrollList):
             if key not in self._drawn:
                 self._drawn[key] = self._line(one, view, fresh=key[1])
             lines.append(self._drawn[key])
-        self.set_lines(lines or _nothing(view, self.inner), stale=view.stale)
+        self.set_lines(lines or _nothing(view, self.inner, filtered=self._wanted is not None), stale=view.stale)
 
     def marked(self, line: Line) -> Line:
         """The line under the cursor; no cursor while the list is empty."""
@@ -76,9 +90,8 @@ class EventList(ScrollList):
         glyph, ink = MARKS[one.severity]
         pen.add(f"  {glyph} ", ink)
         end = f"  {one.kind} · {one.certainty} "
-        wide = self.inner >= 100
-        pen.add(cut(one.text, pen.left - len(end) if wide else pen.left), "strong" if fresh else "text")
-        if wide:
+        pen.add(cut(one.text, pen.left), "strong" if fresh else "text")
+        if self.inner >= 100 and pen.left >= len(end):
             pen.to(pen.limit - len(end)).add(end, "dim")
         return pen.line()
 
@@ -89,14 +102,16 @@ _KINDS = (
 )
 
 
-def _nothing(view: View, width: int) -> list[Line]:
+def _nothing(view: View, width: int, *, filtered: bool) -> list[Line]:
+    if filtered:
+        return [Line((("  no match; Esc clears it", "dim"),))]
     if view.waiting:
         return [WAITING]
     lines = [Line((("  ● ", "ok"), ("No events since gpuwatch started.", "text"))), Line(())]
     return lines + [Line((("    ", "text"), (part, "dim"))) for part in wrap(_KINDS, max(min(width - 6, 90), 20))]
 
 
-class EventsScreen(TabScreen):
+class EventsScreen(FilterableScreen):
     """The list of events."""
 
     AUTO_FOCUS = "#event-list"
@@ -122,7 +137,16 @@ class EventsScreen(TabScreen):
         self.event_list.framed = self.framed
         count = self.gpuwatch.session.event_count if view.paused_since is None else self._count
         self.gpuwatch.session.see_events()
-        self.event_list.show(view, self._new + count - self._count)
+        self.event_list.title = self.filter_title("Events")
+        self.event_list.show(view, self._new + count - self._count, self.filter)
+        self.counts = self.event_list.counts
+        if self.filter_bar is not None:
+            self.filter_bar.recount(self.counts)
+
+    @property
+    def filtered(self) -> Widget:
+        """The list."""
+        return self.event_list
 
     def action_move(self, where: str) -> None:
         """Moves the cursor."""

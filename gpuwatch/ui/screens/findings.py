@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from textual import events, on
 from textual.binding import BindingType
+from textual.widget import Widget
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import CAUSES, Finding
@@ -17,8 +18,9 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.panes.headline import verdict
 from gpuwatch.ui.screens.evidence import EvidenceModal
-from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import WAITING, ScrollList
 
@@ -46,16 +48,25 @@ class FindingList(ScrollList):
         super().__init__("Findings", cursor=True, id=id)
         self.entries: list[Entry] = []
         self._view: View | None = None
+        self._wanted: WordFilter | None = None
+        self._total = 0
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Entries that match the filter, and all entries."""
+        return len(self.entries), self._total
 
     @property
     def chosen(self) -> Entry | None:
         """The entry under the cursor."""
         return self.entries[self.cursor or 0] if self.entries else None
 
-    def show(self, view: View) -> None:
-        """Shows the entries; the cursor stays with its finding."""
+    def show(self, view: View, wanted: WordFilter | None = None) -> None:
+        """Shows the entries that match a filter; the cursor stays with its finding."""
         before = _key(self.chosen) if self.chosen is not None else None
-        self._view, self.entries = view, entries_of(view)
+        every = entries_of(view)
+        self._view, self._wanted, self._total = view, wanted, len(every)
+        self.entries = every if wanted is None else [one for one in every if wanted(*_texts(one, view))]
         self.keep_cursor([_key(entry) for entry in self.entries], before)
         self.refill()
 
@@ -67,7 +78,8 @@ class FindingList(ScrollList):
         # Healthy, past and informational findings are not counted.
         wrong = len(view.wrong) + sum(isinstance(entry, Problem) for entry in self.entries)
         self.note = f" {wrong} wrong " if wrong else ""
-        self.set_lines([self._line(entry, view) for entry in self.entries] or [_nothing(view)], stale=view.stale)
+        nothing = _nothing(view) if self._wanted is None else _NO_MATCH
+        self.set_lines([self._line(entry, view) for entry in self.entries] or [nothing], stale=view.stale)
 
     def marked(self, line: Line) -> Line:
         """The line under the cursor; no cursor while the list is empty."""
@@ -126,6 +138,15 @@ def _key(entry: Entry) -> tuple[object, ...]:
     return (entry.source, entry.reason)
 
 
+_NO_MATCH = Line((("  no match; Esc clears it", "dim"),))
+
+
+def _texts(entry: Entry, view: View) -> list[str]:
+    """What a filter looks at: all that is shown of it."""
+    lines = entry_lines(entry, view.snapshot)
+    return ["".join(text for text, _ in line) for line in lines]
+
+
 def _nothing(view: View) -> Line:
     if view.waiting:
         return WAITING
@@ -135,7 +156,7 @@ def _nothing(view: View) -> Line:
     return Line((("  ● ", "ok"), ("No problems found.", "text")))
 
 
-class FindingsScreen(TabScreen):
+class FindingsScreen(FilterableScreen):
     """The list, and the evidence of the selected finding below."""
 
     AUTO_FOCUS = "#finding-list"
@@ -153,15 +174,27 @@ class FindingsScreen(TabScreen):
         """Draws the list, at most half the screen, and the evidence."""
         height = self.app.size.height
         self.finding_list.styles.height = min(max(len(entries_of(view)), 1) + 2, max(height // 2 - 1, 4))
-        self.finding_list.show(view)
+        self.finding_list.title = self.filter_title("Findings")
+        self.finding_list.show(view, self.filter)
+        self.counts = self.finding_list.counts
+        if self.filter_bar is not None:
+            self.filter_bar.recount(self.counts)
         self.draw_evidence()
+
+    @property
+    def filtered(self) -> Widget:
+        """The list."""
+        return self.finding_list
 
     def draw_evidence(self) -> None:
         """Draws the evidence of the entry under the cursor; without entries, what was checked."""
         view, entry = self._view, self.finding_list.chosen
         if view is None:
             return
-        if entry is None:
+        lines: Lines = []
+        if entry is None and self.filter is not None:
+            self.evidence.title = [("Evidence, and what to do", "title")]
+        elif entry is None:
             self.evidence.title = [("What was checked", "title")]
             lines = _looked_for(view)
         else:

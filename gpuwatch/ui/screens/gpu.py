@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.containers import Horizontal
+from textual.widget import Widget
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.snapshot import Device
@@ -15,10 +16,12 @@ from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.no_gpu import no_gpu_lines
+from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, state_note
+from gpuwatch.ui.tables.reading_groups import Row, energy_rows
 from gpuwatch.ui.widgets.graphs import Graphs
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -101,7 +104,7 @@ class About(Sections):
     BINDINGS = bindings("readings")
 
 
-class GpuScreen(ProcessRowsScreen):
+class GpuScreen(FilterableScreen, ProcessRowsScreen):
     """One device, selected with the arrow keys."""
 
     AUTO_FOCUS = "#readings"
@@ -168,13 +171,38 @@ class GpuScreen(ProcessRowsScreen):
         self.processes.styles.height = min(max(height // 6, 4), 12)
         self.readings.styles.width = max(width * 2 // 5, 38)
         self.identity.show(device, view)
-        self.readings.show(device, stale=view.stale)
+        self.readings.title = self.filter_title("Readings")
+        self.readings.show(device, self.filter, self._energy(device, view), stale=view.stale)
+        self.counts = self.readings.counts
+        if self.filter_bar is not None:
+            self.filter_bar.recount(self.counts)
         self.graphs.show(device, view)
         self.processes.only_device = device.uuid
         self.processes.show(view, framed=framed)
         about, happened = self._about(device, view), self._events_and_runs(device, runs, view)
         self.about.show_sections(about if width >= _TWO else about + happened, stale=view.stale)
         self.device_events.show_sections(happened, stale=view.stale)
+
+    def _energy(self, device: Device, view: View) -> tuple[Row, ...]:
+        """What was used since gpuwatch started; none while paused, because it is not known for that moment."""
+        if view.paused_since is not None:
+            return ()
+        meter = self.gpuwatch.session.energy
+        return energy_rows(meter.of(device.uuid), meter.machine(), len(view.devices))
+
+    @property
+    def filtered(self) -> Widget:
+        """The readings."""
+        return self.readings
+
+    def titles(self) -> dict[str, str]:
+        """The key that folds says what it does."""
+        return super().titles() | ({"unfold": "fold"} if self.readings.unfolded else {})
+
+    def action_unfold(self) -> None:
+        """Shows or hides the readings that this device does not have."""
+        self.readings.unfolded = not self.readings.unfolded
+        self.show_again()
 
     def _about(self, device: Device, view: View) -> list[tuple[str, Lines]]:
         snapshot = view.snapshot

@@ -140,7 +140,11 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         ),
         Action("users", "u,escape", "all processes", "Totals by user, or processes"),
     ),
+    "filterable": (
+        Action("filter", "slash,f4", "filter", "Filter the list by words; Esc clears", name="Filter the list"),
+    ),
     "readings": (
+        Action("unfold", "enter,space", "unsupported", "Show what is not supported"),
         Action("back", "escape", "back", "Back to the previous tab"),
         Action("move('left')", "left,h", "switch GPU", "Previous or next GPU or process", label="← →"),
         Action("missing_device", "i", "missing values", "Why values of this GPU are missing"),
@@ -325,7 +329,8 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
 def for_pane(pane: str, tab: str) -> tuple[Action, ...]:
     """Actions available while ``pane`` of ``tab`` is focused: the pane's, the tab's, then global ones."""
     found: list[Action] = []
-    for place in (pane, "overview", "everywhere") if tab == "overview" else (pane, "everywhere"):
+    places = {"overview": ("overview",), "gpu": ("filterable",), "findings": ("filterable",), "events": ("filterable",)}
+    for place in (pane, *places.get(tab, ()), "everywhere"):
         # A pane's key hides the same key elsewhere.
         taken = {key for action in found for key in action.keys.split(",")}
         found += [action for action in ACTIONS.get(place, ()) if not taken & set(action.keys.split(","))]

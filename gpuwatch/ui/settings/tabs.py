@@ -32,7 +32,7 @@ TABS = (
         "gpu",
         "GPU",
         "One GPU: readings, graphs, processes, limits, events",
-        ("readings", "processes", "timeline"),
+        ("filterable", "readings", "processes", "timeline"),
     ),
     Tab(
         "process",
@@ -47,12 +47,12 @@ TABS = (
         ("probes",),
         prepared=False,
     ),
-    Tab("findings", "Findings", "All findings, with evidence and what to do", ("findings", "timeline")),
+    Tab("findings", "Findings", "All findings, with evidence and what to do", ("filterable", "findings", "timeline")),
     Tab(
         "events",
         "Events",
         "What happened since gpuwatch started",
-        ("events", "timeline"),
+        ("filterable", "events", "timeline"),
     ),
 )
 

@@ -29,9 +29,9 @@ class Filtered(Protocol):
 class FilterBar(Widget):
     """``/ text            3 of 5``."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, examples: str = "words  user:alice  gpu:1  mem>2GiB  -xorg") -> None:
         super().__init__()  # without an id: the one before may still be on its way out
-        self._input = Input(text, placeholder="words  user:alice  gpu:1  mem>2GiB  -xorg", compact=True, id="filter")
+        self._input = Input(text, placeholder=examples, compact=True, id="filter")
         self._note = Painted(id="filter-note")
         self._mark = Painted(id="filter-mark")
         self._wrong = False

@@ -1,74 +1,98 @@
-"""Every reading of one device, or why it is missing; and the probe runs on that device."""
+"""The readings of one device in groups, or why they are missing; and the probe runs on that device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.binding import BindingType
 
-from gpuwatch.formatting import units
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN, size
+from gpuwatch.formatting.units import size
 from gpuwatch.logs.clean import device as device_name
-from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.reading import Missing
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Device
-from gpuwatch.ui.drawing.cells import cut, left, width_of
+from gpuwatch.ui.drawing.cells import left
+from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.device_facts import titled
 from gpuwatch.ui.tables.probe_rows import age
+from gpuwatch.ui.tables.reading_groups import Row, Table, row_lines, table_of
+from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 
 class Readings(ScrollList):
-    """The table of metrics, for one device."""
+    """The readings of one device, in groups."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("readings")
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("Readings", cursor=False, id=id)
+        self._table: Table | None = None
         self._device: Device | None = None
+        self._of: tuple[object, ...] = ()
+        self._stale = False
+        self.unfolded = False
+        """Whether readings that the device does not have are shown."""
 
-    def show(self, device: Device, *, stale: bool) -> None:
-        """Draws the readings of ``device``."""
-        self._device = device
-        missing = sum(isinstance(device.get(spec.id), Missing) for spec in METRICS)
-        self.note = f" {len(METRICS) - missing} of {len(METRICS)} " if missing else f" {len(METRICS)} "
-        self.set_lines(self._table(device), stale=stale)
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Readings that match the filter, and all readings."""
+        return (self._table.shown, self._table.total) if self._table is not None else (0, 0)
+
+    def show(self, device: Device, wanted: WordFilter | None, energy: tuple[Row, ...], *, stale: bool) -> None:
+        """Draws the readings of ``device`` that match a filter."""
+        of = (wanted, energy, self.unfolded, stale)
+        if device is self._device and of == self._of:
+            return
+        self._device, self._of = device, of
+        self._table = table_of(device, wanted, unfolded=self.unfolded, energy=energy)
+        self._stale = stale
+        self.refill()
 
     def refill(self) -> None:
-        """Rebuilds the table for the new width."""
-        if self._device is not None:
-            self.content = self._table(self._device)
-        self.redraw()
-
-    def _table(self, device: Device) -> list[Line]:
-        # Missing readings come last, in the same order.
-        shown = sorted(METRICS, key=lambda spec: isinstance(device.get(spec.id), Missing))
+        """Rebuilds the lines for the new width."""
+        table = self._table
+        if table is None:
+            return
+        self.note = f" {table.shown} of {table.total} " if table.shown < table.total else f" {table.total} "
         # Several columns if there is room and it saves scrolling.
-        columns = max(1, min(self.inner // 62, -(-len(METRICS) // self.room)))
-        rows = -(-len(METRICS) // columns)
-        one = self.inner // columns
-        lines = []
-        for row in range(rows):
+        needed = sum(len(rows) + 2 for _, rows in table.groups)
+        columns = max(1, min(self.inner // 62, -(-needed // self.room)))
+        width = self.inner // columns
+        lines = self._column(table, width - 2)
+        rows = -(-len(lines) // columns)
+        merged: list[Line] = []
+        for number in range(rows):
             pen = Pen(self.inner)
             for column in range(columns):
-                if column * rows + row < len(shown):
-                    spec = shown[column * rows + row]
-                    value = device.get(spec.id)
-                    known = not isinstance(value, Missing)
-                    text = printable(units.reading(spec, value))
-                    if isinstance(value, Missing):
-                        text = f"{UNKNOWN} {value.reason.replace('_', ' ')}"
-                    text = cut(text, one - 12)
-                    start, end = column * one + 1, (column + 1) * one - 1
-                    pen.to(start).add(titled(spec, end - start - width_of(text) - 1), "text" if known else "dim")
-                    pen.to(end - width_of(text)).add(text, "strong" if known else "faint")
-            lines.append(pen.line())
+                place = column * rows + number
+                if place < len(lines):
+                    pen.to(column * width + 1).write(list(lines[place]))
+            merged.append(pen.line())
+        self.set_lines(merged, stale=self._stale)
+
+    def _column(self, table: Table, width: int) -> list[tuple[Span, ...]]:
+        """All lines in one column."""
+        lines: list[tuple[Span, ...]] = []
+        for group, rows in table.groups:
+            if lines:
+                lines.append(())
+            lines.append(((group, "title"),))
+            for row in rows:
+                lines += row_lines(row, width)
+        if not table.groups:
+            lines.append((("no match; Esc clears it", "dim"),))
+        if table.folded:
+            text = "▸ " + ", ".join(f"{count} {why}" for why, count in table.folded)
+            lines.append(())
+            lines += [((part, "dim"),) for part in wrap(text, max(width, 8))]
+            lines.append((("  ↵", "key"), (" shows them", "dim")))
+        elif self.unfolded:
+            lines += [(), (("▾ ↵", "key"), (" hides what is not supported", "dim"))]
         return lines
 
 

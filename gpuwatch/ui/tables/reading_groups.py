@@ -1,0 +1,217 @@
+"""The readings of a GPU in groups, in the order in which people look for them. Pure.
+
+A metric belongs to the group of the longest prefix of its id in :data:`_GROUPS`; within a group :data:`_FIRST` comes
+first, the rest in the order of the table of metrics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from textwrap import wrap
+
+from gpuwatch.formatting import units
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN
+from gpuwatch.history.energy import Energy
+from gpuwatch.history.machine_event import lasted
+from gpuwatch.model.metrics import METRICS, Lane, MetricSpec
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import Device
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.lines import Span
+from gpuwatch.ui.tables.device_facts import SHORT_TITLES
+from gpuwatch.ui.tables.word_filter import WordFilter
+
+GROUPS = ("Load", "Memory", "Power and heat", "Clocks", "Links", "Errors", "Identity")
+_GROUPS = {
+    "utilization.": "Load",
+    "activity.": "Load",
+    "encoder.": "Load",
+    "memory.": "Memory",
+    "bar1.": "Memory",
+    "activity.dram": "Memory",
+    "power.": "Power and heat",
+    "energy_": "Power and heat",
+    "temperature.": "Power and heat",
+    "fan.": "Power and heat",
+    "clocks.": "Clocks",
+    "performance.": "Clocks",
+    "events.": "Clocks",
+    "pcie.": "Links",
+    "nvlink.": "Links",
+    "fabric.": "Links",
+    "activity.pcie": "Links",
+    "activity.nvlink": "Links",
+    "pcie.replays": "Errors",
+    "nvlink.crc": "Errors",
+    "nvlink.data_crc": "Errors",
+    "nvlink.ecc": "Errors",
+    "nvlink.replays": "Errors",
+    "nvlink.recoveries": "Errors",
+    "nvlink.failed": "Errors",
+    "nvlink.receive_errors": "Errors",
+    "nvlink.effective": "Errors",
+    "ecc.": "Errors",
+    "remapped_rows.": "Errors",
+    "retired_pages.": "Errors",
+    "health.": "Errors",
+    "identity.": "Identity",
+    "mode.": "Identity",
+    "mig.": "Identity",
+}
+_FIRST = (
+    "memory.used_bytes",
+    "memory.free_bytes",
+    "memory.total_bytes",
+    "power.draw_watts",
+    "power.limit_watts",
+    "temperature.gpu_celsius",
+    "temperature.memory_celsius",
+    "temperature.margin_celsius",
+    "fan.speed_percent",
+    "clocks.event_reasons",
+    "performance.state",
+    "pcie.generation",
+    "pcie.width",
+    "pcie.rx_bytes_per_second",
+    "pcie.tx_bytes_per_second",
+    "nvlink.links_active",
+    "ecc.uncorrected",
+    "ecc.corrected",
+    "health.recovery_action",
+    "identity.architecture",
+)
+_RANK = {metric_id: rank for rank, metric_id in enumerate(_FIRST)}
+_ENERGY_AFTER = "power.limit_watts"
+"""Energy since gpuwatch started comes after this metric."""
+
+
+def group_of(metric_id: str) -> str:
+    """The group of a metric; KeyError without one."""
+    return _GROUPS[max((prefix for prefix in _GROUPS if metric_id.startswith(prefix)), key=len, default=metric_id)]
+
+
+@lru_cache(maxsize=1)
+def grouped() -> tuple[tuple[str, tuple[MetricSpec, ...]], ...]:
+    """Every metric, by group."""
+    ordered = sorted(METRICS, key=lambda spec: _RANK.get(spec.id, len(_RANK)))
+    return tuple((group, tuple(spec for spec in ordered if group_of(spec.id) == group)) for group in GROUPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One reading."""
+
+    title: str
+    text: str
+    known: bool = True
+    short: str = ""
+    """A shorter title, for narrow places."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The readings to show."""
+
+    groups: tuple[tuple[str, tuple[Row, ...]], ...]
+    folded: tuple[tuple[str, int], ...]
+    """Why readings are folded, and how many."""
+    shown: int
+    total: int
+
+
+_NOT_SUPPORTED = "not supported"
+_NEEDS_GPM = "only with --gpm"
+
+
+def _fold(spec: MetricSpec, why: Missing) -> str:
+    """Why a reading is folded; empty if it has a line."""
+    if why.reason == "not_supported":
+        return _NOT_SUPPORTED
+    return _NEEDS_GPM if spec.lane is Lane.GPM and "--gpm" in why.detail else ""
+
+
+def table_of(
+    device: Device,
+    wanted: WordFilter | None = None,
+    *,
+    unfolded: bool = False,
+    energy: tuple[Row, ...] = (),
+) -> Table:
+    """The readings of a device that match a filter.
+
+    ``unfolded``: also those that it does not have, which a filter always finds.
+    """
+    groups, folded, total = [], dict[str, int](), 0
+    for group, specs in grouped():
+        rows: list[Row] = []
+        found = wanted is not None and wanted(group)
+        for spec in specs:
+            value = device.get(spec.id)
+            extra = energy if spec.id == _ENERGY_AFTER else ()
+            total += 1 + len(extra)
+            if isinstance(value, Missing):
+                why = _fold(spec, value)
+                text = f"{UNKNOWN} {why or value.reason.replace('_', ' ')}"
+                row = Row(spec.title, text, known=False, short=SHORT_TITLES.get(spec.id, ""))
+                if why and not unfolded and wanted is None:
+                    folded[why] = folded.get(why, 0) + 1
+                    rows += extra
+                    continue
+            else:
+                row = Row(spec.title, printable(units.reading(spec, value)), short=SHORT_TITLES.get(spec.id, ""))
+            for one in (row, *extra):
+                if wanted is None or found or wanted(group, one.title, one.short, one.text):
+                    rows.append(one)
+        if rows:
+            groups.append((group, tuple(rows)))
+    return Table(tuple(groups), tuple(folded.items()), sum(len(rows) for _, rows in groups), total)
+
+
+def energy_rows(of_gpu: Energy | None, of_machine: Energy | None, gpus: int) -> tuple[Row, ...]:
+    """Energy and mean power since gpuwatch started, of this GPU, and of all if there are several."""
+    rows = list(_energy_rows("", of_gpu))
+    if gpus > 1:
+        rows += _energy_rows(f", all {gpus} GPUs", of_machine)
+    return tuple(rows)
+
+
+def _energy_rows(of: str, used: Energy | None) -> tuple[Row, Row]:
+    energy, power = f"Energy since gpuwatch started{of}", f"Mean power{of}"
+    short = f"Energy since start{of}"
+    if used is None:
+        unknown = f"{UNKNOWN} no sample"
+        return Row(energy, unknown, False, short), Row(power, unknown, False)
+    how = " estimated" if used.estimated else ""
+    less = f" without {used.unknown} GPU{'s' * (used.unknown > 1)}" if used.unknown else ""
+    return (
+        Row(energy, f"{units.energy(used.joules)}{how}{less}", short=short),
+        Row(power, f"{used.mean_watts:.0f} W over {lasted(used.seconds)}{how}{less}"),
+    )
+
+
+@lru_cache(maxsize=2048)
+def row_lines(row: Row, width: int) -> tuple[tuple[Span, ...], ...]:
+    """A reading in lines of ``width`` cells: the title whole, on more lines if needed, its value at the right."""
+    ink, strong = ("text", "strong") if row.known else ("dim", "faint")
+    room = max(width, 8)
+    for title in (row.title, row.short):
+        if title and width_of(title) + width_of(row.text) + 1 <= room:
+            gap = room - width_of(title) - width_of(row.text)
+            return (((title, ink), (" " * gap, "text"), (row.text, strong)),)
+    title = row.short or row.title
+    values = _pieces(row.text, room)
+    titles = _pieces(title, room)
+    lines: list[tuple[Span, ...]] = [((part, ink),) for part in titles]
+    if width_of(titles[-1]) + width_of(values[0]) + 1 <= room:
+        gap = room - width_of(titles[-1]) - width_of(values[0])
+        lines[-1] = ((titles[-1], ink), (" " * gap, "text"), (values.pop(0), strong))
+    lines += [((" " * (room - width_of(part)), "text"), (part, strong)) for part in values]
+    return tuple(lines)
+
+
+def _pieces(text: str, room: int) -> list[str]:
+    """Parts of at most ``room`` cells, split at blanks where possible."""
+    cells = room if width_of(text) == len(text) else max(room // 2, 1)  # of wide characters two cells each
+    return wrap(text, cells, break_on_hyphens=False) or [text]

@@ -1,0 +1,83 @@
+"""``/`` on the GPU, Findings and Events tabs: words filter the list, Enter keeps them, Esc clears them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.pilot import Pilot
+
+from gpuwatch.ui.screens.filterable import FilterableScreen
+from gpuwatch.ui.tables.word_filter import parse
+from gpuwatch.ui.widgets.scroll_list import ScrollList
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+TABS = {
+    "2": ("power", "Power draw", "Memory used"),
+    "5": ("idle", "idle", "zzz"),
+    "6": ("throttled", "throttled", "2284"),
+}
+"""By key: what is typed, what stays and what goes."""
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+def lines(screen: FilterableScreen) -> str:
+    assert isinstance(screen.filtered, ScrollList)
+    return "\n".join("".join(text for text, _ in line.spans) for line in screen.filtered.content)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("key", TABS)
+async def test_a_list_is_filtered_and_esc_clears_it(stage: Stage, key: str, size: tuple[int, int]) -> None:
+    typed, stays, goes = TABS[key]
+    async with stage.app.run_test(size=size) as pilot:
+        stage.past(machines.lively if key == "6" else machines.pair, 175 if key == "6" else 60)
+        await settle(pilot)
+        await pilot.press(key)
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, FilterableScreen)
+        whole = lines(screen)
+        total = screen.counts[1]
+        await pilot.press("slash", *typed)
+        await settle(pilot)
+        assert screen.filter_bar is not None
+        assert stays in lines(screen)
+        assert goes not in lines(screen)
+        assert 0 < screen.counts[0] <= total
+        await pilot.press("enter")
+        await settle(pilot)
+        assert screen.filter_bar is None
+        assert screen.filtered.has_focus
+        assert goes not in lines(screen)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert stage.app.screen is screen, "Esc clears the filter first"
+        assert lines(screen) == whole
+        await pilot.press("slash", *"zzzz")
+        await settle(pilot)
+        assert screen.counts == (0, total)
+        assert "no match; Esc clears it" in lines(screen)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert lines(screen) == whole
+        assert screen.filter_bar is None
+
+
+_TEXT = st.text(st.sampled_from("abAB -"), max_size=12)
+
+
+@given(st.lists(st.sampled_from(["a", "B", "ab", "-a", "-bb", '"a b"']), max_size=4), _TEXT)
+def test_all_words_must_occur_and_those_with_a_minus_must_not(words: list[str], text: str) -> None:
+    wanted = parse(" ".join(words))
+    if wanted is None:
+        assert not words
+        return
+    low = text.lower()
+    expected = all((word[1:] not in low) if word.startswith("-") else word.strip('"').lower() in low for word in words)
+    assert wanted(text) == expected
