@@ -62,9 +62,17 @@ in the callback of a weak reference it is dropped, and during the creation of a 
 """
 
 
+_starting = False
+"""Whether :func:`begin` imports modules. An exception inside the import of a C module can crash Python as it exits, so
+a signal then ends the process without unwinding."""
+
+
 def _end(number: int, frame: FrameType | None) -> None:
     global ended
     ended = 128 + number
+    if _starting:
+        abandon()  # the collector exits at the end of its input
+        os._exit(ended)
     raise SystemExit(ended)
 
 
@@ -157,7 +165,7 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
     ``more``: modules that the caller will need, imported while the driver starts. All other command lines, and all
     errors, are left to the command line's parser.
     """
-    global _begun
+    global _begun, _starting
     if any(argument != "--read-only" for argument in arguments) or not sys.platform.startswith("linux"):
         return
     if os.environ.get("TERM") in ("dumb", "unknown"):  # see gpuwatch.formatting.terminal.cannot_draw
@@ -165,6 +173,7 @@ def begin(arguments: Sequence[str], more: Sequence[str] = ()) -> None:
     if not all(map(os.isatty, (0, 1, 2))) or any(name.endswith("_COMPLETE") for name in os.environ):
         return
     gc.disable()
+    _starting = True
     _begun = _fork()
     if _begun is None:
         return
@@ -191,8 +200,8 @@ def _fork() -> Start | None:
 
 def take() -> Start | None:
     """Hands over what :func:`begin` started: the caller has to end it. None if nothing was started."""
-    global _begun
-    begun, _begun = _begun, None
+    global _begun, _starting
+    begun, _begun, _starting = _begun, None, False
     return begun
 
 
