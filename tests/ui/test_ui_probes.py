@@ -22,11 +22,13 @@ from textual.widgets import Input
 from gpuwatch.probing.interpreter import FrameworkMissing, Interpreter
 from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.probing.runner import Runner
+from gpuwatch.reports.compare import compare
 from gpuwatch.session.probe_runs import ProbeRuns
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.screens.lines_modal import LinesModal
 from gpuwatch.ui.screens.probe_options import ParametersModal
 from gpuwatch.ui.screens.probes import ProbesScreen
+from gpuwatch.ui.tables.probe_bars import bar_lines
 from gpuwatch.ui.tables.probe_rows import Config, Earlier, Group, fitted, place
 from gpuwatch.ui.widgets.paint import Painted
 from tests.terminal import family
@@ -114,10 +116,17 @@ async def test_runs_fill_the_table(make_stage: MakeStage, bench: Bench, size: tu
         for part in ("STEPS/S", "VERDICT", "● ok", "405 ±0"):
             assert part in text
         if size[0] >= 120:
-            for head in ("CONFIG", "ASKED", "GRANTED", "NVML", "MAP", "ON GPU", "FELL BACK"):
+            for head in ("CONFIG", "ASKED", "GRANTED", "NVML", "MAP"):
                 assert head in text
             assert "137.9 GiB" in text
             assert "★" in text, "the best of a column is marked"
+            assert screen.bars.display
+            assert "from 0 to 137.9 GiB" in screen.bars.plain
+            assert "▕█" in screen.bars.plain
+            assert "of GPU memory" in screen.conclusion.plain or "instead of" in screen.conclusion.plain
+        else:
+            assert not screen.bars.display
+        assert screen.conclusion.display
         assert all(len(line) <= size[0] for line in plain(stage).splitlines())
         assert len(bench.probe_runs.store.latest()) == len(names), "runs are kept"
 
@@ -435,13 +444,60 @@ def test_columns_fold_and_long_cells_say_what_matters() -> None:
         assert {"config", "steps_per_second", "verdict"} <= {placed.id for placed in columns}
         assert all(a.start + a.width < b.start for a, b in itertools.pairwise(columns))
     assert fitted("GPU:0→0, GPU:1→1", 9) == "0→0 1→1"
-    assert fitted("CUDA_VISIBLE_DEVICES=-1,0", 12) == "…EVICES=-1,0"
+    assert fitted("CUDA_VISIBLE_DEVICES=-1,0", 13) == "…DEVICES=-1,0"
+    assert fitted("CUDA_VISIBLE_DEVICES=-1,0", 12) == "…=-1,0"
+    assert fitted("CUDA_VISIBLE_DEVICES=-1", 19) == "…VISIBLE_DEVICES=-1"
     assert fitted("GPU:7→GPU:0", 9) == "7→GPU:0"
     assert fitted("789 MiB + 137.9 GiB", 12) == "789M+137.9G"
     assert fitted("memory_limit 1024 MiB", 14) == "limit 1024 MiB"
     assert fitted(", ".join(f"GPU:{n}→{n}" for n in range(8)), 9) == "0-7→0-7"
     assert fitted("GPU:0→1, GPU:1→0, GPU:2→2", 9) == "0→1 1→0…"
     assert fitted("virtual 2, memory_limit 1024 MiB", 20) == "virtual 2, limit…"
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("CUDA_VISIBLE_DEVICES=-1", "CUDA_VISIBLE_DEVICES=-1"),
+        ("TF_FORCE_GPU_ALLOW_GROWTH=true", "…GPU_ALLOW_GROWTH=true"),
+        ("TF_FORCE_GPU_ALLOW_GROWTH=true, memory_limit 1024 MiB", "…GROWTH=true, limit 1024M"),
+        ("memory_limit 1024 MiB, memory growth", "limit 1024 MiB, growth"),
+        ("per_process_gpu_memory_fraction 0.4", "fraction 0.4"),
+        ("memory growth /physical_device:GPU:0 yes, /physical_device:GPU:1 no", "growth GPU:0 yes, GPU:1 no"),
+        ("CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA_VISIBLE_DEVICES=1,0", "CUDA_VISIBLE_DEVICES=1,0"),
+    ],
+)
+def test_no_setting_is_cut_to_nonsense_at_120_columns(asked: str, shown: str) -> None:
+    room = next(placed.width for placed in place(118) if placed.id == "asked")
+    assert fitted(asked, room) == shown
+
+
+def test_every_name_of_the_catalogue_is_whole_at_120_columns(bench: Bench) -> None:
+    for width in (80, 118):
+        room = next(placed.width for placed in place(width) if placed.id == "config")
+        assert all(fitted(name, room) == name for name in bench.probe_runs.scripts)
+    verdict = next(placed.width for placed in place(118) if placed.id == "verdict")
+    assert fitted("ok · inconsistent (expected error)", verdict - 2) == "ok · inconsistent"
+
+
+def test_bars_have_one_axis_and_speeds_only_where_comparable(bench: Bench) -> None:
+    scripts = bench.probe_runs.scripts
+    runs = [run_of(scripts[name]) for name in ("default", "growth", "cpu-only")]
+    lines = ["".join(text for text, _ in line.spans) for line in bar_lines(compare(runs), 118, 8)]
+    assert "from 0 to 137.9 GiB" in lines[0]
+    assert "steps/s" in lines[0]
+    assert [line.split()[0] for line in lines[1:]] == ["default", "growth"], "no bar of memory without a GPU"
+    filled = [line.count("█") for line in lines[1:]]
+    assert filled[0] > filled[1]
+    simulated = [msgspec.structs.replace(run, simulated=True) for run in runs]
+    assert "steps/s" not in "".join(text for line in bar_lines(compare(simulated), 118, 8) for text, _ in line.spans)
+    assert bar_lines(compare(runs[:1]), 118, 8) == []
+    assert bar_lines(compare(runs), 40, 8) == []
+    many = [run_of(script) for script in scripts.values()]
+    last = next(n for n, run in reversed(list(enumerate(many))) if run.device_map)
+    shown = bar_lines(compare(many), 118, 6, last)
+    assert len(shown) == 6
+    assert many[last].config in "".join(text for line in shown for text, _ in line.spans), "the chosen run is in view"
 
 
 @given(

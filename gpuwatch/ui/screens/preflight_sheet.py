@@ -10,6 +10,7 @@ from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, memory, size
 from gpuwatch.session.preflight import Preflight
 from gpuwatch.ui.drawing.cells import cut, left, right
+from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
 from gpuwatch.ui.screens.choice_sheet import ChoiceModal
 from gpuwatch.ui.tables.columns import short_command
@@ -49,30 +50,34 @@ class PreflightSheet(ChoiceModal[bool]):
 
 
 def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:
+    """Who is on the GPU, what the probes take, what is at risk: a line each; then the programs and exceptions."""
+    count = len(ahead.configs)
+    each = f"{seconds:g} s of measuring" + (" each" if count > 1 else "")
     names = _listed(ahead.configs)
-    lines: Lines = [[(" runs     ", "dim"), (f"{names}; one after another, {seconds:g} s each", "text")]]
     if not ahead.devices:
-        lines.append([(" on       ", "dim"), ("the CPU: no GPU is available", "text")])
-        return lines
-    lines.append(
-        [(" on       ", "dim"), ("; ".join(f"GPU {one.index} {printable(one.name)}" for one in ahead.devices), "text")]
-    )
+        takes = f"{names}: {each}, on the CPU"
+        return [
+            _line("on the GPU", "no GPU is available: the probes run on the CPU", "text"),
+            _line("takes", takes, "text"),
+            _line("at risk", "nothing on a GPU", "ok"),
+        ]
+    programs = {(process.pid, process.create_time) for process in ahead.tenants}
+    lines: Lines = [
+        _line("on the GPU", f"{_gpus(ahead)}: {_users(ahead, len(programs))}", "warning" if programs else "ok"),
+        _line("takes", f"{_taken(ahead)}; less with growth or a limit", "text"),
+    ]
+    if programs:
+        risk = "the other programs can run out of memory if they request more meanwhile; all run slower"
+        lines.append(_line("▲ at risk", risk, "warning"))
+    else:
+        lines.append(_line("at risk", "nothing: no other compute program is there", "ok"))
+    notes = [f"runs {names}; {'one after another, ' if count > 1 else ''}{each}"]
     if ahead.spared:
-        spared = ", ".join(f"GPU {device.index}" for device in ahead.spared)
-        lines.append([("          ", "dim"), (f"{spared} is not used: it is busy", "dim")])
+        notes.append(f"{', '.join(f'GPU {device.index}' for device in ahead.spared)} is not used: it is busy")
     if ahead.by_number:
         chooses = "select their GPUs themselves" if len(ahead.by_number) > 1 else "selects its GPUs itself"
-        lines.append([("          ", "dim"), (f"{_listed(ahead.by_number)} {chooses}", "dim")])
-    free = ", ".join(f"{size(one.number('memory.free_bytes'))} of GPU {one.index}" for one in ahead.devices)
-    takes = f"up to all free memory: {free}; less with growth, a limit or a fraction"
-    lines.append([(" takes    ", "dim"), (takes, "text")])
-    if not ahead.tenants:
-        lines.append([(" used by  ", "dim"), ("no compute process", "ok")])
-        return lines
-    programs = {(process.pid, process.create_time) for process in ahead.tenants}
-    held = size(ahead.held_bytes) if ahead.held_bytes is not None else "an unknown amount of memory"
-    count = f"{len(programs)} program{'s' * (len(programs) != 1)}, holding {held}"
-    lines.append([(" used by  ", "dim"), (count, "warning")])
+        notes.append(f"{_listed(ahead.by_number)} {chooses}")
+    lines.append([])
     for process in ahead.tenants[:_MOST]:
         user = left(printable(process.user) if process.user else UNKNOWN, 9)
         held_here = right(memory(process.number("gpu_memory_bytes")), 10)
@@ -81,12 +86,35 @@ def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:
         lines.append([(begin, "strong"), (cut(rest, room - len(begin)), "text")])
     if len(ahead.tenants) > _MOST:
         lines.append([(f"  and {len(ahead.tenants) - _MOST} more", "dim")])
-    risk = (
-        "they keep the memory they hold, but while a probe holds the rest they can run out of memory when they "
-        "request more; all of them run slower"
-    )
-    lines.append([(" ▲ at risk ", "warning"), (risk, "text")])
-    return lines
+    return lines + [[(" · ", "dim"), (note, "dim")] for note in notes]
+
+
+def _line(name: str, text: str, ink: str) -> list[Span]:
+    return [(left(f" {name}", 13), "warning" if name.startswith("▲") else "dim"), (text, ink)]
+
+
+def _gpus(ahead: Preflight) -> str:
+    devices = ahead.devices
+    if len(devices) == 1:
+        return f"GPU {devices[0].index} {printable(devices[0].name)}"
+    return f"GPUs {', '.join(str(device.index) for device in devices)}"
+
+
+def _users(ahead: Preflight, count: int) -> str:
+    if not count:
+        return "no compute process"
+    held = size(ahead.held_bytes) if ahead.held_bytes is not None else "an unknown amount of memory"
+    return f"{count} program{'s' * (count != 1)}, holding {held}"
+
+
+def _taken(ahead: Preflight) -> str:
+    if len(ahead.devices) > 2:
+        free = [device.number("memory.free_bytes") for device in ahead.devices]
+        known = [amount for amount in free if amount is not None]
+        total = f"{size(sum(known))} of {len(free)} GPUs" if len(known) == len(free) else f"of {len(free)} GPUs"
+        return f"up to all free memory: {total}"
+    free_of = " and ".join(f"{size(one.number('memory.free_bytes'))} of GPU {one.index}" for one in ahead.devices)
+    return f"up to all free memory: {free_of}"
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -14,19 +14,25 @@ from gpuwatch.model.run import Comparison, Run
 from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.comparison_content import APART, SCATTERED, speed_marks
+from gpuwatch.reports.conclusion import conclusion, failed
 from gpuwatch.session.probe_runs import Parameters, ProbeRuns
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.screens.tab import TabScreen
+from gpuwatch.ui.tables.probe_bars import bar_lines
 from gpuwatch.ui.tables.probe_rows import GROUP_WORDS, Config, Earlier, Group, rows_of
-from gpuwatch.ui.widgets.paint import Painted, Span
+from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.probe_live import ProbeDetails
 from gpuwatch.ui.widgets.probe_table import ProbeTable
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
 _BAR = 12
+_TALL = 30
+"""Lines of a terminal from which there are bars, and a conclusion of several lines."""
+_MOST_WORDS = 3
+"""Maximum lines of the conclusion."""
 _MARKS = {
     SCATTERED: "its step times vary by more than 10 %: this speed is unreliable",
     APART: "its speed is not comparable with the others: another workload, size or device",
@@ -118,7 +124,10 @@ class ProbesScreen(TabScreen):
         """Groups that show only their heading."""
         self._message: Span = ("", "text")
         self._followed = ""
-        self.panes = (self.head, self.table, self.below)
+        self.conclusion = Painted(id="conclusion")
+        """What the runs on screen show, in words."""
+        self.bars = Painted(id="probe-bars")
+        self.panes = (self.head, self.conclusion, self.table, self.bars, self.below)
 
     @property
     def probe_runs(self) -> ProbeRuns:
@@ -137,8 +146,40 @@ class ProbesScreen(TabScreen):
         self.table.framed = self.below.framed = self.framed
         self.below.styles.height = min(max(height // 4, 5), 16)
         self.head.show(self.probe_runs, view)
+        self._draw_conclusion()
         self._draw_table(view)
+        self._draw_bars()
         self._draw_below()
+
+    def _draw_conclusion(self) -> None:
+        from gpuwatch.ui.drawing.wrapping import wrapped
+
+        document = self.document()
+        width, height = self.app.size
+        lines: list[list[Span]] = []
+        if document.runs:
+            glyph, ink = ("✖", "error") if any(map(failed, document.runs)) else ("●", "ok")
+            words = wrapped([(f" {glyph} ", ink), (printable(conclusion(document)), "strong")], width - 1)
+            most = _MOST_WORDS if height >= _TALL else 1
+            lines = words[:most]
+            if len(words) > most:
+                *before, (text, its_ink) = lines[-1]
+                lines[-1] = [*before, (cut(f"{text} …", width - 4), its_ink)]
+        self.conclusion.display = bool(lines)
+        self.conclusion.styles.height = max(len(lines), 1)
+        self.conclusion.paint([Line(tuple(line)) for line in lines])
+
+    def _draw_bars(self) -> None:
+        """Bars below the table, where it keeps most of the height."""
+        document = self.document()
+        width, height = self.app.size
+        row = self.table.chosen
+        run = row.run if isinstance(row, (Config, Earlier)) else None
+        chosen = next((number for number, one in enumerate(document.runs) if one is run), None)
+        lines = bar_lines(document, width, height // 5, chosen) if height >= _TALL else []
+        self.bars.display = bool(lines)
+        self.bars.styles.height = max(len(lines), 1)
+        self.bars.paint(lines)
 
     def _draw_table(self, view: View) -> None:
         probe_runs, live = self.probe_runs, self.probe_runs.live
@@ -233,6 +274,7 @@ class ProbesScreen(TabScreen):
         """Moves the cursor and shows details of its row."""
         self._message = ("", "text")
         self.table.move(where)
+        self._draw_bars()
         self._draw_below()
 
     def _of(self, group: Group) -> list[ProbeScript]:

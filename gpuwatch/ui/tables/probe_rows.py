@@ -21,12 +21,23 @@ _GPU_BEFORE_ARROW = re.compile(r"GPU:(\d+)→")
 _UNIT_BEHIND = re.compile(r"(?<=\d) ([KMGT])iB\b")
 _GOES_ON = re.compile(r"\.?\d")
 
+_SHORT_NAMES = (
+    ("memory_limit ", "limit "),
+    ("per_process_gpu_memory_fraction", "fraction"),
+    ("memory growth", "growth"),
+    ("CUDA_DEVICE_ORDER=PCI_BUS_ID, ", ""),
+    ("/physical_device:", ""),
+    (" (expected error)", ""),
+)
+_MOST_WORDS = 5
+"""Words of the longest name of a variable."""
+
 MARKS = 4
 """Cells of the cursor and the selection mark."""
 _HEADS = {name: head for name, head, _ in COLUMNS}
 _WIDTHS = {
-    "config": (17, 21),
-    "asked": (14, 34),
+    "config": (21, 24),
+    "asked": (26, 34),
     "granted": (12, 20),
     "seen_by_nvml": (9, 12),
     "device_map": (9, 24),
@@ -36,7 +47,7 @@ _WIDTHS = {
     "verdict": (16, 30),
 }
 """Usual and wide; the verdict gets the rest."""
-_FOLDING = ("fell_back", "device_map", "asked", "on_gpu_percent", "seen_by_nvml", "granted")
+_FOLDING = ("fell_back", "on_gpu_percent", "device_map", "asked", "seen_by_nvml", "granted")
 """Columns dropped when there is no room, in this order."""
 _SHORT = {"on_gpu_percent": "ON GPU", "seen_by_nvml": "NVML", "steps_per_second": "STEPS/S", "device_map": "MAP"}
 
@@ -160,25 +171,35 @@ def place(width: int) -> tuple[Placed, ...]:
 
 
 def fitted(text: str, width: int) -> str:
-    """A cell's text, abbreviated if too long: ``0→0 1→1``, ``…DEVICES=-1``, ``1.5G+138G``.
+    """A cell's text, abbreviated if too long: ``0→0 1→1``, ``…VISIBLE_DEVICES=-1``, ``1.5G+138G``.
 
     If it still does not fit, it is cut before a number, never inside one.
     """
     if width_of(text) <= width:
         return text
-    name, equals, value = text.partition("=")
     if "→" in text:
         text = _map_in_short(_GPU_BEFORE_ARROW.sub(r"\1→", text).replace(", ", " "), width)
-    elif equals and name.isupper():
-        # The value of a variable matters more than the start of its name.
-        if len(value) + 2 <= width:
-            return "…" + text[-(width - 1) :]
-        text = f"…={value}"
-    else:
-        text = text.replace("memory_limit ", "limit ")
-        if width_of(text) > width:
-            text = _UNIT_BEHIND.sub(r"\1", text).replace(" + ", "+")
-    return text if width_of(text) <= width else _before_a_number(text, width)
+        return text if width_of(text) <= width else _before_a_number(text, width)
+    for name, short in _SHORT_NAMES:
+        text = text.replace(name, short)
+    if width_of(text) <= width:
+        return text
+    text = _UNIT_BEHIND.sub(r"\1", text).replace(" + ", "+")
+    # The value of a variable matters more than the start of its name, which is cut between two words.
+    for dropped in range(_MOST_WORDS):
+        parts = [_without_words(part, dropped) for part in text.split(", ")]
+        if width_of(", ".join(parts)) <= width:
+            return ", ".join(parts)
+    parts = [_without_words(part, _MOST_WORDS) for part in text.split(", ")]
+    return _before_a_number(", ".join(parts), width)
+
+
+def _without_words(part: str, count: int) -> str:
+    """``…ALLOW_GROWTH=true`` for a variable without its first two words; other text stays."""
+    name, equals, value = part.partition("=")
+    if not count or not equals or not name.isupper():
+        return part
+    return f"…{'_'.join(name.split('_')[count:])}={value}"
 
 
 def _map_in_short(text: str, width: int) -> str:

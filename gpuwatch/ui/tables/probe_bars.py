@@ -1,0 +1,69 @@
+"""Bars of the runs on screen: memory seen by NVML on one axis, and speeds that can be compared. Pure, no Textual."""
+
+from __future__ import annotations
+
+from gpuwatch.model.run import Comparison
+from gpuwatch.reports import charts
+from gpuwatch.reports.compare import labels
+from gpuwatch.ui.drawing.cells import cut, left, right, width_of
+from gpuwatch.ui.drawing.lines import Line
+from gpuwatch.ui.drawing.pen import Pen
+
+_MEMORY = 9
+"""Cells of an amount of memory."""
+_SPEED = 12
+_SHORTEST = 12
+"""Minimum cells of a bar."""
+_CHARTED = 30
+LEAST = 60
+"""Minimum cells for the bars."""
+
+
+def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = None) -> list[Line]:
+    """A heading with the axes, and a line for each run that held GPU memory; empty for fewer than two runs.
+
+    ``chosen``: index of a run to keep in view. Speeds of simulated GPUs are this computer's and are left out.
+    """
+    named = list(zip(labels(document.runs), document.runs, strict=True))
+    if chosen is not None and chosen >= _CHARTED:  # a chart has no more rows than that
+        start = len(named) - _CHARTED if len(named) - chosen < _CHARTED else chosen
+        named, chosen = named[start:], chosen - start
+    memory = charts.memory_of_runs(named)
+    if memory is None or room < 3 or width < LEAST:
+        return []
+    simulated = any(run.simulated for run in document.runs)
+    alike = {labels(document.runs)[index] for index in document.comparable}
+    speeds = None if simulated else charts.speeds([one for one in named if one[0] in alike])
+    speed_of = {row.label: row for row in speeds.rows} if speeds is not None else {}
+    name = max(width_of(row.label) for row in memory.rows) + 2
+    parts = 2 if speed_of else 1
+    bar = (width - name - _MEMORY - 4 - (_SPEED + 4 if speed_of else 0)) // parts
+    if bar < _SHORTEST:
+        return []
+    behind = name + bar + _MEMORY + 6
+    rows, first = list(memory.rows), 0
+    if len(rows) > room - 1:
+        wanted = next((n for n, row in enumerate(rows) if chosen is not None and row.label == named[chosen][0]), 0)
+        first = min(max(wanted - (room - 1) // 2, 0), len(rows) - room + 1)
+    shown = min(len(rows), room - 1)
+    of = f" · {shown} of {len(rows)} runs" if shown < len(rows) else ""
+    title = f"Seen by NVML, {memory.axis}{of}"
+    head = Pen(width).to(name, ink="header")
+    head.add(cut(title, behind - name - 2) if speeds is not None else title, "header")
+    if speeds is not None:
+        head.to(behind, ink="header").add("steps/s, from 0", "header")
+    lines = [head.to(width, ink="header").line()]
+    for row in rows[first : first + shown]:
+        pen = Pen(width)
+        mine = chosen is not None and row.label == named[chosen][0]
+        pen.add(left(f" {row.label}", name), "strong" if mine else "text")
+        pen.bar(row.parts[0].amount / memory.top, bar, "memory")
+        pen.add(right(row.parts[0].shown, _MEMORY), "text")
+        speed = speed_of.get(row.label)
+        if speeds is not None and speed is not None:
+            pen.to(behind).bar(speed.parts[0].amount / speeds.top, bar, "graph")
+            pen.add(right(speed.shown, _SPEED), "text")
+        elif speeds is not None:
+            pen.to(behind).add("not comparable", "dim")
+        lines.append(pen.line())
+    return lines
