@@ -223,11 +223,6 @@ def test_json_is_the_document_itself(kind: str) -> None:
     assert from_json(BY_NAME["json"].render(document).encode()) == document
 
 
-@pytest.mark.parametrize("kind", ["healthy", "died", "without driver", "nothing"])
-def test_text_fits_a_hundred_columns(kind: str) -> None:
-    assert [line for line in whole(KINDS[kind](), "text").splitlines() if len(line) > 100] == []
-
-
 def test_charts_have_their_numbers_for_screen_readers() -> None:
     drawn = whole(healthy(), "html")
     labels = re.findall(r'role="img" aria-label="([^"]+)"', drawn)

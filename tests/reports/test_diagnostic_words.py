@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import re
 from typing import Any
@@ -23,6 +24,7 @@ from gpuwatch.reports.content import Table, sentence_case
 from gpuwatch.reports.diagnostic_content import diagnostic_content
 from gpuwatch.reports.diagnostic_story import age, meaning
 from gpuwatch.reports.format_registry import BY_NAME
+from gpuwatch.reports.formats.grid import natural_width, table_lines
 from gpuwatch.reports.raw_lines import readable
 from tests.doctor import machines
 from tests.reports.diagnostics import NOW, died, healthy, looks, nothing, probe, program, without_driver
@@ -364,8 +366,19 @@ def test_headings_use_sentence_case(head: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("document", [healthy(), died(), without_driver(), nothing(), misspelt()])
-def test_a_text_file_fits_80_columns(document: Diagnostic) -> None:
-    assert [line for line in draw(document, "text").splitlines() if cell_len(line) > 80] == []
+def test_prose_of_a_text_file_fits_80_columns_and_tables_are_as_wide_as_they_need(document: Diagnostic) -> None:
+    drawn = draw(document, "text")
+    content = diagnostic_content(document)
+    tables = [table for part in (content, *content.parts) for table in part.tables if table.rows]
+    rows = {
+        line.rstrip()
+        for table in tables
+        for line in table_lines(dataclasses.replace(table, note=""), max(80, natural_width(table)), str, elastic=True)
+    }
+    assert [line for line in drawn.splitlines() if cell_len(line) > 80 and line not in rows] == []
+    # No short value is divided between lines.
+    short = [cell for table in tables for row in table.rows for cell in row if cell_len(cell) <= 60]
+    assert [cell for cell in short if cell not in drawn] == []
 
 
 def test_a_text_file_has_the_details_and_the_footer_too() -> None:

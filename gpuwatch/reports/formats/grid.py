@@ -20,6 +20,10 @@ _LEAST_SENTENCE = 24
 """Cells below which a sentence goes under its row."""
 _LEAST_CUT = 24
 """Least cells of the last column of a long list, the only one that is cut."""
+_SENTENCE = 60
+"""Cells of a column in a file, beyond which its text is folded."""
+_PATH = 100
+"""The same for paths and other text without spaces, and for a whole line."""
 _BETWEEN = "   "
 """Separator of the values of a row without columns."""
 
@@ -60,6 +64,20 @@ def table_lines(table: Table, width: int, shorten: Callable[[str], str], *, elas
         note += f" Hidden for lack of width: {', '.join(form.left_out)}; use a wider terminal or -o FILE."
     if note:
         yield from paragraph(note.strip(), width, _INDENT, _INDENT)
+
+
+def natural_width(table: Table) -> int:
+    """Columns at which nothing but long sentences is folded: what a file gives to a table."""
+    widths, whole = [], []
+    for column, head in enumerate(table.heads):
+        cells = [row[column] for row in table.rows]
+        whole.append(max(map(cell_len, (head, *cells))))
+        solid = column in table.right or column in table.keep
+        unbroken = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
+        folded = max(_SENTENCE, _least(table, column), min(unbroken, _PATH))
+        widths.append(whole[-1] if solid else min(whole[-1], folded))
+    around = len(_INDENT) + len(_GAP) * (len(widths) - 1)
+    return around + max(sum(widths), min(sum(whole), _PATH - around))
 
 
 def _form(table: Table, room: int, shorten: Callable[[str], str] | None) -> _Form:

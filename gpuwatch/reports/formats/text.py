@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Callable, Iterator
 
@@ -16,12 +17,12 @@ from gpuwatch.reports.charts import in_words
 from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table
 from gpuwatch.reports.document import content_of
 from gpuwatch.reports.formats.folding import fold, paragraph, short_ids
-from gpuwatch.reports.formats.grid import table_lines
+from gpuwatch.reports.formats.grid import natural_width, table_lines
 
 WIDTH = 100
 """Columns if the terminal does not report its own."""
 IN_FILES = 80
-"""Columns that mails, editors and issue trackers show without folding."""
+"""Columns of prose that mails, editors and issue trackers show without folding; tables take what they need."""
 _NARROWEST = 40
 _LABEL = 13
 _EVIDENCE = 4
@@ -33,8 +34,8 @@ _DETAILS = frozenset({"Memory", "Machine and process", "Environment", "Throughpu
 def render(document: Document, width: int = IN_FILES, *, details: bool = True) -> str:
     """The document as text, no line longer than ``width`` (at least 40).
 
-    ``details`` is for files: nothing is left out. Without it, for terminals, a run is its summary, failures and
-    findings.
+    ``details`` is for files: nothing is left out, and tables are as wide as they need. Without it, for terminals, a
+    run is its summary, failures and findings.
     """
     width = max(width, _NARROWEST)
     content = content_of(document)
@@ -139,8 +140,14 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
     for chart in table.charts:
         if isinstance(chart, Timeline) and (left_out := in_words(chart.run)):
             yield from paragraph(f"{chart.title}: {left_out}.", width, "  ", "  ")
-    if table.rows:
-        yield from table_lines(table, width, shorten, elastic=elastic)
+    if table.rows and elastic:
+        # A file has the width that its table needs; prose keeps one that is easy to read.
+        wide = max(width, natural_width(table))
+        yield from table_lines(dataclasses.replace(table, note=""), wide, shorten, elastic=True)
+        if table.note:
+            yield from paragraph(table.note, width, "  ", "  ")
+    elif table.rows:
+        yield from table_lines(table, width, shorten)
     else:
         yield from paragraph(table.note, width, "  ", "  ")
 
