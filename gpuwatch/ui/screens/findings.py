@@ -208,6 +208,10 @@ class FindingsScreen(FilterableScreen):
     def action_move(self, where: str) -> None:
         """Moves the cursor and shows its evidence."""
         self.finding_list.move(where)
+        self.cursor_moved()
+
+    def cursor_moved(self) -> None:
+        """Shows the evidence of the entry under the cursor."""
         self.draw_evidence()
         self.show_keys()
 

@@ -274,6 +274,10 @@ class ProbesScreen(TabScreen):
         """Moves the cursor and shows details of its row."""
         self._message = ("", "text")
         self.table.move(where)
+        self.cursor_moved()
+
+    def cursor_moved(self) -> None:
+        """Shows details of the row under the cursor, and its bar."""
         self._draw_bars()
         self._draw_below()
 

@@ -187,6 +187,15 @@ class TabScreen(Screen[None]):
     def action_move(self, where: str) -> None:
         """Moves in the focused pane."""
 
+    def cursor_moved(self) -> None:
+        """Called after a jump to a row: shows what belongs to it."""
+
+    def action_jump(self) -> None:
+        """Puts a label on everything that can be gone to."""
+        from gpuwatch.ui.screens.jump import Jump, targets_of
+
+        self.app.push_screen(Jump(targets_of(self)))
+
     def action_no_signal(self) -> None:
         """The signal key while the timeline is focused."""
         self.say("no signals while paused; P goes back to now", "warning")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SHOWN = {
     "slash": "/",
+    "semicolon": ";",
     "question_mark": "?",
     "plus": "+",
     "minus": "-",
@@ -284,6 +285,14 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             footer=False,
             run="app.focus_previous",
             pair="Next or previous pane",
+        ),
+        Action(
+            "jump",
+            "semicolon",
+            "jump",
+            "Label all on the screen; a label goes there",
+            footer=False,
+            name="Jump by label",
         ),
         Action("help", "question_mark,f1", "help", "All keys", name="Keys and symbols"),
         Action("palette", "ctrl+p", "palette", "Any action by name, on any tab; themes", run="command_palette"),

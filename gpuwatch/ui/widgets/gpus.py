@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from textual import events
@@ -16,7 +17,7 @@ from gpuwatch.ui.panes.gpu_grid import gpu_lines, owners, rows_of_lines
 from gpuwatch.ui.panes.no_gpu import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.gpu_fields import FIELDS, unavailable
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.paint import JumpRow, Painted
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
 _MOVE_ON = 5.0
@@ -111,6 +112,26 @@ class GpuPane(Painted, can_focus=True):
         self.cursor_uuid = view.devices[number].uuid
         self.redraw()
         if event.chain == 2:
+            self.choose()
+
+    def jump_rows(self) -> list[JumpRow]:
+        """Each GPU where its card or line begins."""
+        devices = self._view.devices if self._view is not None else ()
+        across = max(self._plan.columns, 1)
+        lefts = [-(-column * self.size.width // across) for column in range(across)]
+        found: dict[int, JumpRow] = {}
+        for y in range(self.size.height):
+            for x in lefts:
+                number = self._at(x, y)
+                if number is not None and number < len(devices) and number not in found:
+                    inset = 1 if self._plan.style == "card" else 0
+                    found[number] = (x + inset, y, partial(self._jump, devices[number].uuid))
+        return list(found.values())
+
+    def _jump(self, uuid: str, opens: bool) -> None:
+        self.cursor_uuid = uuid
+        self.redraw()
+        if opens:
             self.choose()
 
     def _cursor(self) -> int:

@@ -7,7 +7,7 @@ only a comparison; strips are built when Textual requests a line and cached unti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.segment import Segment
 from rich.style import Style
@@ -47,6 +47,10 @@ def _harmless(line: Line) -> Line:
     if is_printable("".join(text for text, _ in line.spans)):
         return line
     return Line(tuple((printable(text), ink) for text, ink in line.spans), line.wash)
+
+
+JumpRow = tuple[int, int, Callable[[bool], object]]
+"""Cell and line of something in a pane, and what selects it, or opens it too (True)."""
 
 
 class Painted(Widget):
@@ -95,6 +99,10 @@ class Painted(Widget):
         if writes is not None and writes.write(self, changes):
             return
         self.refresh(*(Region(0, y, max(self.size.width, 1), 1) for y, _, _ in changes))
+
+    def jump_rows(self) -> list[JumpRow]:
+        """What jump mode can go to inside this pane, where it is drawn now."""
+        return []
 
     def redraw(self) -> None:
         """Draws the pane from its data, if it has room."""

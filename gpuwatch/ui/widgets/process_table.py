@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import events
@@ -47,7 +48,7 @@ from gpuwatch.ui.tables.columns import (
 )
 from gpuwatch.ui.tables.filter import Filter, FilterError, parse
 from gpuwatch.ui.tables.tree import Branch, branches
-from gpuwatch.ui.widgets.paint import Painted
+from gpuwatch.ui.widgets.paint import JumpRow, Painted
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
 
@@ -252,6 +253,18 @@ class ProcessTable(Painted, can_focus=True):
         page = max(self._room - 1, 1)
         steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "home": -(10**9), "end": 10**9}
         self._put_cursor(self._cursor + steps[where])
+
+    def jump_rows(self) -> list[JumpRow]:
+        """The visible rows; each is found again by its process, should the order change meanwhile."""
+        shown = self._rows[self.top : self.top + self._room]
+        return [(self._inset, self._inset + 1 + y, partial(self._jump, row.key)) for y, row in enumerate(shown)]
+
+    def _jump(self, key: object, opens: bool) -> None:
+        number = next((number for number, row in enumerate(self._rows) if row.key == key), None)
+        if number is not None:
+            self._put_cursor(number)
+            if opens:
+                self.post_message(self.Opened())
 
     def unpin(self) -> bool:
         """Forgets the selected process; False if there was none."""

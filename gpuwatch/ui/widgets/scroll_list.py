@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from textual import events
 from textual.message import Message
@@ -10,7 +11,7 @@ from textual.message import Message
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.frame import frame, thumb
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.widgets.paint import Line, Painted, Span
+from gpuwatch.ui.widgets.paint import JumpRow, Line, Painted, Span
 
 WAITING = Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
 
@@ -89,6 +90,20 @@ class ScrollList(Painted, can_focus=True):
         """Moves the cursor to the line with the key it had ``before``; ``keys``: one for each line."""
         if before is not None and before in keys:
             self.cursor = keys.index(before)
+
+    def jump_rows(self) -> list[JumpRow]:
+        """The visible lines, if there is a cursor."""
+        if self.cursor is None:
+            return []
+        inset, shown = int(self.framed), range(self.top, min(self.top + self.room, len(self.content)))
+        above = inset + len(self._above)
+        return [(inset, above + number - self.top, partial(self._jump, number)) for number in shown]
+
+    def _jump(self, number: int, opens: bool) -> None:
+        self.put_cursor(number)
+        self.refill()
+        if opens:
+            self.post_message(self.Chosen())
 
     def refill(self) -> None:
         """Rebuilds the lines after a change of width, focus or cursor."""

@@ -15,6 +15,7 @@ from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes.headline import host_line, top_line
 from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.paint import BLANK, Line, Painted
 
 
@@ -57,6 +58,18 @@ class TopLine(Strip):
         super().__init__(id=id)
         self._tab = tab
         self._places: list[tuple[int, int, str]] = []
+
+    @property
+    def tab_places(self) -> list[tuple[int, str, str]]:
+        """For each tab on screen: where its number is or its name begins, its number key and its id."""
+        numbers = {tab.id: str(number) for number, tab in enumerate(TABS, 1)}
+        first = {tab_id: start for start, _, tab_id in reversed(self._places)}
+        line = self.plain
+        return [
+            (start + (line[start + 1 : start + 2] == number), number, tab_id)
+            for tab_id, number in numbers.items()
+            if (start := first.get(tab_id)) is not None
+        ]
 
     def on_click(self, event: events.Click) -> None:
         """A click on a tab name opens the tab, one on the verdict opens Findings."""

@@ -1,0 +1,125 @@
+"""Jump mode: a label on everything on the screen that can be gone to; typing it goes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.geometry import Region
+from textual.widgets import Static
+
+from gpuwatch.ui.screens.modal import Modal
+from gpuwatch.ui.widgets.paint import Painted
+
+if TYPE_CHECKING:
+    from gpuwatch.ui.screens.tab import TabScreen
+
+_LETTERS = "asdfghjklqwertyuiopzxcvbnm"
+"""In the order in which fingers reach them."""
+_HINT = " type a label to go there, with Shift to open it   Esc leaves "
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place on the screen."""
+
+    x: int
+    y: int
+    go: Callable[[bool], object]
+    """Goes there; True: opens it too."""
+    label: str = ""
+    """A label of its own, for example the number of a tab."""
+
+
+def labels(count: int) -> list[str]:
+    """Labels of one length, so that none is the start of another."""
+    length = 1 if count <= len(_LETTERS) else 2
+    return ["".join(letters) for letters, _ in zip(product(_LETTERS, repeat=length), range(count), strict=False)]
+
+
+def targets_of(screen: TabScreen) -> list[Target]:
+    """The tabs, the panes that can be focused, and their rows or GPUs, from top to bottom."""
+    found = [
+        Target(start, screen.top_line.region.y, lambda opens, tab=tab_id: screen.go(tab), label)  # type: ignore[misc]
+        for start, label, tab_id in screen.top_line.tab_places
+    ]
+    for pane in screen.query(Painted):
+        if pane.focusable and pane.region.area:
+            found += _of_pane(screen, pane, pane.region)
+    return found
+
+
+def _of_pane(screen: TabScreen, pane: Painted, region: Region) -> Iterable[Target]:
+    if not any(y == 0 for _, y, _ in pane.jump_rows()):  # what begins there focuses the pane, too
+
+        def focus(opens: bool) -> None:
+            pane.focus()
+
+        yield Target(region.x + 1, region.y, focus)
+    for x, y, select in pane.jump_rows():
+
+        def go(opens: bool, select: Callable[[bool], object] = select) -> None:
+            pane.focus()
+            select(opens)
+            screen.cursor_moved()
+
+        yield Target(region.x + x, region.y + y, go)
+
+
+class Jump(Modal[None]):
+    """Transparent: only the labels and a hint are drawn over the screen."""
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        super().__init__()
+        names = iter(labels(sum(not target.label for target in targets)))
+        self.targets = {target.label or next(names): target for target in targets}
+        self._typed = ""
+        self._opens = False
+        self._shown: dict[str, Static] = {}
+
+    def compose(self) -> ComposeResult:
+        """The labels at their places, and the hint in the last line."""
+        for label, target in self.targets.items():
+            one = Static(Content(label), classes="jump")
+            one.styles.offset = (target.x, target.y)
+            self._shown[label] = one
+            yield one
+        hint = Static(Content(_HINT), classes="jump-hint")
+        hint.styles.offset = (0, self.app.size.height - 1)
+        yield hint
+
+    async def on_key(self, event: events.Key) -> None:
+        """Esc leaves; a letter completes a label, or leaves those that begin with it."""
+        event.stop()
+        event.prevent_default()
+        char = event.character or ""
+        typed = self._typed + char.lower()
+        left = [label for label in self.targets if label.startswith(typed)]
+        if event.key in ("escape", "semicolon") or not char or not left:
+            self.dismiss(None)
+            return
+        self._typed, self._opens = typed, self._opens or char.isupper()
+        if typed in self.targets:
+            self.dismiss(None)
+            self.app.call_later(self.targets[typed].go, self._opens)
+            return
+        for label, one in self._shown.items():
+            one.display = label in left
+
+    def on_click(self, event: events.Click) -> None:
+        """A click leaves."""
+        self.dismiss(None)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Everything has moved: leaves."""
+        if event.size != self._size_at_start:
+            self.dismiss(None)
+
+    def on_mount(self) -> None:
+        """Remembers the size that the places are for."""
+        self._size_at_start = self.app.size

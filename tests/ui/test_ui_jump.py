@@ -1,0 +1,148 @@
+"""Jump mode: a label on everything that can be gone to, over the screen as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from gpuwatch.ui.screens.jump import Jump, labels
+from gpuwatch.ui.settings.tabs import TABS
+from gpuwatch.ui.tables.probe_rows import Config
+from tests.ui import machines
+from tests.ui.conftest import Stage
+from tests.ui.pictures import made_up_probe_runs
+from tests.ui.test_ui_ascii import lines_of
+from tests.ui.test_ui_events import settle
+
+
+async def jump(stage: Stage, pilot: Pilot[None]) -> Jump:
+    await pilot.press("semicolon")
+    await settle(pilot)
+    screen = stage.app.screen
+    assert isinstance(screen, Jump)
+    return screen
+
+
+def label_at(screen: Jump, x: int, y: int) -> str:
+    return next(label for label, target in screen.targets.items() if (target.x, target.y) == (x, y))
+
+
+def test_no_label_is_the_start_of_another() -> None:
+    for count in (0, 1, 26, 27, 300):
+        found = labels(count)
+        assert len(set(found)) == count
+        assert not any(a != b and a.startswith(b) for a in found for b in found)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_labels_stand_on_what_they_go_to(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        below = lines_of(pilot)
+        screen = await jump(stage, pilot)
+        lines = lines_of(pilot)
+        assert len(screen.targets) >= len(TABS) + 2 + 3, "tabs, GPUs and processes"
+        for label, target in screen.targets.items():
+            assert lines[target.y][target.x : target.x + len(label)] == label
+        assert "Esc leaves" in lines[-1]
+        assert lines[size[1] // 2][20:40] == below[size[1] // 2][20:40], "the screen below is still visible"
+        await pilot.press("escape")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview
+        assert lines_of(pilot)[1:] == below[1:]
+
+
+async def test_a_label_selects_a_process_and_with_shift_opens_it(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        table = stage.app.overview.processes
+        x, y, _ = table.jump_rows()[1]
+        place = table.region.x + x, table.region.y + y
+        first = table.selected
+        await pilot.press(label_at(await jump(stage, pilot), *place))
+        await settle(pilot)
+        assert table.has_focus
+        assert table.selected is not first
+        chosen = table.selected
+        await pilot.press("up")
+        await pilot.press(label_at(await jump(stage, pilot), *place).upper())
+        await settle(pilot)
+        assert stage.app.tab.TAB == "process"
+        assert chosen is not None
+        assert str(chosen.pid) in "\n".join(lines_of(pilot))  # type: ignore[union-attr]
+
+
+async def test_a_label_goes_to_a_gpu_and_a_digit_to_a_tab(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        gpus = stage.app.overview.gpus
+        x, y, _ = gpus.jump_rows()[1]
+        place = gpus.region.x + x, gpus.region.y + y
+        await pilot.press(label_at(await jump(stage, pilot), *place))
+        await settle(pilot)
+        assert gpus.has_focus
+        assert gpus.selected is not None
+        assert gpus.selected.index == 1
+        await pilot.press(label_at(await jump(stage, pilot), *place).upper())
+        await settle(pilot)
+        assert stage.app.tab.TAB == "gpu"
+        assert stage.app.chosen_gpu == machines.uuid(1)
+        await jump(stage, pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        assert stage.app.tab.TAB == "findings"
+        await jump(stage, pilot)
+        await pilot.press("exclamation_mark")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.tab, "a key that is no label leaves"
+
+
+async def test_labels_of_many_rows_have_two_letters(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 60)) as pilot:
+        stage.push(machines.many(2, 40))
+        await settle(pilot)
+        table = stage.app.overview.processes
+        x, y, _ = table.jump_rows()[9]
+        screen = await jump(stage, pilot)
+        label = label_at(screen, table.region.x + x, table.region.y + y)
+        assert len(label) == 2
+        await pilot.press(label[0])
+        await settle(pilot)
+        assert stage.app.screen is screen
+        assert label[1] in lines_of(pilot)[table.region.y + y]
+        await pilot.press(label[1])
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview
+        assert "▶" in lines_of(pilot)[table.region.y + y]
+
+
+async def test_a_jump_to_a_probe_shows_what_belongs_to_it(make_stage: Any, tmp_path: Path) -> None:
+    stage = make_stage(probe_runs=made_up_probe_runs(tmp_path))
+    async with stage.app.run_test(size=(120, 50)) as pilot:
+        stage.push(machines.pair())
+        await pilot.press("4")
+        await settle(pilot)
+        table = stage.app.tab.table
+        number = next(n for n, row in enumerate(table.rows) if isinstance(row, Config) and row.script.name == "growth")
+        x, y, _ = table.jump_rows()[number - table.top]
+        screen = await jump(stage, pilot)
+        await pilot.press(label_at(screen, table.region.x + x, table.region.y + y))
+        await settle(pilot)
+        assert table.chosen.script.name == "growth"
+        assert "growth" in stage.app.tab.below.plain
+
+
+async def test_a_jump_ends_when_the_terminal_changes_its_size(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await jump(stage, pilot)
+        await pilot.resize_terminal(100, 30)
+        await settle(pilot)
+        assert stage.app.screen is stage.app.overview
