@@ -8,7 +8,7 @@ from typing import Literal
 from gpuwatch.model.doctor import State
 from gpuwatch.model.run import Run
 
-Kind = Literal["owner", "others", "unexplained", "reserved", "free", "value"]
+Kind = Literal["owner", "others", "unexplained", "reserved", "process", "context", "free", "value"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,9 @@ def story(document: Diagnostic, main: SourcedFinding | None) -> Iterator[tuple[s
     if main is not None and main.id != "healthy":
         sources = [_DOCTOR_IS if source == _DOCTOR else short_command(clean(source)) for source in main.sources]
         shell = _of_environment(main) and main.sources[:1] == (_DOCTOR,)
-        yield "found in", ", ".join(sources) + (": the environment of this shell" if shell else "")
+        counts = Counter(sources)
+        found = [source if count == 1 else f"{source} ({count} times)" for source, count in counts.items()]
+        yield "found in", ", ".join(found) + (": the environment of this shell" if shell else "")
         injected = document.simulated and _CLEAR in main.action  # pages describe real machines
         real = "On a real machine: " if injected else ""
         yield "meaning", f"{real}{meaning(main.id)} More: gpuwatch cause {main.id}".strip()

@@ -105,12 +105,14 @@ def _bars_of(run: Run, entry: DeviceMemory) -> Iterator[Bar]:
         ("reserved", "reserved by the driver", entry.driver_reserved_bytes),
         ("others", "other processes", entry.others_bytes),
         ("unexplained", "owned by no listed process", entry.unexplained_bytes),
-        ("owner", "this process", None if several(run) else entry.process_bytes),
+        ("process", "this process", None if several(run) else entry.process_bytes),
     ]
     amounts = [(kind, name, amount) for kind, name, amount in known if amount]
     rest = entry.used_bytes - sum(amount for kind, _, amount in amounts if kind != "reserved")
     if rest > 0:
-        amounts.append(("owner", "processes of this run" if several(run) else "used, owner unknown", rest))
+        amounts.append(
+            ("process", "processes of this run", rest) if several(run) else ("owner", "used, owner unknown", rest)
+        )
     left = free(entry)
     if left:
         amounts.append(("free", "free", left))
@@ -119,9 +121,9 @@ def _bars_of(run: Run, entry: DeviceMemory) -> Iterator[Bar]:
         yield Bar(f"GPU {entry.index}", parts, f"{size(entry.used_bytes)} of {size(entry.total_bytes)}")
     held, context = entry.process_bytes, entry.context_bytes
     if held and context and context <= held and not several(run):
-        parts = (Part("owner", "CUDA context", context, size(context)),)
+        parts = (Part("context", "CUDA context", context, size(context)),)
         if held > context:
-            parts = (*parts, Part("owner", "allocators and the rest", held - context, size(held - context)))
+            parts = (*parts, Part("process", "allocators and the rest", held - context, size(held - context)))
         yield Bar("↳ this process", parts, size(held))
     peaks = {device_name(name): amount for name, amount in run.memory.allocators.items()}
     for mapping in run.device_map:

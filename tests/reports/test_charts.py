@@ -98,7 +98,7 @@ def test_phases_are_marked_where_they_ended() -> None:
     assert drawn.count('class="phase-end"') == 4
 
 
-@pytest.mark.parametrize("ended_at", [{}, {"import": -1.0}, {"steps": 1e9}])
+@pytest.mark.parametrize("ended_at", [{}, {"import": -1.0}, {"import": 0.1}, {"steps": 1e9}])
 def test_phases_whose_end_was_not_seen_are_not_drawn(ended_at: dict[str, float]) -> None:
     assert "phase-end" not in render(with_phases(**ended_at), "html").partition("</style>")[2]
 

@@ -461,3 +461,11 @@ def test_programs_of_one_name_have_their_start_time() -> None:
     assert [part.title for part in diagnostic_content(diagnostic(looks(programs=(first,)))).parts] == [
         "python train.py"
     ]
+
+
+def test_a_source_with_several_runs_is_named_once() -> None:
+    document = died()
+    main, *rest = document.findings
+    repeated = replace(main, sources=("run of train.py", "run of train.py", "run of eval.py"))
+    facts = dict(diagnostic_content(replace(document, findings=(repeated, *rest))).facts)
+    assert facts["found in"] == "run of train.py (2 times), run of eval.py"

@@ -91,6 +91,8 @@ def _phases(run: Run, start: float, end: float, x: Callable[[float], float]) -> 
         if until is None or not start <= until <= end or until < before:
             continue
         took = getattr(run.phases, f"{name}_seconds", None)
+        if took is not None and took > until:
+            continue  # the template of many runs did it, before this one
         begin = before if took is None else min(max(until - took, before), until)
         # The framework's own preparations lie between the phases.
         shown = f"{title}: {begin:.2f} to {until:.2f} s" + (f", took {seconds(took)}" if took is not None else "")
