@@ -12,7 +12,7 @@ import pwd
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ GPU_VARIABLES = (
 # A container's id in a cgroup path: docker, podman, containerd and cri-o use 64 hex digits.
 _CONTAINER = re.compile(r"(?:docker|libpod|cri-containerd|crio|containerd)?[-/:]?([0-9a-f]{64})")
 _SLURM = re.compile(r"/job_(\d+)")
+_JOB_VARIABLES = frozenset({"SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST", "HOSTNAME"})
+"""Set by Slurm for a job's processes, and by Kubernetes in a pod, whose host name is its name."""
+_POD = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 # The library that each framework always has open, and the distribution that carries its version.
 _FRAMEWORKS = (
     (re.compile(r"(\S+)/tensorflow/(?:libtensorflow_framework|libtensorflow_cc|python/_pywrap)"), "tensorflow"),
@@ -234,6 +237,7 @@ class ProcessTable:
         command = _read(f"{base}/cmdline", denied, "command line")
         if command is not None:
             facts.command = command.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") or None
+        job: dict[str, str] = {}
         environ = _read(f"{base}/environ", denied, "environment")
         if environ is not None:
             facts.environment = {}
@@ -241,9 +245,10 @@ class ProcessTable:
                 key, _, value = entry.partition(b"=")
                 if (text := key.decode("utf-8", "replace")) in GPU_VARIABLES:
                     facts.environment[text] = value.decode("utf-8", "replace")
+                elif text in _JOB_VARIABLES:
+                    job[text] = value.decode("utf-8", "replace")
         cgroup = _read(f"{base}/cgroup", denied, "cgroup")
-        if cgroup is not None:
-            facts.container = _container(cgroup.decode("utf-8", "replace"))
+        facts.container = _container((cgroup or b"").decode("utf-8", "replace"), job)
         facts.framework = self._framework(facts.pid)
         facts.looked_for_framework = time.monotonic()
         if state == "Z":
@@ -296,10 +301,15 @@ def _read(path: str, denied: list[str], what: str) -> bytes | None:
     return None
 
 
-def _container(cgroup: str) -> str | None:
+def _container(cgroup: str, variables: Mapping[str, str]) -> str | None:
+    """``slurm job 4711``, ``pod train-0``, ``container 4f1d4f1d4f1d``: by its cgroup and :data:`_JOB_VARIABLES`."""
     job = _SLURM.search(cgroup)
-    if job:
-        return f"slurm job {job.group(1)}"
+    number = job.group(1) if job else variables.get("SLURM_JOB_ID", "")
+    if number.isascii() and number.isdecimal():
+        return f"slurm job {number[:20]}"
+    pod = variables.get("HOSTNAME", "") if "KUBERNETES_SERVICE_HOST" in variables else ""
+    if _POD.fullmatch(pod):
+        return f"pod {pod}"
     match = _CONTAINER.search(cgroup)
     if match is None:
         return None

@@ -226,3 +226,27 @@ def test_files_that_stay_open_are_read_anew(tmp_path: Path) -> None:
     total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
     assert host.sizes().total == int(total.split()[1]) * 1024
     assert host.cpu_count() == host.cpu_count() == os.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "variables", "expected"),
+    [
+        ("0::/system.slice/slurmstepd.scope/job_4711/step_0", {}, "slurm job 4711"),
+        ("0::/user.slice", {"SLURM_JOB_ID": "4712"}, "slurm job 4712"),
+        ("0::/job_4711/x", {"SLURM_JOB_ID": "9"}, "slurm job 4711"),
+        ("0::/user.slice", {"SLURM_JOB_ID": "12; rm"}, None),
+        (f"0::/kubepods.slice/cri-containerd-{CONTAINER}.scope", {"HOSTNAME": "vm"}, f"pod {CONTAINER[:12]}"),
+        ("0::/", {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOSTNAME": "train-0"}, "pod train-0"),
+        ("0::/", {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOSTNAME": "x\x1b[31m"}, None),
+        (f"0::/docker/{CONTAINER}", {}, f"container {CONTAINER[:12]}"),
+        ("0::/user.slice", {"HOSTNAME": "vm"}, None),
+    ],
+)
+def test_job_pod_or_container(tmp_path: Path, cgroup: str, variables: dict[str, str], expected: str | None) -> None:
+    folder = fake_process(tmp_path, 10)
+    (folder / "cgroup").write_text(f"{cgroup}\n")
+    (folder / "environ").write_bytes(b"".join(f"{name}={value}\0".encode() for name, value in variables.items()))
+    facts = ProcessTable(str(tmp_path)).look(10, 0.0)
+    assert facts is not None
+    assert facts.container == expected
+    assert facts.environment == {}, "what names the job is not kept with the GPU settings"

@@ -39,7 +39,7 @@ def crowd(tick: int = 0) -> Snapshot:
 
 def test_sums_by_user() -> None:
     bob, alice, bobby, nobody = totals(crowd().processes)
-    assert [one.user for one in (bob, alice, bobby, nobody)] == ["bob", "alice", "bobby", None]
+    assert [one.name for one in (bob, alice, bobby, nobody)] == ["bob", "alice", "bobby", None]
     assert (alice.processes, alice.memory.value, alice.cpu.value) == (2, 13 * GIB, 75.0)
     assert alice.host.value == 2 * GIB, "a process on two GPUs has its memory once"
     assert {gpu: held.value for gpu, held in alice.by_gpu.items()} == {0: 8 * GIB, 1: 5 * GIB}
@@ -100,14 +100,14 @@ async def test_the_cursor_stays_with_its_user_and_names_are_exact(stage: Stage) 
         await pilot.press("u", "down", "down")
         chosen = table(stage).chosen
         assert chosen is not None
-        assert chosen.user == "bobby"
+        assert chosen.name == "bobby"
         more = row("bobby", 31, 0, 60.0)
         shot = crowd(1)
         stage.push(machines.snapshot(shot.devices, (*shot.processes, more), tick=1))
         await settle(pilot)
         chosen = table(stage).chosen
         assert chosen is not None
-        assert chosen.user == "bobby"
+        assert chosen.name == "bobby"
         await pilot.press("down", "enter")
         await settle(pilot)
         rows = stage.app.overview.processes._rows

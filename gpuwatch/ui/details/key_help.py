@@ -31,7 +31,7 @@ _HEADS = {
 _FILTER = (
     ("python train", "both words, anywhere"),
     ('"a b"', "this exact text, with blanks and signs"),
-    ("user:al", "contains; type, container, framework, cmd"),
+    ("user:al", "contains; type, job, framework, cmd"),
     ("gpu:1", "equals; pid, mig; in: visible, sees"),
     ("mem>2GiB", "< = >= <=; sm, mbw, enc, dec, cpu, host, threads, pid, time>1h30m"),
     ("-xorg", "does not match; works with all of these"),

@@ -14,6 +14,7 @@ from gpuwatch.ui.panes.no_gpu import no_gpu_height
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
 from gpuwatch.ui.tables.filter import Filter, FilterError, field, parse
+from gpuwatch.ui.tables.totals import job_of, user_of
 from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.scroll_list import ScrollList
@@ -265,31 +266,60 @@ class OverviewScreen(ProcessRowsScreen):
             self.users.show(self._view, self.processes.filter, framed=self._plan.framed)
 
     async def action_users(self) -> None:
-        """Switches between totals by user and processes."""
+        """From the processes to totals by user, then by job if there are any, then back."""
+        if self.users is not None and self.by_user:
+            if not self.users.by_job and self._has_jobs:
+                self.users.by_job = True
+                self._show_users()
+                self.show_keys()
+            else:
+                self.action_leave_users()
+            return
         if self.users is None:
             from gpuwatch.ui.widgets.user_table import UserTable
 
             self.users = UserTable(id="users")
             self.users.add_class("-away")
             await self.mount(self.users, after=self.processes)
-        self.users.toggle_class("-away")
-        self.processes.toggle_class("-away")
+        self.users.by_job = False
+        self.users.remove_class("-away")
+        self.processes.add_class("-away")
         self._show_users()
-        (self.users if self.by_user else self.processes).focus()
+        self.users.focus()
         self.show_keys()
 
+    def action_leave_users(self) -> None:
+        """From the totals to the processes."""
+        if self.users is not None:
+            self.users.add_class("-away")
+        self.processes.remove_class("-away")
+        self.processes.focus()
+        self.show_keys()
+
+    @property
+    def _has_jobs(self) -> bool:
+        """Whether a process belongs to a job, a pod or a container."""
+        return self._snapshot is not None and any(row.container for row in self._snapshot.processes)
+
+    def titles(self) -> dict[str, str]:
+        """The key of the totals says what comes next."""
+        jobs_next = self.users is not None and self.by_user and not self.users.by_job and self._has_jobs
+        return super().titles() | ({"users": "by job"} if jobs_next else {})
+
     async def action_open_user(self) -> None:
-        """Shows the processes of the user under the cursor; without totals on screen, shows them first."""
-        if not self.by_user:
+        """Shows the processes of the user or job under the cursor; without totals on screen, shows them first."""
+        if self.users is None or not self.by_user:
             await self.action_users()
             return
-        one = self.users.chosen if self.users is not None else None
-        if one is None or one.user is None:
-            self.say("the owner of these processes is unknown, so they cannot be filtered", "warning")
+        one, by_job = self.users.chosen, self.users.by_job
+        if one is None or one.name is None:
+            what = "belong to no job" if by_job else "have an unknown owner"
+            self.say(f"these processes {what}, so they cannot be filtered", "warning")
             return
-        name = one.user
-        self._set_filter(Filter(field("user", name), (lambda process, at: process.user == name,)))
-        await self.action_users()
+        name, of = one.name, job_of if by_job else user_of
+        word = field("job" if by_job else "user", name)
+        self._set_filter(Filter(word, (lambda process, at: of(process) == name,)))
+        self.action_leave_users()
 
     @on(ScrollList.Chosen)
     async def _user_chosen(self) -> None:

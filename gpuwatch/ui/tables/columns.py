@@ -145,6 +145,16 @@ def short_command(process: Process) -> str:
     return without_folder(command_text(process))
 
 
+def short_job(job: str | None, width: int) -> str:
+    """``slurm job 4711`` in ``width`` cells: without its kind if there is no room."""
+    if not job:
+        return UNKNOWN
+    text = printable(job)
+    while len(text) > width and " " in text:
+        text = text.partition(" ")[2]
+    return text
+
+
 def _framework(process: Process, width: int) -> str:
     if process.framework is None and "denied" in process.note:
         return "– (denied)"
@@ -168,13 +178,13 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "container",
-        "CONTAINER",
+        "JOB",
         10,
-        14,
-        "container, pod or Slurm job",
+        16,
+        "Slurm job, pod or container",
         value=lambda p: p.container or None,
+        text=lambda p, w: short_job(p.container, w),
         number=False,
-        chosen=False,
         empty_reason="no process here runs in a container or a job",
     ),
     Column(
@@ -241,7 +251,7 @@ BY_ID = {column.id: column for column in COLUMNS}
 DEFAULT_COLUMNS = tuple(column.id for column in COLUMNS if column.chosen)
 _LEFT_NUMBERS = frozenset({"gpu", "sees"})
 _GPU_ONLY = frozenset({"gpu", "type", "mig", "sees", "visible", "memory", "sm", "mbw", "enc", "dec"})
-_FOLDING = ("type", "mbw", "host", "framework", "sees", "time")
+_FOLDING = ("type", "mbw", "host", "framework", "sees", "container", "time")
 """Columns dropped when there is no room, in this order; those not shown by default are dropped next."""
 _SHED_EARLY = frozenset(_FOLDING[:3])
 _TAKEN_BY_MARK = 2

@@ -39,7 +39,7 @@ def _reading(name: str) -> Callable[[Process, float], float | None]:
 _TEXTS: dict[str, Callable[[Process], str]] = {
     "user": lambda p: p.user or "",
     "type": lambda p: p.type,
-    "container": lambda p: p.container or "",
+    "job": lambda p: p.container or "",
     "framework": lambda p: _names_of(p.framework) if p.framework else "",
     "cmd": lambda p: p.command or p.name or "",
 }
@@ -59,7 +59,7 @@ _NUMBERS: dict[str, Callable[[Process, float], float | None]] = {
 FIELDS = ("gpu", "pid", "mig", "sees", "visible", *_TEXTS, *_NUMBERS)
 SIGNS = {field: ">" if field in _NUMBERS else ":" for field in FIELDS}
 """The operator between a field and its value."""
-_ALSO = {"memory": "mem", "gpu-mem": "mem", "thr": "threads", "command": "cmd"}
+_ALSO = {"memory": "mem", "gpu-mem": "mem", "thr": "threads", "command": "cmd", "container": "job"}
 """Aliases: ids and headers of columns."""
 _SIZES = frozenset({"mem", "host"})
 _PERCENTAGES = frozenset({"sm", "mbw", "enc", "dec", "cpu"})

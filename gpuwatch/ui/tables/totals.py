@@ -1,4 +1,4 @@
-"""Totals per user: memory by GPU, processes, CPU and host memory. Pure.
+"""Totals by user or job: memory by GPU, processes, CPU and host memory. Pure.
 
 A sum with missing parts is shown as a lower bound (``≥``), never as the total.
 """
@@ -39,10 +39,10 @@ class Sum:
 
 @dataclass(slots=True)
 class Total:
-    """One user."""
+    """One user or job."""
 
-    user: str | None
-    """None: all processes whose owner cannot be read."""
+    name: str | None
+    """None: all processes whose owner cannot be read, or without a job."""
     processes: int = 0
     memory: Sum = field(default_factory=Sum)
     by_gpu: dict[int, Sum] = field(default_factory=dict)
@@ -51,12 +51,22 @@ class Total:
     host: Sum = field(default_factory=Sum)
 
 
-def totals(rows: Iterable[Process]) -> list[Total]:
-    """Totals by user, most GPU memory first. A process on two GPUs counts once."""
+def user_of(row: Process) -> str | None:
+    """Its owner."""
+    return row.user
+
+
+def job_of(row: Process) -> str | None:
+    """Its Slurm job, pod or container."""
+    return row.container or None
+
+
+def totals(rows: Iterable[Process], of: Callable[[Process], str | None] = user_of) -> list[Total]:
+    """Totals by user, or by another name; most GPU memory first. A process on two GPUs counts once."""
     found: dict[str | None, Total] = {}
     seen: set[tuple[int, float | None]] = set()
     for row in rows:
-        total = found.setdefault(row.user, Total(row.user))
+        total = found.setdefault(of(row), Total(of(row)))
         if row.device_index is not None:
             held = row.number("gpu_memory_bytes")
             total.memory.add(held)
@@ -67,7 +77,7 @@ def totals(rows: Iterable[Process]) -> list[Total]:
         total.processes += 1
         total.cpu.add(row.number("cpu_percent"))
         total.host.add(row.number("host_memory_bytes"))
-    return sorted(found.values(), key=lambda one: (-one.memory.known, -one.host.known, one.user or "\uffff"))
+    return sorted(found.values(), key=lambda one: (-one.memory.known, -one.host.known, one.name or "\uffff"))
 
 
 def unexplained(parts: Sequence[tuple[Device, float]]) -> Total:

@@ -148,8 +148,8 @@ class ProcessTable(Painted, can_focus=True):
 
     def _usable(self, view: View) -> tuple[str, ...]:
         chosen, snapshot = preferences_of(self).columns, view.snapshot
-        if snapshot is None:
-            return chosen
+        if snapshot is None:  # without those that are hidden unless somebody has a value
+            return tuple(name for name in chosen if name not in BY_ID or not BY_ID[name].empty_reason)
         if not any(device.mig_instances for device in snapshot.devices):
             self._supplied.discard("mig")  # no process can be in an instance now
         unknown = [name for name in chosen if name not in self._supplied and name in BY_ID]

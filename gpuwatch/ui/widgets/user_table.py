@@ -1,4 +1,4 @@
-"""Totals by user, shown instead of the processes."""
+"""Totals by user or by job, shown instead of the processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, left, right, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.columns import unexplained_of
+from gpuwatch.ui.tables.columns import short_job, unexplained_of
 from gpuwatch.ui.tables.filter import Filter
-from gpuwatch.ui.tables.totals import Total, totals, unexplained
+from gpuwatch.ui.tables.totals import Total, job_of, totals, unexplained, user_of
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
@@ -42,7 +42,7 @@ _TIGHT = _Columns(9, 8, 6, 7, 5)
 
 
 class UserTable(ScrollList):
-    """One line for each user; Enter shows the user's processes."""
+    """One line for each user or job; Enter shows its processes."""
 
     BINDINGS = bindings("users")
 
@@ -51,26 +51,29 @@ class UserTable(ScrollList):
         self._view: View | None = None
         self._filter: Filter | None = None
         self._totals: list[Total] = []
+        self.by_job = False
+        """Whether the totals are by job, not by user."""
         self.headed = False
 
     @property
     def chosen(self) -> Total | None:
-        """The user under the cursor; None on unexplained memory."""
+        """The user or job under the cursor; None on unexplained memory."""
         place = self.cursor or 0
         one = self._totals[place] if place < len(self._totals) else None
-        return one if one is not None and one.user != "" else None
+        return one if one is not None and one.name != "" else None
 
     def show(self, view: View, wanted: Filter | None, *, framed: bool) -> None:
         """Sums up the processes of ``view`` that match a filter; the cursor stays with its user."""
-        before = self.chosen.user if self.chosen is not None and self.cursor else None
+        before = self.chosen.name if self.chosen is not None and self.cursor else None
         self._view, self._filter, self.framed = view, wanted, framed
         rows = view.snapshot.processes if view.snapshot is not None else ()
-        self._totals = totals(row for row in rows if wanted is None or wanted(row, view.moment))
+        rows = tuple(row for row in rows if wanted is None or wanted(row, view.moment))
+        self._totals = totals(rows, job_of if self.by_job else user_of)
         if wanted is None:
             nobody = unexplained_of(view.snapshot) if view.snapshot is not None else None
             if nobody is not None:
                 self._totals.append(unexplained(nobody.parts))
-        self.keep_cursor([one.user for one in self._totals], before)
+        self.keep_cursor([one.name for one in self._totals], before)
         self.refill()
 
     def refill(self) -> None:
@@ -78,13 +81,14 @@ class UserTable(ScrollList):
         view = self._view
         if view is None:
             return
-        users = sum(one.user not in (None, "") for one in self._totals)
-        self.note = f" {users} user{'s' * (users != 1)}, by GPU memory "
+        named = sum(one.name not in (None, "") for one in self._totals)
+        what, title = ("job", "Jobs") if self.by_job else ("user", "Users")
+        self.note = f" {named} {what}{'s' * (named != 1)}, by GPU memory "
         if self._filter is not None:
-            self.title = [("Users", "title"), (" ─ ", "border"), ("/ ", "key")]
+            self.title = [(title, "title"), (" ─ ", "border"), ("/ ", "key")]
             self.title.append((cut(printable(self._filter.text), self.inner // 3), "strong"))
         else:
-            self.title = [("Users", "title")]
+            self.title = [(title, "title")]
         indices = [device.index for device in view.devices]
         usual = _WIDE if self.inner >= 100 else _USUAL
         fits = [at for at in (usual, _TIGHT) if indices and at.rest + len(indices) * at.each <= self.inner]
@@ -93,7 +97,7 @@ class UserTable(ScrollList):
             fits = []
         at = fits[0] if fits else usual if words else _TIGHT
         pen = Pen(self.inner)
-        pen.add("  ", "header").add(left("USER", at.user + 1), "header").add(right("PROCS", 5), "header")
+        pen.add("  ", "header").add(left(what.upper(), at.user + 1), "header").add(right("PROCS", 5), "header")
         if indices:
             pen.add(right("GPU-MEM", at.memory), "header")
         pen.add(right("CPU%", at.cpu), "header").add(right("HOST", at.host), "header")
@@ -113,11 +117,16 @@ class UserTable(ScrollList):
         mark = ("▶ ", "focus" if self.has_focus else "dim")
         return super().marked(Line((mark, *rest)))
 
+    def _label_of(self, one: Total, width: int) -> str:
+        if one.name is None:
+            return "no job" if self.by_job else UNKNOWN
+        return short_job(one.name, width) if self.by_job else printable(one.name)
+
     def _line(self, one: Total, indices: list[int], at: _Columns, *, side_by_side: bool) -> Line:
         pen = Pen(self.inner)
-        nobody = one.user == ""
-        name = "unexplained" if nobody else printable(one.user) if one.user is not None else UNKNOWN
-        ink = "warning" if nobody else "strong" if one.user else "dim"
+        nobody = one.name == ""
+        name = "unexplained" if nobody else self._label_of(one, at.user)
+        ink = "warning" if nobody else "strong" if one.name else "dim"
         pen.add("  ").add(left(cut(name, at.user), at.user + 1), ink)
         pen.add(right("" if nobody else str(one.processes), 5), "text")
         each = _number if at is _TIGHT else _short

@@ -1,0 +1,122 @@
+"""Slurm jobs, pods and containers: a column where somebody has one, totals by it, and its field in the filter."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.pilot import Pilot
+
+from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.tables.columns import short_job
+from gpuwatch.ui.tables.filter import parse
+from gpuwatch.ui.tables.totals import job_of, totals
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+JOBS = ("slurm job 4711", "slurm job 4711", "pod train-0", None)
+
+
+def crowd(jobs: tuple[str | None, ...] = JOBS) -> Snapshot:
+    rows = tuple(
+        msgspec.structs.replace(
+            machines.process(n, gpu=n % 2, readings={"gpu_memory_bytes": (n + 1) * machines.GIB}), container=job
+        )
+        for n, job in enumerate(jobs)
+    )
+    return machines.snapshot((machines.device(0), machines.device(1)), rows)
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    for _ in range(3):
+        await pilot.pause()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_the_column_is_there_only_where_somebody_has_a_job(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(crowd((None, None)))
+        await settle(pilot)
+        table = stage.app.overview.processes
+        assert "container" not in table.columns_on_screen
+        stage.push(crowd())
+        await settle(pilot)
+        assert "container" in table.columns_on_screen
+        assert "JOB" in table.plain
+        assert "job 4711" in table.plain
+        assert "train-0" in table.plain
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_u_goes_from_users_to_jobs_to_processes(stage: Stage, size: tuple[int, int]) -> None:
+    async with stage.app.run_test(size=size) as pilot:
+        stage.push(crowd())
+        await settle(pilot)
+        overview = stage.app.overview
+        await pilot.press("u")
+        await settle(pilot)
+        assert overview.users is not None
+        assert "USER" in overview.users.plain
+        assert "by job" in overview.keys.plain
+        await pilot.press("u")
+        await settle(pilot)
+        assert "JOB" in overview.users.plain
+        lines = [line for line in overview.users.plain.splitlines() if "job 4711" in line]
+        assert len(lines) == 1
+        assert "3.0G" in lines[0]
+        assert "no job" in overview.users.plain
+        assert "all processes" in overview.keys.plain
+        assert overview.users.chosen is not None
+        while overview.users.chosen.name != "slurm job 4711":
+            await pilot.press("down")
+        await pilot.press("enter")
+        await settle(pilot)
+        assert {row.container for row in overview.processes._rows if isinstance(row, Process)} == {"slurm job 4711"}
+        assert overview.processes.filter is not None
+        assert overview.processes.filter.text == 'job:"slurm job 4711"'
+        assert overview.focused_pane == "processes"
+
+
+async def test_without_jobs_u_goes_back_at_once_and_esc_always_does(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(crowd((None, None)))
+        await settle(pilot)
+        overview = stage.app.overview
+        await pilot.press("u", "u")
+        await settle(pilot)
+        assert not overview.by_user
+        stage.push(crowd())
+        await settle(pilot)
+        await pilot.press("u", "u", "escape")
+        await settle(pilot)
+        assert not overview.by_user
+        assert overview.processes.has_focus
+
+
+@given(st.lists(st.sampled_from(JOBS), max_size=8))
+def test_totals_by_job_are_those_of_its_processes(jobs: list[str | None]) -> None:
+    rows = crowd(tuple(jobs)).processes
+    found = totals(rows, job_of)
+    assert {one.name for one in found} == set(jobs)
+    for one in found:
+        mine = [row for row in rows if row.container == one.name]
+        assert one.processes == len(mine)
+        assert one.memory.value == sum(row.number("gpu_memory_bytes") or 0 for row in mine)
+        if one.name is not None:
+            for word in (f'job:"{one.name}"', f'container:"{one.name}"'):
+                wanted = parse(word)
+                assert wanted is not None
+                assert [row for row in rows if wanted(row, 0.0)] == mine
+
+
+@given(
+    st.sampled_from(("slurm job 4711", "pod train-0", "container 4f1d4f1d4f1d", "pod 4f1d4f1d4f1d")),
+    st.integers(10, 30),
+)
+def test_a_job_keeps_its_number_where_there_is_no_room_for_its_kind(job: str, width: int) -> None:
+    text = short_job(job, width)
+    assert job.endswith(text)
+    assert text.endswith(job.rpartition(" ")[2])
+    assert width_of(text) <= width or " " not in text
