@@ -53,9 +53,9 @@ def several(run: Run) -> bool:
 def _device(run: Run, entry: DeviceMemory) -> Iterator[Row]:
     yield 0, f"GPU {entry.index}", "total", entry.total_bytes, "NVML"
     yield 1, "Driver", "reserved, not counted as used", entry.driver_reserved_bytes, "NVML"
+    yield 1, "Free", "at the peak", free(entry), "NVML"
     yield 1, "All owners", "used before the start", entry.before_bytes, "NVML"
     yield 1, "All owners", "used at the peak", entry.used_bytes, "NVML"
-    yield 1, "Free", "at the peak", free(entry), "NVML"
     yield 2, "Other processes", "at the peak", entry.others_bytes or None, "NVML"
     yield 2, "Unexplained", "owned by no listed process", entry.unexplained_bytes or None, "NVML"
     if several(run):

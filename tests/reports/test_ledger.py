@@ -30,6 +30,12 @@ def test_each_owner_lies_within_the_one_above(owner: str, what: str, amount: str
     assert ROWS[owner, what] == amount
 
 
+def test_the_owners_at_the_peak_are_parts_of_what_was_used_then() -> None:
+    rows = memory_table(full_run()).rows
+    first = next(index for index, row in enumerate(rows) if row[0].startswith("↳ ↳"))
+    assert rows[first - 1][:2] == ("↳ All owners", "used at the peak")
+
+
 def test_the_cuda_context_is_listed_only_if_known() -> None:
     assert not any("context" in owner for owner, _ in ROWS)
 
