@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+from collections import Counter
+from collections.abc import Sequence
 
 from gpuwatch.model.findings import SEVERITY_ORDER
 from gpuwatch.model.run import Comparison, Run
@@ -44,11 +46,12 @@ def comparison_content(document: Comparison) -> Content:
     table = comparison_table(document, "Comparison")
     bad = sum(map(failed, document.runs))
     count = len(document.runs)
+    state, verdict = _verdict(document.runs, bad)
     return Content(
         title=conclusion(document),
         subtitle=" · ".join(filter(None, (f"{count} run{'' if count == 1 else 's'} compared", _subject(document)))),
-        state="error" if bad else "ok",
-        verdict=f"{bad} of {count} failed" if bad else "all completed",
+        state=state,
+        verdict=verdict,
         reason="",
         simulated=simulated_note(document.runs),
         facts=(),
@@ -63,6 +66,17 @@ def comparison_content(document: Comparison) -> Content:
             for run, name in zip(document.runs, labels(document.runs), strict=True)
         ),
     )
+
+
+def _verdict(runs: Sequence[Run], bad: int) -> tuple[str, str]:
+    """State and verdict of all runs: what failed, else what was not run to its end."""
+    if bad:
+        return "error", f"{bad} of {len(runs)} failed"
+    rest = Counter(run.verdict for run in runs if run.verdict in ("skipped", "interrupted"))
+    if not rest:
+        return "ok", "all completed"
+    state = "warning" if rest["interrupted"] else "skipped" if rest["skipped"] == len(runs) else "ok"
+    return state, ", ".join(f"{count} of {len(runs)} {what}" for what, count in rest.items())
 
 
 def comparison_table(document: Comparison, title: str) -> Table:

@@ -193,7 +193,8 @@ def _compared(runs: Sequence[Run], names: Sequence[str], group: Sequence[int]) -
             f"{_listed(names[i] for i in less.winners)}: the same work in {less.best} instead of {less.against}"
             f"{_of(names, less, several)}{_speed_of(runs, less)}"
         )
-        if fast is not None and not set(fast.winners) & set(less.winners):
+        # If the run measured against is the fastest, its speed has been named.
+        if fast is not None and not set(fast.winners) & {*less.winners, less.reference}:
             shown += f"; fastest is {_listed(names[i] for i in fast.winners)}: {fast.best} steps/s"
         return shown
     memory = _same_memory(runs, group)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Framework, Oom, Placement, PredictedMapping, Run, Setting
 from gpuwatch.reports.compare import COLUMNS, compare, labels, times
+from gpuwatch.reports.comparison_content import comparison_content
 from gpuwatch.reports.format_registry import render
 from tests.reports.documents import GIB, MIB, STARTED, bare_run, full_run, speed
 
@@ -287,3 +288,18 @@ def test_a_comparison_says_why_a_run_was_skipped() -> None:
         for name in ("torch-map", "torch-oom")
     ]
     assert render(compare(runs), "text", width=220).count(reason) >= 2
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "state", "shown"),
+    [
+        (("ok", "ok"), "ok", "all completed"),
+        (("ok", "skipped"), "ok", "1 of 2 skipped"),
+        (("skipped", "skipped"), "skipped", "2 of 2 skipped"),
+        (("ok", "interrupted"), "warning", "1 of 2 interrupted"),
+        (("error", "skipped"), "error", "1 of 2 failed"),
+    ],
+)
+def test_what_was_skipped_or_interrupted_has_not_completed(verdicts: tuple[str, ...], state: str, shown: str) -> None:
+    content = comparison_content(compare([timed(name, verdict=name) for name in verdicts]))
+    assert (content.state, content.verdict) == (state, shown)

@@ -45,7 +45,7 @@ def test_less_memory_and_faster() -> None:
 
 def test_what_less_memory_costs_is_named() -> None:
     default, growth = timed("default", 0.004, held=22 * GIB), timed("growth", 0.005, held=326 * MIB)
-    assert shown(default, growth).endswith("but slower: 200 instead of 250 steps/s; fastest is default: 250 steps/s")
+    assert shown(default, growth).endswith("22.0 GiB, but slower: 200 instead of 250 steps/s")
     told = shown(default, growth, timed("xla", 0.002, held=22 * GIB))
     assert told == (
         "growth: the same work in 326 MiB instead of 22.0 GiB (default), but slower: 200 instead of 250 steps/s;"
