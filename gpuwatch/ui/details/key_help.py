@@ -33,7 +33,7 @@ _FILTER = (
     ('"a b"', "this exact text, with blanks and signs"),
     ("user:al", "contains; type, job, framework, cmd"),
     ("gpu:1", "equals; pid, mig; in: visible, sees"),
-    ("mem>2GiB", "< = >= <=; sm, mbw, enc, dec, cpu, host, threads, pid, time>1h30m"),
+    ("mem>2GiB", "< = >= <=; every number, and time>1h30m"),
     ("-xorg", "does not match; works with all of these"),
 )
 _SYMBOLS = (
@@ -42,7 +42,7 @@ _SYMBOLS = (
     ("0→1", "the program's GPU 0 is physical GPU 1"),
     ("120s ┄┄", "time span of a graph, middle of its axis"),
     ("HELD", "GPU memory by process, largest first"),
-    ("F4 … F10", "filter, tree, sort, signal, quit; as htop"),
+    ("F4 … F10", "filter, tree, sort, signal, quit (htop)"),
     ("unexplained", "memory that no visible process owns"),
 )
 _MARGIN = 2
