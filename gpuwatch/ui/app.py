@@ -349,6 +349,13 @@ class GpuwatchApp(PreferencesApp):
         self.session.change_interval(step)
         self.tab.show_status(self.session.view())
 
+    def action_command_palette(self) -> None:
+        """Opens the palette."""
+        from gpuwatch.ui.screens.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
+
     def action_suspend_process(self) -> None:
         """Suspends to the shell; ``fg`` resumes."""
         if self.terminal is None:

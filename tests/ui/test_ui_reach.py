@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from textual.command import CommandList
+from textual.widgets.option_list import Option
 
+from gpuwatch.ui.screens.palette import Palette
 from gpuwatch.ui.settings.actions import ACTIONS, Action, of_tab
 from gpuwatch.ui.settings.tabs import TABS, Tab
 from tests.ui import machines
@@ -33,6 +36,8 @@ async def test_every_action_is_a_tabs_number_and_its_key_or_in_the_palette(stage
         missed = set(unreached(stage, tab))
         # Their keys work in the pane that P opens.
         missed -= {one for one in ACTIONS["timeline"] if "timeline" in tab.panes}
+        # And in the table that u opens.
+        missed -= {one for one in ACTIONS["users"] if "users" in tab.panes}
         missed -= {one for one in missed if one.id == "up_by_k"}  # where k moves up anyway
         known = {one.id for one in of_tab(tab.id) if one.name}
         assert {one.id for one in missed if one.id not in known} == set()
@@ -73,3 +78,20 @@ async def test_an_action_of_another_tab_opens_that_tab(stage: Stage) -> None:
         await settle(pilot)
         assert stage.app.tab.TAB == "probes"
         assert stage.app.probe_runs.chosen == set(stage.app.probe_runs.scripts)
+
+
+async def test_page_keys_in_a_palette_that_is_being_filled_do_nothing(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        stage.app.action_command_palette()
+        await pilot.pause()
+        palette = stage.app.screen
+        assert isinstance(palette, Palette)
+        commands = palette.query_one(CommandList)
+        commands.clear_options()
+        commands.add_option(Option("not laid out yet"))
+        palette.action_page("page_up")
+        await pilot.press("pagedown", "pageup", "escape")
+        await settle(pilot)
+        assert stage.app.screen is stage.app.tab
