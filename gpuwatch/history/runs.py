@@ -48,9 +48,7 @@ class RunStore:
     def save(self, run: Run) -> Path:
         """Writes ``run`` with secrets masked, and removes the oldest beyond the limits. OSError if that fails."""
         self.folder = ownership.own_folder(self.folder, "XDG_STATE_HOME", "runs")
-        moment = run.started_at.strftime("%Y%m%dT%H%M%S.%f")
-        config = _UNSAFE.sub("_", run.config)[:60].strip(".") or "run"
-        path = self.folder / f"{moment}-{config}.json"
+        path = self.path_of(run)
         handle, aside = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -62,6 +60,12 @@ class RunStore:
             raise
         self._prune()
         return path
+
+    def path_of(self, run: Run) -> Path:
+        """Where ``run`` is saved."""
+        moment = run.started_at.strftime("%Y%m%dT%H%M%S.%f")
+        config = _UNSAFE.sub("_", run.config)[:60].strip(".") or "run"
+        return self.folder / f"{moment}-{config}.json"
 
     def latest(self, count: int = MOST) -> list[Run]:
         """The newest runs, newest first; files that cannot be read are counted and skipped."""

@@ -41,13 +41,14 @@ _SYMBOLS = (
     ("▲ ✖ ●", "warning, error, ok"),
     ("0→1", "the program's GPU 0 is physical GPU 1"),
     ("120s ┄┄", "time span of a graph, middle of its axis"),
-    ("HELD", "GPU memory by process, largest first"),
     ("F4 … F10", "filter, tree, sort, signal, quit (htop)"),
     ("unexplained", "memory that no visible process owns"),
 )
 _MARGIN = 2
 _BETWEEN = 2
 """Cells between two columns."""
+_FITS = 38
+"""Lines of the help that a terminal of 40 lines shows."""
 TWO_COLUMNS = 92
 """Cells from which the help has two columns."""
 
@@ -84,7 +85,7 @@ def groups(tab: str, name: Callable[[str], str] = str) -> list[Group]:
         if pane == "everywhere":
             rows.append((f"1-{len(TABS)}", " ".join(one.title for one in TABS)))
         for action in ACTIONS[pane]:
-            entry = (action.id, action.shown)
+            entry = (action.help, action.shown)
             if not action.help or entry in listed or action.id.startswith("show_tab"):
                 continue
             listed.add(entry)
@@ -122,7 +123,7 @@ def _split(blocks: list[Lines]) -> tuple[Lines, Lines]:
     at = min(range(1, len(blocks) + 1), key=lambda at: max(sum(heights[:at]), sum(heights[at:])))
     first, second = ([line for block in part for line in block] for part in (blocks[:at], blocks[at:]))
     half = (sum(heights) + 1) // 2
-    if max(len(first), len(second)) <= half + 2:
+    if max(len(first), len(second)) <= max(half, _FITS):
         return first, second
     lines = [line for block in blocks for line in block]
     passed = 0

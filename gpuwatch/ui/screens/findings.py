@@ -235,6 +235,13 @@ class FindingsScreen(FilterableScreen):
         if entry is not None and view is not None:
             self.app.push_screen(EvidenceModal("Finding", entry_lines(entry, view.snapshot), entry))
 
+    def command(self) -> list[str]:
+        """The page of the selected finding's cause."""
+        from gpuwatch.ui.details.command_lines import cause_command
+
+        entry = self.finding_list.chosen
+        return cause_command(cause_of(entry) if isinstance(entry, Finding) else "")
+
     def action_open_page(self) -> None:
         """Opens the cause page of the selected finding."""
         entry = self.finding_list.chosen

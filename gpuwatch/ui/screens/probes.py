@@ -328,6 +328,14 @@ class ProbesScreen(TabScreen):
 
         self.app.push_screen(PreflightSheet(ahead, self.probe_runs.parameters.seconds, self.app.size.width), answered)
 
+    def command(self) -> list[str]:
+        """The selected configurations, or the one under the cursor, with their parameters."""
+        from gpuwatch.ui.details.command_lines import probe_command, simulated
+
+        probe_runs = self.probe_runs
+        wanted = probe_runs.chosen or set(self._under_cursor())
+        return probe_command(probe_runs.scripts, wanted, probe_runs.parameters) + simulated()
+
     def _under_cursor(self) -> list[str]:
         row = self.table.chosen
         if isinstance(row, Group):
@@ -369,6 +377,10 @@ class ProbesScreen(TabScreen):
                 self._show_code(opened.config, dict(opened.workload_parameters))
             elif wanted == "report":
                 self._write(opened, opened.config)
+            elif wanted == "command":
+                from gpuwatch.ui.details.command_lines import command_line, report_command
+
+                self.copy_command(command_line(report_command(self.probe_runs.store.path_of(opened))))
 
         self.app.push_screen(RunModal(opened, max(min(self.app.size.width * 9 // 10 - 4, 150), 40)), then)
 

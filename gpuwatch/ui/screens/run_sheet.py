@@ -75,18 +75,19 @@ def _log(content: Content) -> Lines:
 
 
 class RunModal(LinesModal[str]):
-    """A run; ``e`` shows its settings as code, ``o`` writes a report."""
+    """A run; ``e`` shows its settings as code, ``o`` writes a report, ``y`` copies the command that shows it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "close", "close", show=False),
         Binding("e", "ask('code')", "code", show=False),
         Binding("o", "ask('report')", "report", show=False),
+        Binding("y", "ask('command')", "command", show=False),
     ]
 
     def __init__(self, run: Run, width: int) -> None:
         super().__init__(f"{run.config} · {run.started_at:%Y-%m-%d %H:%M:%S}", run_lines(run, width))
         self.sheet.styles.max_width = width + 6
-        self.sheet.ending = "e as code  o report  Esc closes"
+        self.sheet.ending = "e as code  o report  y copy command  Esc closes"
 
     def action_ask(self, what: str) -> None:
         """Closes with the requested action."""

@@ -13,8 +13,11 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
+from gpuwatch.formatting.text import printable
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
+from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.widgets.footer import KeyLine
 from gpuwatch.ui.widgets.strips import TooSmall, TopLine
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.timeline import TimelineStrip
 
 _MESSAGE_SECONDS = 8.0
+_COMMAND_SECONDS = 30.0
+"""Seconds that a command line stays in the footer: long enough to copy it by hand."""
 
 
 class ProbeRunsChanged(Message, bubble=False):
@@ -186,6 +191,29 @@ class TabScreen(Screen[None]):
 
     def action_move(self, where: str) -> None:
         """Moves in the focused pane."""
+
+    def command(self) -> list[str]:
+        """The arguments of ``gpuwatch`` that show this, or repeat it."""
+        from dataclasses import replace
+
+        from gpuwatch.ui.details.command_lines import dashboard_command, simulated
+
+        return dashboard_command(replace(self.gpuwatch.gathered(), tab=self.TAB)) + simulated()
+
+    def action_copy_command(self) -> None:
+        """Copies the command line, and shows it: some terminals do not let a program copy."""
+        from gpuwatch.ui.details.command_lines import command_line
+
+        self.copy_command(command_line(self.command()))
+
+    def copy_command(self, command: str) -> None:
+        """Copies a command line and shows it in the footer, or as a sheet if it is too long for that."""
+        self.app.copy_to_clipboard(command)
+        shown = f"copied: {printable(command)}"
+        if width_of(shown) <= self.app.size.width - KEYS_BESIDE - 1:
+            self.show_message(shown, "accent", _COMMAND_SECONDS)
+        else:
+            self.open_sheet("Copied", [[(printable(command), "text")]])
 
     def cursor_moved(self) -> None:
         """Called after a jump to a row: shows what belongs to it."""

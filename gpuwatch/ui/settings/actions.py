@@ -104,7 +104,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
     ),
     "processes": (
         Action("open_process", "enter", "details", "Show all details of this process", name="Process details"),
-        Action("missing", "i", "missing values", "Why values of this row are missing", name="Missing values"),
+        Action("missing", "i", "missing values", "Why values here are missing", name="Missing values"),
         Action("environment", "e", "env", "Show its environment, with secrets masked", name="Environment"),
         Action(
             "signal",
@@ -125,7 +125,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             "missing_device",
             "i",
             "missing values",
-            "Why values of this GPU are missing",
+            "Why values here are missing",
             name="Missing values of the GPU",
         ),
         Action("probe_gpu", "p", "probe", "Try memory and placement settings on this GPU", name="Probe this GPU"),
@@ -149,7 +149,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("unfold", "enter,space", "unsupported", "Show what is not supported"),
         Action("back", "escape", "back", "Back to the previous tab"),
         Action("move('left')", "left,h", "switch GPU", "Previous or next GPU or process", label="← →"),
-        Action("missing_device", "i", "missing values", "Why values of this GPU are missing"),
+        Action("missing_device", "i", "missing values", "Why values here are missing"),
     ),
     "process": (
         Action("back", "escape", "back", "Back to the previous tab"),
@@ -158,10 +158,10 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("tree", "t", "tree", "Go to its parents and children", name="Parents and children"),
         Action("signal", "K,f9", "signal", "Signal it, or the tagged ones; asks first", name="Send a signal"),
         _OLD_SIGNAL_KEY,
-        Action("missing", "i", "missing values", "Why values of this process are missing"),
+        Action("missing", "i", "missing values", "Why values here are missing"),
     ),
     "probes": (
-        Action("run_probes", "x", "run", "Run the selection or this row; asks first", name="Run probes"),
+        Action("run_probes", "x", "run", "Run the selection or this row; again: stop", name="Run probes"),
         Action("open_run", "enter", "open", "Show this run or its settings; fold a group", name="Open or fold"),
         Action("toggle_choice", "space", "select", "Select this configuration, or its group", name="Select this probe"),
         Action(
@@ -176,7 +176,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         Action("code", "e", "as code", "Show the settings as code to paste", name="Settings as code"),
         Action("report", "o", "report", "Write an HTML report into this folder", name="HTML report"),
         Action("earlier", "c", "earlier", "Show earlier runs below the latest ones", name="Compare with earlier runs"),
-        Action("cancel", "escape", "stop", "Stop the running probes, or go back", footer=False),
+        Action("cancel", "escape", "stop", "", footer=False),
     ),
     "findings": (
         Action("open_finding", "enter", "evidence", "Show the evidence and what to do", name="Evidence"),
@@ -288,6 +288,14 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             pair="Next or previous pane",
         ),
         Action(
+            "copy_command",
+            "y",
+            "copy command",
+            "Copy this as a gpuwatch command",
+            footer=False,
+            name="Copy as command",
+        ),
+        Action(
             "jump",
             "semicolon",
             "jump",
@@ -296,7 +304,14 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             name="Jump by label",
         ),
         Action("help", "question_mark,f1", "help", "All keys", name="Keys and symbols"),
-        Action("palette", "ctrl+p", "palette", "Any action by name, on any tab; themes", run="command_palette"),
+        Action(
+            "palette",
+            "ctrl+p",
+            "palette",
+            "Any action by name, on any tab; themes",
+            run="command_palette",
+            pair="All keys; any action by name; themes",
+        ),
         Action("quit", "q,f10", "quit", "Leave gpuwatch", name="Quit"),
         Action(
             "suspend",
@@ -319,8 +334,8 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             footer=False,
             pair="Previous or next GPU; scroll a table",
         ),
-        Action("move('page_up')", "pageup", "page up", "One page up", footer=False),
-        Action("move('page_down')", "pagedown", "page down", "One page down", footer=False, pair="One page up or down"),
+        Action("move('page_up')", "pageup", "page up", "", footer=False),
+        Action("move('page_down')", "pagedown", "page down", "", footer=False),
         Action("move('home')", "home,g", "first", "To the first row", label="Home", footer=False),
         Action(
             "move('end')",

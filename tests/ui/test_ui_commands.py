@@ -1,0 +1,130 @@
+"""The command line that shows or repeats what is on the screen."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from gpuwatch.cli.dashboard_options import preferred
+from gpuwatch.cli.main import cli
+from gpuwatch.session.probe_runs import Parameters
+from gpuwatch.ui.details.command_lines import dashboard_command, probe_command, simulated
+from gpuwatch.ui.settings.preferences import Preferences
+from tests.ui import machines
+from tests.ui.conftest import Stage
+from tests.ui.pictures import made_up_probe_runs
+from tests.ui.test_ui_events import settle
+
+
+async def test_the_overview_gives_its_filter_and_order_as_options(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("y")
+        assert stage.app.clipboard == "gpuwatch"
+        await pilot.press("slash", *"mem>2GiB", "enter")
+        await settle(pilot)
+        stage.app.overview.processes.sort_by("cpu")
+        await pilot.press("y")
+        await settle(pilot)
+        assert stage.app.clipboard == "gpuwatch --sort cpu --filter 'mem>2GiB'"
+        assert f"copied: {stage.app.clipboard}" in stage.app.overview.keys.plain
+        assert "? help  q quit" in stage.app.overview.keys.plain
+        await pilot.press("2", "y")
+        assert stage.app.clipboard == "gpuwatch --tab gpu --sort cpu --filter 'mem>2GiB'"
+
+
+def test_options_mean_the_same_preferences(tmp_path: Path) -> None:
+    wanted = Preferences(
+        theme="gpuwatch-light",
+        ascii=False,
+        interval=2.5,
+        read_only=True,
+        tab="events",
+        columns=("pid", "command"),
+        sort="cpu",
+        filter="user:alice mem>2GiB",
+        gpu_fields=("power",),
+    )
+    parts = dashboard_command(wanted)
+    context = cli.make_context("gpuwatch", list(parts), resilient_parsing=True)
+    given: dict[str, Any] = {
+        name: value for name, value in context.params.items() if name.rstrip("_") in Preferences.__slots__
+    }
+    found = preferred(tmp_path / "none.toml", given).preferences
+    assert found == wanted
+    assert dashboard_command(Preferences()) == []
+    assert dashboard_command(Preferences(gpm=True)) == ["--gpm"]
+
+
+async def test_probes_give_a_probe_command_that_the_cli_understands(make_stage: Any, tmp_path: Path) -> None:
+    probe_runs = made_up_probe_runs(tmp_path)
+    stage = make_stage(probe_runs=probe_runs)
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await pilot.press("4")
+        await settle(pilot)
+        probe_runs.chosen = {"growth", "limit"}
+        await pilot.press("y")
+        await settle(pilot)
+        assert stage.app.clipboard == "gpuwatch probe --config growth --config limit --seconds 1"
+        assert stage.app.clipboard in stage.app.tab.keys.plain
+        result = CliRunner().invoke(cli, [*shlex.split(stage.app.clipboard)[1:], "--explain"])
+        assert result.exit_code == 0, result.output
+        probe_runs.chosen = set()
+        await pilot.press("home", "y")
+        assert stage.app.clipboard.startswith("gpuwatch probe --group memory ")
+        await pilot.press("down", "enter")
+        await settle(pilot)
+        await pilot.press("y")
+        await settle(pilot)
+        command = shlex.split(stage.app.clipboard)
+        assert command[:2] == ["gpuwatch", "report"]
+        run = probe_runs.runs["default"]
+        assert Path(command[2]) == probe_runs.store.save(run)
+        result = CliRunner().invoke(cli, command[1:])
+        assert result.exit_code == 0, result.output
+        assert "default" in result.output
+
+
+def test_parameters_are_in_the_command(tmp_path: Path) -> None:
+    scripts = made_up_probe_runs(tmp_path).scripts
+    given = Parameters(
+        "matmul", 2.5, memory_limit=512, fraction=0.5, visible="1,0", virtual=3, gpu="GPU-1", python="/p"
+    )
+    assert probe_command(scripts, set(scripts), given) == shlex.split(
+        "probe --all --seconds 2.5 --workload matmul --memory-limit 512 --fraction 0.5 --virtual 3 --visible 1,0"
+        " --gpu GPU-1 --python /p"
+    )
+    assert simulated({"GPUWATCH_SIM": "2x24GiB"}) == ["--sim", "2x24GiB"]
+    assert simulated({}) == []
+
+
+async def test_a_finding_gives_its_cause(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        await pilot.press("y")
+        parts = stage.app.clipboard.split()
+        assert parts[:2] == ["gpuwatch", "cause"]
+        result = CliRunner().invoke(cli, parts[1:])
+        assert result.exit_code == 0
+        assert parts[2] in result.output
+
+
+async def test_a_command_too_long_for_the_footer_is_a_sheet(stage: Stage) -> None:
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        stage.app.prefer(columns=("pid", "user", "memory", "sm", "cpu", "host", "time", "framework", "command"))
+        await pilot.press("y")
+        await settle(pilot)
+        shown = "".join(stage.app.screen.sheet.plain.split())  # type: ignore[attr-defined]
+        assert "".join(stage.app.clipboard.split()) in shown
+        await pilot.press("escape")
+        assert stage.app.screen is stage.app.overview
