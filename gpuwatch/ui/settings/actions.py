@@ -103,7 +103,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         ),
     ),
     "processes": (
-        Action("open_process", "enter", "details", "Show all details of this process", name="Process details"),
+        Action("open_process", "enter", "details", "Show all details", name="Process details"),
         Action("missing", "i", "missing values", "Why values here are missing", name="Missing values"),
         Action("environment", "e", "env", "Show its environment, with secrets masked", name="Environment"),
         Action(
@@ -116,11 +116,11 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         _OLD_SIGNAL_KEY,
         Action("tree", "t,f5", "tree", "Show processes as a tree, or as a list", name="Process tree"),
         Action("tag", "space", "tag", "Tag this process, for a signal to several", name="Tag this process"),
-        Action("choose_columns", "c,f2", "columns", "Choose columns and their order", name="Process columns…"),
+        Action("choose_columns", "c,f2", "columns", "Choose columns, or fields of GPUs", name="Process columns…"),
     ),
     "gpus": (
-        Action("choose_fields", "c,f2", "fields", "Choose fields of the GPUs and their order", name="GPU fields…"),
-        Action("choose_gpu", "enter", "details", "Show all details of this GPU", name="GPU details"),
+        Action("choose_fields", "c,f2", "fields", "Choose columns, or fields of GPUs", name="GPU fields…"),
+        Action("choose_gpu", "enter", "details", "Show all details", name="GPU details"),
         Action(
             "missing_device",
             "i",
@@ -130,7 +130,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
         ),
         Action("probe_gpu", "p", "probe", "Try memory and placement settings on this GPU", name="Probe this GPU"),
     ),
-    "finding": (Action("findings", "enter", "evidence", "On the finding: the evidence and what to do"),),
+    "finding": (Action("findings", "enter", "evidence", "Show the evidence and what to do"),),
     "users": (
         Action(
             "open_user",
@@ -154,8 +154,8 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
     "process": (
         Action("back", "escape", "back", "Back to the previous tab"),
         Action("move('left')", "left,h", "switch", "Previous or next GPU or process", label="← →"),
-        Action("environment", "e", "env", "Go to its environment", name="Environment"),
-        Action("tree", "t", "tree", "Go to its parents and children", name="Parents and children"),
+        Action("environment", "e", "env", "Show its environment, with secrets masked", name="Environment"),
+        Action("tree", "t", "tree", "Show processes as a tree, or as a list", name="Parents and children"),
         Action("signal", "K,f9", "signal", "Signal it, or the tagged ones; asks first", name="Send a signal"),
         _OLD_SIGNAL_KEY,
         Action("missing", "i", "missing values", "Why values here are missing"),
