@@ -39,6 +39,7 @@ async def test_every_action_is_a_tabs_number_and_its_key_or_in_the_palette(stage
         # And in the table that u opens.
         missed -= {one for one in ACTIONS["users"] if "users" in tab.panes}
         missed -= {one for one in missed if one.id == "up_by_k"}  # where k moves up anyway
+        missed -= {one for one in missed if one.keys == "escape"}  # leaves what is open
         known = {one.id for one in of_tab(tab.id) if one.name}
         assert {one.id for one in missed if one.id not in known} == set()
 
