@@ -49,6 +49,15 @@ def device(index: int = 0, *, tick: int = 0, busy: float | None = None, **change
         "pcie.width": 16,
         "pcie.tx_bytes_per_second": gpu * 3e6,
         "pcie.rx_bytes_per_second": gpu * 12e6,
+        "nvlink.tx_bytes_per_second": gpu * 1.1e9,
+        "nvlink.rx_bytes_per_second": gpu * 1.3e9,
+        "temperature.memory_celsius": round(38 + gpu * 0.3),
+        "ecc.mode": "enabled",
+        "ecc.corrected": 0,
+        "ecc.uncorrected": 0,
+        "events.power_percent": round(gpu / 20, 1),
+        "events.thermal_percent": 0.0,
+        "energy_joules": 4.1e8,
     }
     given = changes.pop("readings", {})
     readings.update(given)

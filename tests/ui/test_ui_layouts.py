@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import lru_cache
 from typing import Any
@@ -14,7 +15,7 @@ from gpuwatch.session.session import Session
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.drawing.bars import meter
 from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.layout import plan, rounded
+from gpuwatch.ui.drawing.layout import LAYOUTS, MANY, plan, rounded
 from tests.ui import machines
 from tests.ui.conftest import Stage
 from tests.ui.feed import FakeFeed
@@ -85,7 +86,7 @@ async def test_nothing_is_cut_and_nothing_is_wasted(size: tuple[int, int], gpus:
         assert "warning" in lines[0]
         assert "? help" in lines[-1]
         assert "q quit" in lines[-1]
-        found = [line for line in lines if line.rstrip().endswith("[f] why")]
+        found = [line for line in lines if re.search(r"\[f\]( why)? *$", line)]
         assert len(found) == 1
         # Memory that grows, as it does on this machine now and then, is worse than memory that is held.
         first = r"▲ (GPU \d+ +)?(alice's python \(48121\) holds 130\.4 GiB|memory is filling up)"
@@ -102,7 +103,8 @@ async def test_nothing_is_cut_and_nothing_is_wasted(size: tuple[int, int], gpus:
             assert re.search(r"\d+:\d\d", row)
 
         # No half of the screen is left empty.
-        assert bare(lines) <= height / 2, f"{bare(lines)} of {height} lines are empty"
+        if gpus < MANY or processes > MANY:  # many GPUs are lines, and a few processes need few
+            assert bare(lines) <= height / 2, f"{bare(lines)} of {height} lines are empty"
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -181,11 +183,12 @@ async def test_the_layout_stands_still_while_processes_come_and_go(stage: Stage)
 @pytest.mark.parametrize("size", [*SIZES, (60, 12), (100, 30), (60, 80), (250, 12)])
 def test_the_parts_add_up(size: tuple[int, int], gpus: int) -> None:
     for processes in range(0, 90, 8):
-        for readings in (0, 7, 60):
-            planned = plan(*size, gpus, processes=processes, readings=readings)
+        for fields, layout in itertools.product(((), (27,) * 7, (16,) * 60), LAYOUTS):
+            planned = plan(*size, gpus, processes=processes, fields=fields, layout=layout)
             table = size[1] - 3 - planned.host - planned.gpu_height
             assert table >= (3 if size[1] >= 16 else 1), planned
-            assert planned == plan(*size, gpus, findings=True, processes=processes, readings=readings)
+            again = plan(*size, gpus, findings=True, processes=processes, fields=fields, layout=layout)
+            assert planned == again
             if planned.style == "card":
                 rows = -(-gpus // planned.columns)
                 assert planned.gpu_height == rows * planned.card_height

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.ui.drawing.layout import LAYOUTS
 from gpuwatch.ui.drawing.theme import PALETTES
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.settings import settings_file
@@ -26,6 +27,7 @@ from gpuwatch.ui.settings.settings_file import Broken, Loaded, load, save, under
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.columns import BY_ID
 from gpuwatch.ui.tables.gpu_fields import FIELDS
+from gpuwatch.ui.tables.gpu_graphs import GRAPHS
 from tests.ui.conftest import Stage
 
 EVERYTHING = """\
@@ -47,6 +49,15 @@ filter = "user:alice mem>2GiB"
 
 [gpus]
 fields = ["temperature", "power"]
+layout = "lines"
+graphs = ["power", "utilization"]
+
+[thresholds]
+utilization = [50, 90]
+memory = [70]
+temperature = []
+power = [99.5]
+clock = [70, 30]
 """
 
 
@@ -71,6 +82,13 @@ def test_everything_is_read() -> None:
         tree=True,
         filter="user:alice mem>2GiB",
         gpu_fields=("temperature", "power"),
+        layout="lines",
+        graphs=("power", "utilization"),
+        utilization_thresholds=(50.0, 90.0),
+        memory_thresholds=(70.0,),
+        temperature_thresholds=(),
+        power_thresholds=(99.5,),
+        clock_thresholds=(70.0, 30.0),
     )
 
 
@@ -213,6 +231,7 @@ def test_a_new_file_holds_what_differs_and_the_rest_as_comments(tmp_path: Path) 
         "theme": "gpuwatch-light",
         "processes": {"columns": ["pid", "command"]},
         "gpus": {},
+        "thresholds": {},
     }
     assert path.read_text().startswith("# ")
     assert "# interval = 1.0  # seconds between samples" in path.read_text(), "a default is a comment"
@@ -358,6 +377,7 @@ def test_a_read_only_file_is_reported_and_not_replaced(tmp_path: Path) -> None:
     assert "interval = 5" in path.read_text()
 
 
+_percentages = st.lists(st.integers(0, 200).map(float), max_size=2).map(lambda found: tuple(sorted(found)))
 _some = st.builds(
     Preferences,
     theme=st.sampled_from([palette.name for palette in PALETTES]),
@@ -372,6 +392,11 @@ _some = st.builds(
     tree=st.booleans(),
     filter=st.sampled_from(["", "user:alice", "-xorg “quoted” é", 'a"b\\c']),
     gpu_fields=st.lists(st.sampled_from(sorted(FIELDS)), min_size=1, unique=True).map(tuple),
+    layout=st.sampled_from(LAYOUTS),
+    graphs=st.lists(st.sampled_from(sorted(GRAPHS)), min_size=1, unique=True).map(tuple),
+    utilization_thresholds=_percentages,
+    memory_thresholds=_percentages,
+    clock_thresholds=_percentages.map(lambda found: tuple(reversed(found))),
 )
 _before = st.sampled_from(
     ["", EVERYTHING, "# only this\n", "[gpus]\n", "interval = 3 # x", "[processes]\r\nsort = 'pid'\r\n"]

@@ -92,7 +92,7 @@ async def test_the_other_tabs_say_what_is_waited_for(stage: Stage) -> None:
         for key in ("2", "3", "4", "5", "6"):
             await pilot.press(key)
             await pilot.pause()
-            assert "no answer for 9 s" in lines_of(stage) or "not answering for 9 s" in lines_of(stage)
+            assert "no answer for 9 s" in lines_of(stage) or "no answer from the driver for 9 s" in lines_of(stage)
             assert "all well" not in lines_of(stage)
         await pilot.press("5")
         assert "The driver does not answer" in lines_of(stage)

@@ -38,7 +38,7 @@ _FILTER = (
 )
 _SYMBOLS = (
     ("–", "could not be read; i shows why"),
-    ("▲ ✖ ●", "warning, error, ok"),
+    ("● ▴▼ ▲ ✖", "ok, high load or low clock, warning, error"),
     ("0→1", "the program's GPU 0 is physical GPU 1"),
     ("120s ┄┄", "time span of a graph, middle of its axis"),
     ("F4 … F10", "filter, tree, sort, signal, quit (htop)"),

@@ -37,6 +37,8 @@ INKS: dict[str, Ink] = {
     "ok": Ink("success"),
     "warning": Ink("warning"),
     "error": Ink("error", bold=True),
+    "high": Ink("warning", bold=True),
+    "full": Ink("error", bold=True),
     "gpu": Ink("success"),
     "memory": Ink("secondary"),
     "power": Ink("primary"),

@@ -1,6 +1,6 @@
 """How many lines each part of the overview gets at a terminal size. Pure arithmetic, so it can be tested.
 
-As space shrinks, these are given up in order: extra bands of graphs, the first band, extra readings, cards
+As space shrinks, these are given up in order: extra bands of graphs, the first band, extra fields, cards
 (each becomes one line), the host strip, the heading of the lines. Then lines stand side by side (at a reduced
 width only if all of them become visible), and at last they scroll, with a count of the hidden ones. The finding
 always stays.
@@ -31,8 +31,16 @@ _TABLE_LEAST = 3
 _SMALL = 16
 BESIDE_WIDTH = 150
 """A card at least this wide inside has its readings beside the graphs."""
-FACT_WIDTH = 32
-"""Cells of a reading with its title and the gap to the next."""
+FACT_WIDTH = 29
+"""Cells of the widest field of a card, and the gap to the next."""
+NUMBERS_WIDTH = 64
+"""Cells of the readings beside graphs."""
+MANY = 16
+"""From this number of GPUs on, each is a line, unless another layout was chosen."""
+_MOST_BANDS = 3
+Layout = Literal["automatic", "lines", "cards", "graphs"]
+LAYOUTS: tuple[Layout, ...] = ("automatic", "lines", "cards", "graphs")
+"""The layouts to choose from: lines leave most rows to processes, graphs the fewest."""
 _BAND_MIN, _BAND_GOOD, _BAND_TALL = 3, 5, 8
 """Lines of a band of graphs with its caption: the minimum, and what each needs before a second or third is added."""
 
@@ -56,7 +64,7 @@ class Plan:
     """Whether the table has a border."""
 
     facts: int = 0
-    """Card style: lines of extra readings below the graphs."""
+    """Card style: lines of extra fields below the graphs."""
     parts: int = 0
     """Maximum lines for the MIG instances of each GPU."""
     scrolls: bool = False
@@ -76,14 +84,17 @@ def plan(
     findings: bool = False,
     notice: int = 0,
     processes: int = 0,
-    readings: int = 0,
+    fields: Sequence[int] = (),
     instances: Sequence[int] = (),
+    layout: Layout = "automatic",
+    graphs: int = 2 * _MOST_BANDS,
 ) -> Plan:
     """The layout of the overview.
 
     ``notice``: lines that explain why there is no GPU. ``processes``: rows the table should have room for; the
-    fewer, the more graphs. ``readings``: how many extra readings each GPU has. ``instances``: MIG instances of
-    each GPU.
+    fewer, the more graphs. ``fields``: cells of each field of a card. ``instances``: MIG instances of each GPU.
+    ``layout``: what the user chose; a choice for which there is no room falls back to the next smaller one.
+    ``graphs``: how many graphs a card may have.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return Plan(too_small=True)
@@ -91,8 +102,13 @@ def plan(
     room = height - 2 - int(findings)
     if not gpus:
         return Plan(style="none", framed=framed, gpu_height=min(max(notice + 4, 5), max(room // 2, 5)))
-    cards = _cards(width, height, gpus, processes, readings, max(instances, default=0), framed=framed)
+    cards = None
+    if layout != "lines" and (gpus < MANY or layout != "automatic"):
+        most_instances = max(instances, default=0)
+        cards = _cards(width, height, gpus, processes, fields, most_instances, layout, graphs, framed=framed)
     if cards is not None:
+        if layout != "automatic":
+            return cards
         fits = processes + 2 <= height - 4 - cards.gpu_height and cards.parts == max(instances, default=0)
         if framed or (height >= _TALL and gpus <= 2) or fits:
             return cards
@@ -135,33 +151,48 @@ def _side_by_side(width: int, gpus: int, most: int, cells: int) -> int:
 
 
 def _cards(
-    width: int, height: int, gpus: int, processes: int, readings: int, instances: int, *, framed: bool
+    width: int,
+    height: int,
+    gpus: int,
+    processes: int,
+    fields: Sequence[int],
+    instances: int,
+    layout: Layout,
+    graphs: int,
+    *,
+    framed: bool,
 ) -> Plan | None:
-    """Cards with as many graphs and readings as the processes leave room for; None if cards do not fit."""
+    """Cards with as many graphs and fields as the processes leave room for; None if cards do not fit."""
     least = max(_TABLE_ROWS + 1, int(height * 0.2))
     across = max(width // CARD_MIN_WIDTH, 1)
     rows = math.ceil(gpus / across)
     columns = math.ceil(gpus / rows)
     spare = height - 4 - rows * CARD_HEIGHT
     wanted = processes + 2 + 2 * int(framed)
-    if spare < max(least, min(wanted, max(9, int(height * 0.3)))):
+    chosen = layout != "automatic"
+    if spare < (_TABLE_LEAST + 2 * int(framed) if chosen else max(least, min(wanted, max(9, int(height * 0.3))))):
         return None
-    table = min(max(wanted, least), max(int(height * 0.45), least))
-    budget = (spare - table) // rows
-    parts = min(instances, max(budget, 0))
+    if layout == "graphs":
+        table = min(least, max(spare - rows * _BAND_MIN, _TABLE_LEAST + 2 * int(framed)))
+    else:
+        table = min(max(wanted, least), max(int(height * 0.45), least))
+    budget = max((spare - table) // rows, 0)
+    parts = min(instances, budget)
     budget -= parts
     tall = max(9, height // 5)  # a taller graph shows no more
     graph = bands = facts = 0
     inner = width // columns - 4
-    wanted_facts = 1 + math.ceil(readings / facts_across(inner))  # the first line lists the memory by process
-    if budget >= _BAND_MIN:
-        # Reserve some lines for readings: a graph shows little of an idle GPU.
+    more = max(len(fields) - packed(fields, inner)[1], 0)
+    wanted_facts = 1 + math.ceil(more / facts_across(inner))  # the first line lists the memory by process
+    if budget >= _BAND_MIN and layout != "cards":
+        # Reserve some lines for fields: a graph shows little of an idle GPU.
         room = budget - (min(wanted_facts, budget // 4) if inner < BESIDE_WIDTH else 0)
-        bands = 1 if room < 2 * _BAND_GOOD else 2 if room < 3 * _BAND_TALL else 3
+        bands = 1 if room < 2 * _BAND_GOOD else 2 if room < 3 * _BAND_TALL else _MOST_BANDS
+        bands = min(bands, math.ceil(graphs / 2))
         graph = bands * min(room // bands, tall)
         facts = min(wanted_facts, budget - graph) if inner < BESIDE_WIDTH else 0
-    elif inner < BESIDE_WIDTH:
-        facts = min(wanted_facts, max(budget, 0))
+    else:
+        facts = min(wanted_facts, budget)
     return Plan(
         style="card",
         columns=columns,
@@ -174,9 +205,20 @@ def _cards(
     )
 
 
+def packed(cells: Sequence[int], width: int) -> tuple[int, int]:
+    """The gap between fields in one line of a card, and how many of them fit, from the first on."""
+    gap = min(max((width - sum(cells[:4])) // 4, 1), 3)
+    x = 0
+    for count, one in enumerate(cells):
+        x += one + (gap if count else 0)
+        if x > width:
+            return gap, count
+    return gap, len(cells)
+
+
 def facts_across(inner: int) -> int:
-    """How many readings fit side by side in a card."""
-    return max(inner // FACT_WIDTH, 2 if inner >= 52 else 1)
+    """How many fields stand side by side in the further lines of a card."""
+    return max((inner + 2) // FACT_WIDTH, 1)
 
 
 def rounded(processes: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from gpuwatch.ui.drawing.cells import cut, width_of
@@ -35,6 +36,18 @@ def fitted(line: list[Span], width: int) -> list[Span]:
     """``line`` cut to ``width`` in its last span."""
     *before, (text, ink) = line
     return [*before, (cut(text, max(width - sum(width_of(part) for part, _ in before), 0)), ink)]
+
+
+_BREAKS = re.compile(r": |, | while | and (?:has|is|was) | \([^)]*\)(?=$|[:,])")
+"""Where a sentence may end: a colon, a comma, a clause, a note in brackets."""
+
+
+def shortened(text: str, width: int) -> str:
+    """``text`` in ``width`` cells without what its last clauses add; cut only if its first clause does not fit."""
+    if width_of(text) <= width:
+        return text
+    fitting = [part for found in _BREAKS.finditer(text) if width_of(part := text[: found.start()]) <= width]
+    return fitting[-1] if fitting else cut(text, width)
 
 
 def pointed(line: list[Span]) -> list[Span]:

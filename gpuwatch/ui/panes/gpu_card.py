@@ -9,15 +9,16 @@ from gpuwatch.formatting import units
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.metrics import BY_ID, METRICS, Lane, MetricSpec, Unit
+from gpuwatch.model.metrics import BY_ID, Unit
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import cut, width_of
-from gpuwatch.ui.drawing.layout import BESIDE_WIDTH, Plan, facts_across
+from gpuwatch.ui.drawing.layout import BESIDE_WIDTH, NUMBERS_WIDTH, Plan, facts_across, packed
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import axis_of, axis_text, braille, recent, span_for
+from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.panes.gpu_line import sparkline
 from gpuwatch.ui.panes.mig_line import part_pens
 from gpuwatch.ui.tables.device_facts import (
@@ -26,36 +27,15 @@ from gpuwatch.ui.tables.device_facts import (
     fraction,
     link,
     state_note,
-    titled,
     whole_number,
 )
-from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, in_card
+from gpuwatch.ui.tables.gpu_choice import GpuChoice
+from gpuwatch.ui.tables.gpu_fields import FIELDS, GpuField, in_card
+from gpuwatch.ui.tables.gpu_graphs import GRAPHS
+from gpuwatch.ui.tables.load_levels import INKS, Thresholds, bar_ink, mark, rank
 
 _GIB = 1024**3
 _LABEL = 4
-_SHOWN = frozenset(
-    {
-        "utilization.gpu_percent",
-        "utilization.memory_percent",
-        "memory.total_bytes",
-        "memory.used_bytes",
-        "memory.free_bytes",
-        "memory.reserved_bytes",
-        "memory.unexplained_bytes",
-        "temperature.gpu_celsius",
-        "power.draw_watts",
-        "power.limit_watts",
-        "clocks.sm_mhz",
-        "clocks.event_reasons",
-        "performance.state",
-        "pcie.generation",
-        "pcie.width",
-        "pcie.tx_bytes_per_second",
-        "pcie.rx_bytes_per_second",
-    }
-)
-"""Metrics that a card shows elsewhere."""
-_NUMBERS = 64
 _WHO = 12
 """Cells of a user's name in the list of memory holders."""
 _LEAST_SHOWN = 0.05 * _GIB
@@ -77,26 +57,29 @@ def card(
     *,
     finding: Finding | None,
     selected: bool,
-    fields: Sequence[str] = DEFAULT_FIELDS,
+    choice: GpuChoice,
 ) -> list[list[Span]]:
-    """The lines of one card, each exactly ``width`` cells; ``fields`` are shown below its bars."""
+    """The lines of one card, each exactly ``width`` cells.
+
+    The place of a field follows from the size and from ``choice.fields``, which is the same for all GPUs.
+    """
     edge = "focus" if selected else "border"
     inner, graph, facts, parts = width - 4, plan.graph, plan.facts, plan.parts
     lines = [_top(device, width, edge, selected=selected)]
     bad, bad_ink = state_note(device)
     rows: list[Pen] = []
     if bad and device.number("memory.used_bytes") is None:
-        rows = _lost(device, view, inner, 3 + graph + facts + parts, bad, bad_ink)
+        rows = _lost(device, view, inner, 3 + graph + facts + parts, bad, bad_ink, choice)
     else:
         draw = _beside if graph and inner >= BESIDE_WIDTH else _below
         processes = view.snapshot.processes if view.snapshot is not None and parts else ()
         divided = part_pens(device, processes, parts, inner)
-        rows = draw(device, view, inner, graph, plan.bands, fields)
+        rows = draw(device, view, inner, graph, plan.bands, choice)
         # Below the numbers of the whole device, but not between graphs beside them.
         place = 3 if draw is _below else len(rows)
         rows[place:place] = [*divided, *(Pen(inner) for _ in range(parts - len(divided)))]
         if facts:
-            rows += [ledger(device, view, inner), *_other_readings(device, facts - 1, inner, fields)]
+            rows += [ledger(device, view, inner), *_further_fields(device, facts - 1, inner, choice)]
     for pen in rows:
         pen.to(inner)
         lines.append([("│ ", edge), *pen.spans, (" │", edge)])
@@ -104,42 +87,40 @@ def card(
     return lines
 
 
-def _below(device: Device, view: View, inner: int, graph: int, bands: int, fields: Sequence[str]) -> list[Pen]:
+def _below(device: Device, view: View, inner: int, graph: int, bands: int, choice: GpuChoice) -> list[Pen]:
     """Bars and numbers with graphs below."""
-    numbers = [_utilisation(device, view, inner, graph), _memory(device, inner, graph), _numbers(device, inner, fields)]
-    return numbers + _graphs(device, view, inner, graph, bands)
+    return [*_bars(device, view, inner, graph, choice), *_graphs(device, view, inner, graph, bands, choice.graphs)]
 
 
-def _beside(device: Device, view: View, inner: int, graph: int, bands: int, fields: Sequence[str]) -> list[Pen]:
+def _bars(device: Device, view: View, inner: int, graph: int, choice: GpuChoice) -> list[Pen]:
+    """Utilization, memory, and the first fields."""
+    at = choice.thresholds
+    return [
+        _utilisation(device, view, inner, graph, at),
+        _memory(device, inner, graph, at),
+        _numbers(device, inner, choice),
+    ]
+
+
+def _beside(device: Device, view: View, inner: int, graph: int, bands: int, choice: GpuChoice) -> list[Pen]:
     """In a very wide card: numbers at the left, graphs at the right."""
     lines = 3 + graph
-    numbers = [_utilisation(device, view, _NUMBERS, graph), _memory(device, _NUMBERS, graph)]
-    numbers += [_numbers(device, _NUMBERS, fields), ledger(device, view, _NUMBERS), Pen(_NUMBERS)]
-    numbers += _other_readings(device, lines - 5, _NUMBERS, fields)
-    graphs = _graphs(device, view, inner - _NUMBERS - 3, lines, bands)
+    numbers = [
+        *_bars(device, view, NUMBERS_WIDTH, graph, choice),
+        ledger(device, view, NUMBERS_WIDTH),
+        Pen(NUMBERS_WIDTH),
+    ]
+    numbers += _further_fields(device, lines - 5, NUMBERS_WIDTH, choice)
+    graphs = _graphs(device, view, inner - NUMBERS_WIDTH - 3, lines, bands, choice.graphs)
     pens = []
     for row in range(lines):
         pen = Pen(inner)
-        for x, part in ((0, numbers[row] if row < len(numbers) else None), (_NUMBERS + 3, graphs[row])):
+        for x, part in ((0, numbers[row] if row < len(numbers) else None), (NUMBERS_WIDTH + 3, graphs[row])):
             if part is not None:
                 pen.to(x)
                 pen.write(part.spans)
         pens.append(pen)
     return pens
-
-
-def others(device: Device) -> list[MetricSpec]:
-    """Further metrics that were read, in the order of the metrics table, including optional fields."""
-    # Constants, ends of axes and ever-growing totals are shown on the GPU tab only.
-    return [
-        spec
-        for spec in METRICS
-        if spec.id in device.readings
-        and spec.id not in _SHOWN
-        and spec.lane is not Lane.ONCE
-        and "max" not in spec.id
-        and (not spec.counter or spec.id.startswith("ecc"))
-    ]
 
 
 def ledger(device: Device, view: View, inner: int) -> Pen:
@@ -180,20 +161,16 @@ def _counted(device: Device) -> bool:
     return "memory.unexplained_bytes" in device.readings or "memory.unexplained_bytes" in device.missing
 
 
-def _other_readings(device: Device, lines: int, inner: int, chosen: Sequence[str]) -> list[Pen]:
-    """Other readings in ``lines`` lines and as many columns as fit."""
+def _further_fields(device: Device, lines: int, inner: int, choice: GpuChoice) -> list[Pen]:
+    """Fields that do not fit beside the first ones, in ``lines`` lines and as many columns as fit."""
     across = facts_across(inner)
-    there = {FIELDS[one].metric for one, _ in _fitting(device, inner, chosen)[1]}
-    specs = [spec for spec in others(device) if spec.id not in there][: lines * across]
-    rows = -(-len(specs) // across)
     one = (inner + 2) // across
-    width = one - 2
+    drawn = card_fields(choice.fields)
+    further = drawn[packed([field.cells for field in drawn], inner)[1] :]
     pens = [Pen(inner) for _ in range(lines)]
-    for number, spec in enumerate(specs):
-        column, row = divmod(number, rows)
-        text = units.reading(spec, device.get(spec.id))
-        title = titled(spec, width - width_of(text) - 1)
-        pens[row].to(column * one).add(title, "dim").to(column * one + width - width_of(text)).add(text)
+    for number, field in enumerate(further[: lines * across]):
+        row, column = divmod(number, across)
+        pens[row].to(column * one).write(in_card(field, device, choice.thresholds))
     return pens
 
 
@@ -216,19 +193,25 @@ def _top(device: Device, width: int, edge: str, *, selected: bool) -> list[Span]
 def _bottom(device: Device, width: int, edge: str, *, finding: Finding | None) -> list[Span]:
     pen = Pen(width)
     pen.add("╰", edge)
-    mark, mark_ink = finding_mark(device, finding)
-    if mark:
-        pen.add("─", edge).add(f" {cut(mark, width // 2)} ", mark_ink)
-    bad, ink = state_note(device)
-    if bad and device.number("memory.used_bytes") is not None:
-        pen.add("─", edge).add(f" {cut(bad, width // 2)} ", ink)
-    clocks = clock_note(device, finding)
-    if clocks:
-        pen.add("─", edge).add(f" clocks: {clocks} ", "dim")
     found = link(device)
-    pcie = f"PCIe {found}{' GB/s' if '↓' in found else ''}"
-    if found and pen.left >= width_of(pcie) + 5:
-        pen.to(width - width_of(pcie) - 4, "─", edge).add(f" {pcie} ", "dim")
+    pcie = f"PCIe {found}{' GB/s' if '↓' in found else ''}" if found else ""
+    start = width - width_of(pcie) - 4 if pcie else width - 2
+    mark, mark_ink = finding_mark(device, finding)
+    bad, ink = state_note(device)
+    clocks = clock_note(device, finding)
+    notes = [(mark, mark_ink)] if mark else []
+    notes += [(bad, ink)] if bad and device.number("memory.used_bytes") is not None else []
+    notes += [(f"clocks: {clocks}", "dim")] if clocks else []
+    for number, (text, note_ink) in enumerate(notes):
+        # The first note is worth more than the link, but its details are not.
+        room = start - pen.x - 3
+        short = shortened(text, room)
+        if short.endswith("…") and not number:
+            short = shortened(text, width - pen.x - 5)
+        if not short.endswith("…"):
+            pen.add("─", edge).add(f" {short} ", note_ink)
+    if pcie and pen.x <= start:
+        pen.to(start, "─", edge).add(f" {pcie} ", "dim")
     return pen.to(width - 1, "─", edge).add("╯", edge).spans
 
 
@@ -238,10 +221,12 @@ def _bar_width(inner: int, graph: int) -> int:
     return min(max(int(inner * 0.36), 10), 44)
 
 
-def _utilisation(device: Device, view: View, inner: int, graph: int) -> Pen:
+def _utilisation(device: Device, view: View, inner: int, graph: int, thresholds: Thresholds) -> Pen:
     pen = Pen(inner)
     gpu = device.number("utilization.gpu_percent")
-    pen.add("GPU ", "dim").bar(fraction(gpu, 100), _bar_width(inner, graph), "gpu")
+    level = rank("utilization", device, thresholds)
+    pen.add("GPU", "dim").add(mark("utilization", level), INKS[level])
+    pen.bar(fraction(gpu, 100), _bar_width(inner, graph), bar_ink("gpu", level))
     pen.add(whole_number(gpu, 4 if not graph else 6), "dim" if gpu is None else "strong").add(" %", "dim")
     if graph:
         bandwidth = device.number("utilization.memory_percent")
@@ -256,10 +241,12 @@ def _utilisation(device: Device, view: View, inner: int, graph: int) -> Pen:
     return pen
 
 
-def _memory(device: Device, inner: int, graph: int) -> Pen:
+def _memory(device: Device, inner: int, graph: int, thresholds: Thresholds) -> Pen:
     pen = Pen(inner)
     used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
-    pen.add("MEM ", "dim").bar(fraction(used, total), _bar_width(inner, graph), "memory")
+    level = rank("memory", device, thresholds)
+    pen.add("MEM", "dim").add(mark("memory", level), INKS[level])
+    pen.bar(fraction(used, total), _bar_width(inner, graph), bar_ink("memory", level))
     pen.add(f"{units.gib(used):>6}", "dim" if used is None else "strong").add(f" / {units.gib(total)} GiB", "dim")
     reserved = device.number("memory.reserved_bytes")
     if reserved is not None:
@@ -270,62 +257,44 @@ def _memory(device: Device, inner: int, graph: int) -> Pen:
     return pen
 
 
-CardField = tuple[str, str, str, str]
-"""Label, value, unit and mark, see :func:`in_card`."""
+def card_fields(chosen: Sequence[str]) -> list[GpuField]:
+    """The chosen fields that cards show between their frames."""
+    return [FIELDS[one] for one in chosen if FIELDS[one].cells]
 
 
-def _fitting(device: Device, inner: int, chosen: Sequence[str]) -> tuple[int, list[tuple[str, CardField]]]:
-    """The gap between fields, and the fields that fit, with their ids."""
-    drawn = [(one, parts) for one in chosen if (parts := in_card(FIELDS[one], device)) is not None]
-    need = sum(len(label) + len(value) + len(unit) for _, (label, value, unit, _) in drawn[:4])
-    gap = min(max((inner - need) // 4, 1), 3)
-    fitting: list[tuple[str, CardField]] = []
-    x = 0
-    for one, parts in drawn:
-        size = sum(map(len, parts[:3])) + (gap if x else 0)
-        if x + size > inner:
-            break
-        x += size
-        fitting.append((one, parts))
-    return gap, fitting
-
-
-def fields_that_fit(device: Device, inner: int, graph: int, chosen: Sequence[str]) -> list[str]:
+def fields_that_fit(inner: int, plan: Plan, chosen: Sequence[str]) -> list[str]:
     """The chosen fields that a card of this size shows, including those in its frame."""
-    inner = _NUMBERS if graph and inner >= BESIDE_WIDTH else inner
-    there = [one for one, _ in _fitting(device, inner, chosen)[1]]
-    return [one for one in chosen if one in there or in_card(FIELDS[one], device) is None]
+    beside = bool(plan.graph) and inner >= BESIDE_WIDTH
+    inner, lines = (NUMBERS_WIDTH, plan.graph - 2) if beside else (inner, plan.facts - 1)
+    drawn = card_fields(chosen)
+    fits = packed([field.cells for field in drawn], inner)[1] + max(lines, 0) * facts_across(inner)
+    hidden = {field.id for field in drawn[fits:]}
+    return [one for one in chosen if one not in hidden]
 
 
-def _numbers(device: Device, inner: int, chosen: Sequence[str]) -> Pen:
-    """Power, temperature, clock, state: fixed widths, as many as fit."""
-    gap, fitting = _fitting(device, inner, chosen)
+def _numbers(device: Device, inner: int, choice: GpuChoice) -> Pen:
+    """The first fields, as many as fit."""
+    drawn = card_fields(choice.fields)
+    gap, count = packed([field.cells for field in drawn], inner)
     pen = Pen(inner)
-    for _, (label, value, unit, mark) in fitting:
+    for field in drawn[:count]:
         if pen.x:
-            pen.add(f"{mark:>{gap}}" if mark else " " * gap, "warning")
-        ink = "dim" if value.endswith("–") else "warning" if mark else "text"
-        pen.add(label, "dim").add(value, ink).add(unit, "dim")
+            pen.add(" " * gap)
+        pen.write(in_card(field, device, choice.thresholds))
     return pen
 
 
-_GRAPHS = (
-    (("utilization.gpu_percent", "GPU", "graph"), ("memory.used_bytes", "MEM", "memory")),
-    (("power.draw_watts", "PWR", "power"), ("temperature.gpu_celsius", "TEMP", "accent")),
-    (("clocks.sm_mhz", "SM", "graph"), ("utilization.memory_percent", "MEM BUSY", "memory")),
-)
-"""Bands of graphs side by side: metric, caption, ink."""
-
-
-def _graphs(device: Device, view: View, inner: int, lines: int, bands: int) -> list[Pen]:
-    """``lines`` lines of graphs in ``bands`` bands, each graph captioned with its axis."""
+def _graphs(device: Device, view: View, inner: int, lines: int, bands: int, chosen: Sequence[str]) -> list[Pen]:
+    """``lines`` lines of graphs in ``bands`` bands of two, each graph captioned with its axis."""
     if not lines or not bands:
         return []
-    one = (inner - 3) // 2
+    drawn = [GRAPHS[one] for one in chosen]
     pens: list[Pen] = []
     for band in range(bands):
+        here = drawn[2 * band : 2 * band + 2]
+        one = (inner - 3) // 2 if len(here) > 1 else inner
         height = (band + 1) * lines // bands - band * lines // bands
-        parts = [_graph(device, view, *graph, one, height) for graph in _GRAPHS[band]]
+        parts = [_graph(device, view, graph.metric, graph.caption, graph.ink, one, height) for graph in here]
         for row in range(height):
             pen = Pen(inner)
             for number, part in enumerate(parts):
@@ -380,7 +349,7 @@ def ruled(row: str, ink: str, sign: str) -> list[Span]:
     ]
 
 
-def _lost(device: Device, view: View, inner: int, height: int, text: str, ink: str) -> list[Pen]:
+def _lost(device: Device, view: View, inner: int, height: int, text: str, ink: str, choice: GpuChoice) -> list[Pen]:
     """Its state, the last processes seen on it, and its history in dim dots if there is room."""
     pens = [Pen(inner).add(cut(printable(text), inner), ink)]
     held = sorted(view.history.holders(device.uuid), key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
@@ -392,6 +361,6 @@ def _lost(device: Device, view: View, inner: int, height: int, text: str, ink: s
         pens.append(Pen(inner).add("LAST HELD ", "dim").add(cut(" · ".join(names), inner - 10), "dim"))
     room = height - len(pens)
     if room >= _LOST_GRAPH and view.history.known(device.uuid, "utilization.gpu_percent") is not None:
-        for pen in _graphs(device, view, inner, room, 1):
+        for pen in _graphs(device, view, inner, room, 1, choice.graphs):
             pens.append(Pen(inner).write((part, "dim") for part, _ in pen.spans))
     return pens + [Pen(inner) for _ in range(height - len(pens))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from gpuwatch.model.findings import Finding
 from gpuwatch.session.view import View
@@ -11,19 +11,18 @@ from gpuwatch.ui.drawing.lines import Line, Span
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.mig_line import part_pens
+from gpuwatch.ui.tables.gpu_choice import GpuChoice
 
 
-def gpu_lines(
-    view: View, plan: Plan, width: int, fields: Sequence[str], *, chosen: int = -1, top: int = 0
-) -> list[Line]:
-    """The GPU pane; ``chosen``: index of the GPU under the cursor, ``fields``: what is shown of each.
+def gpu_lines(view: View, plan: Plan, width: int, choice: GpuChoice, *, chosen: int = -1, top: int = 0) -> list[Line]:
+    """The GPU pane; ``chosen``: index of the GPU under the cursor, ``choice``: what is shown of each.
 
     ``top``: the first visible row of lines, if not all fit.
     """
     found = {finding.device_uuid: finding for finding in reversed(view.wrong)}  # the worst wins
     if plan.style == "card":
-        return _cards(view, plan, width, chosen, found, fields)
-    lines = _rows(view, plan, width, chosen, found, fields)
+        return _cards(view, plan, width, chosen, found, choice)
+    lines = _rows(view, plan, width, chosen, found, choice)
     if not plan.scrolls:
         return lines
     room = plan.gpu_height - 1
@@ -55,7 +54,7 @@ def _more(
 
 
 def _cards(
-    view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, Finding], fields: Sequence[str]
+    view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, Finding], choice: GpuChoice
 ) -> list[Line]:
     lines: list[Line] = []
     for first in range(0, len(view.devices), plan.columns):
@@ -69,7 +68,7 @@ def _cards(
                 plan,
                 finding=found.get(device.uuid),
                 selected=first + place == chosen,
-                fields=fields,
+                choice=choice,
             )
             for spans, more in zip(row, card, strict=True):
                 spans.extend(more)
@@ -78,10 +77,10 @@ def _cards(
 
 
 def _rows(
-    view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, Finding], fields: Sequence[str]
+    view: View, plan: Plan, width: int, chosen: int, found: Mapping[str | None, Finding], choice: GpuChoice
 ) -> list[Line]:
     one = width // plan.columns
-    at = gpu_line.columns_for(one, tuple(view.devices), fields)
+    at = gpu_line.columns_for(one, tuple(view.devices), choice.fields)
     lines: list[Line] = []
     if plan.heading:
         pen = Pen(width)
@@ -102,7 +101,7 @@ def _rows(
             pen.to(column * one)
             severity = found[device.uuid].severity if device.uuid in found else ""
             part = Pen(one)
-            gpu_line.draw(part, device, at, view, finding=severity, selected=number == chosen)
+            gpu_line.draw(part, device, at, view, choice.thresholds, finding=severity, selected=number == chosen)
             pen.write(part.spans)
         lines.append(pen.to(width).line())
         if plan.parts:

@@ -15,6 +15,7 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import braille, recent, span_for
 from gpuwatch.ui.tables.device_facts import attention, fraction, short_name, state_note, whole_number
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, GpuField, in_line
+from gpuwatch.ui.tables.load_levels import INKS, NORMAL, Thresholds, bar_ink, mark, rank
 
 _MIN_TREND = 6
 _MIN_BARS = 14
@@ -49,7 +50,7 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     dropped, then the name, the length of the bars, the power limit, and at last power, temperature and the total.
     """
     index = max((len(str(d.index)) for d in devices), default=1)
-    name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 18 if width >= 110 else 8)
+    name = 1 + min(max((width_of(short_name(d.name)) for d in devices), default=4), 20 if width >= 110 else 8)
     name = name if "name" in chosen else 0
     fields = [FIELDS[one] for one in chosen if FIELDS[one].width]
     kept = [field.id for field in fields if field.id in _CORE]
@@ -101,10 +102,12 @@ def heading(pen: Pen, at: LineColumns, view: View) -> None:
     pen.to(pen.limit, ink="header")
 
 
-def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: str, selected: bool) -> None:
+def draw(
+    pen: Pen, device: Device, at: LineColumns, view: View, thresholds: Thresholds, *, finding: str, selected: bool
+) -> None:
     """One device, from the pen's position."""
     start = pen.x
-    glyph, ink = attention(device, finding=finding)
+    glyph, ink = attention(device, finding=finding, hot=rank("temperature", device, thresholds) > NORMAL)
     standing = at.gpu_bar == 1
     pen.add("▸" if selected else " ", "focus")
     # In a narrow line the mark comes first: at the end it would seem to belong to the next GPU.
@@ -118,14 +121,16 @@ def draw(pen: Pen, device: Device, at: LineColumns, view: View, *, finding: str,
         pen.add(note, note_ink).to(start + pen.limit - start - 2)
         return
     gpu = device.number("utilization.gpu_percent")
-    _bar(pen, fraction(gpu, 100), at.gpu_bar, "gpu")
-    pen.add(f"{whole_number(gpu, 3)} %", "dim" if gpu is None else "text").add(" ")
+    level = rank("utilization", device, thresholds)
+    _bar(pen, fraction(gpu, 100), at.gpu_bar, bar_ink("gpu", level))
+    pen.add(f"{whole_number(gpu, 3)} %", "dim" if gpu is None else "text").add(mark("utilization", level), INKS[level])
     total = device.number("memory.total_bytes")
-    _bar(pen, fraction(used, total), at.memory_bar, "memory")
-    pen.add(f"{gib(used):>5}", "dim" if used is None else "text")
+    level = rank("memory", device, thresholds)
+    _bar(pen, fraction(used, total), at.memory_bar, bar_ink("memory", level))
+    pen.add(f"{gib(used):>5}", "dim" if used is None else INKS[level])
     pen.add(f"/{gib(total)}G".ljust(at.total + 1) if at.total else "G", "dim")
     for field in at.fields:
-        pen.write(in_line(field, device))
+        pen.write(in_line(field, device, thresholds))
     if at.trend:
         pen.add(" ")
         pen.add(sparkline(device, view, at.trend), "graph")

@@ -100,10 +100,10 @@ def condition(view: View, *, short: bool = False) -> Span:
     """The state of the data feed; empty while data arrive."""
     status = view.status
     if status.state == "not-answering":
-        words = "no answer for" if short else "driver not answering for"
+        words = "no answer" if short else "no answer from the driver"
         if status.blame:
-            words = f"collector {printable(status.blame).removeprefix('was ')}, no data for"
-        return f"✖ {words} {status.waiting_seconds:.0f} s", "error"
+            words = f"collector {printable(status.blame).removeprefix('was ')}, no data"
+        return f"✖ {words} for {status.waiting_seconds:.0f} s", "error"
     if status.state == "stopped":
         return f"■ stopped{': ' + printable(status.detail) if status.detail else ''}", "error"
     if status.state == "starting" or view.waiting:

@@ -15,7 +15,7 @@ from gpuwatch.ui.drawing.cells import cut, left, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.screens.modal import MOVES, Modal
 from gpuwatch.ui.tables import columns as rows
-from gpuwatch.ui.tables import gpu_fields
+from gpuwatch.ui.tables import gpu_fields, gpu_graphs
 from gpuwatch.ui.widgets.paint import Line, Painted
 
 _KEYS = "space on/off   K J or Shift+↑↓ move   d default   Esc done"
@@ -52,6 +52,12 @@ def fields_of(snapshot: Snapshot | None, shown: Sequence[str], chosen: Sequence[
         why = why or _hidden(field.id, shown, chosen)
         found.append(Choice(field.id, field.id, field.help, field.unit, why))
     return found
+
+
+def graphs_of(bands: int, chosen: Sequence[str]) -> list[Choice]:
+    """Every graph; ``bands``: how many bands of two are visible at this size."""
+    shown = chosen[: 2 * bands]
+    return [Choice(graph.id, graph.id, graph.help, hidden=_hidden(graph.id, shown, chosen)) for graph in gpu_graphs.ALL]
 
 
 def _hidden(one: str, shown: Sequence[str], chosen: Sequence[str]) -> str:

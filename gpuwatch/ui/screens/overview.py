@@ -8,12 +8,13 @@ from textual import events, on
 from textual.binding import BindingType
 
 from gpuwatch.session.view import View
-from gpuwatch.ui.drawing.layout import Plan, plan, rounded
-from gpuwatch.ui.panes.gpu_card import others
+from gpuwatch.ui.drawing.layout import LAYOUTS, Plan, plan, rounded
+from gpuwatch.ui.panes.gpu_card import card_fields
 from gpuwatch.ui.panes.no_gpu import no_gpu_height
 from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
 from gpuwatch.ui.tables.filter import Filter, FilterError, field, parse
+from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS
 from gpuwatch.ui.tables.totals import job_of, user_of
 from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -45,7 +46,6 @@ class OverviewScreen(ProcessRowsScreen):
         self._plan: Plan | None = None
         self._most = 0
         """Maximum number of processes so far: the layout does not change with every exit."""
-        self._readings = 0
         self.host = HostStrip(id="host")
         self.gpus = GpuPane(id="gpus")
         self.finding = FindingStrip(id="finding")
@@ -111,11 +111,10 @@ class OverviewScreen(ProcessRowsScreen):
         view = self._view
         if view is None:
             return
-        size = self.app.size
+        size, chosen = self.app.size, self.gpuwatch.preferences
         notice = 0 if view.devices else no_gpu_height(view, size.width)
         if view.snapshot is not None and not view.waiting:
             self._most = max(self._most, len(view.snapshot.processes))
-            self._readings = max(self._readings, *(len(others(device)) for device in view.devices[:1]), 0)
         wanted = plan(
             size.width,
             size.height,
@@ -123,8 +122,10 @@ class OverviewScreen(ProcessRowsScreen):
             findings=view.has_problem,
             notice=notice,
             processes=rounded(self._most),
-            readings=self._readings,
+            fields=[field.cells for field in card_fields(self.gpus.fields_of(view.devices))],
             instances=[len(device.mig_instances) for device in view.devices],
+            layout=chosen.layout,
+            graphs=len(chosen.graphs),
         )
         self.finding.display = view.has_problem and not wanted.too_small
         if wanted == self._plan:
@@ -255,6 +256,31 @@ class OverviewScreen(ProcessRowsScreen):
                 lambda chosen: app.prefer(gpu_fields=chosen),
             )
         )
+
+    def action_choose_graphs(self) -> None:
+        """Opens the chooser of graphs."""
+        from gpuwatch.ui.screens.chooser import Chooser, graphs_of
+
+        app = self.gpuwatch
+        self.app.push_screen(
+            Chooser(
+                "Graphs of GPUs",
+                app.preferences.graphs,
+                DEFAULT_GRAPHS,
+                lambda chosen: graphs_of(self._plan.bands if self._plan is not None else 0, chosen),
+                lambda chosen: app.prefer(graphs=chosen),
+            )
+        )
+
+    def action_layout(self) -> None:
+        """Draws GPUs in the next layout: automatic, lines, cards, graphs."""
+        app = self.gpuwatch
+        wanted = LAYOUTS[(LAYOUTS.index(app.preferences.layout) + 1) % len(LAYOUTS)]
+        app.prefer(layout=wanted)
+        plan = self._plan
+        drawn = "none" if plan is None else "graphs" if plan.graph else f"{plan.style}s"
+        room = wanted != "automatic" and drawn not in (wanted, "none")
+        self.say(f"layout: {wanted}{f', no room: {drawn}' if room else ''} (w saves it)", "text")
 
     @property
     def by_user(self) -> bool:

@@ -97,6 +97,14 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             footer=False,
             name="Totals by user or job",
         ),
+        Action(
+            "layout",
+            "L",
+            "layout",
+            "",
+            footer=False,
+            name="Layout of the GPUs",
+        ),
         Action("findings", "f", "findings", "All findings, with evidence", footer=False, name="Findings"),
         Action(
             "clear", "escape", "clear", "Clear filter, then tags, then selection", footer=False, name="Clear the filter"
@@ -120,6 +128,14 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
     ),
     "gpus": (
         Action("choose_fields", "c,f2", "fields", "Choose columns, or fields of GPUs", name="GPU fields…"),
+        Action("choose_graphs", "C", "graphs", "Choose graphs of GPUs", name="GPU graphs…"),
+        Action(
+            "layout",
+            "L",
+            "layout",
+            "GPUs as lines, cards or graphs",
+            pair="Choose graphs of GPUs; lines, cards or graphs",
+        ),
         Action("choose_gpu", "enter", "details", "Show all details", name="GPU details"),
         Action(
             "missing_device",

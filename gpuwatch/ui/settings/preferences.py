@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 
 from gpuwatch.formatting.suggest import did_you_mean
 from gpuwatch.formatting.text import printable
+from gpuwatch.ui.drawing.layout import LAYOUTS, Layout
 from gpuwatch.ui.drawing.theme import DEFAULT, is_known, known_themes
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.tables.columns import BY_ID, DEFAULT_COLUMNS
 from gpuwatch.ui.tables.filter import FilterError, parse
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS
+from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS, GRAPHS
+from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 
 MIN_INTERVAL, MAX_INTERVAL = 0.25, 60.0
 """Allowed seconds between samples."""
@@ -44,8 +47,28 @@ class Preferences:
     filter: str = ""
     gpu_fields: tuple[str, ...] = DEFAULT_FIELDS
     """Fields shown of each GPU beside its bars, in order."""
+    layout: Layout = "automatic"
+    """How GPUs are drawn."""
+    graphs: tuple[str, ...] = DEFAULT_GRAPHS
+    """Graphs in the cards of GPUs, in order."""
+    utilization_thresholds: tuple[float, ...] = DEFAULT_THRESHOLDS.utilization
+    memory_thresholds: tuple[float, ...] = DEFAULT_THRESHOLDS.memory
+    temperature_thresholds: tuple[float, ...] = DEFAULT_THRESHOLDS.temperature
+    power_thresholds: tuple[float, ...] = DEFAULT_THRESHOLDS.power
+    clock_thresholds: tuple[float, ...] = DEFAULT_THRESHOLDS.clock
     gpm: bool = False
     """Whether to collect GPM metrics, which use hardware counters that other tools may need."""
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """Where loads rank high, all in one."""
+        return Thresholds(
+            self.utilization_thresholds,
+            self.memory_thresholds,
+            self.temperature_thresholds,
+            self.power_thresholds,
+            self.clock_thresholds,
+        )
 
 
 class Wrong(ValueError):
@@ -145,6 +168,20 @@ def names_of(value: object, known: Iterable[str], what: str) -> tuple[str, ...]:
     return good
 
 
+def _thresholds(value: object, *, falling: bool = False) -> tuple[float, ...]:
+    """At most two percentages; ``falling``: the second is the lower one."""
+    if not isinstance(value, list) or not all(
+        isinstance(one, (int, float)) and not isinstance(one, bool) and 0 <= one <= 200 for one in value
+    ):
+        raise Wrong(f"is {_quoted(value)}, not a list of percentages")
+    found = tuple(float(one) for one in value)
+    if len(found) > 2:
+        raise Wrong(f"has {len(found)} percentages: name one for high and one for full")
+    if found != tuple(sorted(found, reverse=falling)):
+        raise Wrong(f"is not in {'falling' if falling else 'rising'} order")
+    return found
+
+
 _TAB_IDS = tuple(tab.id for tab in TABS)
 SETTINGS: tuple[Setting, ...] = (
     Setting("", "theme", "theme", _theme, help="colours; Ctrl+P, Theme lists them"),
@@ -183,5 +220,33 @@ SETTINGS: tuple[Setting, ...] = (
         lambda value: names_of(value, FIELDS, "field"),
         list,
         help="fields beside the bars, in order",
+    ),
+    Setting(
+        "gpus", "layout", "layout", _one_of(LAYOUTS, "layout"), help=f"{', '.join(LAYOUTS)}; 16 GPUs and more are lines"
+    ),
+    Setting(
+        "gpus",
+        "graphs",
+        "graphs",
+        lambda value: names_of(value, GRAPHS, "graph"),
+        list,
+        help="graphs in cards, in order",
+    ),
+    *(
+        Setting("thresholds", load, f"{load}_thresholds", _thresholds, list, help=f"high and very high, % of {of}")
+        for load, of in (
+            ("utilization", "the time; [] for never"),
+            ("memory", "the memory"),
+            ("temperature", "the slowdown temperature"),
+            ("power", "the power limit"),
+        )
+    ),
+    Setting(
+        "thresholds",
+        "clock",
+        "clock_thresholds",
+        lambda value: _thresholds(value, falling=True),
+        list,
+        help="low and very low under load, % of the maximum SM clock",
     ),
 )

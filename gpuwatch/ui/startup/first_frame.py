@@ -24,12 +24,13 @@ from gpuwatch.ui.drawing.inks import depth_of, palette_of, sequences
 from gpuwatch.ui.drawing.layout import plan, rounded
 from gpuwatch.ui.drawing.lines import BLANK, Line
 from gpuwatch.ui.drawing.pen import Pen
-from gpuwatch.ui.panes.gpu_card import others
+from gpuwatch.ui.panes.gpu_card import card_fields
 from gpuwatch.ui.panes.gpu_grid import gpu_lines
 from gpuwatch.ui.panes.headline import host_line, top_line
 from gpuwatch.ui.panes.key_line import key_line
 from gpuwatch.ui.settings.preferences import Preferences
-from gpuwatch.ui.tables.gpu_fields import FIELDS, unavailable
+from gpuwatch.ui.tables.gpu_choice import GpuChoice
+from gpuwatch.ui.tables.gpu_fields import shown_fields
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
 _STRIP, _PANE = "surface", "background"
@@ -44,11 +45,19 @@ def picture(
     ``whole``: whether processes have been read.
     """
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
-    readings = len(others(view.devices[0])) if view.devices else 0
+    fields = shown_fields(chosen.gpu_fields, view.devices)
     gpus = len(view.devices)
     instances = [len(device.mig_instances) for device in view.devices]
     wanted = plan(
-        width, height, gpus, findings=view.has_problem, processes=rounded(rows), readings=readings, instances=instances
+        width,
+        height,
+        gpus,
+        findings=view.has_problem,
+        processes=rounded(rows),
+        fields=[field.cells for field in card_fields(fields)],
+        instances=instances,
+        layout=chosen.layout,
+        graphs=len(chosen.graphs),
     )
     if wanted.too_small or not view.devices or view.has_problem:
         return []
@@ -58,8 +67,8 @@ def picture(
     if wanted.host:
         host_line(host, view)
         lines.append((host.to(width).line(), _PANE))
-    fields = [name for name in chosen.gpu_fields if name in FIELDS and not unavailable(FIELDS[name], view.devices)]
-    lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, fields)]
+    choice = GpuChoice(fields, chosen.graphs, chosen.thresholds)
+    lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, choice)]
     room = height - len(lines) - 1
     if whole:
         from gpuwatch.ui.panes.process_lines import first_table

@@ -14,6 +14,8 @@ from gpuwatch.model.snapshot import BAD_STATES, Device
 from gpuwatch.ui.drawing.cells import cut, width_of
 
 HOT_CELSIUS = 85
+_LEAST_RATE = 0.05e9
+"""Bytes per second below which one decimal of GB/s shows 0.0."""
 
 _BRAND = re.compile(r"^(NVIDIA|Tesla|Quadro|GeForce|Graphics Device)\s+", re.IGNORECASE)
 
@@ -71,6 +73,13 @@ def decimal(value: float | None, width: int, scale: float = 1.0) -> str:
     return f"{UNKNOWN if value is None else format(value / scale, '.1f'):>{width}}"
 
 
+def gigabytes(value: float | None, width: int) -> str:
+    """A rate in GB/s with one decimal, right-aligned in ``width`` cells; ``<0.1`` for little but not none."""
+    if value is not None and 0 < value < _LEAST_RATE:
+        return f"{'<0.1':>{width}}"
+    return decimal(value, width, 1e9)
+
+
 def clock_note(device: Device, finding: Finding | None) -> str:
     """Why its clocks are throttled; empty if they are not, or if its finding says so."""
     if finding is not None and finding.id.startswith("throttle."):
@@ -93,8 +102,14 @@ def link(device: Device, cells: int = 5) -> str:
     if generation is None and width is None:
         return ""
     text = f"{whole_number(generation, 1)}×{whole_number(width, 1)}"
-    rx, tx = device.number("pcie.rx_bytes_per_second"), device.number("pcie.tx_bytes_per_second")
-    return text if rx is None and tx is None else f"{text} ↓{decimal(rx, cells, 1e9)} ↑{decimal(tx, cells, 1e9)}"
+    rx, tx = _pcie_rate(device, "rx"), _pcie_rate(device, "tx")
+    return text if rx is None and tx is None else f"{text} ↓{gigabytes(rx, cells)} ↑{gigabytes(tx, cells)}"
+
+
+def _pcie_rate(device: Device, way: str) -> float | None:
+    """Bytes per second, measured now or, as the dashboard reads it, averaged since the previous sample."""
+    now = device.number(f"pcie.{way}_bytes_per_second")
+    return device.number(f"pcie.{way}_mean_bytes_per_second") if now is None else now
 
 
 def state_note(device: Device) -> tuple[str, str]:
@@ -107,11 +122,10 @@ def state_note(device: Device) -> tuple[str, str]:
     return f"☾ {device.state}", "dim"
 
 
-def attention(device: Device, *, finding: str) -> tuple[str, str]:
+def attention(device: Device, *, finding: str, hot: bool = False) -> tuple[str, str]:
     """One glyph for a GPU that needs attention. ``finding``: severity of its worst finding, or empty."""
     if device.state in BAD_STATES or finding == "error":
         return "✖", "error"
-    temperature = device.number("temperature.gpu_celsius")
-    if finding or (temperature is not None and temperature >= HOT_CELSIUS):
+    if finding or hot:
         return "▲", "warning"
     return " ", "text"

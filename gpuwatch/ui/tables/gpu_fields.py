@@ -6,7 +6,7 @@ completion follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.formatting.text import printable
@@ -14,7 +14,11 @@ from gpuwatch.formatting.units import UNKNOWN
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.drawing.lines import Span
-from gpuwatch.ui.tables.device_facts import HOT_CELSIUS, PERMANENT, link, missing_text, whole_number
+from gpuwatch.ui.tables.device_facts import PERMANENT, gigabytes, link, missing_text, whole_number
+from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, INKS, NORMAL, Load, Thresholds, mark, rank
+
+_KWH = 3.6e6
+"""Joules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +33,19 @@ class GpuField:
     metric: str = ""
     """The metric it shows; without one the field is always available."""
     label: str = ""
-    """Label in a card; a field without one is not shown in cards."""
-    digits: int = 4
-    """Cells of the number in a card."""
+    """Label in a card."""
+    cells: int = 0
+    """Cells in a card, label and unit included; 0 if cards do not show it, or show it in their frame."""
     width: int = 0
     """Cells in a line, including the leading blank; 0 if lines draw it separately."""
     chosen: bool = True
     """Whether it is shown by default."""
+    load: Load = ""
+    """The load that it shows, ranked by glyph and colour."""
     text: Callable[[Device], str] | None = None
-    """Text to show instead of the metric's number."""
+    """Text in a line, instead of the metric's number."""
+    card: Callable[[Device], str] | None = None
+    """Text in a card, instead of the metric's number."""
 
 
 def _power(device: Device) -> str:
@@ -45,20 +53,190 @@ def _power(device: Device) -> str:
     return f"{whole_number(draw, 1)}/{whole_number(limit, 1)}"
 
 
+def _power_card(device: Device) -> str:
+    return (
+        f"{whole_number(device.number('power.draw_watts'), 4)}/{whole_number(device.number('power.limit_watts'), 1)} W"
+    )
+
+
+def _clock_card(device: Device) -> str:
+    now, most = device.number("clocks.sm_mhz"), device.number("clocks.sm_max_mhz")
+    return f"{whole_number(now, 4)}/{whole_number(most, 1)} MHz"
+
+
 def _state(device: Device) -> str:
     state = device.get("performance.state")
     return printable(state) if isinstance(state, str) else UNKNOWN
 
 
+def _nvlink(device: Device, cells: int) -> str:
+    rx, tx = device.number("nvlink.rx_bytes_per_second"), device.number("nvlink.tx_bytes_per_second")
+    return f"↓{gigabytes(rx, cells)} ↑{gigabytes(tx, cells)}"
+
+
+def _ecc(device: Device) -> str:
+    """Errors since boot, the uncorrected ones first: they end programs."""
+    if device.get("ecc.mode") == "disabled":
+        return "off"
+    uncorrected, corrected = device.number("ecc.uncorrected"), device.number("ecc.corrected")
+    if uncorrected:
+        return f"{uncorrected:.0f} uncorrected"
+    if corrected:
+        return f"{corrected:.0f} corrected"
+    if uncorrected is None and corrected is None:
+        return UNKNOWN
+    if uncorrected is not None and corrected is not None:
+        return "no errors"
+    return "0 corrected" if uncorrected is None else "0 uncorrected"
+
+
+THROTTLE_REASONS = (
+    ("thermal", "thermal"),
+    ("power", "power cap"),
+    ("reliability", "voltage"),
+    ("board_limit", "board limit"),
+    ("sync_boost", "sync boost"),
+)
+"""Names in the ids of the metrics, and words. The reasons overlap, so their shares cannot be added."""
+
+
+def _throttled(device: Device) -> tuple[float | None, str]:
+    """The largest share of time since the previous reading, in percent, and its reason."""
+    shares = [
+        (share, words)
+        for name, words in THROTTLE_REASONS
+        if (share := device.number(f"events.{name}_percent")) is not None
+    ]
+    if not shares:
+        return None, ""
+    share, words = max(shares, key=lambda one: one[0])
+    return share, words if share else ""
+
+
+def _throttled_line(device: Device) -> str:
+    share, _ = _throttled(device)
+    return UNKNOWN if share is None else f"{share:.0f}%"
+
+
+def _throttled_card(device: Device) -> str:
+    share, words = _throttled(device)
+    if share is None:
+        return UNKNOWN
+    shown = "<1" if 0 < share < 0.5 else f"{share:.0f}"
+    return f"{shown:>3} % {words}".rstrip()
+
+
+def _energy(device: Device) -> str:
+    joules = device.number("energy_joules")
+    return (
+        UNKNOWN if joules is None else f"{joules / _KWH:.2f} kWh" if joules < 1e4 * _KWH else f"{joules / _KWH:.0f} kWh"
+    )
+
+
 ALL: tuple[GpuField, ...] = (
     GpuField("name", "GPU", "product name, in lines (cards show it in the frame)"),
-    GpuField("power", "POWER", "power draw and limit", "W", "power.draw_watts", "PWR ", width=11, text=_power),
-    GpuField("temperature", "TEMP", "GPU temperature", "°C", "temperature.gpu_celsius", "TEMP", width=6),
-    GpuField("clock", "SM", "SM clock", "MHz", "clocks.sm_mhz", "SM", digits=5, width=8),
-    GpuField("state", "ST", "performance state, P0 is the fastest", metric="performance.state", width=4, text=_state),
-    GpuField("fan", "FAN", "fan speed", "%", "fan.speed_percent", "FAN", width=6),
-    GpuField("memory-clock", "MEM CLK", "memory clock", "MHz", "clocks.memory_mhz", "MCLK", digits=6, width=9),
-    GpuField("memory-temperature", "MTEMP", "memory temperature", "°C", "temperature.memory_celsius", "MTEMP", width=6),
+    GpuField(
+        "power",
+        "POWER",
+        "power draw and limit",
+        "W",
+        "power.draw_watts",
+        "PWR",
+        cells=15,
+        width=11,
+        load="power",
+        text=_power,
+        card=_power_card,
+    ),
+    GpuField(
+        "temperature",
+        "TEMP",
+        "GPU temperature",
+        "°C",
+        "temperature.gpu_celsius",
+        "TEMP",
+        cells=11,
+        width=6,
+        load="temperature",
+    ),
+    GpuField(
+        "clock",
+        "SM",
+        "SM clock; in cards with its maximum",
+        "MHz",
+        "clocks.sm_mhz",
+        "SM",
+        cells=16,
+        width=8,
+        load="clock",
+        card=_clock_card,
+    ),
+    GpuField(
+        "state",
+        "ST",
+        "performance state, P0 is the fastest",
+        metric="performance.state",
+        cells=3,
+        width=4,
+        text=_state,
+        card=_state,
+    ),
+    GpuField(
+        "memory-temperature",
+        "MTEMP",
+        "memory temperature",
+        "°C",
+        "temperature.memory_celsius",
+        "MTEMP",
+        cells=12,
+        width=6,
+    ),
+    GpuField(
+        "nvlink",
+        "NVLINK GB/s",
+        "NVLink throughput in GB/s, in ↓ and out ↑",
+        metric="nvlink.rx_bytes_per_second",
+        label="NVLink",
+        cells=27,
+        width=15,
+        text=lambda device: _nvlink(device, 1),
+        card=lambda device: f"{_nvlink(device, 6)} GB/s",
+    ),
+    GpuField(
+        "ecc",
+        "ECC",
+        "memory errors since boot",
+        metric="ecc.mode",
+        label="ECC",
+        cells=21,
+        width=17,
+        text=_ecc,
+        card=_ecc,
+    ),
+    GpuField(
+        "throttled",
+        "THR",
+        "share of time throttled, and the main reason",
+        metric="events.thermal_percent",
+        label="THROTTLED",
+        cells=27,
+        width=5,
+        text=_throttled_line,
+        card=_throttled_card,
+    ),
+    GpuField(
+        "energy",
+        "ENERGY",
+        "energy used since the driver was loaded",
+        metric="energy_joules",
+        label="ENERGY",
+        cells=19,
+        width=13,
+        text=_energy,
+        card=_energy,
+    ),
+    GpuField("fan", "FAN", "fan speed", "%", "fan.speed_percent", "FAN", cells=9, width=6),
+    GpuField("memory-clock", "MEM CLK", "memory clock", "MHz", "clocks.memory_mhz", "MCLK", cells=14, width=9),
     GpuField(
         "bandwidth",
         "BW",
@@ -66,19 +244,36 @@ ALL: tuple[GpuField, ...] = (
         "%",
         "utilization.memory_percent",
         "BW",
+        cells=8,
         width=6,
         chosen=False,
     ),
     GpuField(
-        "encoder", "ENC", "video encoder utilization", "%", "utilization.encoder_percent", "ENC", width=6, chosen=False
+        "encoder",
+        "ENC",
+        "video encoder utilization",
+        "%",
+        "utilization.encoder_percent",
+        "ENC",
+        cells=9,
+        width=6,
+        chosen=False,
     ),
     GpuField(
-        "decoder", "DEC", "video decoder utilization", "%", "utilization.decoder_percent", "DEC", width=6, chosen=False
+        "decoder",
+        "DEC",
+        "video decoder utilization",
+        "%",
+        "utilization.decoder_percent",
+        "DEC",
+        cells=9,
+        width=6,
+        chosen=False,
     ),
     GpuField(
         "pcie",
         "PCIe GB/s",
-        "link generation × width, and GB/s in ↓ and out ↑",
+        "link generation × width, and GB/s in ↓ and out ↑ (cards show it in the frame)",
         metric="pcie.generation",
         width=19,
         chosen=False,
@@ -103,37 +298,64 @@ def unavailable(field: GpuField, devices: Sequence[Device]) -> str:
     return missing_text(why)
 
 
-def _ink(field: GpuField, device: Device) -> str:
-    value = device.get(field.metric)
-    if isinstance(value, Missing):
-        return "dim"
-    hot = field.id == "temperature" and isinstance(value, (int, float)) and value >= HOT_CELSIUS
-    return "warning" if hot else "text"
+def shown_fields(chosen: Sequence[str], devices: Sequence[Device], seen: Collection[str] = ()) -> list[str]:
+    """The chosen fields that some device has or may get; ``seen``: those that one had before, which stay."""
+    return [name for name in chosen if name in FIELDS and (name in seen or not unavailable(FIELDS[name], devices))]
 
 
-def in_line(field: GpuField, device: Device) -> list[Span]:
+def known_fields(chosen: Sequence[str], devices: Sequence[Device]) -> set[str]:
+    """The chosen fields of which some device has a value."""
+    return {
+        name
+        for name in chosen
+        if name in FIELDS and (metric := FIELDS[name].metric) and any(metric in device.readings for device in devices)
+    }
+
+
+def _ink(field: GpuField, device: Device, level: int) -> str:
+    if level:
+        return INKS[level]
+    return "dim" if field.metric and isinstance(device.get(field.metric), Missing) else "text"
+
+
+def in_line(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[Span]:
     """The field in exactly ``field.width`` cells, with a leading blank."""
     if field.text is not None:
         text = field.text(device) + field.unit
     else:
         value = device.number(field.metric)
         text = UNKNOWN if value is None else whole_number(value, 1) + field.unit
-    ink = _ink(field, device)
+    level = rank(field.load, device, thresholds) if field.load else NORMAL
+    ink = _ink(field, device, level)
     cells = f"{text[: field.width - 1]:>{field.width}}"
+    if level and len(text) < field.width - 1:
+        cells = cells[: -len(text) - 1] + mark(field.load, level) + text
     unit = len(field.unit)
     if ink != "text" or not unit or not cells.endswith(field.unit):
         return [(cells, ink)]
     return [(cells[:-unit], ink), (cells[-unit:], "dim")]
 
 
-def in_card(field: GpuField, device: Device) -> tuple[str, str, str, str] | None:
-    """Label, value, unit and mark; None if a card shows the field elsewhere."""
-    if field.id == "power":
-        limit = whole_number(device.number("power.limit_watts"), 1)
-        return field.label, whole_number(device.number(field.metric), field.digits), f" / {limit} W", ""
-    if field.id == "state":
-        return "", f"{_state(device):<3}", "", ""
-    if not field.label:
-        return None
-    mark = "▲" if _ink(field, device) == "warning" else ""
-    return field.label, whole_number(device.number(field.metric), field.digits), f" {field.unit}", mark
+def in_card(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[Span]:
+    """The field in exactly ``field.cells`` cells: label, mark, value, unit. Blank on a card that does not have it."""
+    why = device.get(field.metric) if field.metric else None
+    if isinstance(why, Missing) and why.reason == "not_supported":
+        return [(" " * field.cells, "text")]
+    level = rank(field.load, device, thresholds) if field.load else NORMAL
+    if field.id == "ecc" and device.number("ecc.uncorrected"):
+        level, sign = 2, "▲"
+    else:
+        sign = mark(field.load, level)
+    if field.card is not None:
+        value, unit = field.card(device), ""
+    else:
+        unit = f" {field.unit}"
+        room = field.cells - len(field.label) - 1 - len(unit)
+        value = whole_number(device.number(field.metric), room)
+    label = field.label + sign if field.label else ""
+    rest = field.cells - len(label) - len(unit)
+    return [
+        (label, INKS[level] if level else "dim"),
+        (f"{value[:rest]:<{rest}}", _ink(field, device, level)),
+        (unit, "dim"),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -16,7 +17,8 @@ from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, owners, rows_of_lines
 from gpuwatch.ui.panes.no_gpu import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
-from gpuwatch.ui.tables.gpu_fields import FIELDS, unavailable
+from gpuwatch.ui.tables.gpu_choice import GpuChoice
+from gpuwatch.ui.tables.gpu_fields import known_fields, shown_fields
 from gpuwatch.ui.widgets.paint import JumpRow, Painted
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
@@ -47,7 +49,9 @@ class GpuPane(Painted, can_focus=True):
         self._top = 0
         """The first visible row of lines."""
         self._available: set[str] = set()
-        """Fields that some device has had: they stay, so that nothing jumps."""
+        """Fields of which some device had a value: they stay, so that nothing jumps."""
+        self._fields_of: tuple[Sequence[Device], Sequence[str], list[str]] = ((), (), [])
+        """The last devices and chosen fields, and which of these are drawn."""
 
     def show(self, view: View, plan: Plan) -> None:
         """Draws the devices of ``view``."""
@@ -170,18 +174,27 @@ class GpuPane(Painted, can_focus=True):
         chosen = self._cursor() if self.has_focus else -1
         last = rows_of_lines(len(view.devices), plan) - self._room if plan.scrolls else 0
         self._top = min(max(self._top, 0), max(last, 0))
-        lines = gpu_lines(view, plan, width, self.fields, chosen=chosen, top=self._top)
+        lines = gpu_lines(view, plan, width, self.choice, chosen=chosen, top=self._top)
         self.paint(lines, stale=view.stale)
 
     @property
     def fields(self) -> list[str]:
         """The chosen fields, without those that no device has."""
-        devices = self._view.devices if self._view is not None else ()
-        chosen = [name for name in preferences_of(self).gpu_fields if name in FIELDS]
-        self._available |= {
-            name for name in chosen if name not in self._available and not unavailable(FIELDS[name], devices)
-        }
-        return [name for name in chosen if name in self._available]
+        return self.fields_of(self._view.devices if self._view is not None else ())
+
+    def fields_of(self, devices: Sequence[Device]) -> list[str]:
+        """The chosen fields that some of these devices has, may get, or had before."""
+        chosen = preferences_of(self).gpu_fields
+        if devices is not self._fields_of[0] or chosen != self._fields_of[1]:
+            self._available |= known_fields(chosen, devices)
+            self._fields_of = devices, chosen, shown_fields(chosen, devices, self._available)
+        return self._fields_of[2]
+
+    @property
+    def choice(self) -> GpuChoice:
+        """What is drawn of each GPU."""
+        chosen = preferences_of(self)
+        return GpuChoice(self.fields, chosen.graphs, chosen.thresholds)
 
     @property
     def fields_on_screen(self) -> list[str]:
@@ -191,7 +204,7 @@ class GpuPane(Painted, can_focus=True):
             return []
         if plan.style == "card":
             width = self.size.width // plan.columns - 4
-            return gpu_card.fields_that_fit(view.devices[0], width, plan.graph, self.fields)
+            return gpu_card.fields_that_fit(width, plan, self.fields)
         at = gpu_line.columns_for(self.size.width // plan.columns, tuple(view.devices), self.fields)
         shown = [field.id for field in at.fields]
         return shown + ["name"] * bool(at.name) + ["trend"] * bool(at.trend)

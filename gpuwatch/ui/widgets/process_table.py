@@ -157,12 +157,19 @@ class ProcessTable(Painted, can_focus=True):
         return tuple(name for name in chosen if name in self._supplied)
 
     def sort_by(self, column: str, *, reverse: bool | None = None) -> None:
-        """Sorts by a column; the same column again reverses the order."""
+        """Sorts by a column; the same column again reverses the order.
+
+        Shows the first rows, and moves the cursor there unless its process is among them.
+        """
         if reverse is None:
             reverse = not self.sort_reverse if column == self.sort_column else BY_ID[column].number
         self.sort_column, self.sort_reverse = column, reverse
         self._sort_chosen = True
         self._collect()
+        self.top = 0
+        if self._cursor >= self._room:
+            self._put_cursor(0)
+        self.redraw()
 
     def restore(self, chosen: Preferences) -> None:
         """Applies the preferred sort order, filter and tree view."""

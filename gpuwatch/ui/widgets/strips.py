@@ -13,6 +13,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.panes.headline import host_line, top_line
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import TABS
@@ -114,16 +115,20 @@ class FindingStrip(Strip, can_focus=True):
             bad, title, action, device = False, problem.detail, problem.hint, None
         ink = "error" if bad else "warning"
         more = f" 1 of {count}  " if count > 1 else " "
-        room = pen.limit - len(more) - len("[f] why ")
+        label = f"GPU {device.index}  " if device is not None and f"GPU {device.index}" not in title else ""
+        need = len(" ▲ ") + len(label) + width_of(printable(title))
+        why = " why " if need + len(more) + len("[f] why ") <= pen.limit else " "
+        room = pen.limit - len(more) - len("[f]") - len(why)
         pen.add(" ✖ " if bad else " ▲ ", ink)
-        if device is not None and f"GPU {device.index}" not in title:
-            pen.add(f"GPU {device.index}  ", "strong")
+        pen.add(label, "strong")
         text = Pen(room - pen.x)
-        text.add(printable(title), "text")
-        if action and text.left > 12:
+        whole = printable(title)
+        shown = shortened(whole, text.left)
+        text.add(shown, "text")
+        if action and shown == whole and text.left > 12:
             text.add("  → ", ink).add(printable(action), "dim")
         pen.write(text.spans)
-        pen.to(room).add(more, "dim").add("[f]", "key").add(" why ", "dim")
+        pen.to(room).add(more, "dim").add("[f]", "key").add(why, "dim")
         return False
 
     def on_click(self, event: events.Click) -> None:

@@ -1,0 +1,403 @@
+"""Cards and lines of GPUs: fixed places, whole words at every width, layouts, and ranks of load."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from gpuwatch.history.metric_series import History
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import Device
+from gpuwatch.monitor.feed import FeedStatus
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.glyphs import to_ascii
+from gpuwatch.ui.drawing.layout import LAYOUTS, MANY, plan
+from gpuwatch.ui.drawing.lines import Line, Span
+from gpuwatch.ui.drawing.wrapping import shortened
+from gpuwatch.ui.panes.gpu_card import card_fields, fields_that_fit
+from gpuwatch.ui.panes.gpu_grid import gpu_lines
+from gpuwatch.ui.settings.preferences import Preferences
+from gpuwatch.ui.settings.settings_file import default_path, load, understood
+from gpuwatch.ui.tables.gpu_choice import GpuChoice
+from gpuwatch.ui.tables.gpu_fields import ALL, DEFAULT_FIELDS, FIELDS, in_card, in_line, shown_fields
+from gpuwatch.ui.tables.gpu_graphs import GRAPHS
+from gpuwatch.ui.tables.load_levels import FULL, HIGH, NORMAL, Thresholds, rank
+from tests.ui import machines
+from tests.ui.conftest import Stage
+
+NO_NVLINK = {"nvlink.rx_bytes_per_second": machines.NOT_SUPPORTED, "nvlink.tx_bytes_per_second": machines.NOT_SUPPORTED}
+LARGEST: dict[str, Any] = {
+    "power.draw_watts": 1187.0,
+    "power.limit_watts": 1200.0,
+    "temperature.gpu_celsius": 104,
+    "temperature.memory_celsius": 110,
+    "clocks.sm_mhz": 3105,
+    "clocks.sm_max_mhz": 3135,
+    "clocks.memory_mhz": 10501,
+    "nvlink.rx_bytes_per_second": 898.7e9,
+    "nvlink.tx_bytes_per_second": 899.9e9,
+    "ecc.uncorrected": 98765,
+    "ecc.corrected": 98765,
+    "events.board_limit_percent": 100.0,
+    "energy_joules": 9.9e10,
+    "fan.speed_percent": 100,
+    "performance.state": "P12",
+    "utilization.encoder_percent": 100,
+    "utilization.decoder_percent": 100,
+    "utilization.memory_percent": 100,
+}
+SMALLEST: dict[str, Any] = dict.fromkeys(LARGEST, 0) | {"performance.state": "P0", "power.limit_watts": 70.0}
+
+
+def complete(index: int = 0, readings: dict[str, Any] | None = None) -> Device:
+    """A GPU that reports every field."""
+    device = machines.device(index)
+    return structs.replace(device, readings={**device.readings, **(readings or {})}, missing={})
+
+
+def view_of(*devices: Device) -> View:
+    snapshot = machines.snapshot(devices)
+    history = History()
+    history.add(snapshot)
+    at = snapshot.taken_at.timestamp()
+    return View(snapshot=snapshot, history=history, status=FeedStatus("ok", 0.0), now=at, interval=1.0, until=at)
+
+
+def drawn(view: View, width: int, height: int, chosen: GpuChoice, **planned: Any) -> list[Line]:
+    cells = [field.cells for field in card_fields(chosen.fields)]
+    wanted = plan(width, height, len(view.devices), fields=cells, graphs=len(chosen.graphs), **planned)
+    return gpu_lines(view, wanted, width, chosen)
+
+
+def plain(lines: list[Line]) -> list[str]:
+    return ["".join(text for text, _ in line.spans) for line in lines]
+
+
+# Places
+
+
+@pytest.mark.parametrize("field", [field for field in ALL if field.cells], ids=lambda field: field.id)
+def test_a_field_is_as_wide_with_the_largest_value_as_with_the_smallest(field: Any) -> None:
+    for readings in (LARGEST, SMALLEST):
+        spans = in_card(field, complete(readings=readings))
+        text = "".join(part for part, _ in spans)
+        assert len(text) == field.cells
+        assert text.startswith(field.label)
+        value = field.card(complete(readings=readings)) if field.card else field.unit
+        assert value in text, "no digit and no word is cut"
+    unread = machines.device(missing={field.metric: Missing("no_sample")})
+    assert sum(len(part) for part, _ in in_card(field, unread)) == field.cells
+
+
+@pytest.mark.parametrize("width", range(60, 251))
+def test_no_label_is_cut_and_no_value_leaves_its_place(width: int) -> None:
+    chosen = GpuChoice(fields=tuple(FIELDS))
+    for gpus, height in ((1, 40), (2, 60), (8, 80)):
+        low, high = (
+            drawn(view_of(*(complete(n, readings) for n in range(gpus))), width, height, chosen)
+            for readings in (SMALLEST, LARGEST)
+        )
+        wanted = plan(width, height, gpus, fields=[field.cells for field in card_fields(chosen.fields)])
+        if wanted.style != "card":
+            continue
+        inner = (width // wanted.columns) - 4
+        shown = fields_that_fit(inner, wanted, chosen.fields)
+        labels = [FIELDS[name].label for name in shown if FIELDS[name].label]
+        assert labels
+        for label in labels:
+            pattern = rf"(?<=[ │]){label}(?=[ ▴▲▼])"
+            before, after = (
+                [[match.start() for match in re.finditer(pattern, line)] for line in plain(lines)]
+                for lines in (low, high)
+            )
+            assert any(before), f"{label} at {width}"
+            assert before == after, f"{label} at {width}"
+        assert "…" not in "".join(plain(low) + plain(high))
+
+
+def test_cards_of_one_machine_have_the_same_places_also_without_some_fields() -> None:
+    plenty, consumer = machines.device(0), machines.device(1, missing=NO_NVLINK)
+    view = view_of(plenty, consumer)
+    fields = shown_fields(DEFAULT_FIELDS, view.devices)
+    assert "nvlink" in fields
+    assert "fan" not in fields, "no card has one"
+    lines = plain(drawn(view, 200, 60, GpuChoice(fields)))
+    left, right = (["".join(line[a:b]) for line in lines] for a, b in ((0, 100), (100, 200)))
+    for label in ("PWR", "TEMP", "MTEMP", "ECC", "THROTTLED", "ENERGY"):
+        first, second = (
+            [(y, line.find(f"{label} ")) for y, line in enumerate(part) if f"{label} " in line]
+            for part in (left, right)
+        )
+        assert first == second != []
+    assert any("NVLink" in line for line in left)
+    assert not any("NVLink" in line for line in right), "what a card does not have is left out"
+    assert "nvlink" not in shown_fields(DEFAULT_FIELDS, [consumer])
+
+
+async def test_a_field_that_was_awaited_and_does_not_exist_goes_away(stage: Stage) -> None:
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        stage.push(machines.snapshot((machines.device(missing=dict.fromkeys(NO_NVLINK, Missing("no_sample"))),)))
+        await pilot.pause()
+        stage.push(machines.snapshot((machines.device(missing=NO_NVLINK),), tick=1))
+        await pilot.pause()
+        assert "NVLink" not in stage.app.overview.gpus.plain
+        stage.push(machines.snapshot((machines.device(),), tick=2))
+        await pilot.pause()
+        assert "NVLink" in stage.app.overview.gpus.plain
+        stage.push(machines.snapshot((machines.device(missing=dict.fromkeys(NO_NVLINK, Missing("timeout"))),), tick=3))
+        await pilot.pause()
+        assert re.search(r"NVLink +↓ +– ↑ +–", stage.app.overview.gpus.plain), "what was read keeps its place"
+
+
+@pytest.mark.parametrize(
+    ("readings", "text"),
+    [
+        ({}, "ECC no errors"),
+        ({"ecc.corrected": 12}, "ECC 12 corrected"),
+        ({"ecc.corrected": 12, "ecc.uncorrected": 3}, "ECC▲3 uncorrected"),
+        ({"ecc.mode": "disabled"}, "ECC off"),
+        ({"events.power_percent": 0.0}, "THROTTLED   0 %"),
+        ({"events.power_percent": 0.2}, "THROTTLED  <1 % power cap"),
+        ({"events.power_percent": 31.0, "events.thermal_percent": 64.0}, "THROTTLED  64 % thermal"),
+        ({"energy_joules": 3.6e6}, "ENERGY 1.00 kWh"),
+        ({"nvlink.rx_bytes_per_second": 2e6}, "NVLink ↓  <0.1"),
+        ({"pcie.rx_bytes_per_second": 3e6}, "PCIe 5×16 ↓ <0.1"),
+    ],
+)
+def test_what_a_field_says(readings: dict[str, Any], text: str) -> None:
+    lines = drawn(view_of(machines.device(busy=50, readings=readings)), 120, 40, GpuChoice())
+    assert any(text in line for line in plain(lines))
+
+
+# Layouts
+
+
+def test_lines_leave_most_rows_to_processes() -> None:
+    rows = {layout: 40 - 4 - plan(120, 40, 8, layout=layout).gpu_height for layout in LAYOUTS}
+    assert rows["lines"] >= 26
+    assert rows["cards"] < rows["lines"]
+    assert plan(200, 60, 2, layout="graphs").graph > plan(200, 60, 2, processes=40).graph
+    assert plan(200, 60, 2, layout="cards").graph == 0
+    assert plan(60, 15, 8, layout="graphs").style == "line", "no room for cards"
+
+
+def test_many_gpus_are_lines_unless_cards_were_chosen() -> None:
+    for size in ((120, 40), (200, 60), (250, 80)):
+        assert plan(*size, MANY).style == "line"
+    assert plan(250, 80, MANY, layout="cards").style == "card"
+    assert plan(250, 80, MANY - 1).style == "card"
+
+
+async def test_the_layout_is_kept_by_w_and_the_next_start(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage()
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(8, 5))
+        await pilot.pause()
+        overview = stage.app.overview
+        assert overview._plan is not None
+        assert overview._plan.style == "card"
+        await pilot.press("L")
+        await pilot.pause()
+        assert overview._plan.style == "line"
+        assert "layout: lines" in overview.keys.plain
+        assert overview.gpus.size.height == overview._plan.gpu_height
+        await pilot.press("w")
+        await pilot.pause()
+        assert tomllib.loads(default_path().read_text())["gpus"] == {"layout": "lines"}
+        await pilot.press("L", "L")
+        await pilot.pause()
+        assert "layout: graphs, no room: cards" in overview.keys.plain
+        await pilot.press("L")
+        assert stage.app.preferences.layout == "automatic"
+    again = make_stage(settings=load(default_path()))
+    async with again.app.run_test(size=(120, 40)) as pilot:
+        again.push(machines.many(8, 5))
+        await pilot.pause()
+        assert again.app.overview._plan is not None
+        assert again.app.overview._plan.style == "line"
+
+
+async def test_graphs_are_chosen_in_a_sheet(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.past(machines.pair, 10)
+        await pilot.pause()
+        gpus = stage.app.overview.gpus
+        gpus.focus()
+        await pilot.pause()
+        await pilot.press("C")
+        await pilot.pause()
+        await pilot.press("space", "down", "space")
+        assert stage.app.preferences.graphs == tuple(GRAPHS)[2:]
+        assert "PWR 0–700 W" in gpus.plain
+        assert "GPU 0–100 %" not in gpus.plain
+        await pilot.press("d", "escape")
+        assert "GPU 0–100 %" in gpus.plain
+        stage.app.prefer(graphs=("power",))
+        await pilot.pause()
+        assert "PWR 0–700 W" in gpus.plain
+        assert "MEM 0–" not in gpus.plain
+
+
+# Ranks of load
+
+
+def device_at(**readings: Any) -> Device:
+    return machines.device(busy=0, readings={name.replace("__", "."): value for name, value in readings.items()})
+
+
+@pytest.mark.parametrize(
+    ("load_", "device", "level"),
+    [
+        ("utilization", device_at(utilization__gpu_percent=89), NORMAL),
+        ("utilization", device_at(utilization__gpu_percent=90), HIGH),
+        ("memory", device_at(memory__used_bytes=1, memory__total_bytes=100), NORMAL),
+        ("memory", device_at(memory__used_bytes=93, memory__total_bytes=100), HIGH),
+        ("memory", device_at(memory__used_bytes=98, memory__total_bytes=100), FULL),
+        ("power", device_at(power__draw_watts=300, power__limit_watts=700), NORMAL),
+        ("power", device_at(power__draw_watts=300, power__limit_watts=300), HIGH),
+        ("temperature", device_at(temperature__gpu_celsius=84), NORMAL),
+        ("temperature", device_at(temperature__gpu_celsius=85), HIGH),
+        ("temperature", device_at(temperature__gpu_celsius=85, temperature__slowdown_celsius=100), NORMAL),
+        ("temperature", device_at(temperature__gpu_celsius=85, temperature__slowdown_celsius=93), HIGH),
+        ("temperature", device_at(temperature__gpu_celsius=92, temperature__slowdown_celsius=93), FULL),
+        (
+            "temperature",
+            device_at(
+                temperature__gpu_celsius=85, temperature__margin_celsius=2, temperature__slowdown_margin_celsius=0
+            ),
+            HIGH,
+        ),
+        ("clock", device_at(utilization__gpu_percent=97, clocks__sm_mhz=1980), NORMAL),
+        ("clock", device_at(utilization__gpu_percent=97, clocks__sm_mhz=1100), HIGH),
+        ("clock", device_at(utilization__gpu_percent=97, clocks__sm_mhz=345), FULL),
+        ("clock", device_at(utilization__gpu_percent=3, clocks__sm_mhz=345), NORMAL),
+        ("power", machines.device(missing={"power.limit_watts": machines.DENIED}), NORMAL),
+    ],
+)
+def test_a_load_is_ranked_by_the_limits_of_the_card(load_: Any, device: Device, level: int) -> None:
+    assert rank(load_, device, Thresholds()) == level
+
+
+def inks(lines: list[Line]) -> set[str]:
+    return {ink for line in lines for _, ink in line.spans}
+
+
+def test_thresholds_come_from_the_settings_file() -> None:
+    found, problems, _ = understood("[thresholds]\nutilization = [10, 20]\nmemory = []\nclock = [50]\n")
+    assert not problems
+    assert found.thresholds == Thresholds()._replace(utilization=(10.0, 20.0), memory=(), clock=(50.0,))
+    device = machines.device(busy=25, readings={"memory.used_bytes": machines._TOTAL * 0.93})
+    for size in ((120, 40), (60, 12)):
+        usual = drawn(view_of(device), *size, GpuChoice())
+        chosen = drawn(view_of(device), *size, GpuChoice(thresholds=found.thresholds))
+        assert "high" in inks(usual)
+        assert "full" not in inks(usual)
+        assert "full" in inks(chosen)
+        assert "high" not in inks(chosen), "memory never ranks high"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ('"80"', "thresholds.memory is “80”, not a list of percentages"),
+        ("[true]", "not a list of percentages"),
+        ("[90, 80]", "thresholds.memory is not in rising order"),
+        ("[1, 2, 3]", "has 3 percentages: name one for high and one for full"),
+        ("[-1]", "not a list of percentages"),
+    ],
+)
+def test_wrong_thresholds_are_reported(value: str, message: str) -> None:
+    found, problems, _ = understood(f"[thresholds]\nmemory = {value}\n")
+    assert message in problems[0]
+    assert found == Preferences()
+
+
+@pytest.mark.parametrize("spell", [str, to_ascii], ids=["unicode", "ascii"])
+def test_colour_is_never_the_only_sign(spell: Callable[[str], str]) -> None:
+    calm = machines.device(busy=60, readings={"temperature.gpu_celsius": 50})
+    for readings in (
+        {"temperature.gpu_celsius": 91},
+        {"clocks.sm_mhz": 600},
+        {"power.draw_watts": 699.0},
+        {"utilization.gpu_percent": 96},
+        {"memory.used_bytes": machines._TOTAL * 0.93},
+        {"ecc.uncorrected": 2},
+    ):
+        loaded = machines.device(busy=60, readings={"temperature.gpu_celsius": 50, **readings})
+        before, after = (spell("\n".join(plain(drawn(view_of(one), 120, 40, GpuChoice())))) for one in (calm, loaded))
+        signs = [spell(sign) for sign in "▴▲▼"]
+        assert sum(map(after.count, signs)) > sum(map(before.count, signs)), readings
+
+
+def test_a_mark_in_a_line_stands_in_a_blank_before_the_number() -> None:
+    def text(spans: list[Span]) -> str:
+        return "".join(part for part, _ in spans)
+
+    hot = machines.device(readings={"temperature.gpu_celsius": 91})
+    assert text(in_line(FIELDS["temperature"], hot)) == " ▲91°C"
+    slow = machines.device(busy=97, readings={"clocks.sm_mhz": 600})
+    assert text(in_line(FIELDS["clock"], slow)) == " ▼600MHz"
+
+
+# Whole sentences
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (80, "uncorrected ECC errors: 3 new (likely), 4 in total"),
+        (49, "uncorrected ECC errors: 3 new (likely)"),
+        (37, "uncorrected ECC errors: 3 new"),
+        (25, "uncorrected ECC errors"),
+        (10, "uncorrect…"),
+    ],
+)
+def test_a_sentence_loses_its_last_clauses_first(width: int, text: str) -> None:
+    assert shortened("uncorrected ECC errors: 3 new (likely), 4 in total", width) == text
+
+
+@pytest.mark.parametrize("width", range(60, 250, 5))
+async def test_the_finding_is_a_whole_sentence(width: int) -> None:
+    hot = structs.replace(machines.HELD, title="GPU 1 throttled (thermal) while its core is cool", certainty="likely")
+    stage = Stage()
+    async with stage.app.run_test(size=(width, 15)) as pilot:
+        stage.push(machines.snapshot((machines.device(0), machines.device(1)), findings=(hot,)))
+        await pilot.pause()
+        line = stage.app.overview.finding.plain
+        assert "GPU 1 throttled (thermal) while its core is cool" in line
+        assert "[f]" in line
+
+
+def test_the_frame_of_a_card_names_the_finding_and_leaves_out_the_link_before_it_cuts_it() -> None:
+    title = "GPU 0 uncorrected ECC errors: 3 new, 3 in total"
+    view = replace(
+        view_of(machines.device(0)), wrong=(structs.replace(machines.HELD, title=title, device_uuid=machines.uuid(0)),)
+    )
+    for width in range(60, 120):
+        text = plain(drawn(view, width, 40, GpuChoice()))[-1]
+        assert "▲ uncorrected ECC errors" in text
+        assert "…" not in text
+
+
+async def test_sorting_shows_the_first_rows_and_the_cursor(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.many(2, 60))
+        await pilot.pause()
+        table = stage.app.overview.processes
+        await pilot.press("end")
+        assert table.top > 0
+        table.sort_by("pid")
+        await pilot.pause()
+        assert table.top == 0
+        assert table._cursor < table._room
+        assert "▶" in table.plain
+        await pilot.press("home", "down")
+        chosen = table.selected
+        table.sort_by("pid", reverse=table.sort_reverse)
+        assert table.selected == chosen, "a process among the first rows keeps the cursor"
