@@ -8,6 +8,7 @@ import sys
 import click
 
 from gpuwatch.cli.completion import names
+from gpuwatch.cli.links import with_links
 from gpuwatch.cli.output import data
 from gpuwatch.diagnosis.cause_pages import grouped, near, page
 from gpuwatch.errors import UsageError
@@ -32,7 +33,7 @@ def cause(cause_id: str | None, as_json: bool) -> None:
         if as_json:
             data(to_json(CauseList(causes=tuple(CauseName(id=one, title=title) for one, title in CAUSES.items()))))
         else:
-            click.echo(_list(), nl=False)
+            click.echo(with_links(_list(), sys.stdout), nl=False)
         return
     if cause_id not in CAUSES:
         raise UsageError(f"no such cause: {cause_id!r}{meant(near(cause_id))}", hint="gpuwatch cause lists them all")

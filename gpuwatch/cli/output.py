@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpuwatch.cli.links import file_shown, with_links
 from gpuwatch.errors import UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.text import printable
@@ -85,6 +87,11 @@ def say(text: str) -> None:
     click.echo(printable(text), err=True)
 
 
+def say_written(path: Path) -> None:
+    """Prints to stderr which file was written, on a terminal as a link."""
+    click.echo(f"written: {file_shown(path, sys.stderr)}", err=True)
+
+
 def data(text: str) -> None:
     """Prints a document for programs to stdout: always UTF-8."""
     click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
@@ -101,12 +108,13 @@ def publish(
     """Writes the file and reports it, or prints to stdout; ``--json`` prints as well as writing the file."""
     if output is not None and not to_stdout(output):
         write(document, output, format_name=format_name, redact=redact)
-        say(f"written: {file_name(output)}")
+        say_written(output)
         if not as_json:
             return
     name = "json" if as_json else format_name or "text"
     rendered = render(document, name, redact=redact)
     if name == "text":
-        click.echo(rendered, nl=False)
+        # A link names this host and a path: not where both are redacted.
+        click.echo(rendered if redact else with_links(rendered, sys.stdout), nl=False)
     else:
         data(rendered)

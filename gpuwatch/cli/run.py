@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.completion import files
+from gpuwatch.cli.links import with_links
 from gpuwatch.cli.options import FiniteRange, enter_simulation, sim_option, sim_tier_option
-from gpuwatch.cli.output import check_output, no_save_option, redact_option, say, to_stdout
+from gpuwatch.cli.output import check_output, no_save_option, redact_option, say, say_written, to_stdout
 from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.formatting.terminal import file_name
 from gpuwatch.model.run import Run
 from gpuwatch.monitor.live_feed import LiveFeed
 
@@ -199,9 +199,10 @@ class _Keeper:
             return
         from gpuwatch.reports.format_registry import render
 
-        click.echo("\n" + render(finished, "text", width=_columns()), nl=False, err=True)
+        text = render(finished, "text", width=_columns())
+        click.echo("\n" + with_links(text, sys.stderr), nl=False, err=True)
         if self._output is not None and not self._problem:
-            say(f"written: {file_name(self._output)}")
+            say_written(self._output)
 
 
 def _columns() -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from importlib.resources import files
+from pathlib import Path
 
 from gpuwatch.model.findings import CAUSES
 
@@ -35,6 +36,12 @@ def page(cause: str) -> str:
     if cause not in CAUSES:
         raise KeyError(cause)
     return (files("gpuwatch") / FOLDER / f"{cause}.md").read_text(encoding="utf-8")
+
+
+def page_path(cause: str) -> Path | None:
+    """The file of a page; None if there is none, as in a zip archive."""
+    path = Path(str(files("gpuwatch") / FOLDER / f"{cause}.md"))
+    return path if path.is_file() else None
 
 
 _OUT_OF_MEMORY = ("memory.model-too-large", "memory.other-process", "memory.limit-too-small")

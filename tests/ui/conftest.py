@@ -39,7 +39,8 @@ def fixed_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
     """The same time zone and terminal everywhere; no settings and no runs of a developer's own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("GPUWATCH_CONFIG_FILE", str(tmp_path / "settings.toml"))
-    for name in ("NO_COLOR", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_ANIMATIONS"):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("FORCE_HYPERLINK", "NO_COLOR", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_ANIMATIONS"):
         monkeypatch.delenv(name, raising=False)
     before = os.environ.get("TZ")
     os.environ["TZ"] = "UTC"

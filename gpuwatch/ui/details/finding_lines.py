@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from gpuwatch.formatting.links import file_url
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Problem, Snapshot
 from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.inks import link_ink
+from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
 
 Entry = Finding | Problem
@@ -62,12 +65,22 @@ def lines_of(finding: Finding, snapshot: Snapshot | None) -> Lines:
     process = f"process {finding.pid} · " if finding.pid is not None else ""
     in_evidence = finding.until is None and any("since " in line for line in finding.evidence)
     moment = f" · {when(finding)}" if finding.since is not None and not in_evidence else ""
-    lines.append([(f"  {where}{process}{judged(finding)}{moment}", "dim")])
+    cause = cause_of(finding)
+    named: list[Span] = [(cause, _page_link(cause)), (f" · {finding.certainty}{moment}", "dim")] if cause else []
+    lines.append([(f"  {where}{process}", "dim"), *(named or [(f"{judged(finding)}{moment}", "dim")])])
     for line in finding.evidence:
         lines.append([("  · ", "dim"), (printable(line), "text")])
     if finding.action:
         lines.append([("  → ", "accent"), (printable(finding.action), "text")])
     return lines
+
+
+def _page_link(cause: str) -> str:
+    """The ink of a cause id: a link to its page."""
+    from gpuwatch.diagnosis.cause_pages import page_path
+
+    page = page_path(cause)
+    return link_ink(file_url(page), "dim") if page is not None else "dim"
 
 
 def lines_of_problem(problem: Problem) -> Lines:

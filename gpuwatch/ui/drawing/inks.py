@@ -6,6 +6,7 @@ escape sequences. A test compares both for every ink and theme.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -129,3 +130,21 @@ def sequences(palette: Palette, ground: str, depth: int, *, wash: bool = False) 
             set_colors = f"38;5;{_of_256(over)};48;5;{_of_256(under)}"
         found[ink] = f"\x1b[0;{'1;' * bold}{set_colors}m"
     return found
+
+
+_LINK = "link "
+
+
+def link_ink(url: str, ink: str) -> str:
+    """An ink whose text is a link (OSC 8); the plain ink if the terminal or the user wants none."""
+    from gpuwatch.formatting.links import may_link  # not needed for the first frame
+
+    return f"{_LINK}{ink} {url}" if may_link(os.environ, terminal=True) else ink
+
+
+def link_of(name: str) -> tuple[str, str]:
+    """Ink and URL of :func:`link_ink`; the URL is empty for any other ink."""
+    if not name.startswith(_LINK):
+        return name, ""
+    ink, _, url = name.removeprefix(_LINK).partition(" ")
+    return ink, url

@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual import on
 
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.formatting.links import file_url
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.probing.probe_scripts import ProbeScript
@@ -19,6 +20,7 @@ from gpuwatch.session.probe_runs import Parameters, ProbeRuns
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.probe_events import doing
 from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.inks import link_ink
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.tables.probe_bars import bar_lines
@@ -442,7 +444,7 @@ class ProbesScreen(TabScreen):
         except GpuwatchError as error:
             self.say(f"✖ {printable(error.message)}", "error")
         else:
-            self.say(f"● report written: {printable(str(path))}", "ok")
+            self.say(f"● report written: {printable(str(path))}", link_ink(file_url(path), "ok"))
 
 
 def _about(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:

@@ -20,7 +20,7 @@ from textual.theme import Theme
 from textual.widget import Widget
 
 from gpuwatch.formatting.text import is_printable, printable
-from gpuwatch.ui.drawing.inks import INKS, UNWASHED, WASH, WASH_SHARE
+from gpuwatch.ui.drawing.inks import INKS, UNWASHED, WASH, WASH_SHARE, link_of
 from gpuwatch.ui.drawing.lines import BLANK, Line, Span
 from gpuwatch.ui.widgets.terminal_writes import TerminalWrites, sequence_of
 
@@ -151,6 +151,9 @@ class Painted(Widget):
     def ink(self, name: str) -> Style:
         """The style of an ink on this pane's background."""
         if name not in self._styles_of_inks:
+            base, url = link_of(name)
+            if url:
+                return self._styles_of_inks.setdefault(name, self.ink(base) + Style(link=url))
             faded = self._stale and name not in _UNDIMMED
             self._styles_of_inks[name] = self._faded() if faded else self._style_of(name)
         return self._styles_of_inks[name]
@@ -193,6 +196,8 @@ class Painted(Widget):
 
     def sequence(self, name: str, wash: str, filters: Sequence[LineFilter]) -> str | None:
         """The escape sequence of an ink; None if Textual has to draw it."""
+        if link_of(name)[1]:
+            return None
         try:
             return self._sequences[name, wash]
         except KeyError:

@@ -1,0 +1,35 @@
+"""Links in a terminal (OSC 8): https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+_NO_LINKS = re.compile(r"^(|dumb|unknown|linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*)$")
+"""Values of TERM without links; some of these terminals would print them."""
+
+
+def may_link(environment: Mapping[str, str], *, terminal: bool) -> bool:
+    """Whether links may be written: to a terminal that ignores at least what it does not know.
+
+    NO_COLOR asks for plain text, and FORCE_HYPERLINK=0 for text without links.
+    """
+    return (
+        terminal
+        and not _NO_LINKS.match(environment.get("TERM", ""))
+        and not environment.get("NO_COLOR")
+        and environment.get("FORCE_HYPERLINK") != "0"
+    )
+
+
+def file_url(path: Path) -> str:
+    """``file://host/path``: with the host, a terminal at the other end of ssh does not open its own file."""
+    return f"file://{quote(os.uname().nodename)}{quote(str(path.absolute()))}"
+
+
+def linked(text: str, url: str) -> str:
+    """``text`` as a link."""
+    return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"

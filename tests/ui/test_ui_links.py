@@ -1,0 +1,45 @@
+"""Links on the dashboard (OSC 8): cause ids and reports, where the terminal may show them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.cause_pages import page_path
+from gpuwatch.formatting.links import file_url
+from gpuwatch.ui.drawing.inks import link_ink, link_of
+from tests.ui import machines
+from tests.ui.conftest import Stage
+from tests.ui.test_ui_events import settle
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_cause_is_a_link_to_its_page(stage: Stage, monkeypatch: pytest.MonkeyPatch, refused: bool) -> None:
+    monkeypatch.setenv("TERM", "dumb" if refused else "xterm-256color")
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        evidence = stage.app.tab.evidence  # type: ignore[attr-defined]
+        strips = [evidence.render_line(y) for y in range(evidence.size.height)]
+        links = {
+            segment.style.link: segment.text
+            for strip in strips
+            for segment in strip
+            if segment.style and segment.style.link
+        }
+        page = page_path(machines.HELD.id)
+        assert page is not None
+        assert links == ({} if refused else {file_url(page): machines.HELD.id})
+        assert machines.HELD.id in evidence.plain
+        await pilot.press("c")
+        assert stage.app.clipboard == machines.HELD.action, "no escape sequences in what is copied"
+
+
+def test_an_ink_keeps_its_name_and_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert link_of(link_ink("file://a/b c", "ok")) == ("ok", "file://a/b c")
+    assert link_of("ok") == ("ok", "")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert link_ink("file://a/b", "ok") == "ok"
