@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
 
 from gpuwatch.formatting.brief import short_framework, without_folder
 from gpuwatch.formatting.text import printable, shorten
-from gpuwatch.formatting.units import UNKNOWN, duration, memory, percent, reading, size
+from gpuwatch.formatting.units import UNKNOWN, duration, energy, memory, percent, reading, size
+from gpuwatch.history.machine_event import gpus
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import metric
 from gpuwatch.model.reading import Missing
@@ -44,6 +46,8 @@ def snapshot_content(snapshot: Snapshot) -> Content:
             f"load {' '.join(f'{part:.2f}' for part in host.load) if host.load else UNKNOWN}",
         ),
     ]
+    if snapshot.devices:
+        facts.insert(1, ("power", _power(snapshot.devices)))
     count = len(snapshot.devices)
     severities = {found.severity for found in snapshot.findings}
     worst = "error" in severities or any(device.state not in ("ok", "asleep") for device in snapshot.devices)
@@ -70,6 +74,25 @@ def _gpus(snapshot: Snapshot) -> Table:
     return Table(
         "GPUs", heads, tuple(rows), frozenset({0, 2, 3, 4, 5, 6}), keep=frozenset({1}), optional=(6, 4), below=below
     )
+
+
+def _power(devices: Sequence[Device]) -> str:
+    """Power draw and energy of all GPUs together, and the energy of each; says which ones are unknown."""
+    draws = {device.index: device.number("power.draw_watts") for device in devices}
+    used = {device.index: device.number("energy_joules") for device in devices}
+    watts, joules = ([value for value in known.values() if value is not None] for known in (draws, used))
+    now = f"{sum(watts):.0f} W now{_without(draws)}" if watts else f"{UNKNOWN} now"
+    if not joules:
+        return f"{now}; energy counter {UNKNOWN}"
+    each = ", ".join(f"GPU {index} {energy(value)}" for index, value in used.items() if value is not None)
+    of = f" ({each})" if len(devices) > 1 else ""
+    return f"{now}; {energy(sum(joules))} since the driver was loaded{_without(used)}{of}"
+
+
+def _without(known: Mapping[int, float | None]) -> str:
+    """``, without GPUs 2-3``: those of which the number is unknown."""
+    lacking = [index for index, value in known.items() if value is None]
+    return f", without {gpus(lacking)}" if lacking else ""
 
 
 def _silence(snapshot: Snapshot) -> str:
