@@ -12,7 +12,7 @@ from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.ui.drawing.cells import width_of
 from gpuwatch.ui.tables.columns import short_job
 from gpuwatch.ui.tables.filter import parse
-from gpuwatch.ui.tables.totals import job_of, totals
+from gpuwatch.ui.tables.totals import NO_JOB, job_of, totals
 from tests.ui import machines
 from tests.ui.conftest import Stage
 
@@ -99,12 +99,12 @@ async def test_without_jobs_u_goes_back_at_once_and_esc_always_does(stage: Stage
 def test_totals_by_job_are_those_of_its_processes(jobs: list[str | None]) -> None:
     rows = crowd(tuple(jobs)).processes
     found = totals(rows, job_of)
-    assert {one.name for one in found} == set(jobs)
+    assert {one.name for one in found} == {job or NO_JOB for job in jobs}
     for one in found:
-        mine = [row for row in rows if row.container == one.name]
+        mine = [row for row in rows if (row.container or NO_JOB) == one.name]
         assert one.processes == len(mine)
         assert one.memory.value == sum(row.number("gpu_memory_bytes") or 0 for row in mine)
-        if one.name is not None:
+        if one.name != NO_JOB:
             for word in (f'job:"{one.name}"', f'container:"{one.name}"'):
                 wanted = parse(word)
                 assert wanted is not None

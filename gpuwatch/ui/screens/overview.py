@@ -15,7 +15,7 @@ from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import ACTIONS, bindings
 from gpuwatch.ui.tables.filter import Filter, FilterError, field, parse
 from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS
-from gpuwatch.ui.tables.totals import job_of, user_of
+from gpuwatch.ui.tables.totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.process_table import ProcessTable
 from gpuwatch.ui.widgets.scroll_list import ScrollList
@@ -338,11 +338,14 @@ class OverviewScreen(ProcessRowsScreen):
             await self.action_users()
             return
         one, by_job = self.users.chosen, self.users.by_job
-        if one is None or one.name is None:
-            what = "belong to no job" if by_job else "have an unknown owner"
+        name = one.name if one is not None else None
+        if name is None or (by_job and name == NO_JOB):
+            what = (
+                "belong to no job" if name is not None else "have an unknown job" if by_job else "have an unknown owner"
+            )
             self.say(f"these processes {what}, so they cannot be filtered", "warning")
             return
-        name, of = one.name, job_of if by_job else user_of
+        of = job_of if by_job else user_of
         word = field("job" if by_job else "user", name)
         self._set_filter(Filter(word, (lambda process, at: of(process) == name,)))
         self.action_leave_users()

@@ -42,7 +42,7 @@ class Total:
     """One user or job."""
 
     name: str | None
-    """None: all processes whose owner cannot be read, or without a job."""
+    """None: all processes whose owner or job cannot be read."""
     processes: int = 0
     memory: Sum = field(default_factory=Sum)
     by_gpu: dict[int, Sum] = field(default_factory=dict)
@@ -56,9 +56,13 @@ def user_of(row: Process) -> str | None:
     return row.user
 
 
+NO_JOB = "(no job)"
+"""Name of the total of processes without a job."""
+
+
 def job_of(row: Process) -> str | None:
-    """Its Slurm job, pod or container."""
-    return row.container or None
+    """Its Slurm job, pod or container, or :data:`NO_JOB`; None for a process that cannot be seen from here."""
+    return row.container or (NO_JOB if row.create_time is not None else None)
 
 
 def totals(rows: Iterable[Process], of: Callable[[Process], str | None] = user_of) -> list[Total]:

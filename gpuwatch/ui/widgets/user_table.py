@@ -12,7 +12,7 @@ from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.columns import short_job, unexplained_of
 from gpuwatch.ui.tables.filter import Filter
-from gpuwatch.ui.tables.totals import Total, job_of, totals, unexplained, user_of
+from gpuwatch.ui.tables.totals import NO_JOB, Total, job_of, totals, unexplained, user_of
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import ScrollList
 
@@ -81,7 +81,7 @@ class UserTable(ScrollList):
         view = self._view
         if view is None:
             return
-        named = sum(one.name not in (None, "") for one in self._totals)
+        named = sum(one.name not in (None, "", NO_JOB) for one in self._totals)
         what, title = ("job", "Jobs") if self.by_job else ("user", "Users")
         self.note = f" {named} {what}{'s' * (named != 1)}, by GPU memory "
         if self._filter is not None:
@@ -119,8 +119,8 @@ class UserTable(ScrollList):
 
     def _label_of(self, one: Total, width: int) -> str:
         if one.name is None:
-            return "no job" if self.by_job else UNKNOWN
-        return short_job(one.name, width) if self.by_job else printable(one.name)
+            return UNKNOWN
+        return short_job(one.name, width) if self.by_job and one.name != NO_JOB else printable(one.name)
 
     def _line(self, one: Total, indices: list[int], at: _Columns, *, side_by_side: bool) -> Line:
         pen = Pen(self.inner)
