@@ -93,6 +93,7 @@ class OverviewScreen(ProcessRowsScreen):
             self.show(view)
             return
         self.top_line.show(view)
+        self.tiny.show(view)
         self.host.show(view)
         self.gpus.show_sample(view)
         self.processes.show(view, framed=plan.framed)

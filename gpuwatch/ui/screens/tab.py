@@ -54,9 +54,13 @@ class TabScreen(Screen[None]):
         self._footer_message = ("", "text", 0.0)
         self.top_line = TopLine(self.TAB, id="top")
         self.keys = KeyLine(self.TAB, id="keys")
+        self.tiny = TooSmall(id="too-small")
+        """Drawn instead of everything else on a terminal that is too small."""
         self.timeline: TimelineStrip | None = None
         """The timeline of a pause; created at the first pause."""
         self._before_pause: Widget | None = None
+        self._hidden: list[Widget] = []
+        """Panes hidden because the terminal is too small."""
         self.panes: tuple[Widget, ...] = ()
         """The tab's own panes, from top to bottom."""
 
@@ -65,7 +69,7 @@ class TabScreen(Screen[None]):
         yield self.top_line
         yield from self.panes
         yield self.keys
-        yield TooSmall(id="too-small")
+        yield self.tiny
 
     @property
     def gpuwatch(self) -> Dashboard:
@@ -89,10 +93,20 @@ class TabScreen(Screen[None]):
         """Draws all panes from ``view``."""
         self._view = view
         size = self.app.size
-        self.set_class(size.width < MIN_WIDTH or size.height < MIN_HEIGHT, "-too-small")
+        small = size.width < MIN_WIDTH or size.height < MIN_HEIGHT
+        if not small:
+            for pane in self._hidden:
+                pane.display = True
+            self._hidden = []
+        self.set_class(small, "-too-small")
         self.top_line.show(view)
+        self.tiny.show(view)
         self._show_timeline(view)
         self.draw(view)
+        if small:  # some tabs show and hide panes themselves
+            for pane in (one for one in self.panes if one.styles.inline.has_rule("display") and one.display):
+                pane.display = False
+                self._hidden = [*(one for one in self._hidden if one is not pane), pane]
         self.show_keys()
 
     def show_sample(self, view: View) -> None:
@@ -103,6 +117,7 @@ class TabScreen(Screen[None]):
         """Draws only what depends on the clock."""
         self._view = view
         self.top_line.show(view)
+        self.tiny.show(view)
         self._show_timeline(view)
 
     def _show_timeline(self, view: View) -> None:

@@ -11,13 +11,13 @@ from textual.message import Message
 from gpuwatch.formatting.text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
-from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import shortened
 from gpuwatch.ui.panes.headline import host_line, top_line
+from gpuwatch.ui.panes.tiny import tiny_lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import TABS
-from gpuwatch.ui.widgets.paint import BLANK, Line, Painted
+from gpuwatch.ui.widgets.paint import Painted
 
 
 class Strip(Painted):
@@ -137,12 +137,15 @@ class FindingStrip(Strip, can_focus=True):
 
 
 class TooSmall(Painted):
-    """The required size, on a terminal that is too small for the dashboard."""
+    """On a terminal that is too small for the dashboard: GPUs, what is wrong, and the required size."""
+
+    _view: View | None = None
+
+    def show(self, view: View) -> None:
+        """Draws ``view``, while it is on the screen."""
+        self._view = view
+        self.redraw()
 
     def _draw(self, width: int, height: int) -> None:
-        size = self.app.size
-        text = f"Terminal too small: {size.width}×{size.height}, needs {MIN_WIDTH}×{MIN_HEIGHT}"
-        if width_of(text) > width:
-            text = f"needs {MIN_WIDTH}×{MIN_HEIGHT}"
-        above = [BLANK] * max((height - 1) // 2, 0)
-        self.paint([*above, Line(((text[:width].center(width), "warning"),))])
+        if self._view is not None:
+            self.paint(tiny_lines(self._view, width, height), stale=self._view.stale)

@@ -1,0 +1,97 @@
+"""A terminal too small for the dashboard: the GPUs, what is wrong, and the size that shows more. Pure, no Textual."""
+
+from __future__ import annotations
+
+import datetime
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN, gib
+from gpuwatch.model.snapshot import Device
+from gpuwatch.session.view import View
+from gpuwatch.ui.drawing.cells import cut, right, width_of
+from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
+from gpuwatch.ui.drawing.lines import BLANK, Line, Span
+from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.wrapping import Lines, wrapped
+from gpuwatch.ui.panes.headline import verdict
+from gpuwatch.ui.panes.no_gpu import no_gpu_lines
+from gpuwatch.ui.tables.device_facts import fraction, state_note
+
+_BAR = 6
+"""Minimum cells of the bar; it is dropped first."""
+_FINDING = 2
+"""Lines kept for a finding, if there are that many."""
+
+
+def tiny_lines(view: View, width: int, height: int) -> list[Line]:
+    """The verdict, a line for each GPU, the first finding, and the required size, as far as there is room."""
+    lines = [_top(view, width)]
+    last = _size(width, height)
+    room = height - len(lines) - 1
+    found = _finding(view, width)
+    if not view.devices:
+        return _filled([*lines, *no_gpu_lines(view, width, max(room, 1))], last, height)
+    kept = min(len(found), _FINDING, max(room - 1, 0))
+    count = len(view.devices)
+    shown = count if count <= room - kept else max(room - kept - 1, 1)
+    cells = max(len(str(device.index)) for device in view.devices)
+    lines += [_gpu(device, width, cells) for device in view.devices[:shown]]
+    if shown < count:
+        lines.append(Pen(width).add(f" and {count - shown} more GPUs", "dim").line())
+    return _filled([*lines, *found], last, height)
+
+
+def _filled(lines: list[Line], last: Line, height: int) -> list[Line]:
+    """As many of the lines as fit above the last one, at the bottom."""
+    above = lines[: max(height - 1, 0)]
+    return [*above, *[BLANK] * (height - 1 - len(above)), last][:height]
+
+
+def _top(view: View, width: int) -> Line:
+    clock = f"{datetime.datetime.fromtimestamp(view.moment):%H:%M:%S} "
+    words, ink = verdict(view)
+    pen = Pen(width).add(" gpuwatch ", "title") if width >= len(clock) + width_of(words) + 12 else Pen(width).add(" ")
+    pen.add(cut(words, max(width - pen.x - len(clock) - 1, 0)), ink)
+    return (pen.to(width - len(clock)).add(clock, "dim") if pen.left >= len(clock) else pen).line()
+
+
+def _gpu(device: Device, width: int, cells: int) -> Line:
+    """Utilization, memory, temperature; a bar of the memory where there is room."""
+    state, ink = state_note(device)
+    if state:
+        return Pen(width).add(f" {device.index:>{cells}} ", "strong").add(state, ink).line()
+    load, heat = device.number("utilization.gpu_percent"), device.number("temperature.gpu_celsius")
+    used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
+    parts: list[Span] = [
+        (right(UNKNOWN if load is None else f"{load:.0f} %", 6), "text" if load is not None else "dim"),
+        (right(f"{gib(used)}/{gib(total)}G", 13), "memory" if used is not None else "dim"),
+        (right(UNKNOWN if heat is None else f"{heat:.0f}°C", 6), "text" if heat is not None else "dim"),
+    ]
+    pen = Pen(width).add(f" {device.index:>{cells}} ", "strong")
+    bar = width - pen.x - sum(len(text) for text, _ in parts) - 3
+    if bar >= _BAR:
+        pen.bar(fraction(used, total), bar, "memory")
+    return pen.write(parts).line()
+
+
+def _finding(view: View, width: int) -> list[Line]:
+    """The first finding or source problem, and what to do."""
+    spans: Lines = []
+    if view.wrong:
+        one = view.wrong[0]
+        glyph, ink = ("✖", "error") if one.severity == "error" else ("▲", "warning")
+        more = f" (1 of {len(view.wrong)})" if len(view.wrong) > 1 else ""
+        spans.append([(f" {glyph} ", ink), (printable(one.title) + more, "text")])
+        if one.action:
+            spans.append([(" → ", ink), (printable(one.action), "dim")])
+    elif view.snapshot is not None and view.snapshot.problems:
+        spans.append([(" ▲ ", "warning"), (printable(view.snapshot.problems[0].detail), "text")])
+    return [Line(tuple(part)) for line in spans for part in wrapped(line, max(width - 1, 8))]
+
+
+def _size(width: int, height: int) -> Line:
+    """What this terminal has, and what the dashboard needs."""
+    needs = f"needs {MIN_WIDTH}×{MIN_HEIGHT}"
+    short = f" {width}×{height}, {needs}  q quit"
+    text = next((one for one in (f" Terminal too small:{short}", short) if width_of(one) <= width), needs)
+    return Pen(width).add(text, "dim").line()

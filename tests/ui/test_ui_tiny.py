@@ -1,0 +1,87 @@
+"""Terminals smaller than the dashboard: GPUs with their load, memory and temperature, and what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.ui.panes.tiny import tiny_lines
+from tests.ui import machines
+from tests.ui.conftest import Stage
+from tests.ui.test_ui_ascii import lines_of
+from tests.ui.test_ui_events import settle
+
+
+async def test_gpus_and_the_finding_at_40x12_on_every_tab(stage: Stage) -> None:
+    async with stage.app.run_test(size=(40, 12)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        for number in ("1", "2", "5"):
+            await pilot.press(number)
+            await settle(pilot)
+            lines = lines_of(pilot)
+            text = "\n".join(lines)
+            for device, line in zip(machines.pair().devices, lines[1:], strict=False):
+                assert f"{device.number('utilization.gpu_percent'):.0f} %" in line
+                assert f"{device.number('temperature.gpu_celsius'):.0f}°C" in line
+                assert "/139.8G" in line
+                assert "▕" in line
+            assert " ".join(machines.HELD.title.split()[:3]) in " ".join(text.split())
+            assert "▲ 1 warning" in lines[0]
+            assert "needs 60×12" in lines[-1]
+            assert "q quit" in lines[-1]
+        stage.push(machines.pair(60))
+        await settle(pilot)
+        assert "12:05:31" in lines_of(pilot)[0], "it goes on"
+
+
+MACHINES = {
+    "pair": machines.pair,
+    "broken": machines.broken,
+    "no_driver": machines.no_driver,
+    "hostile": machines.hostile,
+    "sixteen": lambda: machines.many(16, 5),
+}
+
+
+@pytest.mark.parametrize("size", [(59, 40), (40, 12), (30, 8), (24, 6), (20, 5), (10, 3), (3, 1)])
+@pytest.mark.parametrize("name", MACHINES)
+async def test_nothing_is_wider_or_higher_than_the_terminal(stage: Stage, name: str, size: tuple[int, int]) -> None:
+    made: Snapshot = MACHINES[name]()  # type: ignore[operator]
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.push(made)
+        await settle(pilot)
+        lines = tiny_lines(stage.app.session.view(), *size)
+    assert len(lines) <= size[1]
+    assert all(cell_len("".join(text for text, _ in line.spans)) <= size[0] for line in lines)
+    if name == "sixteen" and size == (30, 8):
+        assert any("more GPUs" in "".join(text for text, _ in line.spans) for line in lines)
+
+
+async def test_what_could_not_be_read_is_a_dash(stage: Stage) -> None:
+    blind = machines.device(0)
+    blind = type(blind)(**{name: getattr(blind, name) for name in blind.__struct_fields__} | {"readings": {}})
+    async with stage.app.run_test(size=(40, 12)) as pilot:
+        stage.push(machines.snapshot((blind,)))
+        await settle(pilot)
+        assert "–/–G" in lines_of(pilot)[1]
+        assert "0 %" not in lines_of(pilot)[1]
+
+
+@pytest.mark.parametrize("number", ["1", "2", "3", "4", "5", "6"])
+async def test_a_tab_is_as_before_when_the_terminal_has_grown_again(stage: Stage, number: str) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.pair())
+        await settle(pilot)
+        await pilot.press(number)
+        await settle(pilot)
+        before = [(one.id, one.region) for one in stage.app.tab.panes if one.display]
+        await pilot.resize_terminal(40, 12)
+        await settle(pilot)
+        stage.push(machines.pair(1))
+        await settle(pilot)
+        assert [one.id for one in stage.app.tab.children if one.display and one.region.area] == ["too-small"]
+        await pilot.resize_terminal(120, 40)
+        await settle(pilot)
+        assert [(one.id, one.region) for one in stage.app.tab.panes if one.display] == before
