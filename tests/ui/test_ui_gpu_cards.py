@@ -273,6 +273,13 @@ def device_at(**readings: Any) -> Device:
             ),
             HIGH,
         ),
+        (
+            "temperature",
+            device_at(
+                temperature__gpu_celsius=40, temperature__margin_celsius=0, temperature__slowdown_margin_celsius=40
+            ),
+            NORMAL,
+        ),
         ("clock", device_at(utilization__gpu_percent=97, clocks__sm_mhz=1980), NORMAL),
         ("clock", device_at(utilization__gpu_percent=97, clocks__sm_mhz=1100), HIGH),
         ("clock", device_at(utilization__gpu_percent=97, clocks__sm_mhz=345), FULL),

@@ -70,7 +70,7 @@ def _heat(device: Device, at: Sequence[float]) -> int:
     if celsius is None:
         return NORMAL
     slowdown = slowdown_celsius(device)
-    if slowdown is None:
+    if slowdown is None or slowdown <= 0:  # a driver that reports nonsense
         return HIGH if at and celsius >= HOT_CELSIUS else NORMAL
     return _reached(celsius / slowdown * 100, at)
 
