@@ -15,6 +15,8 @@ _SPEED = 12
 _SHORTEST = 12
 """Minimum cells of a bar."""
 _CHARTED = 30
+_LONGEST = 80
+"""Maximum cells of a bar: the number should stand near its name."""
 LEAST = 60
 """Minimum cells for the bars."""
 
@@ -37,7 +39,7 @@ def bar_lines(document: Comparison, width: int, room: int, chosen: int | None = 
     speed_of = {row.label: row for row in speeds.rows} if speeds is not None else {}
     name = max(width_of(row.label) for row in memory.rows) + 2
     parts = 2 if speed_of else 1
-    bar = (width - name - _MEMORY - 4 - (_SPEED + 4 if speed_of else 0)) // parts
+    bar = min((width - name - _MEMORY - 4 - (_SPEED + 4 if speed_of else 0)) // parts, _LONGEST)
     if bar < _SHORTEST:
         return []
     behind = name + bar + _MEMORY + 6
