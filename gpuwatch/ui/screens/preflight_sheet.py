@@ -71,7 +71,7 @@ def _facts(ahead: Preflight, seconds: float, room: int) -> Lines:
         lines.append(_line("▲ at risk", risk, "warning"))
     else:
         lines.append(_line("at risk", "nothing: no other compute program is there", "ok"))
-    notes = [f"runs {names}; {'one after another, ' if count > 1 else ''}{each}"]
+    notes = [f"runs {names}; {'one by one, ' if count > 1 else ''}{each}"]
     if ahead.spared:
         notes.append(f"{', '.join(f'GPU {device.index}' for device in ahead.spared)} is not used: it is busy")
     if ahead.by_number:
@@ -112,9 +112,9 @@ def _taken(ahead: Preflight) -> str:
         free = [device.number("memory.free_bytes") for device in ahead.devices]
         known = [amount for amount in free if amount is not None]
         total = f"{size(sum(known))} of {len(free)} GPUs" if len(known) == len(free) else f"of {len(free)} GPUs"
-        return f"up to all free memory: {total}"
-    free_of = " and ".join(f"{size(one.number('memory.free_bytes'))} of GPU {one.index}" for one in ahead.devices)
-    return f"up to all free memory: {free_of}"
+        return f"up to all free: {total}"
+    free_of = ", ".join(f"{size(one.number('memory.free_bytes'))} of GPU {one.index}" for one in ahead.devices)
+    return f"up to all free: {free_of}"
 
 
 def _listed(names: tuple[str, ...]) -> str:
