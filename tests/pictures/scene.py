@@ -66,7 +66,7 @@ def _programs() -> Iterator[None]:
                 stderr=subprocess.DEVNULL,
             )
             for name, visible, arguments in (
-                ("train.py", "0", ["--batch", "64"]),
+                ("train.py", "0", []),
                 ("notebook.py", "1", []),
             )
         ]
