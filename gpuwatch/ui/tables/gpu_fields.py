@@ -10,15 +10,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.formatting.text import printable
-from gpuwatch.formatting.units import UNKNOWN
+from gpuwatch.formatting.units import UNKNOWN, energy
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.tables.device_facts import PERMANENT, gigabytes, link, missing_text, whole_number
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, INKS, NORMAL, Load, Thresholds, mark, rank
-
-_KWH = 3.6e6
-"""Joules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +124,7 @@ def _throttled_card(device: Device) -> str:
 
 
 def _energy(device: Device) -> str:
-    joules = device.number("energy_joules")
-    return (
-        UNKNOWN if joules is None else f"{joules / _KWH:.2f} kWh" if joules < 1e4 * _KWH else f"{joules / _KWH:.0f} kWh"
-    )
+    return energy(device.number("energy_joules"))
 
 
 ALL: tuple[GpuField, ...] = (
