@@ -223,6 +223,15 @@ async def test_the_layout_is_kept_by_w_and_the_next_start(make_stage: Callable[.
         assert again.app.overview._plan.style == "line"
 
 
+async def test_without_a_gpu_the_layout_is_only_named(stage: Stage) -> None:
+    async with stage.app.run_test(size=(120, 40)) as pilot:
+        stage.push(machines.snapshot())
+        await pilot.pause()
+        await pilot.press("L")
+        await pilot.pause()
+        assert "layout: lines (w saves it)" in stage.app.overview.keys.plain
+
+
 async def test_graphs_are_chosen_in_a_sheet(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.past(machines.pair, 10)

@@ -279,8 +279,8 @@ class OverviewScreen(ProcessRowsScreen):
         wanted = LAYOUTS[(LAYOUTS.index(app.preferences.layout) + 1) % len(LAYOUTS)]
         app.prefer(layout=wanted)
         plan = self._plan
-        drawn = "none" if plan is None else "graphs" if plan.graph else f"{plan.style}s"
-        room = wanted != "automatic" and drawn not in (wanted, "none")
+        drawn = "" if plan is None or plan.style == "none" else "graphs" if plan.graph else f"{plan.style}s"
+        room = wanted != "automatic" and drawn not in (wanted, "")
         self.say(f"layout: {wanted}{f', no room: {drawn}' if room else ''} (w saves it)", "text")
 
     @property
