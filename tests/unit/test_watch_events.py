@@ -355,7 +355,9 @@ def test_counters_of_errors_that_grow() -> None:
         readings = {"ecc.uncorrected": uncorrected, "remapped_rows.pending": pending}
         if corrected is not None:
             readings["ecc.corrected"] = corrected
-        return device(readings=readings)
+        made = device(readings=readings)
+        known = {name: value for name, value in made.readings.items() if name != "ecc.corrected" or name in readings}
+        return msgspec.structs.replace(made, readings=known)
 
     found = watched(
         *(((one,), ()) for one in (at(5), at(5), at(9), at(12), at(None), at(12, 1, "yes"), at(0, 1), at(1, 1)))
