@@ -148,8 +148,6 @@ async def _watch(camera: Camera, seconds: float) -> None:
     camera.picture("finding")
     camera.frame("gpuwatch · its evidence, and what to do", 3.0)
     await camera.press("1")
-    await camera.press("enter")
-    camera.frame("gpuwatch · one process: its GPU:0, its settings, its history", 3.0)
     await camera.press("2")
     camera.frame("gpuwatch · one GPU: every reading, limits, throttling", 2.5)
     await camera.press("1")
