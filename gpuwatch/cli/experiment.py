@@ -21,12 +21,12 @@ from gpuwatch.cli.run import simulation_tier
 from gpuwatch.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 
 if TYPE_CHECKING:
-    from gpuwatch.experiment.bench import Bench
     from gpuwatch.experiment.first_start import FirstStart
     from gpuwatch.experiment.largest import Span
-    from gpuwatch.experiment.outcome import Found
     from gpuwatch.experiment.plan import Configuration, Rule
+    from gpuwatch.experiment.result import ExperimentResult
     from gpuwatch.experiment.settings import NotTried, Setting
+    from gpuwatch.experiment.trial_setup import TrialSetup
     from gpuwatch.model.trials import Experiment, Trial
 
 _EXAMPLE = "for example: gpuwatch try -- python train.py"
@@ -252,24 +252,24 @@ def _conduct(asked: _Asked) -> tuple[Experiment | None, int | None]:
     """Runs the trials: the document (None after ``--plan``), and the signal that broke them off."""
     from msgspec.structs import replace
 
-    from gpuwatch.experiment.bench import open_bench, tidy
+    from gpuwatch.experiment.trial_setup import open_setup, tidy
     from gpuwatch.model.trials import Experiment
 
     started_at, began = datetime.datetime.now(datetime.UTC), time.monotonic()
-    with open_bench(
+    with open_setup(
         asked.command,
         simulation=simulation_tier(),
         success=asked.success,
         isolate=asked.isolate,
         progress=progress if progress_wanted() and not asked.quiet else lambda text: None,
-    ) as bench:
+    ) as setup:
         if asked.gpu is not None:
-            bench.variables = {"CUDA_VISIBLE_DEVICES": ",".join(visible_gpus(asked.gpu, bench.machine))}
-        rule = asked.rule.on(simulated=bench.simulated)
-        found = _found(bench, asked, rule) if asked.largest is None else _largest(bench, asked, asked.largest)
+            setup.variables = {"CUDA_VISIBLE_DEVICES": ",".join(visible_gpus(asked.gpu, setup.machine))}
+        rule = asked.rule.on(simulated=setup.simulated)
+        found = _found(setup, asked, rule) if asked.largest is None else _largest(setup, asked, asked.largest)
         # In a search for a border, failures are what is looked for.
         kept = _failed if found is not None and found.needed is None else lambda trial: False
-        tidy(bench.folder, [] if found is None else found.trials, kept)
+        tidy(setup.folder, [] if found is None else found.trials, kept)
     if found is None:
         return None, None
     document = Experiment(
@@ -304,7 +304,7 @@ def _failed(trial: Trial) -> bool:
     return trial.run is not None and trial.run.verdict not in (*PASSED, "interrupted")
 
 
-def _found(bench: Bench, asked: _Asked, rule: Rule) -> Found | None:
+def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | None:
     """What the experiment found; None after ``--plan``."""
     from gpuwatch.experiment.copies import copied
     from gpuwatch.experiment.fits import fitted
@@ -314,28 +314,28 @@ def _found(bench: Bench, asked: _Asked, rule: Rule) -> Found | None:
     from gpuwatch.experiment.settings import NotTried, Setting, default_set, named
 
     if asked.recover or asked.fits:
-        _check_free(bench, asked, {})
+        _check_free(setup, asked, {})
         if not asked.quiet:
             how = _SEARCHES["recover" if asked.recover else "fits"]
             limit = f"at most {shown_time(asked.budget)} (--budget)"
             say(f"gpuwatch: {shlex.join(asked.command)} runs {how}; {limit}")
         if asked.recover:
-            return recovered(bench, budget=asked.budget, share=asked.share)
+            return recovered(setup, budget=asked.budget, share=asked.share)
         (one,) = configurations([named(text) for text in asked.configs[:1] or ("default",)], {})
-        return fitted(bench, one, asked.fits, rule, budget=asked.budget)
+        return fitted(setup, one, asked.fits, rule, budget=asked.budget)
     began = time.monotonic()
-    start = _first_start(bench, asked) if asked.plan or not (asked.configs or asked.vary) else None
+    start = _first_start(setup, asked) if asked.plan or not (asked.configs or asked.vary) else None
     settings: Sequence[Setting | NotTried]
     if asked.configs:
         settings = [named(text) for text in asked.configs]
     elif asked.vary or start is None:
         settings = [named("default")]
     else:
-        settings = default_set(start.frameworks, bench.gpus, bench.simulated)
+        settings = default_set(start.frameworks, setup.gpus, setup.simulated)
     chosen = configurations([one for one in settings if isinstance(one, Setting)], asked.vary)
     missing = [one for one in settings if isinstance(one, NotTried)]
     if start is not None and start.failed:
-        return not_run(start.trial, bench)
+        return not_run(start.trial, setup)
     if asked.plan:
         assert start is not None
         click.echo(_plan(asked, chosen, missing, rule, start))
@@ -344,18 +344,18 @@ def _found(bench: Bench, asked: _Asked, rule: Rule) -> Found | None:
         _announce(asked, len(chosen) * (1 + asked.copies if asked.copies else asked.rounds), len(chosen), rule, start)
     left = max(asked.budget - (time.monotonic() - began), 1.0)
     if asked.copies:
-        return copied(bench, chosen, rule, copies=asked.copies, budget=left, share=asked.share)
-    return compared(bench, chosen, missing, rule, rounds=asked.rounds, budget=left, share=asked.share)
+        return copied(setup, chosen, rule, copies=asked.copies, budget=left, share=asked.share)
+    return compared(setup, chosen, missing, rule, rounds=asked.rounds, budget=left, share=asked.share)
 
 
-def _largest(bench: Bench, asked: _Asked, span: Span) -> Found | None:
+def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult | None:
     """What ``--largest`` found; None after ``--plan``."""
     from gpuwatch.experiment.largest import largest
     from gpuwatch.experiment.plan import shown_time
     from gpuwatch.experiment.settings import named
 
     setting = named(asked.configs[0] if asked.configs else "default")
-    _check_free(bench, asked, setting.variables)
+    _check_free(setup, asked, setting.variables)
     runs = (
         f"at most {span.runs} times with values of {span.name} from {span.low} to {span.high} ({setting.name}), in at"
         f" most {shown_time(asked.budget)} (--budget)"
@@ -365,24 +365,24 @@ def _largest(bench: Bench, asked: _Asked, span: Span) -> Found | None:
         return None
     if not asked.quiet:
         say(f"gpuwatch: {shlex.join(asked.command)} runs {runs}")
-    return largest(bench, setting, span, asked.rule if asked.own_rule else None, budget=asked.budget)
+    return largest(setup, setting, span, asked.rule if asked.own_rule else None, budget=asked.budget)
 
 
-def _check_free(bench: Bench, asked: _Asked, variables: Mapping[str, str]) -> None:
+def _check_free(setup: TrialSetup, asked: _Asked, variables: Mapping[str, str]) -> None:
     """Raises UsageError if others use the GPUs that the program would see, without ``--share``."""
     from gpuwatch.experiment.occupied import occupied
 
-    if not asked.share and (taken := occupied(bench.machine, {**bench.variables, **variables})):
+    if not asked.share and (taken := occupied(setup.machine, {**setup.variables, **variables})):
         raise UsageError(taken, hint=_ELSEWHERE)
 
 
-def _first_start(bench: Bench, asked: _Asked) -> FirstStart:
+def _first_start(setup: TrialSetup, asked: _Asked) -> FirstStart:
     from gpuwatch.experiment.first_start import first_start
 
-    _check_free(bench, asked, {})
+    _check_free(setup, asked, {})
     if not asked.quiet:
         say(f"gpuwatch: a first start of {shlex.join(asked.command)}, to see which framework it loads")
-    return first_start(bench, asked.budget)
+    return first_start(setup, asked.budget)
 
 
 def _announce(asked: _Asked, times: int, settings: int, rule: Rule, start: FirstStart | None) -> None:

@@ -60,8 +60,8 @@ Examples:
 def cut(file: Path, begin: str | None, end: str | None, output: Path, redact: bool) -> None:
     """Write a part of a recording to a new file."""
     from gpuwatch.recording.cut import cut_out
-    from gpuwatch.recording.moments import moment, shown
     from gpuwatch.recording.reader import open_recording
+    from gpuwatch.recording.time_expressions import moment, shown
 
     with open_recording(file) as recording:
         assert recording.begin is not None

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.experiment.answer import listed, why_failed
-from gpuwatch.experiment.bench import Bench, Feed
 from gpuwatch.experiment.occupied import occupied
-from gpuwatch.experiment.outcome import Found
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
+from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.trial import Goal, Interrupted, Stop, run_trial
+from gpuwatch.experiment.trial_setup import Feed, TrialSetup
 from gpuwatch.formatting.units import size
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import Answer, Trial
@@ -26,26 +26,26 @@ from gpuwatch.reports.trial_summary import PASSED, slow_down
 
 
 def copied(
-    bench: Bench, chosen: Sequence[Configuration], rule: Rule, *, copies: int, budget: float, share: bool
-) -> Found:
+    setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, *, copies: int, budget: float, share: bool
+) -> ExperimentResult:
     """Runs each configuration alone, then ``copies`` of it at once, on one GPU; measures while all of them step."""
-    found = Found()
+    found = ExperimentResult()
     until = time.monotonic() + budget
-    if pin := _one_gpu(bench):
-        bench.variables = {**bench.variables, "CUDA_VISIBLE_DEVICES": pin}
+    if pin := _one_gpu(setup):
+        setup.variables = {**setup.variables, "CUDA_VISIBLE_DEVICES": pin}
     try:
         for index, one in enumerate(chosen):
-            taken = "" if share else occupied(bench.machine, {**bench.variables, **one.setting.variables})
+            taken = "" if share else occupied(setup.machine, {**setup.variables, **one.setting.variables})
             left = until - time.monotonic()
             if taken or (index and left <= 0):
                 reason = f"{taken} (--share runs there all the same)" if taken else _no_time(budget)
                 found.trials.append(Trial(asked=one.setting.name, values=dict(one.values), not_tried=reason))
                 continue
             share_of_time = max(left / (2 * (len(chosen) - index)), 10.0)
-            alone = run_trial(bench, one, Goal(rule, None, share_of_time))
+            alone = run_trial(setup, one, Goal(rule, None, share_of_time))
             found.trials.append(alone)
             if alone.run is not None and alone.run.verdict in PASSED:
-                found.trials += _together(bench, one, Goal(rule, None, share_of_time), copies, found)
+                found.trials += _together(setup, one, Goal(rule, None, share_of_time), copies, found)
             if found.interrupted is not None:
                 break
     except Interrupted as interrupted:
@@ -62,13 +62,13 @@ def _no_time(budget: float) -> str:
     return f"no time left within --budget {shown_time(budget)}"
 
 
-def _one_gpu(bench: Bench) -> str:
+def _one_gpu(setup: TrialSetup) -> str:
     """UUID of the first GPU that the program can use, where it could use several; else empty."""
-    if bench.machine is None:
+    if setup.machine is None:
         return ""
-    environment = {**os.environ, **bench.variables}
+    environment = {**os.environ, **setup.variables}
     listed, order = environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER")
-    seen = visible_devices(listed, order, bench.machine.devices).map
+    seen = visible_devices(listed, order, setup.machine.devices).map
     return seen[0].uuid if len(seen) > 1 else ""
 
 
@@ -171,15 +171,15 @@ class _Port:
         self._feed.sample_now()
 
 
-def _together(bench: Bench, one: Configuration, goal: Goal, copies: int, found: Found) -> list[Trial]:
+def _together(setup: TrialSetup, one: Configuration, goal: Goal, copies: int, found: ExperimentResult) -> list[Trial]:
     group, trials, problems = _Group(copies), dict[int, Trial](), list[GpuwatchError]()
-    before, lock = bench.feed.fresh(3.0), threading.Lock()
+    before, lock = setup.feed.fresh(3.0), threading.Lock()
     ports: list[_Port] = []
 
     def run(number: int, port: _Port) -> None:
         try:
             trials[number] = run_trial(
-                bench, one, goal, copy=number, stop=_TogetherStop(goal, group, number), feed=port
+                setup, one, goal, copy=number, stop=_TogetherStop(goal, group, number), feed=port
             )
         except GpuwatchError as error:
             problems.append(error)
@@ -187,9 +187,9 @@ def _together(bench: Bench, one: Configuration, goal: Goal, copies: int, found: 
             with group.lock:
                 group.ended.add(number)
 
-    bench.progress(f"{one.name}: {copies} at once")
+    setup.progress(f"{one.name}: {copies} at once")
     threads = [
-        threading.Thread(target=run, args=(number, _Port(bench.feed, before, ports, lock)), name=f"copy-{number}")
+        threading.Thread(target=run, args=(number, _Port(setup.feed, before, ports, lock)), name=f"copy-{number}")
         for number in range(1, copies + 1)
     ]
     for thread in threads:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from gpuwatch.experiment.bench import Bench
 from gpuwatch.experiment.plan import SIMULATED_STEPS, STEADY_SECONDS, Configuration, Rule
 from gpuwatch.experiment.settings import named
 from gpuwatch.experiment.trial import Goal, run_trial
+from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.model.trials import Trial
 
 _STEPS = 10
@@ -55,10 +55,10 @@ class FirstStart:
                 return None
 
 
-def first_start(bench: Bench, budget: float) -> FirstStart:
+def first_start(setup: TrialSetup, budget: float) -> FirstStart:
     """Starts the program as it is and ends it after its first steps. Raises as :func:`run_trial` does."""
-    bench.progress("a first start, to see which framework it loads")
+    setup.progress("a first start, to see which framework it loads")
     began = time.monotonic()
     goal = Goal(Rule("steps", min(_STEPS, SIMULATED_STEPS)), deadline=min(_LONGEST, budget))
-    trial = run_trial(bench, Configuration(named("default")), goal, 0)
+    trial = run_trial(setup, Configuration(named("default")), goal, 0)
     return FirstStart(trial, time.monotonic() - began)

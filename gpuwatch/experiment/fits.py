@@ -17,11 +17,11 @@ from typing import Protocol
 
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.experiment.answer import why_failed
-from gpuwatch.experiment.bench import Bench, running_feed
-from gpuwatch.experiment.outcome import Found
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
+from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import Setting, named
 from gpuwatch.experiment.trial import Goal, Interrupted, run_trial
+from gpuwatch.experiment.trial_setup import TrialSetup, running_feed
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Run
 from gpuwatch.model.trials import Answer, Fit, Trial
@@ -67,15 +67,15 @@ class _Cards(Protocol):
 class _SimulatedCards:
     note = _NOT_COUNTED
 
-    def __init__(self, bench: Bench, one: Configuration, count: int) -> None:
-        self._bench, self._one, self._count = bench, one, count
-        self._tier: Tier = "plugin" if bench.simulation == "plugin" else "driver"
+    def __init__(self, setup: TrialSetup, one: Configuration, count: int) -> None:
+        self._setup, self._one, self._count = setup, one, count
+        self._tier: Tier = "plugin" if setup.simulation == "plugin" else "driver"
 
     def run(self, amount: int, goal: Goal) -> Trial:
         amount = max(amount // _MIB * _MIB, MIN_MEMORY_BYTES)
-        with _other_card(self._bench, SimShape(self._count, amount), self._tier) as bench:
-            trial = run_trial(bench, self._one, goal, no_retry=True)
-            self._bench.made = bench.made
+        with _other_card(self._setup, SimShape(self._count, amount), self._tier) as setup:
+            trial = run_trial(setup, self._one, goal, no_retry=True)
+            self._setup.made = setup.made
         return trial
 
     def needs(self, card: int) -> int:
@@ -83,13 +83,13 @@ class _SimulatedCards:
 
 
 @contextmanager
-def _other_card(bench: Bench, shape: SimShape, tier: Tier) -> Iterator[Bench]:
+def _other_card(setup: TrialSetup, shape: SimShape, tier: Tier) -> Iterator[TrialSetup]:
     machine = SimMachine.open(shape, name=private_name(), tier=tier)
     try:
         around = machine.environment(os.environ)
         changed = {name: value for name, value in around.items() if os.environ.get(name) != value}
         with running_feed(around) as feed:
-            yield replace(bench, feed=feed, machine=feed.fresh(5.0), variables={**bench.variables, **changed})
+            yield replace(setup, feed=feed, machine=feed.fresh(5.0), variables={**setup.variables, **changed})
     finally:
         machine.remove()
 
@@ -97,8 +97,8 @@ def _other_card(bench: Bench, shape: SimShape, tier: Tier) -> Iterator[Bench]:
 class _Limits:
     """Limits of the framework's allocator on the GPU that is here."""
 
-    def __init__(self, bench: Bench, framework: str, first: Run) -> None:
-        self._bench, self._framework = bench, framework
+    def __init__(self, setup: TrialSetup, framework: str, first: Run) -> None:
+        self._setup, self._framework = setup, framework
         self._total = first.memory.device_total_bytes or 0
         granted = first.memory.allocator_limit_bytes
         self._beside = max(self._total - granted, 0) if granted else first.memory.driver_reserved_bytes or 0
@@ -107,7 +107,7 @@ class _Limits:
             self.note = "The CUDA context and the workspaces of libraries are not counted: leave some hundred MiB."
 
     def run(self, amount: int, goal: Goal) -> Trial:
-        return run_trial(self._bench, Configuration(self._setting(amount)), goal, no_retry=True)
+        return run_trial(self._setup, Configuration(self._setting(amount)), goal, no_retry=True)
 
     def _setting(self, amount: int) -> Setting:
         if self._framework == "tensorflow":
@@ -118,12 +118,14 @@ class _Limits:
         return card - self._beside
 
 
-def fitted(bench: Bench, one: Configuration, cards: Sequence[tuple[str, int]], rule: Rule, *, budget: float) -> Found:
+def fitted(
+    setup: TrialSetup, one: Configuration, cards: Sequence[tuple[str, int]], rule: Rule, *, budget: float
+) -> ExperimentResult:
     """Bisects the memory that the program needs, and names the smallest of ``cards`` (label and bytes) that has it."""
-    found = Found(rule=f"{rule}")
+    found = ExperimentResult(rule=f"{rule}")
     until = time.monotonic() + budget
     try:
-        _fit(bench, one, cards, rule, found, until, budget)
+        _fit(setup, one, cards, rule, found, until, budget)
     except Interrupted as interrupted:
         found.trials += [interrupted.trial] if interrupted.trial is not None else []
         found.interrupted = interrupted.number
@@ -135,35 +137,35 @@ def fitted(bench: Bench, one: Configuration, cards: Sequence[tuple[str, int]], r
 
 
 def _fit(
-    bench: Bench,
+    setup: TrialSetup,
     one: Configuration,
     cards: Sequence[tuple[str, int]],
     rule: Rule,
-    found: Found,
+    found: ExperimentResult,
     until: float,
     budget: float,
 ) -> None:
     largest = cards[-1][1]
-    if bench.simulated:
-        count = len(bench.machine.devices) if bench.machine is not None else 1
-        ways: _Cards = _SimulatedCards(bench, one, max(count, 1))
+    if setup.simulated:
+        count = len(setup.machine.devices) if setup.machine is not None else 1
+        ways: _Cards = _SimulatedCards(setup, one, max(count, 1))
         first = ways.run(largest, Goal(rule, deadline=budget / 2))
     else:
-        first = run_trial(bench, one, Goal(rule, deadline=budget / 2))
-    found.trials.append(_labelled(first, largest if bench.simulated else None))
+        first = run_trial(setup, one, Goal(rule, deadline=budget / 2))
+    found.trials.append(_labelled(first, largest if setup.simulated else None))
     run = first.run
     assert run is not None
     if run.verdict not in PASSED:
-        failed = f"on a card of {size(largest)}" if bench.simulated else "on this card"
+        failed = f"on a card of {size(largest)}" if setup.simulated else "on this card"
         found.answer = Answer(sentence=f"It fails {failed}: {why_failed(run)}")
-        if bench.simulated and run.verdict == "oom":
+        if setup.simulated and run.verdict == "oom":
             found.fits = [Fit(card=label, bytes=amount, fits=False, tried=amount == largest) for label, amount in cards]
         return
     least = run.memory.allocator_peak_bytes
     if least is None or not run.device_map:
         raise UsageError("--fits: no allocator was seen", hint="it must use TensorFlow or PyTorch on a GPU")
-    if not bench.simulated:
-        ways = _Limits(bench, run.framework.name if run.framework is not None else "", run)
+    if not setup.simulated:
+        ways = _Limits(setup, run.framework.name if run.framework is not None else "", run)
     goal = Goal(rule, first.steps if first.ended_by != "the program" else None, budget / 2)
     passed: dict[int, bool] = {}
 
@@ -186,7 +188,7 @@ def _fit(
 
     upper = ways.needs(largest)
     passed[upper] = True
-    low, high = _bisected(passes, least, upper, MIN_MEMORY_BYTES if bench.simulated else _MIB, found, budget)
+    low, high = _bisected(passes, least, upper, MIN_MEMORY_BYTES if setup.simulated else _MIB, found, budget)
     _name_cards(ways, cards, passes, passed, low, high, found, first)
     found.notes.append(ways.note)
 
@@ -207,7 +209,7 @@ def _labelled(trial: Trial, amount: int | None) -> Trial:
 
 
 def _bisected(
-    passes: Callable[[int], bool], least: int, upper: int, smallest: int, found: Found, budget: float
+    passes: Callable[[int], bool], least: int, upper: int, smallest: int, found: ExperimentResult, budget: float
 ) -> tuple[int, int]:
     """Bytes that fail (or are too few) and bytes that pass, at most 5 % more."""
     low, high = max(min(least, upper), 0), upper
@@ -234,7 +236,7 @@ def _name_cards(
     passed: dict[int, bool],
     low: int,
     high: int,
-    found: Found,
+    found: ExperimentResult,
     first: Trial,
 ) -> None:
     smallest = None

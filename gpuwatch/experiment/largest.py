@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from gpuwatch.errors import UsageError
 from gpuwatch.experiment.answer import why_failed
-from gpuwatch.experiment.bench import Bench
-from gpuwatch.experiment.outcome import Found
 from gpuwatch.experiment.plan import SIMULATED_STEPS, Configuration, Rule, check_declared
+from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import Setting
 from gpuwatch.experiment.trial import Goal, Interrupted, run_trial
+from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Run
 from gpuwatch.model.trials import Answer, Largest, Trial
@@ -179,7 +179,7 @@ class _Stopped(Exception):
 class _Runs:
     """Runs the program with one value after another."""
 
-    bench: Bench
+    setup: TrialSetup
     setting: Setting
     span: Span
     rule: Rule | None
@@ -202,7 +202,7 @@ class _Runs:
         values = {self.span.name: str(value)}
         number = sum(trial.values == values for trial in self.trials) + 1
         goal = Goal(rule, deadline=max(left, _LEAST))
-        trial = run_trial(self.bench, Configuration(self.setting, values), goal, number, no_retry=not confirm)
+        trial = run_trial(self.setup, Configuration(self.setting, values), goal, number, no_retry=not confirm)
         self.trials.append(trial)
         run = trial.run
         assert run is not None
@@ -216,15 +216,15 @@ class _Runs:
         raise _Stopped(f"{trial.name} failed, but not for want of GPU memory: {why_failed(run)}")
 
 
-def largest(bench: Bench, setting: Setting, span: Span, rule: Rule | None, *, budget: float) -> Found:
+def largest(setup: TrialSetup, setting: Setting, span: Span, rule: Rule | None, *, budget: float) -> ExperimentResult:
     """Looks for the largest value with which the program runs under ``setting``.
 
     ``rule``: when a run ends; None: after a few steps, one confirming run at the program's own end if there is time.
     ``budget``: seconds in all.
     """
-    runs = _Runs(bench, setting, span, rule, time.monotonic() + budget)
+    runs = _Runs(setup, setting, span, rule, time.monotonic() + budget)
     search = Search(span, runs.passes)
-    found = Found(trials=runs.trials, rule=str(rule or SEARCHED))
+    found = ExperimentResult(trials=runs.trials, rule=str(rule or SEARCHED))
     stopped = ""
     try:
         search.run()

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.experiment.answer import listed, why_failed
-from gpuwatch.experiment.bench import Bench
 from gpuwatch.experiment.occupied import occupied
-from gpuwatch.experiment.outcome import Found
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
+from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import NotTried, Setting, named
 from gpuwatch.experiment.trial import Goal, Interrupted, run_trial
+from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.formatting.units import size
 from gpuwatch.model.run import Oom, Run
 from gpuwatch.model.snapshot import Device
@@ -37,16 +37,16 @@ _WAYS: dict[str, tuple[str, ...]] = {
 }
 
 
-def recovered(bench: Bench, *, budget: float, share: bool) -> Found:
+def recovered(setup: TrialSetup, *, budget: float, share: bool) -> ExperimentResult:
     """Runs the program until it runs out of memory, then with each setting that might help.
 
     A setting that passes, to the end of the program or past three times the step of the failure, is run twice more.
     The first that passes all three is the answer, and the rest is not tried; nor is what the cause rules out.
     """
-    found = Found(rule=RULE)
+    found = ExperimentResult(rule=RULE)
     until = time.monotonic() + budget
     try:
-        _recover(bench, found, until, budget, share=share)
+        _recover(setup, found, until, budget, share=share)
     except Interrupted as interrupted:
         found.trials += [interrupted.trial] if interrupted.trial is not None else []
         found.interrupted = interrupted.number
@@ -57,9 +57,9 @@ def recovered(bench: Bench, *, budget: float, share: bool) -> Found:
     return found
 
 
-def _recover(bench: Bench, found: Found, until: float, budget: float, *, share: bool) -> None:
+def _recover(setup: TrialSetup, found: ExperimentResult, until: float, budget: float, *, share: bool) -> None:
     began = time.monotonic()
-    first = run_trial(bench, Configuration(named("default")), Goal(Rule("end"), deadline=budget / 2))
+    first = run_trial(setup, Configuration(named("default")), Goal(Rule("end"), deadline=budget / 2))
     took = time.monotonic() - began
     found.trials.append(first)
     run = first.run
@@ -69,7 +69,7 @@ def _recover(bench: Bench, found: Found, until: float, budget: float, *, share: 
         return
     goal = _goal(first, took)
     best: Setting | None = None
-    for one in _ways(bench, run, share=share):
+    for one in _ways(setup, run, share=share):
         if isinstance(one, NotTried):
             found.recover.append(Recovery(name=one.name, reason=one.reason))
         elif best is not None:
@@ -78,7 +78,7 @@ def _recover(bench: Bench, found: Found, until: float, budget: float, *, share: 
             found.recover.append(Recovery(name=one.name, reason=f"no time left within --budget {shown_time(budget)}"))
         else:
             deadline = max(until - time.monotonic(), took)
-            recovery = _tried(bench, one, Goal(goal, deadline=deadline), found.trials)
+            recovery = _tried(setup, one, Goal(goal, deadline=deadline), found.trials)
             found.recover.append(recovery)
             best = one if recovery.verified else None
     found.answer = _answer(first, run, found, best)
@@ -109,7 +109,7 @@ def _several(trial: Trial) -> bool:
 # -- what might help ------------------------------------------------------------------------------
 
 
-def _ways(bench: Bench, run: Run, *, share: bool) -> Iterator[Setting | NotTried]:
+def _ways(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | NotTried]:
     """The settings that might help, the likeliest first."""
     framework = run.framework.name if run.framework is not None else ""
     names = list(_WAYS.get(framework, ()))
@@ -119,21 +119,21 @@ def _ways(bench: Bench, run: Run, *, share: bool) -> Iterator[Setting | NotTried
     if run.primary in _FRAGMENTED:
         names.sort(key=lambda name: name not in ("async-allocator", "expandable-segments"))
     ways: list[Setting] = [named(name) for name in names]
-    ways[0:0] = _other_gpus(bench, run)  # costs nothing, neither speed nor precision
+    ways[0:0] = _other_gpus(setup, run)  # costs nothing, neither speed nor precision
     for one in ways:
-        reason = _ruled_out(one, run, bench)
-        taken = "" if share or reason else occupied(bench.machine, {**bench.variables, **one.variables})
+        reason = _ruled_out(one, run, setup)
+        taken = "" if share or reason else occupied(setup.machine, {**setup.variables, **one.variables})
         if taken:
             reason = f"{taken} (--share runs there all the same)"
         yield NotTried(name=one.name, reason=reason) if reason else one
 
 
-def _other_gpus(bench: Bench, run: Run) -> list[Setting]:
+def _other_gpus(setup: TrialSetup, run: Run) -> list[Setting]:
     """Each GPU with more free memory than the one on which it failed, the emptiest first."""
-    if bench.machine is None or len(bench.machine.devices) < 2 or "CUDA_VISIBLE_DEVICES" in os.environ:
+    if setup.machine is None or len(setup.machine.devices) < 2 or "CUDA_VISIBLE_DEVICES" in os.environ:
         return []
-    here = bench.machine.device(run.memory.device_uuid)
-    others = [device for device in bench.machine.devices if device is not here and _free(device) > _free(here)]
+    here = setup.machine.device(run.memory.device_uuid)
+    others = [device for device in setup.machine.devices if device is not here and _free(device) > _free(here)]
     others.sort(key=lambda device: -_free(device))
     return [named(f"visible={device.index}") for device in others]
 
@@ -142,29 +142,29 @@ def _free(device: Device | None) -> float:
     return 0.0 if device is None else device.number("memory.free_bytes") or 0.0
 
 
-def _ruled_out(one: Setting, run: Run, bench: Bench) -> str:
+def _ruled_out(one: Setting, run: Run, setup: TrialSetup) -> str:
     """Why this setting cannot help here; empty if it might."""
-    if bench.simulated and not one.simulated:
+    if setup.simulated and not one.simulated:
         return "simulated GPUs do not have it"
     oom = _largest(run)
     if oom is None or oom.requested_bytes is None:
         return ""
-    total = max((device.number("memory.total_bytes") or 0.0 for device in _reachable(one, run, bench)), default=0.0)
+    total = max((device.number("memory.total_bytes") or 0.0 for device in _reachable(one, run, setup)), default=0.0)
     halved = 2 if one.name == "mixed-float16" else 1
     if total and oom.requested_bytes / halved > total:
         return f"one tensor asks for {size(oom.requested_bytes)}, and the card has {size(total)}"
     return ""
 
 
-def _reachable(one: Setting, run: Run, bench: Bench) -> Sequence[Device]:
+def _reachable(one: Setting, run: Run, setup: TrialSetup) -> Sequence[Device]:
     """The GPU that the setting chooses, else the one on which it failed."""
-    if bench.machine is None:
+    if setup.machine is None:
         return ()
     number = one.variables.get("CUDA_VISIBLE_DEVICES")
     if number is not None:
-        return [device for device in bench.machine.devices if str(device.index) == number]
-    device = bench.machine.device(run.memory.device_uuid)
-    return bench.machine.devices if device is None else (device,)
+        return [device for device in setup.machine.devices if str(device.index) == number]
+    device = setup.machine.device(run.memory.device_uuid)
+    return setup.machine.devices if device is None else (device,)
 
 
 def _largest(run: Run) -> Oom | None:
@@ -174,11 +174,11 @@ def _largest(run: Run) -> Oom | None:
 # -- trying ---------------------------------------------------------------------------------------
 
 
-def _tried(bench: Bench, one: Setting, goal: Goal, trials: list[Trial]) -> Recovery:
+def _tried(setup: TrialSetup, one: Setting, goal: Goal, trials: list[Trial]) -> Recovery:
     """Runs it once, and twice more if it passes."""
     passed = 0
     for number in range(1, 2 + AGAIN):
-        trial = run_trial(bench, Configuration(one), goal, number)
+        trial = run_trial(setup, Configuration(one), goal, number)
         trials.append(trial)
         run = trial.run
         assert run is not None
@@ -191,7 +191,7 @@ def _tried(bench: Bench, one: Setting, goal: Goal, trials: list[Trial]) -> Recov
     return Recovery(name=one.name, passed=passed, runs=passed, verified=True)
 
 
-def _answer(first: Trial, run: Run, found: Found, best: Setting | None) -> Answer:
+def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | None) -> Answer:
     where = "" if _several(first) else f" at step {first.steps}" if first.steps else " before its first step"
     failed = f"It runs out of memory{where}"
     if best is not None:

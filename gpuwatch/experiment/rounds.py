@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gpuwatch.experiment.answer import answer, why_failed
-from gpuwatch.experiment.bench import Bench
 from gpuwatch.experiment.occupied import occupied
-from gpuwatch.experiment.outcome import Found
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
+from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import NotTried
 from gpuwatch.experiment.trial import Goal, Interrupted, run_trial
+from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.model.trials import Answer, Trial
 from gpuwatch.reports.trial_summary import PASSED
 
@@ -24,7 +24,7 @@ _LEAST = 10.0
 
 
 def compared(
-    bench: Bench,
+    setup: TrialSetup,
     chosen: Sequence[Configuration],
     missing: Sequence[NotTried],
     rule: Rule,
@@ -32,24 +32,24 @@ def compared(
     rounds: int,
     budget: float,
     share: bool,
-) -> Found:
+) -> ExperimentResult:
     """Runs each configuration once a round. ``budget``: seconds in all; rounds are dropped first, then configurations.
 
     The first run that reaches ``rule`` sets the number of steps of all others. A configuration that failed, or that
     the program overrides, is not run again; nor, without ``share``, one on a GPU that others use. An interruption
     (Ctrl+C) ends it; what is known so far is returned.
     """
-    found = Found()
+    found = ExperimentResult()
     free = []
     for one in chosen:
-        taken = "" if share else occupied(bench.machine, {**bench.variables, **one.setting.variables})
+        taken = "" if share else occupied(setup.machine, {**setup.variables, **one.setting.variables})
         if taken:
             found.trials.append(_left_out(one, f"{taken} (--share runs there all the same)"))
         else:
             free.append(one)
-    bench.made, bench.planned = 0, len(free) * rounds
+    setup.made, setup.planned = 0, len(free) * rounds
     try:
-        _run_rounds(bench, free, rule, found, rounds=rounds, budget=budget)
+        _run_rounds(setup, free, rule, found, rounds=rounds, budget=budget)
     except Interrupted as interrupted:
         if interrupted.trial is not None:
             found.trials.append(interrupted.trial)
@@ -76,15 +76,21 @@ def _shared(trial: Trial) -> bool:
     return run is not None and any(one.others_peak_bytes and one.uuid in used for one in run.memory.devices)
 
 
-def not_run(start: Trial, bench: Bench) -> Found:
+def not_run(start: Trial, setup: TrialSetup) -> ExperimentResult:
     """What there is to say if the program fails as it is."""
     assert start.run is not None
     sentence = f"It fails as it is, so no setting was tried: {why_failed(start.run)}"
-    return Found(trials=[replace(start, round=1)], answer=Answer(sentence=sentence))
+    return ExperimentResult(trials=[replace(start, round=1)], answer=Answer(sentence=sentence))
 
 
 def _run_rounds(
-    bench: Bench, chosen: Sequence[Configuration], rule: Rule, found: Found, *, rounds: int, budget: float
+    setup: TrialSetup,
+    chosen: Sequence[Configuration],
+    rule: Rule,
+    found: ExperimentResult,
+    *,
+    rounds: int,
+    budget: float,
 ) -> None:
     until = time.monotonic() + budget
     took: dict[str, float] = {}
@@ -108,7 +114,7 @@ def _run_rounds(
             share = remaining / (len(left) - index) if number == 1 else remaining
             deadline = max(remaining if rule.kind == "end" else share, _LEAST)
             began = time.monotonic()
-            trial = run_trial(bench, one, Goal(rule, found.steps, deadline), number)
+            trial = run_trial(setup, one, Goal(rule, found.steps, deadline), number)
             took[one.name] = time.monotonic() - began
             found.trials.append(trial)
             if found.steps is None and _set_pace(trial):

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.diagnosis.finish_run import complete
-from gpuwatch.experiment.bench import Bench, Feed
 from gpuwatch.experiment.plan import LEAST_SECONDS, STEADY_SECONDS, Configuration, Rule, filled_in
 from gpuwatch.experiment.settings import Setting, made_by_program
 from gpuwatch.experiment.steady import is_steady, step_time
+from gpuwatch.experiment.trial_setup import Feed, TrialSetup
 from gpuwatch.model.run import Run, Throughput, Verdict
 from gpuwatch.model.trials import Trial
 from gpuwatch.probing.event_state import Applied, EventState, StepCount
@@ -110,7 +110,7 @@ class Stop:
 
 
 def run_trial(
-    bench: Bench,
+    setup: TrialSetup,
     configuration: Configuration,
     goal: Goal,
     number: int = 1,
@@ -129,32 +129,32 @@ def run_trial(
     :class:`Interrupted` (Ctrl+C) with what was measured until then, and
     :class:`~gpuwatch.probing.termination.NotStarted`.
     """
-    bench.made += 1
+    setup.made += 1
     run_name = f"{configuration.slug}-{number}" + (f"-copy{copy}" if copy else "")
-    feed = feed or bench.feed
-    output = bench.folder / f"{bench.made:02}-{run_name}.log"
+    feed = feed or setup.feed
+    output = setup.folder / f"{setup.made:02}-{run_name}.log"
 
-    head = f"[{bench.made}/{bench.planned}] {configuration.name}" if bench.planned else configuration.name
+    head = f"[{setup.made}/{setup.planned}] {configuration.name}" if setup.planned else configuration.name
 
     def show(steps: int) -> None:
-        bench.progress(f"{head}: {steps} steps" if steps else head)
+        setup.progress(f"{head}: {steps} steps" if steps else head)
 
     asked = stop or Stop(goal, show)
 
     def line(raw: bytes) -> None:
-        if bench.success is not None and bench.success.search(raw.decode("utf-8", "replace")):
+        if setup.success is not None and setup.success.search(raw.decode("utf-8", "replace")):
             asked.succeeded = True
 
     with tempfile.TemporaryDirectory(prefix="gpuwatch-try-", ignore_cleanup_errors=True) as fresh:
         options = Options(
-            simulation=bench.simulation,
-            variables=_variables(bench, configuration, run_name, fresh, no_retry=no_retry),
+            simulation=setup.simulation,
+            variables=_variables(setup, configuration, run_name, fresh, no_retry=no_retry),
             output=output,
-            folder=Path(fresh) / "work" if bench.isolate else None,
+            folder=Path(fresh) / "work" if setup.isolate else None,
             signals=not copy,
         )
-        command = filled_in(bench.command, configuration.values, run_name)
-        if bench.isolate:
+        command = filled_in(setup.command, configuration.values, run_name)
+        if setup.isolate:
             command = [_absolute(word) for word in command]
             for name in ("work", "tmp"):
                 (Path(fresh) / name).mkdir()
@@ -164,7 +164,7 @@ def run_trial(
             Watch(program, lambda draft: draft.run, source=feed, before=before, look=feed.sample_now) as watch,
         ):
             measured = watch.measure(asked, line)
-    trial = _finished(configuration, number, measured, asked, bench, shlex.join(bench.command), output)
+    trial = _finished(configuration, number, measured, asked, setup, shlex.join(setup.command), output)
     trial = msgspec.structs.replace(trial, copy=copy)
     if measured.interrupted is not None:
         raise Interrupted(measured.interrupted, trial)
@@ -172,15 +172,15 @@ def run_trial(
 
 
 def _variables(
-    bench: Bench, configuration: Configuration, run_name: str, fresh: str, *, no_retry: bool
+    setup: TrialSetup, configuration: Configuration, run_name: str, fresh: str, *, no_retry: bool
 ) -> dict[str, str]:
     setting = configuration.setting
-    found = {**bench.variables, **setting.variables, "GPUWATCH_TRY_RUN": run_name}
+    found = {**setup.variables, **setting.variables, "GPUWATCH_TRY_RUN": run_name}
     trial = {"probe": setting.probe, "options": setting.options, "no_retry": no_retry, "interval": 0.2}
     found["GPUWATCH_TRIAL"] = json.dumps(trial)
     # Without this, Python keeps what a program prints until it ends.
     found.setdefault("PYTHONUNBUFFERED", os.environ.get("PYTHONUNBUFFERED", "1"))
-    if bench.isolate:
+    if setup.isolate:
         found["TMPDIR"] = f"{fresh}/tmp"
         found["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH", ""), str(Path.cwd()))))
     return found
@@ -196,14 +196,14 @@ def _finished(
     number: int,
     measured: Measured,
     stop: Stop,
-    bench: Bench,
+    setup: TrialSetup,
     command: str,
     output: Path,
 ) -> Trial:
     """The trial, with its run diagnosed."""
     draft, steps, applied = measured.draft, stop.counted(measured.steps), measured.applied
     run = draft.run
-    verdict, reason = _verdict(run, stop, bench, steps.count, ended=measured.ended_by == "the program")
+    verdict, reason = _verdict(run, stop, setup, steps.count, ended=measured.ended_by == "the program")
     time_of_step = step_time(steps.times)
     run = msgspec.structs.replace(
         run,
@@ -255,10 +255,10 @@ def _became(setting: Setting, run: Run, applied: Applied | None) -> Applied | No
     return Applied(name=setting.name, applied=there, effective=effective) if there or known else None
 
 
-def _verdict(run: Run, stop: Stop, bench: Bench, steps: int, *, ended: bool) -> tuple[Verdict, str]:
+def _verdict(run: Run, stop: Stop, setup: TrialSetup, steps: int, *, ended: bool) -> tuple[Verdict, str]:
     """The run's verdict before diagnosis: a program that was ended because its measurement was done has passed."""
     if ended:
-        if bench.success is not None and run.verdict in ("ok", "error"):
+        if setup.success is not None and run.verdict in ("ok", "error"):
             return ("ok", "") if stop.succeeded else ("error", "It ended without a line that matches --success.")
         return run.verdict, run.verdict_reason
     if stop.why in ("steps", "success"):

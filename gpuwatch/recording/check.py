@@ -14,11 +14,11 @@ from gpuwatch.formatting.terminal import file_name
 from gpuwatch.history.machine_event import MachineEvent, lasted
 from gpuwatch.model.findings import Finding
 from gpuwatch.recording import tiers
-from gpuwatch.recording.minute import DamagedMinute, Minute
-from gpuwatch.recording.moments import shown
+from gpuwatch.recording.minute_blocks import DamagedMinute, Minute
 from gpuwatch.recording.process_lives import ProcessLife
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.storage import DATABASE_ERRORS, open_to_read
+from gpuwatch.recording.time_expressions import shown
 
 
 @dataclass

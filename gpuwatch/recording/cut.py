@@ -20,10 +20,10 @@ from gpuwatch.history.sample_store import Kept
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.reading import Value
 from gpuwatch.model.snapshot import Device, Process, Snapshot
-from gpuwatch.recording.moments import shown
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.sealing import Sample, Sealer, write_events
 from gpuwatch.recording.storage import created
+from gpuwatch.recording.time_expressions import shown
 
 _BLOCK = 60.0
 """Seconds of a block."""

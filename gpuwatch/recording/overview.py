@@ -9,8 +9,8 @@ from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import size
 from gpuwatch.history.machine_event import lasted
-from gpuwatch.recording.moments import shown
 from gpuwatch.recording.reader import Recording
+from gpuwatch.recording.time_expressions import shown
 
 _LISTED = 5
 """Problems, and gaps, that are listed."""

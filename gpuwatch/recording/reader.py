@@ -26,7 +26,7 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.recording import tiers
 from gpuwatch.recording.columns import unpack
-from gpuwatch.recording.minute import DamagedMinute, Minute, OpenSamples, reused
+from gpuwatch.recording.minute_blocks import DamagedMinute, Minute, OpenSamples, reused
 from gpuwatch.recording.process_lives import ProcessLife
 from gpuwatch.recording.storage import DATABASE_ERRORS, looked_at, open_to_read, unreadable
 

@@ -13,7 +13,7 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording import tiers
 from gpuwatch.recording.columns import pack
-from gpuwatch.recording.minute import pack_minute
+from gpuwatch.recording.minute_blocks import pack_minute
 from gpuwatch.recording.process_lives import Key, ProcessLife, ProcessLives
 
 Sample = tuple[Snapshot, tuple[Finding, ...]]

@@ -24,7 +24,7 @@ from gpuwatch.history.machine_event import MachineEvent, lasted
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording import tiers
-from gpuwatch.recording.minute import OpenSamples
+from gpuwatch.recording.minute_blocks import OpenSamples
 from gpuwatch.recording.sealing import Sample, Sealer, write_events
 from gpuwatch.recording.storable import Storable
 from gpuwatch.recording.storage import SCHEMA, created, looked_at

@@ -18,7 +18,7 @@ import msgspec
 
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording.columns import pack, unpack
-from gpuwatch.recording.minute import Minute
+from gpuwatch.recording.minute_blocks import Minute
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.writer import Clock, RecordingWriter
 from tests.benchmarks.history_hour import noisy

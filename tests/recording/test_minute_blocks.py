@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.recording import compression
-from gpuwatch.recording.minute import DamagedMinute, Minute, pack_minute
+from gpuwatch.recording.minute_blocks import DamagedMinute, Minute, pack_minute
 from gpuwatch.recording.storable import Storable
 from tests.recording.days import day
 from tests.ui import machines

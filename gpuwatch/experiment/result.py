@@ -8,7 +8,7 @@ from gpuwatch.model.trials import Answer, Fit, Largest, Recovery, Trial
 
 
 @dataclass(slots=True)
-class Found:
+class ExperimentResult:
     """Trials and their answer."""
 
     trials: list[Trial] = field(default_factory=list)

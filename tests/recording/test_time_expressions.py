@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gpuwatch.errors import UsageError
-from gpuwatch.recording.moments import moment, seconds_of
+from gpuwatch.recording.time_expressions import moment, seconds_of
 
 BERLIN = datetime.timezone(datetime.timedelta(hours=2))
 NOW = datetime.datetime(2026, 5, 11, 14, 30, 0, tzinfo=BERLIN)

@@ -37,7 +37,7 @@ class Feed(Protocol):
 
 
 @dataclass(slots=True)
-class Bench:
+class TrialSetup:
     """What all trials of an experiment share."""
 
     command: tuple[str, ...]
@@ -91,20 +91,20 @@ def running_feed(environment: dict[str, str] | None = None) -> Iterator[LiveFeed
 
 
 @contextmanager
-def open_bench(
+def open_setup(
     command: Sequence[str],
     *,
     simulation: str | None,
     success: re.Pattern[str] | None = None,
     isolate: bool = False,
     progress: Callable[[str], None] = lambda text: None,
-) -> Iterator[Bench]:
-    """A bench with its feed running and a fresh folder, which :func:`tidy` removes."""
+) -> Iterator[TrialSetup]:
+    """A setup with its feed running and a fresh folder, which :func:`tidy` removes."""
     with running_feed() as feed:
         folder = Path(tempfile.mkdtemp(prefix="gpuwatch-try-"))
         machine = feed.fresh(_PATIENCE)
         try:
-            yield Bench(
+            yield TrialSetup(
                 tuple(command), feed, folder, machine, simulation, success=success, isolate=isolate, progress=progress
             )
         except BaseException:
