@@ -122,6 +122,19 @@ def kill_at(start: Start, file: Path, seconds: float, seal: float) -> None:
         assert recording.at(times[len(times) // 2]) is not None
 
 
+def use(file: Path) -> None:
+    """Runs the commands that work on a recording."""
+    info = gpuwatch("record", "info", str(file))
+    assert info.code == 0, info.err
+    assert "still running, or killed" in info.out
+    checked = gpuwatch("record", "check", str(file))
+    assert checked.code == 0, checked.out
+    part = file.with_suffix(".part.gpuwatch")
+    cut = gpuwatch("record", "cut", str(file), "-b", "-10s", "-o", str(part))
+    assert cut.code == 0, cut.err
+    assert gpuwatch("record", "check", str(part)).code == 0
+
+
 @pytest.mark.slow
 def test_kills_lose_one_second(start: Start, tmp_path: Path) -> None:
     """Three side by side, at different moments of their blocks."""
@@ -131,21 +144,25 @@ def test_kills_lose_one_second(start: Start, tmp_path: Path) -> None:
         waits = [pool.submit(kill_at, start, tmp_path / f"{n}.gpuwatch", 12.3 + n, 5.0) for n in range(3)]
         for wait in waits:
             wait.result()
+    use(tmp_path / "0.gpuwatch")
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_many_kills_of_long_recordings(start: Start, tmp_path: Path) -> None:
-    """Twenty recordings of ten minutes, side by side, killed at random moments of their last two minutes."""
+    """Twenty recordings of up to ten minutes, side by side, killed at random moments."""
     import random
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(20) as pool:
         waits = [
-            pool.submit(kill_at, start, tmp_path / f"{n}.gpuwatch", random.uniform(480, 600), 60.0) for n in range(20)
+            pool.submit(kill_at, start, tmp_path / f"{n}.gpuwatch", moment, 60.0)
+            for n, moment in enumerate([600.0, *(random.uniform(60, 600) for _ in range(19))])
         ]
         for wait in waits:
             wait.result()
+    for n in range(20):
+        use(tmp_path / f"{n}.gpuwatch")
 
 
 def test_a_full_disk_is_reported_and_the_file_can_be_read(start: Start, tmp_path: Path) -> None:
