@@ -44,6 +44,7 @@ Examples:
   gpuwatch try --plan -- python train.py
   gpuwatch try --config default --config limit=6GiB -o try.html -- python train.py
   gpuwatch try --vary BATCH=32,64,128 -- python train.py --batch {BATCH}
+  gpuwatch try --memory --vary BATCH=32,64 -- python train.py --batch {BATCH}
   gpuwatch try --largest BATCH=32..4096 -- python train.py --batch {BATCH}
   gpuwatch try --recover -- python train.py
   gpuwatch try --fits 16GiB,24GiB,80GiB -- python train.py
@@ -101,6 +102,9 @@ Examples:
 )
 @click.option(
     "--fits", metavar="SIZE,...", help="Would it run on cards of these sizes, such as 16GiB,24GiB? Names the smallest."
+)
+@click.option(
+    "--memory", is_flag=True, help="Run each setting once more and record who holds the memory: op, shape, layer."
 )
 @click.option("--plan", is_flag=True, help="Start COMMAND once, briefly; print what would be run, and exit.")
 @click.option("--isolate", is_flag=True, help="Give each run a fresh working folder and TMPDIR, removed after it.")
@@ -178,11 +182,17 @@ class _Asked:
     copies: int | None
     recover: bool
     fits: tuple[tuple[str, int], ...]
+    memory: bool
     plan: bool
     isolate: bool
     gpu: str | None
     share: bool
     quiet: bool
+
+    @property
+    def times(self) -> int:
+        """How often each setting is run, if the budget allows."""
+        return self.rounds + self.memory
 
 
 def _checked(
@@ -235,12 +245,18 @@ def _check_forms(vary: tuple[str, ...], stop_after: str | None, given: dict[str,
     forms = [f"--{name}" for name in ("copies", "recover", "largest", "fits") if given[name]]
     if len(forms) > 1:
         raise UsageError(f"{' and '.join(forms)} cannot be combined", hint="give one")
-    own = {"--vary": vary, "--config": given["configs"], "--stop-after": stop_after, "--plan": given["plan"]}
+    own = {
+        "--vary": vary,
+        "--config": given["configs"],
+        "--stop-after": stop_after,
+        "--memory": given["memory"],
+        "--plan": given["plan"],
+    }
     without = {
         "--recover": tuple(own),
-        "--copies": ("--plan",),
-        "--largest": ("--vary",),
-        "--fits": ("--vary", "--plan"),
+        "--copies": ("--memory", "--plan"),
+        "--largest": ("--vary", "--memory"),
+        "--fits": ("--vary", "--memory", "--plan"),
     }
     for form in forms:
         for name in without[form]:
@@ -341,11 +357,13 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
         click.echo(_plan(asked, chosen, missing, rule, start))
         return None
     if not asked.quiet:
-        _announce(asked, len(chosen) * (1 + asked.copies if asked.copies else asked.rounds), len(chosen), rule, start)
+        _announce(asked, len(chosen) * (1 + asked.copies if asked.copies else asked.times), len(chosen), rule, start)
     left = max(asked.budget - (time.monotonic() - began), 1.0)
     if asked.copies:
         return copied(setup, chosen, rule, copies=asked.copies, budget=left, share=asked.share)
-    return compared(setup, chosen, missing, rule, rounds=asked.rounds, budget=left, share=asked.share)
+    return compared(
+        setup, chosen, missing, rule, rounds=asked.rounds, budget=left, share=asked.share, memory=asked.memory
+    )
 
 
 def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult | None:
@@ -394,17 +412,18 @@ def _announce(asked: _Asked, times: int, settings: int, rule: Rule, start: First
     expected = _expected(times, rule, start)
     say(
         f"gpuwatch: {shlex.join(asked.command)} runs"
-        f" {_times(settings, 1 if asked.copies else asked.rounds, times)},"
+        f" {_times(settings, 1 if asked.copies else asked.rounds, times, memory=asked.memory)},"
         f" in {f'{expected}, {limit}' if expected else limit}{own}"
     )
 
 
-def _times(settings: int, rounds: int, times: int) -> str:
+def _times(settings: int, rounds: int, times: int, *, memory: bool = False) -> str:
     """``6 times (2 settings × 3 rounds)``."""
     if times == 1:
         return "once"
     in_rounds = f" × {rounds} rounds" if rounds > 1 else ""
-    return f"{times} times ({settings} setting{'' if settings == 1 else 's'}{in_rounds})"
+    recorded = ", and once each to record its memory" if memory else ""
+    return f"{times} times ({settings} setting{'' if settings == 1 else 's'}{in_rounds}{recorded})"
 
 
 def _expected(times: int, rule: Rule, start: FirstStart | None) -> str:
@@ -425,13 +444,13 @@ def _plan(
     from gpuwatch.experiment.plan import shown_time
 
     width = max(len(name) for name in [*(one.name for one in chosen), *(one.name for one in missing)])
-    times = _times(len(chosen), asked.rounds, len(chosen) * asked.rounds)
+    times = _times(len(chosen), asked.rounds, len(chosen) * asked.times, memory=asked.memory)
     lines = [f"{shlex.join(asked.command)} would run {times}, each measured {rule}:", ""]
     for one in chosen:
         label = one.setting.label + (", changes results" if one.setting.changes_results else "")
         lines.append(f"  {one.name:<{width}}  {label}".rstrip())
     lines += [f"  {one.name:<{width}}  not tried: {one.reason}" for one in missing]
-    expected = _expected(len(chosen) * asked.rounds, rule, start)
+    expected = _expected(len(chosen) * asked.times, rule, start)
     lines += [
         "",
         f"A start took {start.took:.1f} s. Together: {expected or 'not known before'}, at most "

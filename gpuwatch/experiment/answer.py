@@ -10,7 +10,7 @@ from gpuwatch.model.run import Run
 from gpuwatch.model.trials import Answer, Trial
 from gpuwatch.reports.differences import SAME_MEMORY
 from gpuwatch.reports.speed import step_time
-from gpuwatch.reports.trial_summary import Summary, apart, speed_against, summaries
+from gpuwatch.reports.trial_summary import Summary, apart, recorded_profiles, speed_against, summaries
 
 _NAMES = 4
 
@@ -43,7 +43,7 @@ def answer(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
         rest = {why: [name for name in names if name != failed[0].name] for why, names in _by_reason(failed).items()}
         sentence += "".join(f"; {listed(names)} failed ({why})" for why, names in rest.items() if names)
         return _answered(sentence, best, codes)
-    tail = _faster_otherwise(passed, simulated=simulated) + tail + _overridden(known)
+    tail = _faster_otherwise(passed, simulated=simulated) + _held(trials, passed, rescuer) + tail + _overridden(known)
     if len(passed) == 1:
         return _answered(f"{_alone(base)}{tail or '; nothing to compare it with'}", None, codes)
     if rescuer is None or rescuer is base:
@@ -154,6 +154,37 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
     speed = speeds.pop() if len(speeds) == 1 else "speeds cannot be told apart"
     found = ", ".join(dict.fromkeys(filter(None, (held, speed)))) or "nothing was measured"
     return f"No difference between {names}: {found}"
+
+
+def _held(trials: Sequence[Trial], passed: Sequence[Summary], best: Summary | None) -> str:
+    """What became of the tensors, where that was recorded: ``; activations hold 8.0 MiB instead of 16.0 MiB``.
+
+    Compared are the answer, or else the setting with the highest peak, and the first.
+    """
+    profiles = recorded_profiles(trials)
+    known = [one.name for one in passed if one.name in profiles]
+    if len(known) < 2 or known[0] != passed[0].name:
+        return ""
+    base = profiles[known[0]]
+    other = (
+        best.name
+        if best is not None and best.name in known[1:]
+        else max(known[1:], key=lambda name: profiles[name].peak_bytes)
+    )
+    one = profiles[other]
+    if abs(one.peak_bytes - base.peak_bytes) <= SAME_MEMORY * base.peak_bytes:
+        return f"; the tensors take the same {size(one.peak_bytes)} at their peak" if best is not None else ""
+    more = one.peak_bytes - base.peak_bytes
+    changes = {
+        group: (one.groups.get(group, 0) - base.groups.get(group, 0)) / more
+        for group in {*one.groups, *base.groups}
+        if group != "unattributed"
+    }
+    group = max(changes, key=lambda name: changes[name], default="")
+    if changes.get(group, 0) < 0.5:  # no group makes up most of the difference
+        return f"; {other}: the tensors take {size(one.peak_bytes)} at their peak instead of {size(base.peak_bytes)}"
+    amounts = f"{size(one.groups.get(group, 0))} instead of {size(base.groups.get(group, 0))}"
+    return f"; {other}: {group} take {amounts} at the peak of {size(one.peak_bytes)}"
 
 
 def _alone(one: Summary) -> str:

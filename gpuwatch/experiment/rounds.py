@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from gpuwatch.experiment.answer import answer, why_failed
+from gpuwatch.experiment.answer import answer, listed, why_failed
 from gpuwatch.experiment.occupied import occupied
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
 from gpuwatch.experiment.result import ExperimentResult
@@ -32,8 +32,11 @@ def compared(
     rounds: int,
     budget: float,
     share: bool,
+    memory: bool = False,
 ) -> ExperimentResult:
     """Runs each configuration once a round. ``budget``: seconds in all; rounds are dropped first, then configurations.
+
+    ``memory``: after the first round, each is run once more, with the framework's recorder of memory on.
 
     The first run that reaches ``rule`` sets the number of steps of all others. A configuration that failed, or that
     the program overrides, is not run again; nor, without ``share``, one on a GPU that others use. An interruption
@@ -47,9 +50,9 @@ def compared(
             found.trials.append(_left_out(one, f"{taken} (--share runs there all the same)"))
         else:
             free.append(one)
-    setup.made, setup.planned = 0, len(free) * rounds
+    setup.made, setup.planned = 0, len(free) * (rounds + memory)
     try:
-        _run_rounds(setup, free, rule, found, rounds=rounds, budget=budget)
+        _run_rounds(setup, free, rule, found, rounds=rounds, budget=budget, memory=memory)
     except Interrupted as interrupted:
         if interrupted.trial is not None:
             found.trials.append(interrupted.trial)
@@ -67,6 +70,11 @@ def compared(
     found.trials += [Trial(asked=one.name, not_tried=one.reason) for one in missing]
     found.answer = answer(found.trials, {one.setting.name: one.setting.code for one in chosen})
     return found
+
+
+def _shows_setting(trial: Trial) -> bool:
+    """Whether the program ran under the setting that was asked for."""
+    return not trial.overridden and not trial.not_tried
 
 
 def _shared(trial: Trial) -> bool:
@@ -91,6 +99,7 @@ def _run_rounds(
     *,
     rounds: int,
     budget: float,
+    memory: bool,
 ) -> None:
     until = time.monotonic() + budget
     took: dict[str, float] = {}
@@ -119,12 +128,33 @@ def _run_rounds(
             found.trials.append(trial)
             if found.steps is None and _set_pace(trial):
                 found.steps = trial.steps
-            if trial.run is not None and trial.run.verdict in PASSED and not trial.overridden and not trial.not_tried:
+            if trial.run is not None and trial.run.verdict in PASSED and _shows_setting(trial):
                 again.append(one)
         found.rounds = number
+        if memory and number == 1:
+            _record(setup, chosen, rule, found, until)
         left = again
         if not left:
             break
+
+
+def _record(
+    setup: TrialSetup, chosen: Sequence[Configuration], rule: Rule, found: ExperimentResult, until: float
+) -> None:
+    """Runs each configuration that the first round has shown to be there once more, with the recorder on."""
+    late = []
+    for one in chosen:
+        first = next((trial for trial in found.trials if trial.name == one.name), None)
+        if first is None or first.run is None or first.run.verdict not in (*PASSED, "oom") or not _shows_setting(first):
+            continue
+        left = until - time.monotonic()
+        if left < _LEAST:
+            late.append(one.name)
+            continue
+        goal = Goal(rule, found.steps, left)
+        found.trials.append(run_trial(setup, one, goal, record=True))
+    if late:
+        found.notes.append(f"No time was left within --budget to record the memory of {listed(late)}.")
 
 
 def _set_pace(trial: Trial) -> bool:

@@ -116,25 +116,28 @@ def run_trial(
     number: int = 1,
     *,
     no_retry: bool = False,
+    record: bool = False,
     copy: int = 0,
     stop: Stop | None = None,
     feed: Feed | None = None,
 ) -> Trial:
     """Runs the program once under ``configuration``, until ``goal`` is reached or it ends.
 
-    ``number``: of the round. ``no_retry``: TensorFlow's allocator fails at once instead of retrying for 10 s. ``copy``:
-    number among copies at once, which run in threads of their own, each with its ``stop`` and ``feed``.
+    ``number``: of the round. ``no_retry``: TensorFlow's allocator fails at once instead of retrying for 10 s.
+    ``record``: also record who allocates GPU memory. ``copy``: number among copies at once, which run in threads of
+    their own, each with its ``stop`` and ``feed``.
 
     Whatever the program does after the measurement counts for nothing; nothing of it is left running. Raises
     :class:`Interrupted` (Ctrl+C) with what was measured until then, and
     :class:`~gpuwatch.probing.termination.NotStarted`.
     """
     setup.made += 1
-    run_name = f"{configuration.slug}-{number}" + (f"-copy{copy}" if copy else "")
+    run_name = f"{configuration.slug}-{'memory' if record else number}" + (f"-copy{copy}" if copy else "")
     feed = feed or setup.feed
     output = setup.folder / f"{setup.made:02}-{run_name}.log"
 
     head = f"[{setup.made}/{setup.planned}] {configuration.name}" if setup.planned else configuration.name
+    head += ", recording its memory" if record else ""
 
     def show(steps: int) -> None:
         setup.progress(f"{head}: {steps} steps" if steps else head)
@@ -150,6 +153,7 @@ def run_trial(
             simulation=setup.simulation,
             variables=_variables(setup, configuration, run_name, fresh, no_retry=no_retry),
             output=output,
+            memory=record,
             folder=Path(fresh) / "work" if setup.isolate else None,
             signals=not copy,
         )
@@ -165,7 +169,7 @@ def run_trial(
         ):
             measured = watch.measure(asked, line)
     trial = _finished(configuration, number, measured, asked, setup, shlex.join(setup.command), output)
-    trial = msgspec.structs.replace(trial, copy=copy)
+    trial = msgspec.structs.replace(trial, copy=copy, recorded=record)
     if measured.interrupted is not None:
         raise Interrupted(measured.interrupted, trial)
     return trial

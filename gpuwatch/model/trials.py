@@ -57,6 +57,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """What ended the program; a signal was sent only after the measurement had ended."""
     covered: str = ""
     """What of the program ran: ``200 steps``, ``the whole program``."""
+    recorded: bool = False
+    """Whether the framework's recorder was on (``--memory``), which slows a program down: its speed does not count."""
     output: str = ""
     """File with the program's output; empty if it was not kept."""
 

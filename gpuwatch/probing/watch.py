@@ -53,6 +53,8 @@ _SAMPLE = 1.0
 """Seconds to wait for the last sample of a measured program."""
 _INTERRUPT, _TERMINATE, _KILL = 5.0, 2.0, 2.0
 """Seconds that a measured program has after SIGINT, SIGTERM and SIGKILL before the next one is sent."""
+_RECORD = 20.0
+"""Seconds that it has after SIGINT if it writes a recording of its memory then."""
 _SHARE, _SHARE_YOUNG = 0.005, 0.05
 """Share of a core that diagnosing and saving an unfinished run may cost."""
 
@@ -176,7 +178,9 @@ class Watch:
             ended_by="the program",
             interrupted=self._asked[0] if self._asked else None,
         )
-        return measured if by_itself else msgspec.structs.replace(measured, ended_by=self._end_measured())
+        if not by_itself:
+            measured = msgspec.structs.replace(measured, ended_by=self._end_measured())
+        return msgspec.structs.replace(measured, draft=self._with_memory(measured.draft))
 
     def _sample_once_more(self) -> None:
         """Waits for a sample of now: a short program may have taken its memory after the last one."""
@@ -240,7 +244,7 @@ class Watch:
     def _end_measured(self) -> EndedBy:
         """Ends the program and everything that it started; which signal it took. A signal to us hurries it."""
         steps: tuple[tuple[EndedBy, str, int, float], ...] = (
-            ("SIGINT", "signal", signal.SIGINT, _INTERRUPT),
+            ("SIGINT", "signal", signal.SIGINT, _RECORD if self._options.memory else _INTERRUPT),
             ("SIGTERM", "group", signal.SIGTERM, _TERMINATE),
             ("SIGKILL", "group", signal.SIGKILL, _KILL),
         )
@@ -260,6 +264,8 @@ class Watch:
         while not self._everybody_gone and not self._guard_gone and time.monotonic() < until:
             self._streams.drain(0.05)
         self._processes.listen_only()
+        while self._options.memory and self._streams.drain(0):
+            pass  # where its last recording is
         self._guarded.tell("leave")
 
     def _connect(self) -> None:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuwatch.model.memory_profile import MemoryProfile
 from gpuwatch.model.run import Run
 from gpuwatch.model.trials import StepTime, Trial
 
@@ -85,13 +86,27 @@ class Summary:
 
 
 def summaries(trials: Sequence[Trial]) -> tuple[Summary, ...]:
-    """A summary of each setting, in the order in which they were asked for; without copies that ran at once."""
+    """A summary of each setting, in the order in which they were asked for.
+
+    Copies that ran at once and runs with the recorder are left out: their memory and speed are not the setting's.
+    """
     found: dict[str, list[Trial]] = {}
     for trial in trials:
-        if trial.copy:
+        if trial.copy or trial.recorded:
             continue
         found.setdefault(trial.name, []).append(trial)
     return tuple(Summary(name, tuple(of)) for name, of in found.items())
+
+
+def recorded_profiles(trials: Sequence[Trial]) -> dict[str, MemoryProfile]:
+    """Who held GPU memory under each setting, of those whose run was recorded: the fullest GPU's profile."""
+    found: dict[str, MemoryProfile] = {}
+    for trial in trials:
+        if trial.recorded and trial.run is not None:
+            on_gpu = next((one for one in trial.run.memory_profiles if one.device != "host"), None)
+            if on_gpu is not None:
+                found[trial.name] = on_gpu
+    return found
 
 
 def spread(time: StepTime) -> float:

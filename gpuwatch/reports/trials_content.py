@@ -14,6 +14,7 @@ from gpuwatch.reports.content import GLYPHS, Content, Table, clean
 from gpuwatch.reports.run_content import setting_text, simulated_note
 from gpuwatch.reports.speed import step_time
 from gpuwatch.reports.tables import device_map
+from gpuwatch.reports.trial_memory import recorded_tables
 from gpuwatch.reports.trial_summary import PASSED, Summary, slow_down, spread, summaries
 
 _TAIL = 6
@@ -50,6 +51,7 @@ def trials_content(document: Experiment) -> Content:
                 _largest(document),
                 _copies(document.trials),
                 _settings(document, known),
+                *recorded_tables(document.trials),
                 _failures([trial for trial in document.trials if not _expected(document, trial)]),
                 _not_tried(known),
                 _every_run(document),
@@ -68,7 +70,8 @@ def trials_content(document: Experiment) -> Content:
 
 
 def _titled(trial: Trial) -> str:
-    return clean(trial.name) + (f", copy {trial.copy}" if trial.copy else f", round {trial.round}")
+    which = "memory recorded" if trial.recorded else f"copy {trial.copy}" if trial.copy else f"round {trial.round}"
+    return f"{clean(trial.name)}, {which}"
 
 
 def _verdict(document: Experiment, known: Sequence[Summary]) -> tuple[str, str]:
@@ -323,7 +326,7 @@ def _trial_row(trial: Trial) -> tuple[str, ...]:
     run = trial.run
     assert run is not None
     return (
-        str(trial.round),
+        "memory" if trial.recorded else str(trial.round),
         clean(trial.name),
         size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
         _step(trial.step_time),

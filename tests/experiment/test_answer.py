@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.experiment.answer import answer
 from gpuwatch.model.run import Memory
 from gpuwatch.model.trials import Trial
-from tests.reports.documents import GIB, MIB, full_run, step_seconds, tried
+from tests.reports.documents import GIB, MIB, full_run, recorded, step_seconds, tried
 
 CODES = {"growth": "export TF_FORCE_GPU_ALLOW_GROWTH=true", "mixed-float16": "set_global_policy('mixed_float16')"}
 
@@ -88,3 +88,30 @@ def test_nothing_to_compare() -> None:
     assert answer((), CODES).sentence == "Nothing was run"
     assert "a, b" not in answer((failed("a"), failed("b")), CODES).sentence
     assert answer((failed("a"), failed("b")), CODES).sentence.startswith("a and b failed: out of memory")
+
+
+FITS = {"weights": 8 * MIB, "activations": 20 * MIB}
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (FITS, "growth: the same speed (±1 %) in 326 MiB instead of 22.0 GiB; the tensors take the same 28.0 MiB at"),
+        (
+            {**FITS, "activations": 5 * MIB},
+            "; growth: activations take 5.0 MiB instead of 20.0 MiB at the peak of 13.0 MiB",
+        ),
+        (
+            {"weights": 4 * MIB, "activations": 15 * MIB, "inputs": 1 * MIB},
+            "; growth: activations take 15.0 MiB instead of 20.0 MiB at the peak of 20.0 MiB",
+        ),
+        ({"unattributed": 60 * MIB}, "; growth: the tensors take 60.0 MiB at their peak instead of 28.0 MiB"),
+    ],
+)
+def test_what_became_of_the_tensors_where_that_was_recorded(groups: dict[str, int], said: str) -> None:
+    plain = (trial("default", LARGE), trial("growth", SMALL))
+    found = answer((*plain, recorded("default", FITS), recorded("growth", groups)), CODES)
+    assert said in found.sentence
+    assert found.best == "growth"
+    # The recorder slows a program down: its speed is none of the setting's.
+    assert answer((*plain, recorded("growth", groups)), CODES) == answer(plain, CODES)

@@ -93,3 +93,19 @@ def test_the_default_set_is_that_of_the_framework(tmp_path: Path) -> None:
     assert runs["visible=1"]["run"]["device_map"][0]["physical_index"] == 1
     assert runs["xla"]["run"] is None
     assert runs["xla"]["not_tried"] == "simulated GPUs do not have it"
+
+
+@pytest.mark.tensorflow
+@pytest.mark.long
+def test_who_held_the_memory_of_each_batch_size(tmp_path: Path) -> None:
+    text = KERAS.replace("batch_size=16", "batch_size=int(sys.argv[1])")
+    asked = ("--memory", "--vary", "B=16,512", "--rounds", "1", "--sim", "1x2GiB", "--")
+    found = document(*asked, *program(tmp_path, text), "{B}")
+    assert [(trial["values"]["B"], trial["recorded"]) for trial in found["trials"]] == [
+        *(("16", False), ("512", False), ("16", True), ("512", True)),
+    ]
+    small, large = (trial["run"]["memory_profiles"][0] for trial in found["trials"][2:])
+    assert small["device"] == large["device"] == "GPU:0"
+    assert small["groups"]["weights"] == large["groups"]["weights"]
+    assert large["groups"]["activations"] > 8 * small["groups"]["activations"]
+    assert "B=512: " in found["answer"]["sentence"]

@@ -6,6 +6,7 @@ import datetime
 import math
 
 from gpuwatch.model.findings import Finding
+from gpuwatch.model.memory_profile import MemoryHolderOp, MemoryProfile
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.run import (
     DeviceMapping,
@@ -378,6 +379,33 @@ def experiment(*trials: Trial, **changes: object) -> Experiment:
     return Experiment(**(given | changes))  # type: ignore[arg-type]
 
 
+def recorded(asked: str, groups: dict[str, int], largest: str = "dense/kernel", **changes: object) -> Trial:
+    """A run with the recorder of memory on, which saw these groups at the peak."""
+    peak = sum(groups.values())
+    group = max(groups, key=lambda name: groups[name])
+    holder = MemoryHolderOp(
+        op=largest,
+        group=group,  # type: ignore[arg-type]
+        shape="[64,512]",
+        allocated_bytes=groups[group],
+        requested_bytes=groups[group],
+    )
+    profile = MemoryProfile(
+        tool="tensorflow",
+        device="GPU:0",
+        allocator="GPU_0_bfc",
+        peak_bytes=peak,
+        peak_seconds=1.0,
+        live_bytes=peak,
+        holders=(holder,),
+        groups=groups,
+    )
+    run = full_run(
+        config=asked, group="run", verdict="ok", findings=(), primary=None, memory_profiles=(profile,), simulated=False
+    )
+    return tried(asked, run=run, recorded=True, step_time=step_seconds(0.1), **changes)
+
+
 def full_experiment() -> Experiment:
     failed = full_run(config="limit=1GiB", group="run", verdict="oom", verdict_reason="It ran out of memory.")
     return experiment(
@@ -386,6 +414,8 @@ def full_experiment() -> Experiment:
         tried("limit=1GiB", run=failed, step_time=None, steps=3, ended_by="the program", output="/tmp/x/01-limit.log"),
         tried("mixed-float16", changes_results=True, step_time=step_seconds(0.001)),
         tried("grow-to-limit", applied=False, overridden="train.py:12"),
+        recorded("default", {"weights": 8 * MIB, "activations": 20 * MIB}),
+        recorded("mixed-float16", {"weights": 8 * MIB, "activations": 10 * MIB, "inputs": 1 * MIB}),
         Trial(asked="xla", not_tried="simulated GPUs have no XLA"),
         notes=("2 of 3 rounds: another would take 40 s, more than --budget 10 min leaves.",),
     )
