@@ -18,6 +18,7 @@ from gpuwatch.diagnosis.rules import (
     kernels,
     log_statements,
     memory,
+    memory_limits,
     partition,
     placement,
     predicted,
@@ -31,6 +32,7 @@ from gpuwatch.model.findings import SEVERITY_ORDER, Finding
 
 TOPICS = (
     memory,
+    memory_limits,
     placement,
     configuration,
     visibility,

@@ -8,7 +8,7 @@ from gpuwatch.diagnosis.engine import diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.fallbacks import moved_by_placer
 from gpuwatch.diagnosis.no_finding import OF_A_PART
-from gpuwatch.diagnosis.rules.memory import judged
+from gpuwatch.diagnosis.oom_facts import judged
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.log_parser import LogParser
 from gpuwatch.model.explanation import Explanation

@@ -7,8 +7,8 @@ import msgspec
 from gpuwatch.diagnosis.engine import diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.diagnosis.fallbacks import LIMIT, fallbacks, hidden_on_purpose, moved_by_placer
+from gpuwatch.diagnosis.oom_facts import judged
 from gpuwatch.diagnosis.predict import asked_of, predict
-from gpuwatch.diagnosis.rules.memory import judged
 from gpuwatch.diagnosis.user_program import is_watched, reason_of, relevant, verdict_of
 from gpuwatch.formatting.units import memory
 from gpuwatch.logs.facts import LogFacts

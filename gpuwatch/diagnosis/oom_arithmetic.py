@@ -7,15 +7,19 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gpuwatch.diagnosis.memory_shares import trifling
 from gpuwatch.diagnosis.oom_arithmetic_torch import judge_torch
+from gpuwatch.diagnosis.others_memory import trifling
 from gpuwatch.formatting.units import memory, size
 from gpuwatch.model.run import Oom
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What is known about the device in addition to the allocator's numbers."""
+class OomFacts:
+    """What is known in addition to the allocator's numbers: of the device, the settings and the log.
+
+    Memory of others is what :class:`gpuwatch.diagnosis.others_memory.OthersMemory` measured; other
+    processes of the same run count as others too.
+    """
 
     total_bytes: int | None = None
     others_bytes: int | None = None
@@ -79,7 +83,7 @@ _SPARE = 1 << 30
 """Estimate for a CUDA context, libraries outside the allocator and the driver's part, if unknown."""
 
 
-def judge(oom: Oom, around: Surroundings) -> Judgement:
+def judge(oom: Oom, known: OomFacts) -> Judgement:
     """The cause of one failure."""
     asked, limit, used, block = (oom.requested_bytes, oom.limit_bytes, oom.in_use_bytes, oom.largest_free_bytes)
     lines = [_numbers(oom)]
@@ -88,53 +92,53 @@ def judge(oom: Oom, around: Surroundings) -> Judgement:
         holders = [f"process {holder.pid} held {memory(holder.held_bytes)}" for holder in oom.others]
         return Judgement(cause, (*lines, why, *holders), certain=certain, action=action)
     if oom.verdict is not None:
-        again = judge(msgspec.structs.replace(oom, verdict=None), around)
+        again = judge(msgspec.structs.replace(oom, verdict=None), known)
         if again.cause == oom.verdict:
             return again
-        if around.most:
-            lines.append(f"others held {size(around.most)} on the device")
+        if known.most:
+            lines.append(f"others held {size(known.most)} on the device")
         return Judgement(oom.verdict, tuple(lines), certain=True)
     if asked is None or limit is None or (used is None and block is None and asked <= limit):
-        return _without_limit(lines, asked, around)
+        return _without_limit(lines, asked, known)
     free = oom.free_bytes if oom.free_bytes is not None else limit - (used or 0)
-    limits, total = around.limits_bytes, around.total_bytes
-    if limits and total and limits + around.overhead_bytes > total and asked <= free and (around.refusals or not block):
-        return _overcommitted(lines, around, limits, total)
+    limits, total = known.limits_bytes, known.total_bytes
+    if limits and total and limits + known.overhead_bytes > total and asked <= free and (known.refusals or not block):
+        return _overcommitted(lines, known, limits, total)
     pieces = oom.pool_bytes - used if oom.pool_bytes is not None and used is not None else None
     # Without a free block, or with less in all of them, the driver refused the allocator more.
     if asked <= free and block is not None and 0 < block < asked and (pieces is None or pieces >= asked):
-        if around.refusals and used is not None and used + block < limit / 2 and not around.limited:
-            lines.append(f"the driver refused {around.refusals} allocations")
-            return _driver_had_no_more(lines, around, asked, used)
+        if known.refusals and used is not None and used + block < limit / 2 and not known.limited:
+            lines.append(f"the driver refused {known.refusals} allocations")
+            return _driver_had_no_more(lines, known, asked, used)
         lines.append(f"{size(asked)} ≤ {size(free)} free in all, but > {size(block)} in the largest block")
-        return _fragmented(lines, around, limit, free)
+        return _fragmented(lines, known, limit, free)
     if asked <= free:
         lines.append(f"{size(asked)} ≤ {size(free)} below the limit: the driver had no more to give")
-        return _driver_had_no_more(lines, around, asked, used or 0)
+        return _driver_had_no_more(lines, known, asked, used or 0)
     need = asked + (used or 0)
-    guessed = around.from_name and asked > limit
-    if around.total_bytes is not None and need <= around.total_bytes and not guessed:
-        if around.limited:
-            lines.append(f"{_beyond(need, limit)}, on a device of {size(around.total_bytes)}")
-            return Judgement("memory.limit-too-small", tuple(lines), certain=True, action=_raise(around, need))
-        if around.shared:
-            beside = _beside_others(lines, around, limit, need)
+    guessed = known.from_name and asked > limit
+    if known.total_bytes is not None and need <= known.total_bytes and not guessed:
+        if known.limited:
+            lines.append(f"{_beyond(need, limit)}, on a device of {size(known.total_bytes)}")
+            return Judgement("memory.limit-too-small", tuple(lines), certain=True, action=_raise(known, need))
+        if known.shared:
+            beside = _beside_others(lines, known, limit, need)
             if beside is not None:
                 return beside
-        elif is_small(limit, around.total_bytes) and is_small(need, around.total_bytes):
-            if around.others_bytes is None and is_round(limit):
+        elif is_small(limit, known.total_bytes) and is_small(need, known.total_bytes):
+            if known.others_bytes is None and is_round(limit):
                 lines.append(
                     f"{_beyond(need, limit)}: a round number, so probably set by a person, on a device of"
-                    f" about {size(around.total_bytes)}"
+                    f" about {size(known.total_bytes)}"
                 )
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False)
-            if around.held_by_others is False:
+            if known.held_by_others is False:
                 lines.append(
-                    f"{_beyond(need, limit)}, though nobody else held memory of the device's {size(around.total_bytes)}"
+                    f"{_beyond(need, limit)}, though nobody else held memory of the device's {size(known.total_bytes)}"
                 )
                 return Judgement("memory.limit-too-small", tuple(lines), certain=False)
-            if around.others_bytes is None:
-                lines += _had_too_little(around, around.total_bytes, limit)
+            if known.others_bytes is None:
+                lines += _had_too_little(known, known.total_bytes, limit)
                 return Judgement("memory.other-process", tuple(lines), certain=False)
     if asked > limit:
         lines.append(f"{size(asked)} > limit of {size(limit)}: not even an empty allocator could hold it")
@@ -163,12 +167,12 @@ def is_round(limit: int) -> bool:
     return limit % _MIB == 0 and any(limit // _MIB % step == 0 for step in _ROUND_MIB)
 
 
-def _without_limit(lines: list[str], asked: int | None, around: Surroundings) -> Judgement:
+def _without_limit(lines: list[str], asked: int | None, known: OomFacts) -> Judgement:
     """The cause of a failure without a limit, from the device's memory alone."""
-    others, total = around.most if around.held_by_others is not False else None, around.total_bytes
-    if asked is not None and around.least_free_bytes is not None and around.least_free_bytes >= asked:
-        return _not_for_want(lines, around.least_free_bytes)
-    fits = asked is None or total is None or asked + around.overhead_bytes <= total
+    others, total = known.most if known.held_by_others is not False else None, known.total_bytes
+    if asked is not None and known.least_free_bytes is not None and known.least_free_bytes >= asked:
+        return _not_for_want(lines, known.least_free_bytes)
+    fits = asked is None or total is None or asked + known.overhead_bytes <= total
     if others and total and others > total / 2 and fits and not (asked and asked + others + _SPARE <= total):
         lines.append(f"others held {size(others)} of {size(total)}")
         return Judgement("memory.other-process", tuple(lines), certain=False)
@@ -181,18 +185,18 @@ def _not_for_want(lines: list[str], free: int) -> Judgement:
     return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
 
 
-def _beside_others(lines: list[str], around: Surroundings, limit: int, need: int) -> Judgement | None:
+def _beside_others(lines: list[str], known: OomFacts, limit: int, need: int) -> Judgement | None:
     """The cause if it is known what others held; None if the work would not have fitted an empty device either.
 
     TensorFlow grants its allocator the free memory less a reserve, so each byte that others hold is missing there.
     """
-    total, others = around.total_bytes or 0, around.others_bytes or 0
+    total, others = known.total_bytes or 0, known.others_bytes or 0
     if is_round(limit) and is_small(limit, total - others):
         lines.append(
             f"{_beyond(need, limit)}: a round number, so probably set by a person; {size(total - others)} of the"
             f" device's {size(total)} were not held by others"
         )
-        return Judgement("memory.limit-too-small", tuple(lines), certain=False, action=_raise(around, need))
+        return Judgement("memory.limit-too-small", tuple(lines), certain=False, action=_raise(known, need))
     if need > limit + others:
         return None
     lines += (
@@ -203,35 +207,35 @@ def _beside_others(lines: list[str], around: Surroundings, limit: int, need: int
     return Judgement("memory.other-process", tuple(lines), certain=False)
 
 
-def _raise(around: Surroundings, need: int) -> str:
+def _raise(known: OomFacts, need: int) -> str:
     """The advice to raise a limit if others leave no room for that; else empty."""
-    total, others = around.total_bytes, around.most or 0
-    if total is None or not around.shared or need + others + around.overhead_bytes <= total:
+    total, others = known.total_bytes, known.most or 0
+    if total is None or not known.shared or need + others + known.overhead_bytes <= total:
         return ""
     return (
         f"Raise the memory limit or fraction, and free the device first: others held {size(others)} of {size(total)}."
     )
 
 
-def _had_too_little(around: Surroundings, total: int, limit: int) -> Iterator[str]:
+def _had_too_little(known: OomFacts, total: int, limit: int) -> Iterator[str]:
     """Evidence if it was not checked what others held: TensorFlow's own limit would have been higher."""
-    capacity = f"with {size(total)} or more by its name" if around.from_name else f"of {size(total)}"
+    capacity = f"with {size(total)} or more by its name" if known.from_name else f"of {size(total)}"
     yield f"TensorFlow granted its allocator only {size(limit)}, on a device {capacity}"
     yield "the work would have fitted the empty device; what the program would request next is unknown"
 
 
-def _fragmented(lines: list[str], around: Surroundings, limit: int, free: int) -> Judgement:
+def _fragmented(lines: list[str], known: OomFacts, limit: int, free: int) -> Judgement:
     """Free blocks are too small; if the program itself limits the allocator, raising the limit is the remedy."""
-    total, others = around.total_bytes, around.others_bytes or 0
-    room = total - others - around.overhead_bytes - limit if total is not None else 0
-    own = around.limited or around.held_by_others is False or (around.others_bytes is None and is_round(limit))
+    total, others = known.total_bytes, known.others_bytes or 0
+    room = total - others - known.overhead_bytes - limit if total is not None else 0
+    own = known.limited or known.held_by_others is False or (known.others_bytes is None and is_round(limit))
     if total is None or not own or not is_small(limit, total - others) or room <= 0:
         return Judgement("memory.fragmented", tuple(lines), certain=True)
-    if around.from_name:
+    if known.from_name:
         lines.append(f"limit of {size(limit)}: a round number, probably set by a person, of about {size(total)}")
         action = f"If the program set the limit of {size(limit)}, raise or remove it. Else: {_OTHER_ALLOCATOR}"
         return Judgement("memory.fragmented", tuple(lines), certain=True, action=action)
-    sure = around.limited or is_round(limit)
+    sure = known.limited or is_round(limit)
     lines.append(
         f"limit of {size(limit)} on a device of {size(total)}: {'' if sure else 'probably '}the program's own,"
         f" because TensorFlow allocates nearly all free memory; {size(room)} of the device are left"
@@ -246,20 +250,20 @@ def _fragmented(lines: list[str], around: Surroundings, limit: int, free: int) -
     )
 
 
-def _driver_had_no_more(lines: list[str], around: Surroundings, asked: int, used: int) -> Judgement:
+def _driver_had_no_more(lines: list[str], known: OomFacts, asked: int, used: int) -> Judgement:
     """Another process, unless there was none, or there was room."""
-    if around.least_free_bytes is not None and around.least_free_bytes >= asked:
-        return _not_for_want(lines, around.least_free_bytes)
-    total, others = around.total_bytes, around.most
-    need = asked + used + around.overhead_bytes
-    if total is not None and others is not None and not around.from_name:
+    if known.least_free_bytes is not None and known.least_free_bytes >= asked:
+        return _not_for_want(lines, known.least_free_bytes)
+    total, others = known.total_bytes, known.most
+    need = asked + used + known.overhead_bytes
+    if total is not None and others is not None and not known.from_name:
         if need + others + _SPARE <= total:
             lines.append(f"{size(need)} needed in all and {size(others)} held by others fit the device's {size(total)}")
             return Judgement("unknown", tuple(lines), certain=False, title=REFUSED, action=WHAT_WOULD_TELL)
         if need > total:
             lines.append(f"{size(need)} needed in all > {size(total)} of the device, even without other processes")
             return Judgement("memory.model-too-large", tuple(lines), certain=False)
-    if around.held_by_others is False:
+    if known.held_by_others is False:
         lines.append("no other process held memory on the device")
         return Judgement("memory.model-too-large", tuple(lines), certain=False)
     if others is not None and total is not None:
@@ -267,9 +271,9 @@ def _driver_had_no_more(lines: list[str], around: Surroundings, asked: int, used
     return Judgement("memory.other-process", tuple(lines), certain=False)
 
 
-def _overcommitted(lines: list[str], around: Surroundings, limits: int, total: int) -> Judgement:
+def _overcommitted(lines: list[str], known: OomFacts, limits: int, total: int) -> Judgement:
     """The limits of the framework's devices add up to more than the GPU has."""
-    beside = f" + {size(around.overhead_bytes)} for the driver and the CUDA context" if around.overhead_bytes else ""
+    beside = f" + {size(known.overhead_bytes)} for the driver and the CUDA context" if known.overhead_bytes else ""
     lines.append(f"limits on this GPU add up to {size(limits)}{beside} > {size(total)} of the device")
     return Judgement(
         "memory.model-too-large",

@@ -16,7 +16,7 @@ from gpuwatch.diagnosis.compute_capability import built_for, capability, least
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.model.run import Framework, PredictedMapping, Run
 from gpuwatch.model.snapshot import Device, Mapped, Snapshot
-from gpuwatch.model.visibility import visible_devices
+from gpuwatch.model.visibility import MIG_PREFIX, divided, visible_devices
 
 MIB = 1 << 20
 _SMALL = 2 << 30
@@ -113,9 +113,9 @@ def predict(
     """
     if framework is not None and framework.name != "tensorflow":
         return None
-    if machine.driver is None or "MIG-" in (asked.visible or ""):
+    if machine.driver is None or MIG_PREFIX in (asked.visible or ""):
         return None
-    if any(device.readings.get("mig.mode") == "enabled" for device in machine.devices):
+    if any(map(divided, machine.devices)):
         return None
     build = framework.build if framework is not None else {}
     if framework is not None and framework.gpu_build is False and simulation != "plugin":

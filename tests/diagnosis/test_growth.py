@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.memory_growth import growth
-from gpuwatch.diagnosis.oom_arithmetic import Surroundings, judge
+from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.findings import Finding
@@ -143,7 +143,7 @@ def test_the_largest_free_block_is_never_more_than_what_is_free(asked: int, limi
     assert oom.free_bytes is not None
     assert oom.free_bytes >= block
     assert oom.rounded == (block > limit - used)
-    judgement = judge(oom, Surroundings())
+    judgement = judge(oom, OomFacts())
     if oom.rounded:
         assert "GiB free" not in judgement.lines[-1].partition(" = ")[2], "a rounded difference is no equation"
     (row,) = oom_table((oom,)).rows
@@ -222,6 +222,6 @@ def test_amounts_that_round_alike_are_told_by_their_difference() -> None:
         in_use_bytes=6 * GIB,
         largest_free_bytes=0,
     )
-    told = judge(oom, Surroundings(total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limited=True))
+    told = judge(oom, OomFacts(total_bytes=24 * GIB, others_bytes=0, held_by_others=False, limited=True))
     assert told.cause == "memory.limit-too-small"
     assert told.lines[-1].startswith("10.0 KiB more needed than the limit of 6.0 GiB")

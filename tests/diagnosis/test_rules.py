@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 
 from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU, diagnose, primary
 from gpuwatch.diagnosis.evidence import Evidence
-from gpuwatch.diagnosis.oom_arithmetic import Surroundings, judge
+from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
 from gpuwatch.diagnosis.rule_registry import RULES, Rule, finding, rule
 from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, distance
-from gpuwatch.diagnosis.visible_devices import read_visible
 from gpuwatch.logs.facts import CuInitError, LogFacts
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.findings import CAUSES, Finding
 from gpuwatch.model.run import Framework, Memory, Oom
 from gpuwatch.model.snapshot import Problem
-from gpuwatch.model.visibility import visible_devices
+from gpuwatch.model.visibility import read_visible, visible_devices
 from tests.diagnosis.cases import GIB, MIB, NO_DRIVER, draft, log, machine, on_gpus, process
 from tests.logs.logs import NAMES, text
 
@@ -260,41 +259,41 @@ def test_edit_distance_is_symmetric_and_small_only_for_near_words(one: str, othe
 @pytest.mark.parametrize(
     ("asked", "limit", "used", "block", "around", "cause"),
     [
-        (400, 256, 0, 256, Surroundings(), "memory.request-too-large"),
-        (100, 256, 200, 56, Surroundings(), "memory.model-too-large"),
-        (64, 256, 110, 28, Surroundings(), "memory.fragmented"),
-        (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB, limited=True), "memory.limit-too-small"),
-        (400, 256, 0, 256, Surroundings(total_bytes=300 * MIB, limited=True), "memory.request-too-large"),
+        (400, 256, 0, 256, OomFacts(), "memory.request-too-large"),
+        (100, 256, 200, 56, OomFacts(), "memory.model-too-large"),
+        (64, 256, 110, 28, OomFacts(), "memory.fragmented"),
+        (400, 256, 0, 256, OomFacts(total_bytes=24 * GIB, limited=True), "memory.limit-too-small"),
+        (400, 256, 0, 256, OomFacts(total_bytes=300 * MIB, limited=True), "memory.request-too-large"),
         # What TensorFlow 2.21 takes by itself of 8 GiB: no limit that anybody set.
-        (64, 6074, 6074, 0, Surroundings(total_bytes=8 * GIB, held_by_others=False), "memory.model-too-large"),
-        (64, 4000, 4000, 0, Surroundings(total_bytes=8 * GIB, held_by_others=False), "memory.limit-too-small"),
-        (400, 313, 0, 313, Surroundings(total_bytes=24 * GIB), "memory.other-process"),
-        (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB), "memory.limit-too-small"),
-        (64, 256, 230, 26, Surroundings(total_bytes=22 * GIB, from_name=True), "memory.limit-too-small"),
-        (64, 313, 300, 13, Surroundings(total_bytes=22 * GIB, from_name=True), "memory.other-process"),
-        (400, 313, 0, 313, Surroundings(total_bytes=22 * GIB, from_name=True), "memory.request-too-large"),
+        (64, 6074, 6074, 0, OomFacts(total_bytes=8 * GIB, held_by_others=False), "memory.model-too-large"),
+        (64, 4000, 4000, 0, OomFacts(total_bytes=8 * GIB, held_by_others=False), "memory.limit-too-small"),
+        (400, 313, 0, 313, OomFacts(total_bytes=24 * GIB), "memory.other-process"),
+        (400, 256, 0, 256, OomFacts(total_bytes=24 * GIB), "memory.limit-too-small"),
+        (64, 256, 230, 26, OomFacts(total_bytes=22 * GIB, from_name=True), "memory.limit-too-small"),
+        (64, 313, 300, 13, OomFacts(total_bytes=22 * GIB, from_name=True), "memory.other-process"),
+        (400, 313, 0, 313, OomFacts(total_bytes=22 * GIB, from_name=True), "memory.request-too-large"),
         # Of 4 GiB that others leave TensorFlow takes more than 256 MiB by itself: a round number is somebody's.
-        (400, 256, 0, 256, Surroundings(total_bytes=24 * GIB, others_bytes=20 * GIB), "memory.limit-too-small"),
-        (400, 313, 0, 313, Surroundings(total_bytes=24 * GIB, others_bytes=20 * GIB), "memory.other-process"),
-        (400, 255, 0, 255, Surroundings(total_bytes=2 * GIB, others_bytes=1729 * MIB), "memory.other-process"),
+        (400, 256, 0, 256, OomFacts(total_bytes=24 * GIB, others_bytes=20 * GIB), "memory.limit-too-small"),
+        (400, 313, 0, 313, OomFacts(total_bytes=24 * GIB, others_bytes=20 * GIB), "memory.other-process"),
+        (400, 255, 0, 255, OomFacts(total_bytes=2 * GIB, others_bytes=1729 * MIB), "memory.other-process"),
         # An allocator without a free block, below its limit: the driver refused it more.
         (
             48,
             2047,
             1335,
             0,
-            Surroundings(total_bytes=5 * GIB, others_bytes=3620 * MIB, least_free_bytes=0),
+            OomFacts(total_bytes=5 * GIB, others_bytes=3620 * MIB, least_free_bytes=0),
             "memory.other-process",
         ),
-        (48, 2047, 1335, 0, Surroundings(total_bytes=5 * GIB, least_free_bytes=64 * MIB), "unknown"),
-        (25 * 1024, 22 * 1024, 0, 22 * 1024, Surroundings(total_bytes=24 * GIB), "memory.request-too-large"),
-        (5 * 1024, 22 * 1024, 20 * 1024, 100, Surroundings(total_bytes=24 * GIB), "memory.model-too-large"),
-        (64, 256, 110, None, Surroundings(), "memory.other-process"),
-        (64, 2560, 10, 8, Surroundings(refusals=40), "memory.other-process"),
+        (48, 2047, 1335, 0, OomFacts(total_bytes=5 * GIB, least_free_bytes=64 * MIB), "unknown"),
+        (25 * 1024, 22 * 1024, 0, 22 * 1024, OomFacts(total_bytes=24 * GIB), "memory.request-too-large"),
+        (5 * 1024, 22 * 1024, 20 * 1024, 100, OomFacts(total_bytes=24 * GIB), "memory.model-too-large"),
+        (64, 256, 110, None, OomFacts(), "memory.other-process"),
+        (64, 2560, 10, 8, OomFacts(refusals=40), "memory.other-process"),
     ],
 )
 def test_the_verdict_follows_from_the_numbers(
-    asked: int, limit: int, used: int, block: int | None, around: Surroundings, cause: str
+    asked: int, limit: int, used: int, block: int | None, around: OomFacts, cause: str
 ) -> None:
     oom = Oom(
         requested_bytes=asked * MIB,
@@ -313,9 +312,9 @@ _AMOUNT = st.one_of(st.none(), st.integers(0, 1 << 62))
 
 @given(
     st.builds(Oom, requested_bytes=_AMOUNT, limit_bytes=_AMOUNT, in_use_bytes=_AMOUNT, largest_free_bytes=_AMOUNT),
-    st.builds(Surroundings, total_bytes=_AMOUNT, others_bytes=_AMOUNT, limited=st.booleans()),
+    st.builds(OomFacts, total_bytes=_AMOUNT, others_bytes=_AMOUNT, limited=st.booleans()),
 )
-def test_every_combination_of_numbers_has_a_verdict(oom: Oom, around: Surroundings) -> None:
+def test_every_combination_of_numbers_has_a_verdict(oom: Oom, around: OomFacts) -> None:
     judgement = judge(oom, around)
     assert judgement.cause in CAUSES
     assert judgement.lines

@@ -14,7 +14,7 @@ from gpuwatch.diagnosis.driver_releases import cuda_of_tensorflow, update
 from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.memory_holders import ANYWHERE, headline, make_room
-from gpuwatch.diagnosis.oom_arithmetic import Surroundings, judge
+from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.doctor import FrameworkLook, Library
 from gpuwatch.model.findings import Finding
@@ -64,7 +64,7 @@ UNSEEN = {"create_time": None, "user": None, "command": None, "name": None, "not
 
 
 def test_pieces_under_the_programs_own_limit_are_mended_by_more_room() -> None:
-    told = judge(PIECES, Surroundings(total_bytes=24 * GIB, others_bytes=0, held_by_others=False))
+    told = judge(PIECES, OomFacts(total_bytes=24 * GIB, others_bytes=0, held_by_others=False))
     assert (told.cause, told.certain) == ("memory.fragmented", True)
     assert "own memory limit of 1.0 GiB" in told.title
     assert told.action.startswith("Raise or remove the memory limit of 1.0 GiB: 23.0 GiB of the device are left")
@@ -74,25 +74,25 @@ def test_pieces_under_the_programs_own_limit_are_mended_by_more_room() -> None:
 @pytest.mark.parametrize(
     "around",
     [
-        Surroundings(),
-        Surroundings(total_bytes=GIB + 200 * MIB, others_bytes=0, held_by_others=False),
-        Surroundings(total_bytes=24 * GIB, others_bytes=22 * GIB, held_by_others=True),
+        OomFacts(),
+        OomFacts(total_bytes=GIB + 200 * MIB, others_bytes=0, held_by_others=False),
+        OomFacts(total_bytes=24 * GIB, others_bytes=22 * GIB, held_by_others=True),
     ],
     ids=["nothing is known", "the limit is all that there is", "others hold the rest"],
 )
-def test_a_limit_that_nobody_set_is_not_called_the_programs_own(around: Surroundings) -> None:
+def test_a_limit_that_nobody_set_is_not_called_the_programs_own(around: OomFacts) -> None:
     told = judge(PIECES, around)
     assert (told.cause, told.title, told.action) == ("memory.fragmented", "", "")
 
 
 def test_a_card_of_which_only_the_name_is_known_makes_an_if() -> None:
-    told = judge(PIECES, Surroundings(total_bytes=22 * GIB, from_name=True))
+    told = judge(PIECES, OomFacts(total_bytes=22 * GIB, from_name=True))
     assert told.title == ""
     assert told.action.startswith("If the program set the limit of 1.0 GiB")
 
 
 def test_what_was_free_is_not_what_was_granted() -> None:
-    told = judge(FULL, Surroundings(total_bytes=24 * GIB, others_bytes=20 * GIB, held_by_others=True))
+    told = judge(FULL, OomFacts(total_bytes=24 * GIB, others_bytes=20 * GIB, held_by_others=True))
     assert told.cause == "memory.other-process"
     assert "20.0 GiB of 24.0 GiB; TensorFlow granted its allocator 1.9 GiB of the rest" in " ".join(told.lines)
     assert "were free" not in " ".join(told.lines)

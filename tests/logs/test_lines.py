@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpuwatch.diagnosis.oom_arithmetic import Surroundings, judge
+from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
 from gpuwatch.logs import clean
 from gpuwatch.logs.log_parser import LogParser, parse
 from gpuwatch.logs.placement import op_name
@@ -190,7 +190,7 @@ HINT = "If reserved but unallocated memory is large try setting max_split_size_m
 def test_pytorch_tells_its_whole_story_in_one_line(message: str, requested: float, verdict: str) -> None:
     found = parse(message)
     (oom,) = found.ooms
-    assert (oom.device, oom.requested_bytes, judge(oom, Surroundings()).cause) == (
+    assert (oom.device, oom.requested_bytes, judge(oom, OomFacts()).cause) == (
         "GPU:0",
         int(requested * MIB),
         verdict,
@@ -218,7 +218,7 @@ def test_pytorch_in_a_container_names_itself_by_another_pid() -> None:
     ).ooms
     assert oom.others == ()
     assert oom.process_bytes == int(14.52 * 1024 * MIB)
-    assert judge(oom, Surroundings()).cause == "memory.model-too-large"
+    assert judge(oom, OomFacts()).cause == "memory.model-too-large"
 
 
 def test_a_dump_whose_head_was_cut_off_is_still_an_oom() -> None:
@@ -423,4 +423,4 @@ def test_what_the_driver_refuses_beside_free_memory_is_not_fragmentation(free: s
         f" GiB of which {free} is free. Of the allocated memory 825.15 MiB is allocated by PyTorch, and 24.85 MiB is"
         " reserved by PyTorch but unallocated."
     ).ooms
-    assert judge(oom, Surroundings()).cause == cause
+    assert judge(oom, OomFacts()).cause == cause

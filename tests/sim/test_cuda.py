@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.diagnosis.visible_devices import read_visible
 from gpuwatch.model.snapshot import Device
-from gpuwatch.model.visibility import visible_devices
+from gpuwatch.model.visibility import read_visible, visible_devices
 from gpuwatch.sim.machine import SimMachine
 
 GIB, MIB = 2**30, 2**20

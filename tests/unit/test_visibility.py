@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpuwatch.model.snapshot import Device
@@ -25,6 +26,7 @@ ALIKE = machine("A", "A", "A")
         ("", [], None, True),
         ("-1", [], None, True),
         ("NoDevFiles", [], None, True),
+        ("none", [], None, True),
         ("-1,0", [], "-1", True),
         ("0,-1,1", [0], "-1", False),
         ("0,7,1", [0], "7", False),
@@ -55,3 +57,12 @@ def test_mixed_cards_in_the_default_order_are_not_guessed() -> None:
     assert visible_devices(None, None, mixed).unsure
     assert [entry.index for entry in visible_devices("1", "PCI_BUS_ID", mixed).map] == [1]
     assert [entry.index for entry in visible_devices("GPU-1111", None, mixed).map] == [1]
+
+
+def test_a_mig_instance_is_no_invalid_entry_where_mig_is_on() -> None:
+    """Nor is it a whole GPU: which device the process sees is not known then."""
+    parted = [msgspec.structs.replace(device, readings={"mig.mode": "enabled"}) for device in ALIKE]
+    seen = visible_devices("MIG-aaaa", None, parted)
+    assert (seen.map, seen.invalid, seen.hidden) == ((), None, False)
+    assert "MIG" in seen.unsure
+    assert visible_devices("MIG-aaaa", None, ALIKE).invalid == "MIG-aaaa"

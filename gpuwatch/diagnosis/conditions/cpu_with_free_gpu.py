@@ -12,14 +12,13 @@ from gpuwatch.diagnosis.rules.phrasing import IDLE, command, who
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.snapshot import Device, Process
-from gpuwatch.model.visibility import visible_devices
+from gpuwatch.model.visibility import MIG_PREFIX, visible_devices
 
 _CORE = 30.0
 """Percent of one core from which a process computes."""
 _FREE_SHARE = 0.1
 """Share of a device's memory up to which it counts as free."""
 _CPU_BUILD = "+cpu"
-_MIG = "MIG-"
 
 
 def _free(context: SampleContext) -> list[Device]:
@@ -37,7 +36,7 @@ def _free(context: SampleContext) -> list[Device]:
 def cause_of(process: Process, devices: tuple[Device, ...]) -> tuple[str, str] | None:
     """Cause id, and the evidence for it; None if the process was given MIG instances."""
     value = process.cuda_visible_devices
-    if value is not None and _MIG in value:
+    if value is not None and MIG_PREFIX in value:
         return None
     seen = visible_devices(value, None, devices)
     if value is not None and not seen.map and not seen.unsure:

@@ -16,6 +16,7 @@ from gpuwatch.formatting import units
 from gpuwatch.formatting.units import size
 from gpuwatch.model.no_driver import GIVE_GPUS
 from gpuwatch.model.snapshot import Process
+from gpuwatch.model.visibility import MIG_PREFIX, divided
 
 _GPU_FILE = re.compile(r"^/dev/nvidia\d+$")
 _CREATE = "nvidia-modprobe -c 0 -u creates them; in a container, recreate it with its GPUs."
@@ -116,20 +117,20 @@ def mig(facts: Facts) -> Answer | None:
     """A GPU in MIG mode is selected by the UUID of an instance, never by a number."""
     if not facts.gpus:
         return skip(_NO_DRIVER)
-    divided = [device for device in facts.gpus if device.readings.get("mig.mode") == "enabled"]
+    on = list(filter(divided, facts.gpus))
     asked = [entry.strip() for entry in (facts.visible or "").split(",") if entry.strip()]
-    instances = [entry for entry in asked if entry.startswith("MIG-")]
+    instances = [entry for entry in asked if entry.startswith(MIG_PREFIX)]
     if len(instances) > 1:
         return fail(
             f"CUDA_VISIBLE_DEVICES lists {len(instances)} instances, but a process only gets the first one",
             "Start one process per instance.",
         )
-    if not divided:
+    if not on:
         if instances:
             return fail("an instance is requested, but no GPU has MIG on", "Name a GPU, or create the instance.")
         return ok("off")
-    listed = ", ".join(f"GPU {device.index}" for device in divided)
-    numbers = [entry for entry in asked if entry.isdigit() and entry in {str(device.index) for device in divided}]
+    listed = ", ".join(f"GPU {device.index}" for device in on)
+    numbers = [entry for entry in asked if entry.isdigit() and entry in {str(device.index) for device in on}]
     if numbers:
         return warn(
             f"on for {listed}, but CUDA_VISIBLE_DEVICES lists {', '.join(numbers)}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpuwatch.diagnosis.doctor.check_registry import Answer, check, fail, ok, skip, warn
 from gpuwatch.diagnosis.doctor.facts import Facts, several
 from gpuwatch.diagnosis.rules.visibility import meant_by, no_word_of_cuda
-from gpuwatch.diagnosis.visible_devices import read_visible
+from gpuwatch.model.visibility import read_visible
 
 _ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
 _ALLOCATORS = {

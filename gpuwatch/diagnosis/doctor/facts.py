@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpuwatch.diagnosis.rules.visibility import meant_by
-from gpuwatch.diagnosis.visible_devices import read_visible
 from gpuwatch.model.doctor import DriverAnswer, FrameworkLook, System
 from gpuwatch.model.run import Framework, Run
 from gpuwatch.model.snapshot import Device, Snapshot
+from gpuwatch.model.visibility import read_visible
 
 if TYPE_CHECKING:
     from gpuwatch.logs.facts import LogFacts

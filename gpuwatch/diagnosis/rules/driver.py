@@ -12,12 +12,12 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.build import complains, ended_the_work
 from gpuwatch.diagnosis.rules.simulated_driver import says_limit
-from gpuwatch.diagnosis.visible_devices import read_visible
 from gpuwatch.logs import cuda_errors
 from gpuwatch.logs.topics import outright
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.no_driver import SIMULATE, missing_driver_action
 from gpuwatch.model.snapshot import Problem
+from gpuwatch.model.visibility import read_visible
 
 _MISMATCH_CODES = (803, 804)
 _MISSING_CODES = (100, 303)

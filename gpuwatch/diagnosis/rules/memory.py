@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-import msgspec
-
-from gpuwatch.diagnosis.card_memory import memory_in_log
-from gpuwatch.diagnosis.evidence import Evidence, device_behind
+from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.framework_advice import framework_of, memory_action
 from gpuwatch.diagnosis.memory_growth import growth, kept
 from gpuwatch.diagnosis.memory_holders import ANYWHERE, described, headline, holders, make_room
-from gpuwatch.diagnosis.memory_shares import beside, entry_of, share, trifling, with_mates
-from gpuwatch.diagnosis.oom_arithmetic import (
-    REFUSED,
-    WHAT_WOULD_TELL,
-    Judgement,
-    Surroundings,
-    is_round,
-    is_small,
-    judge,
-)
+from gpuwatch.diagnosis.oom_arithmetic import Judgement, judge
+from gpuwatch.diagnosis.oom_facts import full_device, on_host, oom_facts, ooms_of
+from gpuwatch.diagnosis.others_memory import beside, entry_of, trifling
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.formatting.secrets import mask_text
 from gpuwatch.formatting.text import printable, shorten
@@ -32,8 +21,6 @@ from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.run import Oom
 from gpuwatch.model.snapshot import Device, Process
 from gpuwatch.traces.held_most import held_most
-
-_LIMITING = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
 
 ACTIONS = {
     "memory.model-too-large": "Make the batch or the model smaller, or use mixed precision.",
@@ -68,110 +55,8 @@ _SHARE = (
     "Give each process its share: a memory_limit that grows as needed (TF_FORCE_GPU_ALLOW_GROWTH=true beside it), or in"
     " a TF1 session per_process_gpu_memory_fraction with allow_growth; or let each have a GPU of its own."
 )
-_ON_PURPOSE = "To share it on purpose: a memory_limit for each, with TF_FORCE_GPU_ALLOW_GROWTH=true."
-_NOTICED = 0.1
-"""Share of a device that others must hold to be worth a warning."""
 _UNUSED = 1 << 20
 """A device with less than this in use was only initialised."""
-
-
-def surroundings(evidence: Evidence, oom: Oom) -> Surroundings:
-    """What the snapshot, the settings and the log add to an OOM's own numbers."""
-    if on_host(oom):
-        return Surroundings()
-    device, run = _device(evidence, oom), evidence.run
-    held = share(device, entry_of(run, device), run)
-    total, measured = held.total, True
-    if total is None and evidence.log is not None:
-        total, measured = memory_in_log(evidence.log, oom.device)
-    overhead = held.overhead
-    if not overhead and run is not None:
-        overhead = (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0)
-    others, most = held.start if held.start is not None else held.before, held.most
-    if mates := sum(amount for _, amount, _ in beside(evidence, oom)):
-        own = oom.pool_bytes or oom.in_use_bytes or 0
-        others = with_mates(others or 0, mates, total if measured else None, own)
-        most = None if most is None else with_mates(most, mates, total if measured else None, own)
-    known = [amount for amount in (others, most) if amount is not None]
-    return Surroundings(
-        total_bytes=int(total) if total is not None else None,
-        others_bytes=others,
-        most_bytes=most,
-        least_free_bytes=held.least_free,
-        held_by_others=not trifling(max(known), total) if known else None,
-        limits_bytes=_limits(evidence, oom),
-        overhead_bytes=overhead,
-        limited=run is not None and any(_LIMITING.search(name) for name in run.settings),
-        refusals=evidence.log.refusals.count if evidence.log is not None else 0,
-        from_name=not measured,
-    )
-
-
-def _device(evidence: Evidence, oom: Oom) -> Device | None:
-    """The GPU that was full; without a device map, the only GPU."""
-    device = evidence.device_of(oom.device)
-    if device is None and evidence.snapshot is not None and oom.device in ("GPU:0", None):
-        devices = evidence.snapshot.devices
-        return devices[0] if len(devices) == 1 else None
-    return device
-
-
-def _limits(evidence: Evidence, oom: Oom) -> int | None:
-    """How much the framework's devices on this GPU may allocate together."""
-    mappings = evidence.device_map
-    wanted = device_name(oom.device) if oom.device else None
-    own = next((entry for entry in mappings if device_name(entry.framework_device) == wanted), None)
-    if own is None or (own.uuid is None and own.pci_bus_id is None):
-        return None
-    same = [entry for entry in mappings if (entry.uuid, entry.pci_bus_id) == (own.uuid, own.pci_bus_id)]
-    granted = [entry.granted_bytes for entry in same if entry.granted_bytes is not None]
-    return sum(granted) if len(granted) > 1 else None
-
-
-def judged(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
-    """The failures, each with its verdict."""
-    known = (_limited(evidence, oom) for oom in ooms)
-    return tuple(msgspec.structs.replace(oom, verdict=judge(oom, surroundings(evidence, oom)).cause) for oom in known)
-
-
-def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:
-    """The failure with what was in use, from a recording of the allocator (``run --memory``) if the log hides it."""
-    profiles = evidence.run.memory_profiles if evidence.run is not None else ()
-    if oom.in_use_bytes is not None or oom.requested_bytes is None:
-        return oom
-    for one in profiles:
-        full = one.limit_bytes is not None and one.peak_bytes + oom.requested_bytes > one.limit_bytes
-        if one.allocator == oom.allocator and full:
-            limit = oom.limit_bytes if oom.limit_bytes is not None else one.limit_bytes
-            return msgspec.structs.replace(oom, in_use_bytes=one.peak_bytes, limit_bytes=limit)
-    return oom
-
-
-def _limited(evidence: Evidence, oom: Oom) -> Oom:
-    """The failure with its allocator's limit, from the line about the device's creation if necessary.
-
-    Unless several processes or sessions had a device of this name with different limits.
-    """
-    oom = _with_recorded(evidence, oom)
-    if oom.limit_bytes is not None or oom.requested_bytes is None or not (oom.allocator or "").endswith("_bfc"):
-        return oom
-    wanted = device_name(oom.device) if oom.device else None
-    granted = {entry.granted_bytes for entry in evidence.device_map if device_name(entry.framework_device) == wanted}
-    return msgspec.structs.replace(oom, limit_bytes=granted.pop()) if len(granted) == 1 else oom
-
-
-def on_host(oom: Oom) -> bool:
-    """Whether host memory ran out."""
-    return (oom.allocator or "") in ("cpu", "mklcpu")
-
-
-def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
-    """The run's failures, else the log's."""
-    if evidence.run is not None and evidence.run.ooms:
-        found = evidence.run.ooms
-    else:
-        found = tuple(evidence.log.ooms) if evidence.log is not None else ()
-    return tuple(_limited(evidence, oom) for oom in found)
 
 
 @rule(
@@ -188,7 +73,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
     """One finding per cause, with the arithmetic of each failure as evidence."""
     by_cause: dict[str, list[tuple[Oom, Judgement]]] = {}
     for oom in ooms_of(evidence):
-        judgement = judge(oom, surroundings(evidence, oom))
+        judgement = judge(oom, oom_facts(evidence, oom))
         by_cause.setdefault(judgement.cause, []).append((oom, judgement))
     for cause, failures in by_cause.items():
         expected = all(oom.expected for oom, _ in failures)
@@ -197,7 +82,7 @@ def out_of_memory(evidence: Evidence) -> Iterator[Finding]:
         lines = [line for _, judgement in failures[:5] for line in judgement.lines]
         if cause in ("memory.other-process", "memory.context-failed"):
             lines += _holders(evidence, failures[0][0])
-        device = _device(evidence, failures[0][0])
+        device = full_device(evidence, failures[0][0])
         title = next((judgement.title for _, judgement in failures if judgement.title), "")
         action = next((judgement.action for _, judgement in failures if judgement.action), "")
         if cause in ("memory.other-process", "memory.context-failed"):
@@ -319,7 +204,7 @@ def _holders(evidence: Evidence, oom: Oom) -> list[str]:
     lines = _beside(evidence, oom)
     if evidence.snapshot is None:
         return lines + _in_table(evidence)
-    held = holders(evidence.snapshot, _device(evidence, oom))
+    held = holders(evidence.snapshot, full_device(evidence, oom))
     return lines + [described(amount, process) for amount, process in held[:3]]
 
 
@@ -402,149 +287,3 @@ def library_did_not_start(evidence: Evidence) -> Iterator[Finding]:
         evidence=lines,
         action=memory_action("memory.masked", framework_of(evidence)) or ACTIONS["memory.masked"],
     )
-
-
-@rule("memory.other-process", "config.inconsistent", "unknown")
-def driver_refuses(evidence: Evidence) -> Iterator[Finding]:
-    """The driver had less memory than TensorFlow requested, by the request, the device's size and what others held.
-
-    A series that shrinks by a tenth each time is the allocator's back-off, which may still succeed; the same size
-    refused again and again means that nothing is left. Limits above the device's size must be refused.
-    """
-    log = evidence.log
-    if log is None or not log.refusals.count or any(oom.requested_bytes for oom in ooms_of(evidence)):
-        return
-    refusals = log.refusals
-    severity: Severity = "error" if refusals.constant_bytes is not None else "warning"
-    times = "1 allocation" if refusals.count == 1 else f"{refusals.count} allocations"
-    span = f", from {size(refusals.first_bytes)} to {size(refusals.smallest_bytes)}" if refusals.count > 1 else ""
-    what = f"the driver refused {times}{span or f' of {size(refusals.first_bytes)}'}"
-    lines = log.lines_of("memory.refused")
-    wants = list(_wanted(evidence))
-    for want in wants:
-        if want.alone_bytes > want.total:
-            yield finding(
-                "config.inconsistent",
-                severity,
-                "fact",
-                title=_too_much(want),
-                evidence=(what, want.arithmetic, *lines),
-                action="Set limits below what is free on the GPU, with room for a CUDA context, or none: TensorFlow"
-                " allocates nearly all memory by default.",
-                device_uuid=want.device.uuid,
-            )
-            return
-    crowded = next((want for want in wants if want.others and want.alone_bytes + want.others > want.total), None)
-    if crowded is not None and evidence.snapshot is not None:
-        named = headline(evidence.snapshot, crowded.device)
-        held = holders(evidence.snapshot, crowded.device)
-        yield finding(
-            "memory.other-process",
-            severity,
-            "likely",
-            title=f"{named or f'Others held {size(crowded.others)}'}: {size(crowded.granted)} were not free",
-            evidence=(what, crowded.arithmetic, *(described(amount, process) for amount, process in held[:3]), *lines),
-            action=make_room(evidence.snapshot, crowded.device, crowded.granted),
-            device_uuid=crowded.device.uuid,
-        )
-        return
-    if evidence.run is not None and wants and all(want.others is not None for want in wants):
-        yield finding(
-            "unknown",
-            severity,
-            "fact",
-            title=REFUSED,
-            evidence=(what, *(want.arithmetic for want in wants), *lines),
-            action=WHAT_WOULD_TELL,
-        )
-        return
-    yield finding(
-        "memory.other-process",
-        severity,
-        "likely",
-        title="The driver has less free memory than TensorFlow requests",
-        evidence=(what, *lines),
-        action=ACTIONS["memory.other-process"],
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What the framework's devices on one GPU may take together, against what that GPU has, in bytes."""
-
-    device: Device
-    parts: int
-    granted: int
-    total: int
-    overhead: int
-    others: int | None
-
-    @property
-    def alone_bytes(self) -> int:
-        return self.granted + self.overhead
-
-    @property
-    def arithmetic(self) -> str:
-        beside = f" + {size(self.overhead)} for the driver and the CUDA context" if self.overhead else ""
-        others = f" + {size(self.others)} held by others" if self.others is not None else ""
-        sign = ">" if self.alone_bytes + (self.others or 0) > self.total else "≤"
-        return (
-            f"GPU {self.device.index}, {self.device.name}: {size(self.granted)} of limits{beside}{others}"
-            f" {sign} {size(self.total)}"
-        )
-
-
-def _too_much(want: _Wanted) -> str:
-    if want.parts == 1 and want.granted > want.total:
-        return f"The limit of {size(want.granted)} is larger than the GPU, which has {size(want.total)} in all"
-    limits = "The limits" if want.parts > 1 else "The limit"
-    beside = f" and {size(want.overhead)} for the driver and the CUDA context" if want.overhead else ""
-    of = f" of {size(want.granted)}" + (" together" if want.parts > 1 else "")
-    return f"{limits}{of}{beside} are more than GPU {want.device.index} has, {size(want.total)}"
-
-
-def _wanted(evidence: Evidence) -> Iterator[_Wanted]:
-    granted: dict[str, list[int]] = {}
-    devices: dict[str, Device] = {}
-    for mapping in evidence.device_map:
-        device = device_behind(mapping, evidence.snapshot) if evidence.snapshot is not None else None
-        if device is not None and mapping.granted_bytes is not None:
-            granted.setdefault(device.uuid, []).append(mapping.granted_bytes)
-            devices[device.uuid] = device
-    for uuid, amounts in granted.items():
-        held = share(devices[uuid], entry_of(evidence.run, devices[uuid]), evidence.run)
-        if held.total:
-            yield _Wanted(devices[uuid], len(amounts), sum(amounts), held.total, held.overhead, held.most)
-
-
-@rule("memory.other-process")
-def less_than_alone(evidence: Evidence) -> Iterator[Finding]:
-    """TensorFlow's default limit is the free memory at its start: memory held by others then is missing."""
-    run, snapshot = evidence.run, evidence.snapshot
-    if run is None or snapshot is None or run.ooms or run.workers or run.verdict in ("skipped", "timeout", "error"):
-        return
-    if any(_LIMITING.search(name) for name in run.settings) or (
-        evidence.log is not None and evidence.log.refusals.count
-    ):
-        return
-    for want in _wanted(evidence):
-        others = share(want.device, entry_of(run, want.device), run).start
-        if others is None or others < _NOTICED * want.total:
-            continue
-        if is_round(want.granted) and is_small(want.granted, want.total - others):
-            continue  # a limit of the program's own, which others did not touch
-        held = holders(snapshot, want.device)
-        named = headline(snapshot, want.device) or f"Others held {size(others)} of GPU {want.device.index}"
-        yield finding(
-            "memory.other-process",
-            "warning",
-            "fact",
-            title=f"{named}: TensorFlow was granted {size(want.granted)}",
-            evidence=(
-                f"GPU {want.device.index} has {size(want.total)}; others held {size(others)} of it when TensorFlow"
-                f" started, which granted itself {size(want.granted)} of the rest",
-                *(described(amount, process) for amount, process in held[:3]),
-            ),
-            action=f"{make_room(snapshot, want.device)} {_ON_PURPOSE}",
-            device_uuid=want.device.uuid,
-        )

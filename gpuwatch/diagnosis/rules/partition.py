@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.rule_registry import finding, rule
-from gpuwatch.diagnosis.visible_devices import INSTANCE, divided
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding, Severity
 from gpuwatch.model.snapshot import Device, Snapshot
+from gpuwatch.model.visibility import MIG_PREFIX, divided
 from gpuwatch.sources import missing_process
 
 _HIDDEN = "hidden from this user"
@@ -26,7 +26,7 @@ def instances(evidence: Evidence) -> Iterator[Finding]:
     if value is None:
         return
     entries = [entry.strip() for entry in value.split(",") if entry.strip()]
-    named = [entry for entry in entries if entry.startswith(INSTANCE)]
+    named = [entry for entry in entries if entry.startswith(MIG_PREFIX)]
     worked = evidence.run is not None or evidence.log is not None
     severity: Severity = "error" if worked and not evidence.gpu_usable else "warning"
     devices = evidence.snapshot.devices if evidence.snapshot is not None else ()

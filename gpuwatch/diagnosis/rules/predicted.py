@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwatch.diagnosis.evidence import Evidence, device_behind
-from gpuwatch.diagnosis.memory_shares import share
+from gpuwatch.diagnosis.others_memory import others_memory
 from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.formatting.units import memory, size
 from gpuwatch.logs.clean import device as device_name
@@ -98,7 +98,7 @@ def _amount(
             device_uuid=expected.uuid,
         )
         return
-    held = share(device_behind(observed, snapshot) if snapshot is not None else None, entry, run)
+    held = others_memory(device_behind(observed, snapshot) if snapshot is not None else None, entry, run)
     left = held.before - held.start if held.before is not None and held.start is not None else 0
     if missing < 0 and left >= -missing / 2:
         gone = [f"process {holding.pid} held {memory(holding.before_bytes)} and exited" for holding in _gone(entry)]

@@ -10,9 +10,9 @@ from gpuwatch.diagnosis.rule_registry import finding, rule
 from gpuwatch.diagnosis.rules.build import complains
 from gpuwatch.diagnosis.rules.driver import blames_script, blames_visibility
 from gpuwatch.diagnosis.rules.stated_errors import stated_error
-from gpuwatch.diagnosis.visible_devices import INSTANCE, Visible, read_visible
 from gpuwatch.formatting.units import size
 from gpuwatch.model.findings import Finding, Severity
+from gpuwatch.model.visibility import MIG_PREFIX, VisibleList, read_visible
 
 KNOWN_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -66,11 +66,11 @@ def environment_hides(evidence: Evidence) -> Iterator[Finding]:
         return
     devices = evidence.snapshot.devices if evidence.driver_answers and evidence.snapshot is not None else None
     seen = read_visible(value, devices)
-    if (seen.ended_at or "").startswith(INSTANCE):
+    if (seen.ended_at or "").startswith(MIG_PREFIX):
         return  # reported as mig.misuse
     if not seen.hides_all and seen.ended_at is None:
         yield from _misread(value, seen)
-        if blames_visibility(evidence) and evidence.log is not None and INSTANCE not in value:
+        if blames_visibility(evidence) and evidence.log is not None and MIG_PREFIX not in value:
             yield finding(
                 "visibility.bad-ordinal",
                 "error",
@@ -155,7 +155,7 @@ def _where_set(evidence: Evidence) -> str:
     return " where it was set (the shell, a job script, or the program itself)" if watched else ""
 
 
-def _misread(value: str, seen: Visible) -> Iterator[Finding]:
+def _misread(value: str, seen: VisibleList) -> Iterator[Finding]:
     """Entries of which CUDA reads only the leading digits: fewer GPUs than intended."""
     if not seen.loose:
         return

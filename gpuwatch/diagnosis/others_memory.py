@@ -22,7 +22,7 @@ _SAME_LIMIT = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class OthersMemory:
     """Memory that others held on one GPU, in bytes; None if not checked."""
 
     total: int | None = None
@@ -49,7 +49,7 @@ def trifling(amount: int, total: int | None) -> bool:
     return amount <= (min(_TRIFLE, _TRIFLING_SHARE * total) if total else _TRIFLE)
 
 
-def share(device: Device | None, entry: DeviceMemory | None, run: Run | None = None) -> Share:
+def others_memory(device: Device | None, entry: DeviceMemory | None, run: Run | None = None) -> OthersMemory:
     """From the device before the start and its samples during the run (``entry``).
 
     NVML does not list processes of other containers: memory of no listed process before the start is assumed to stay.
@@ -60,14 +60,14 @@ def share(device: Device | None, entry: DeviceMemory | None, run: Run | None = N
         if run is not None:
             total = total if total is not None else run.memory.device_total_bytes
             before = before if before is not None else run.memory.nvml_before_bytes
-        return Share(total=total, before=before)
+        return OthersMemory(total=total, before=before)
     total = total if total is not None else entry.total_bytes
     listed = entry.others_before_bytes
     before = _first(before, entry.before_bytes, listed)
     hidden = max(before - (listed or 0), 0) if before is not None else 0
     start = None if entry.others_start_bytes is None else entry.others_start_bytes + hidden
     peak = None if entry.others_peak_bytes is None else entry.others_peak_bytes + hidden
-    return Share(
+    return OthersMemory(
         total=total,
         before=before,
         start=start,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from gpuwatch.diagnosis.engine import diagnose
 from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.finish_run import complete
-from gpuwatch.diagnosis.memory_shares import beside, share
-from gpuwatch.diagnosis.oom_arithmetic import Surroundings, judge
-from gpuwatch.diagnosis.rules.memory import surroundings
+from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.diagnosis.oom_facts import oom_facts
+from gpuwatch.diagnosis.others_memory import beside, others_memory
 from gpuwatch.logs.facts import LogFacts
 from gpuwatch.logs.log_parser import parse
 from gpuwatch.model.run import (
@@ -99,7 +99,7 @@ def test_what_nvml_lists_for_nobody_before_the_start_is_taken_to_stay() -> None:
     entry = DeviceMemory(
         uuid="GPU-0", index=0, others_before_bytes=0, others_start_bytes=0, others_peak_bytes=GIB, least_free_bytes=0
     )
-    held = share(before.devices[0], entry)
+    held = others_memory(before.devices[0], entry)
     assert (held.before, held.start, held.peak, held.most) == (10 * GIB, 10 * GIB, 11 * GIB, 11 * GIB)
 
 
@@ -116,7 +116,7 @@ OOMS = st.builds(
     pool_bytes=MAYBE,
 )
 AROUND = st.builds(
-    Surroundings,
+    OomFacts,
     total_bytes=MAYBE,
     others_bytes=MAYBE,
     most_bytes=MAYBE,
@@ -129,7 +129,7 @@ AROUND = st.builds(
 
 
 @given(OOMS, AROUND)
-def test_another_process_is_never_blamed_where_that_much_was_free(oom: Oom, around: Surroundings) -> None:
+def test_another_process_is_never_blamed_where_that_much_was_free(oom: Oom, around: OomFacts) -> None:
     told = judge(oom, around)
     if told.cause != "memory.other-process":
         return
@@ -168,7 +168,7 @@ def test_pytorchs_own_numbers(
         in_use_bytes=used,
         others=tuple(MemoryHolder(pid=pid, held_bytes=held) for pid, held in enumerate(others, 1)),
     )
-    cause = judge(oom, Surroundings()).cause
+    cause = judge(oom, OomFacts()).cause
     if free >= max(asked, 20 * MIB):  # with less than that the driver refuses even 2 MiB
         assert cause != "memory.other-process"
     if asked <= 2 * MIB:
@@ -192,7 +192,7 @@ def test_a_few_mib_left_on_a_full_device_are_no_room(own: int, cause: str) -> No
         in_use_bytes=(own - 11) * MIB,
         unallocated_bytes=11 * MIB,
     )
-    judged = judge(oom, Surroundings())
+    judged = judge(oom, OomFacts())
     assert judged.cause == cause
     assert "2.0 MiB ≤ 6.0 MiB free on a device of 3.8 GiB" in " ".join(judged.lines)
 
@@ -315,7 +315,7 @@ def test_what_one_process_of_the_run_was_seen_to_hold_is_not_cut() -> None:
     )
     memory = seen(before, of(total * MIB, (101, first * MIB)), run=(100, 101, 102))
     run = ran(config="occupied", workers=workers, ooms=(Oom(device="GPU:0"),), memory=memory, verdict="oom")
-    around = surroundings(Evidence(run=run, snapshot=before), run.ooms[0])
+    around = oom_facts(Evidence(run=run, snapshot=before), run.ooms[0])
     assert around.overhead_bytes > 0
     assert (around.others_bytes, around.most_bytes) == (first * MIB, first * MIB)
 
@@ -363,7 +363,7 @@ def test_rounds_beside_a_tenant_never_add_up_to_more_than_the_device(
     for oom in done.ooms:
         mates = beside(Evidence(run=done, snapshot=before), oom)
         assert len({worker.setting for worker, _, _ in mates}) == 1
-        around = surroundings(Evidence(run=done, snapshot=before), oom)
+        around = oom_facts(Evidence(run=done, snapshot=before), oom)
         assert around.most is not None
         assert around.most + (oom.in_use_bytes or 0) <= total * MIB
     for line in (line for entry in done.findings for line in entry.evidence):

@@ -1,0 +1,124 @@
+"""What the run, the log and the machine add to the numbers of an out-of-memory failure.
+
+:func:`oom_facts` gathers them for :func:`gpuwatch.diagnosis.oom_arithmetic.judge`, which names the cause.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuwatch.diagnosis.card_memory import memory_in_log
+from gpuwatch.diagnosis.evidence import Evidence
+from gpuwatch.diagnosis.oom_arithmetic import OomFacts, judge
+from gpuwatch.diagnosis.others_memory import beside, entry_of, others_memory, trifling, with_mates
+from gpuwatch.logs.clean import device as device_name
+from gpuwatch.model.run import Oom, Run
+from gpuwatch.model.snapshot import Device
+
+_LIMITING = re.compile(r"limit|fraction|virtual|logical.device", re.IGNORECASE)
+
+
+def oom_facts(evidence: Evidence, oom: Oom) -> OomFacts:
+    """What the snapshot, the settings and the log add to an OOM's own numbers."""
+    if on_host(oom):
+        return OomFacts()
+    device, run = full_device(evidence, oom), evidence.run
+    held = others_memory(device, entry_of(run, device), run)
+    total, measured = held.total, True
+    if total is None and evidence.log is not None:
+        total, measured = memory_in_log(evidence.log, oom.device)
+    overhead = held.overhead
+    if not overhead and run is not None:
+        overhead = (run.memory.context_bytes or 0) + (run.memory.driver_reserved_bytes or 0)
+    others, most = held.start if held.start is not None else held.before, held.most
+    if mates := sum(amount for _, amount, _ in beside(evidence, oom)):
+        own = oom.pool_bytes or oom.in_use_bytes or 0
+        others = with_mates(others or 0, mates, total if measured else None, own)
+        most = None if most is None else with_mates(most, mates, total if measured else None, own)
+    known = [amount for amount in (others, most) if amount is not None]
+    return OomFacts(
+        total_bytes=int(total) if total is not None else None,
+        others_bytes=others,
+        most_bytes=most,
+        least_free_bytes=held.least_free,
+        held_by_others=not trifling(max(known), total) if known else None,
+        limits_bytes=_limits(evidence, oom),
+        overhead_bytes=overhead,
+        limited=run is not None and is_limited(run),
+        refusals=evidence.log.refusals.count if evidence.log is not None else 0,
+        from_name=not measured,
+    )
+
+
+def full_device(evidence: Evidence, oom: Oom) -> Device | None:
+    """The GPU that was full; without a device map, the only GPU."""
+    device = evidence.device_of(oom.device)
+    if device is None and evidence.snapshot is not None and oom.device in ("GPU:0", None):
+        devices = evidence.snapshot.devices
+        return devices[0] if len(devices) == 1 else None
+    return device
+
+
+def _limits(evidence: Evidence, oom: Oom) -> int | None:
+    """How much the framework's devices on this GPU may allocate together."""
+    mappings = evidence.device_map
+    wanted = device_name(oom.device) if oom.device else None
+    own = next((entry for entry in mappings if device_name(entry.framework_device) == wanted), None)
+    if own is None or (own.uuid is None and own.pci_bus_id is None):
+        return None
+    same = [entry for entry in mappings if (entry.uuid, entry.pci_bus_id) == (own.uuid, own.pci_bus_id)]
+    granted = [entry.granted_bytes for entry in same if entry.granted_bytes is not None]
+    return sum(granted) if len(granted) > 1 else None
+
+
+def judged(evidence: Evidence, ooms: tuple[Oom, ...]) -> tuple[Oom, ...]:
+    """The failures, each with its verdict."""
+    known = (_limited(evidence, oom) for oom in ooms)
+    return tuple(msgspec.structs.replace(oom, verdict=judge(oom, oom_facts(evidence, oom)).cause) for oom in known)
+
+
+def _with_recorded(evidence: Evidence, oom: Oom) -> Oom:
+    """The failure with what was in use, from a recording of the allocator (``run --memory``) if the log hides it."""
+    profiles = evidence.run.memory_profiles if evidence.run is not None else ()
+    if oom.in_use_bytes is not None or oom.requested_bytes is None:
+        return oom
+    for one in profiles:
+        full = one.limit_bytes is not None and one.peak_bytes + oom.requested_bytes > one.limit_bytes
+        if one.allocator == oom.allocator and full:
+            limit = oom.limit_bytes if oom.limit_bytes is not None else one.limit_bytes
+            return msgspec.structs.replace(oom, in_use_bytes=one.peak_bytes, limit_bytes=limit)
+    return oom
+
+
+def _limited(evidence: Evidence, oom: Oom) -> Oom:
+    """The failure with its allocator's limit, from the line about the device's creation if necessary.
+
+    Unless several processes or sessions had a device of this name with different limits.
+    """
+    oom = _with_recorded(evidence, oom)
+    if oom.limit_bytes is not None or oom.requested_bytes is None or not (oom.allocator or "").endswith("_bfc"):
+        return oom
+    wanted = device_name(oom.device) if oom.device else None
+    granted = {entry.granted_bytes for entry in evidence.device_map if device_name(entry.framework_device) == wanted}
+    return msgspec.structs.replace(oom, limit_bytes=granted.pop()) if len(granted) == 1 else oom
+
+
+def on_host(oom: Oom) -> bool:
+    """Whether host memory ran out."""
+    return (oom.allocator or "") in ("cpu", "mklcpu")
+
+
+def ooms_of(evidence: Evidence) -> tuple[Oom, ...]:
+    """The run's failures, else the log's."""
+    if evidence.run is not None and evidence.run.ooms:
+        found = evidence.run.ooms
+    else:
+        found = tuple(evidence.log.ooms) if evidence.log is not None else ()
+    return tuple(_limited(evidence, oom) for oom in found)
+
+
+def is_limited(run: Run) -> bool:
+    """Whether the program or its user set a memory limit or fraction."""
+    return any(_LIMITING.search(name) for name in run.settings)
