@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from gpuwatch.ui.settings.settings_file import Loaded
 
 
-def run(ctx: click.Context, settings: Loaded) -> int:
-    """Shows the dashboard until the user leaves; the exit code of the program."""
+def need_terminal(pipe_hint: str, text_hint: str) -> None:
+    """:class:`UsageError` where nothing can be drawn; the hints say what works in a pipe, and as text."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("the dashboard needs a terminal", hint="in a pipe or a batch job, use gpuwatch snapshot")
+        raise UsageError("the dashboard needs a terminal", hint=pipe_hint)
     unable = cannot_draw(os.environ)
     if unable:
-        raise UsageError(unable, hint="gpuwatch snapshot prints the same as text")
+        raise UsageError(unable, hint=text_hint)
+
+
+def run(ctx: click.Context, settings: Loaded) -> int:
+    """Shows the dashboard until the user leaves; the exit code of the program."""
+    need_terminal("in a pipe or a batch job, use gpuwatch snapshot", "gpuwatch snapshot prints the same as text")
     enter_simulation(ctx)
     # The collector opens the driver while this process imports the screens. Imported objects stay: scanning them for
     # garbage costs a tenth of the start, and again at every later collection.

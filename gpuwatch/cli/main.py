@@ -32,6 +32,7 @@ _COMMANDS = {
     "run": "gpuwatch.cli.run:run",
     "try": "gpuwatch.cli.experiment:experiment",
     "record": "gpuwatch.cli.record:record",
+    "replay": "gpuwatch.cli.replay:replay",
     "compare": "gpuwatch.cli.report:compare",
     "explain": "gpuwatch.cli.explain:explain",
     "doctor": "gpuwatch.cli.doctor:doctor",

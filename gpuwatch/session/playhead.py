@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import sub
 
@@ -29,7 +31,57 @@ _SPARSEST = LEVELS[-1][1]
 """Seconds between the oldest samples."""
 
 
-class Playhead:
+class Navigation(ABC):
+    """Moves in recorded time, sample by sample or by seconds."""
+
+    @property
+    @abstractmethod
+    def moment(self) -> float | None:
+        """Time of the sample on screen; None without one."""
+
+    @property
+    @abstractmethod
+    def times(self) -> Sequence[float]:
+        """Times of all samples, oldest first."""
+
+    @abstractmethod
+    def go(self, moment: float) -> None:
+        """Moves to the last sample not later than ``moment``."""
+
+    def step(self, samples: int) -> None:
+        """Moves by ``samples`` samples; negative: back."""
+        times, moment = self.times, self.moment
+        if not times or moment is None:
+            return
+        here = max(bisect_right(times, moment) - 1, 0)
+        if samples < 0 and times[here] < moment:
+            here += 1  # the sample itself was thinned out: the one before it is one step back
+        self.go(times[min(max(here + samples, 0), len(times) - 1)])
+
+    def jump(self, seconds: float) -> None:
+        """Moves by ``seconds``, at least one sample; negative: back."""
+        times, moment = self.times, self.moment
+        if not times or moment is None:
+            return
+        wanted = bisect_left(times, moment + seconds)
+        if seconds < 0:
+            wanted = min(wanted, bisect_left(times, moment) - 1)
+        self.go(times[min(max(wanted, 0), len(times) - 1)])
+
+    def first(self) -> None:
+        """Moves to the oldest sample."""
+        times = self.times
+        if times:
+            self.go(times[0])
+
+    def last(self) -> None:
+        """Moves to the newest sample, which can be later than the start of the pause."""
+        times = self.times
+        if times:
+            self.go(times[-1])
+
+
+class Playhead(Navigation):
     """The moment that is shown during a pause; it can be moved."""
 
     def __init__(self, live: View, timeline: SampleStore, ring: History, *, recorded: bool = False) -> None:
@@ -52,6 +104,11 @@ class Playhead:
         """Time of the sample on screen; None without one."""
         return self._view.until
 
+    @property
+    def times(self) -> Sequence[float]:
+        """Times of all kept samples."""
+        return self._timeline.times
+
     def view(self, *, status: FeedStatus, now: float, unseen: int, asked: float, live: View | None = None) -> View:
         """What to show; ``live``: the current state, ``asked``: the interval between new samples in seconds."""
         times = self._timeline.times
@@ -62,38 +119,6 @@ class Playhead:
                 moment, times, tuple((one.at, one.severity) for one in self._timeline.events()), asked
             )
         return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
-
-    def step(self, samples: int) -> None:
-        """Moves by ``samples`` samples; negative: back."""
-        times, moment = self._timeline.times, self.moment
-        if not times or moment is None:
-            return
-        here = max(bisect_right(times, moment) - 1, 0)
-        if samples < 0 and times[here] < moment:
-            here += 1  # the sample itself was thinned out: the one before it is one step back
-        self.go(times[min(max(here + samples, 0), len(times) - 1)])
-
-    def jump(self, seconds: float) -> None:
-        """Moves by ``seconds``, at least one sample; negative: back."""
-        times, moment = self._timeline.times, self.moment
-        if not times or moment is None:
-            return
-        wanted = bisect_left(times, moment + seconds)
-        if seconds < 0:
-            wanted = min(wanted, bisect_left(times, moment) - 1)
-        self.go(times[min(max(wanted, 0), len(times) - 1)])
-
-    def first(self) -> None:
-        """Moves to the oldest sample."""
-        times = self._timeline.times
-        if times:
-            self.go(times[0])
-
-    def last(self) -> None:
-        """Moves to the newest sample, which can be later than the start of the pause."""
-        times = self._timeline.times
-        if times:
-            self.go(times[-1])
 
     def go(self, moment: float) -> None:
         """Moves to the last sample not later than ``moment``."""

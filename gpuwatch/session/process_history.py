@@ -86,12 +86,14 @@ class ProcessHistories:
         self._followed: dict[Identity, ProcessHistory] = {}
         self._ended: tuple[Identity, float, ProcessHistory] | None = None
 
-    def follow(self, who: Identity, timeline: SampleStore) -> ProcessHistory:
-        """The live history of a process, filled from the timeline; the least recently used one is dropped."""
+    def follow(self, who: Identity, timeline: SampleStore, newest: float | None) -> ProcessHistory:
+        """The live history of a process, filled from the timeline; the least recently used one is dropped.
+
+        ``newest``: when the newest sample was taken; None if there is none.
+        """
         history = self._followed.pop(who, None)
         if history is None:
-            times = timeline.times
-            history = _kept(timeline, who, times[-1]) if times else ProcessHistory()
+            history = _kept(timeline, who, newest) if newest is not None else ProcessHistory()
         self._followed[who] = history
         while len(self._followed) > _FOLLOWED:
             del self._followed[next(iter(self._followed))]

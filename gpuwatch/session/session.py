@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import is_
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from gpuwatch.session.view import View, ranked
 if TYPE_CHECKING:
     from gpuwatch.diagnosis.condition_engine import Conditions
     from gpuwatch.diagnosis.conditions.throttling import Episode
-    from gpuwatch.session.playhead import Playhead
+    from gpuwatch.session.playhead import Navigation, Playhead
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
@@ -169,6 +169,11 @@ class Session:
         return self._wrong[1]
 
     @property
+    def events(self) -> Sequence[MachineEvent]:
+        """The events up to the newest sample, oldest first; do not change them."""
+        return self.timeline.events()
+
+    @property
     def event_count(self) -> int:
         """Number of all events so far; :meth:`SampleStore.events` drops the oldest."""
         return self._conditions.count if self._conditions is not None else 0
@@ -191,7 +196,8 @@ class Session:
         end = self.playhead.moment if self.playhead is not None else None
         if end is not None:
             return self._process_histories.until(who, end, self.timeline)
-        return self._process_histories.follow(who, self.timeline)
+        newest = self.snapshot.taken_at.timestamp() if self.snapshot is not None else None
+        return self._process_histories.follow(who, self.timeline, newest)
 
     # What is shown
 
@@ -226,7 +232,7 @@ class Session:
             wrong=self.wrong,
             silence=self._conditions.silence if self._conditions is not None else None,
             troubled=self._troubled,
-            events=self.timeline.events(),
+            events=self.events,
             unseen=self.unseen_events,
         )
 
@@ -235,7 +241,7 @@ class Session:
         """Whether the view is paused or of the past."""
         return self.playhead is not None
 
-    def pause(self) -> Playhead:
+    def pause(self) -> Navigation:
         """Pauses the view, which can then be moved in time; samples keep coming."""
         if self.playhead is None:
             from gpuwatch.session.playhead import Playhead

@@ -33,6 +33,28 @@ class PlayheadPosition:
     """Seconds between new samples; older ones are further apart."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayState:
+    """Where the replay of a recording is. Times are seconds since the epoch."""
+
+    moment: float
+    """The moment that is played."""
+    begin: float
+    """Time of the first sample."""
+    end: float
+    """Time of the last sample."""
+    speed: float
+    """Recorded seconds that are played in a second."""
+    paused: bool
+    ended: bool
+    """Whether it has been played to its end."""
+
+    @property
+    def share(self) -> float:
+        """How much of the recorded time has been played, from 0 to 1."""
+        return (self.moment - self.begin) / (self.end - self.begin) if self.end > self.begin else 1.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
     """A snapshot and its context. ``snapshot`` is None before the first one.
@@ -67,6 +89,8 @@ class View:
     """The live view, while another one is shown."""
     past: PlayheadPosition | None = None
     """The position in the recorded history; None while live."""
+    replay: ReplayState | None = None
+    """Where the replay is, if this is a recording."""
 
     @property
     def moment(self) -> float:

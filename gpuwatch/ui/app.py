@@ -37,7 +37,7 @@ from gpuwatch.ui.widgets.terminal_writes import TerminalWrites
 from gpuwatch.ui.widgets.textual_internals import internal
 
 if TYPE_CHECKING:
-    from gpuwatch.session.playhead import Playhead
+    from gpuwatch.session.playhead import Navigation
     from gpuwatch.session.probe_runs import ProbeRuns
 
 _TICK = 1.0
@@ -338,7 +338,7 @@ class GpuwatchApp(PreferencesApp):
             self.session.pause()
         self.tab.show(self.session.view())
 
-    def look_at(self, move: Callable[[Playhead], None]) -> None:
+    def look_at(self, move: Callable[[Navigation], None]) -> None:
         """Moves to another moment; pauses first if needed."""
         if self.session.snapshot is not None:
             move(self.session.pause())

@@ -20,23 +20,8 @@ from gpuwatch.recording.writer import Clock, RecordingStopped, RecordingWriter
 from gpuwatch.session.recorder import Recorder
 from gpuwatch.session.session import Session, all_findings
 from tests.recording.days import day
+from tests.recording.recordings import troubled
 from tests.ui.feed import FakeFeed
-
-
-def troubled() -> list[Snapshot]:
-    """A GPU that is throttled by heat for two minutes, one that falls off the bus, processes that exit."""
-    shots = []
-    for tick, shot in enumerate(day(2, 4, 400)):
-        devices = list(shot.devices)
-        if 60 <= tick < 180:
-            hot = {"clocks.event_reasons": "hw-thermal", "temperature.gpu_celsius": 91, "clocks.sm_mhz": 700}
-            devices[0] = replace(devices[0], readings=devices[0].readings | hot)
-        if tick >= 240:
-            devices[1] = replace(devices[1], state="lost", readings={}, missing={})
-        if tick >= 300:
-            shot = replace(shot, processes=shot.processes[:1])
-        shots.append(replace(shot, devices=tuple(devices)))
-    return shots
 
 
 class Harness:

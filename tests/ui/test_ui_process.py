@@ -265,10 +265,10 @@ def test_history_is_kept_of_few() -> None:
     timeline.add(shot)
     people = [identity(row) for row in shot.processes]
     for who in people:
-        histories.follow(who, timeline)
+        histories.follow(who, timeline, timeline.times[-1])
     histories.add(machines.many(2, 9, tick=1))
     assert len(histories._followed) == 4
-    last = histories.follow(people[-1], timeline)
+    last = histories.follow(people[-1], timeline, timeline.times[-1])
     assert len(last.times) == 2
     histories.add(machines.snapshot(DEVICES, (), tick=2))
     assert list(last.series["cpu_percent"])[-1] is None, "not there is a gap and no zero"

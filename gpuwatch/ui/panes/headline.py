@@ -11,7 +11,7 @@ from gpuwatch.formatting.units import gib
 from gpuwatch.history.machine_event import MachineEvent, ago
 from gpuwatch.model.clock_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
-from gpuwatch.session.view import View
+from gpuwatch.session.view import ReplayState, View
 from gpuwatch.ui.drawing.cells import cut, width_of
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.pen import Pen
@@ -153,9 +153,11 @@ def _apart(marks: list[Span], level: int) -> list[Span]:
 def _marks(view: View, level: int) -> list[Span]:
     """Marks that must always be visible, shorter at a higher ``level``."""
     marks: list[Span] = []
+    if view.replay is not None:
+        marks.append((f" {_replayed(view.replay, level)} ", "badge"))
     if view.simulated:
         marks.append((" SIMULATED " if level < 3 else " SIM ", "badge-warning"))
-    if view.read_only:
+    if view.read_only and view.replay is None:
         marks.append((" read-only " if level < 3 else "r/o", "dim"))
     state, ink = condition(view, short=level > 0)
     if state:
@@ -167,6 +169,22 @@ def _marks(view: View, level: int) -> list[Span]:
         short = words.partition(" for ")[0] if ink == "ok" and level else words
         marks.append((f" {words} " if ink.startswith("badge") else short, ink))
     return _apart(marks, level)
+
+
+def _replayed(replay: ReplayState, level: int) -> str:
+    """``▶ REPLAY 8x 37 %``, with the date if it is not today; shorter at a higher ``level``."""
+    glyph = "‖" if replay.paused else "■" if replay.ended else "▶"
+    words = [glyph, "REPLAY"]
+    when = datetime.datetime.fromtimestamp(replay.moment)
+    if level < 4 and when.date() != datetime.datetime.now().date():
+        words.append(when.strftime("%a %d %b" if level < 2 else "%d %b"))
+    if replay.ended:
+        words.append("end")
+    elif replay.speed != 1 and level < 5:
+        words.append(f"{replay.speed:g}x")
+    if level < 3 and not replay.ended:
+        words.append(f"{replay.share * 100:.0f} %")
+    return " ".join(words)
 
 
 def _ends(view: View, level: int) -> list[Span]:

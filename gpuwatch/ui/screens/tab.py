@@ -23,7 +23,7 @@ from gpuwatch.ui.widgets.footer import KeyLine
 from gpuwatch.ui.widgets.strips import TooSmall, TopLine
 
 if TYPE_CHECKING:
-    from gpuwatch.session.playhead import Playhead
+    from gpuwatch.session.playhead import Navigation
     from gpuwatch.ui.screens.dashboard import Dashboard
     from gpuwatch.ui.widgets.timeline import TimelineStrip
 
@@ -302,7 +302,7 @@ class TabScreen(Screen[None]):
         """A click on the track moves to that moment."""
         self._look(lambda past: past.go(event.moment))
 
-    def _look(self, move: Callable[[Playhead], None]) -> None:
+    def _look(self, move: Callable[[Navigation], None]) -> None:
         began = not self.gpuwatch.session.paused
         self.gpuwatch.look_at(move)
         if began and self.gpuwatch.session.paused:

@@ -1,0 +1,93 @@
+"""``gpuwatch replay FILE``: the dashboard on a recording."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuwatch.cli.completion import files
+from gpuwatch.cli.dashboard import need_terminal
+from gpuwatch.cli.dashboard_options import dashboard_options, preferred
+from gpuwatch.cli.options import FiniteRange
+from gpuwatch.cli.output import say
+from gpuwatch.errors import UsageError
+from gpuwatch.formatting.terminal import file_name, has_few_colors, needs_ascii
+
+_EXAMPLES = """\b
+Examples:
+  gpuwatch replay night.gpuwatch                      from the beginning
+  gpuwatch replay night.gpuwatch -t 14:05
+  gpuwatch replay night.gpuwatch -t '20 min ago' --speed 8
+  gpuwatch replay night.gpuwatch --tab findings --filter user:alice
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("file", type=click.Path(path_type=Path), shell_complete=files)
+@click.option(
+    "-t",
+    "--time",
+    "at",
+    metavar="TIME",
+    help="Begin here: 14:05, '20 min ago' (before its end), -2h, 2026-05-11T14:05 (default: its beginning).",
+)
+@click.option(
+    "--speed",
+    type=FiniteRange(0.25, 64.0),
+    default=1.0,
+    show_default=True,
+    metavar="FACTOR",
+    help="Play so many times as fast.",
+)
+@dashboard_options
+@click.pass_context
+def replay(
+    ctx: click.Context, /, file: Path, at: str | None, speed: float, config_file: Path | None, **given: Any
+) -> None:
+    """Open the dashboard on a recording.
+
+    Every tab shows what was recorded. Space pauses and plays, [ and ] step, + and - change the speed, n and N go to the
+    next and previous warning or error, T goes to a time. A recording that still grows is followed at its end.
+    """
+    from gpuwatch.recording.reader import open_recording
+    from gpuwatch.recording.time_expressions import moment, shown
+
+    settings = preferred(config_file, given)
+    with open_recording(file) as recording:
+        assert recording.begin is not None
+        assert recording.end is not None
+        start = None
+        if at is not None:
+            start = moment(at, recording.end)
+            if not recording.begin - 1 <= start <= recording.end + 1:
+                raise UsageError(
+                    f"nothing was recorded at {shown(start)}",
+                    hint=f"{file_name(file)} has {shown(recording.begin)} to {shown(recording.end)}",
+                )
+        need_terminal("gpuwatch record info FILE tells what is in it", "gpuwatch record info FILE tells what is in it")
+        gc.disable()  # what is imported now stays
+        from gpuwatch.monitor.recorded_feed import RecordedFeed
+        from gpuwatch.session.replay import open_replay
+        from gpuwatch.ui.app import run_dashboard
+
+        gc.freeze()
+        gc.enable()
+        feed = RecordedFeed(file, speed=speed)
+        try:
+            ctx.exit(
+                run_dashboard(
+                    open_replay(feed, recording, start),
+                    settings=settings,
+                    ascii_only=bool(needs_ascii(os.environ, sys.stdout.encoding)),
+                    few_colors=has_few_colors(os.environ),
+                )
+            )
+        finally:
+            feed.stop()
+            for line in settings.lines:
+                say(f"gpuwatch: {line}")

@@ -1,0 +1,235 @@
+"""A session over a recording: what the dashboard showed then, with the findings and events that were recorded."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gpuwatch.history.energy import EnergyMeter
+from gpuwatch.history.machine_event import MachineEvent
+from gpuwatch.history.sample_store import Kept
+from gpuwatch.history.timeline import EVENTS
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.recorded_feed import SPEEDS, RecordedFeed, Skipped, gap_limit
+from gpuwatch.recording.reader import Recording
+from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, Navigation
+from gpuwatch.session.process_history import ProcessHistories
+from gpuwatch.session.session import Session
+from gpuwatch.session.view import PlayheadPosition, ReplayState, View
+
+_SET_BACK = 60.0
+"""Seconds by which an event is earlier than the one before it if the clock was set back."""
+_BAD = ("error", "warning")
+
+
+class ReplaySession(Session):
+    """Plays a recording. A pause stops the feed, so that the view stands still; nothing is lost.
+
+    Findings and events are the recorded ones: after a jump they are known at once, with their durations.
+    """
+
+    def __init__(self, feed: RecordedFeed, recording: Recording) -> None:
+        """``recording``: has samples; open for this session alone."""
+        super().__init__(feed, clock=feed.now, timeline=recording, read_only=True)
+        self._played = feed
+        self._recording = recording
+        self._found_then: tuple[Finding, ...] = ()
+        self._known_events: list[MachineEvent] = []
+        """Those that a clock which was set back did not make again, in the order of recording."""
+        self._latest: list[float] = []
+        """The latest time of each event and those before it."""
+        self._bad: list[tuple[float, str]] = []
+        """Time and severity of the events that are errors or warnings."""
+        self._read_events = 0
+        self._skipped: list[Skipped] = []
+        self._navigation = _ReplayNavigation(self)
+        self._take_events()
+        begin = recording.begin
+        if begin is not None:
+            self.go(begin)
+
+    # The feed
+
+    @property
+    def speed(self) -> float:
+        """Recorded seconds that are played in a second."""
+        return self._played.speed
+
+    def change_interval(self, step: int) -> None:
+        """Plays faster (-1) or slower (1): the interval between recorded samples cannot change."""
+        nearest = min(range(len(SPEEDS)), key=lambda n: abs(math.log(SPEEDS[n] / self.speed)))
+        self._played.speed = SPEEDS[min(max(nearest - step, 0), len(SPEEDS) - 1)]
+
+    def take(self) -> list[Snapshot]:
+        """As in the base; nothing is judged again."""
+        arrived = self._played.take()
+        for kept in arrived:
+            self._add(kept)
+        self._skipped += self._played.take_skipped()
+        self.look_at_feed()
+        return [kept.snapshot for kept in arrived]
+
+    def _add(self, kept: Kept) -> None:
+        self.history.add(kept.snapshot)
+        self.energy.look(kept.snapshot)
+        self._process_histories.add(kept.snapshot)
+        self.snapshot, self._found_then = kept.snapshot, kept.findings
+
+    def diagnose(self) -> None:
+        """Nothing to do: the findings were recorded."""
+
+    def look_at_feed(self) -> None:
+        """Takes in what was recorded since, if somebody still records."""
+        if self._recording.refresh():
+            self._take_events()
+
+    def take_skipped(self) -> list[Skipped]:
+        """The gaps that were passed over since the last call, or in which the moment of the last jump is."""
+        skipped, self._skipped = self._skipped, []
+        return skipped
+
+    # Moving
+
+    def go(self, moment: float, *, within: bool = False) -> None:
+        """Shows the last sample not later than ``moment``, and goes on from there.
+
+        ``within``: the clock shows ``moment`` itself, also in a gap.
+        """
+        kept = self._recording.at(moment)
+        if kept is None:
+            return
+        following = self._following(kept.at)
+        gap = following - kept.at > gap_limit(self.feed.interval) and moment > kept.at
+        self._played.seek(kept.at, kept.at if gap and not within else min(max(moment, kept.at), self.end))
+        self._skipped = [Skipped(kept.at, following, False)] if gap and following < math.inf else []
+        self.history = self._recording.history(math.nextafter(kept.at, 0), GRAPHED_SECONDS, GRAPHED)
+        self.energy, self._process_histories = EnergyMeter(), ProcessHistories()
+        self._add(kept)
+        self._seen_events = self.event_count
+
+    def _following(self, at: float) -> float:
+        """Time of the sample after one; infinity without one."""
+        times = self._recording.times
+        place = bisect_right(times, at)
+        return times[place] if place < len(times) else math.inf
+
+    def go_to_event(self, way: int, *, bad: bool) -> MachineEvent | None:
+        """Moves to the next event (1) or the one before (-1), of errors and warnings alone if ``bad``.
+
+        The event; None if there is none.
+        """
+        now = self.clock()
+        events = self._known_events if way > 0 else reversed(self._known_events)
+        for one in events:
+            later = one.at - now if way > 0 else now - one.at
+            if later > 1e-6 and (not bad or one.severity in _BAD):
+                self.go(one.at, within=True)
+                return one
+        return None
+
+    @property
+    def begin(self) -> float:
+        """Time of the first sample."""
+        begin = self._recording.begin
+        return begin if begin is not None else 0.0
+
+    @property
+    def end(self) -> float:
+        """Time of the last sample."""
+        end = self._recording.end
+        return end if end is not None else 0.0
+
+    @property
+    def paused(self) -> bool:
+        """Whether it stands still."""
+        return self._played.paused
+
+    def pause(self) -> Navigation:
+        """Stands still; the view can then be moved in time."""
+        self.take()  # what has been played is shown
+        self._played.paused = True
+        return self._navigation
+
+    def resume(self) -> None:
+        """Plays on."""
+        self._played.paused = False
+
+    # What is shown
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The recorded findings."""
+        return self._found_then
+
+    @property
+    def events(self) -> Sequence[MachineEvent]:
+        """The events up to the moment that is played."""
+        count = self.event_count
+        return self._known_events[max(count - EVENTS, 0) : count]
+
+    @property
+    def event_count(self) -> int:
+        """Number of recorded events up to the moment that is played."""
+        return bisect_right(self._latest, self.clock())
+
+    def _take_events(self) -> None:
+        every = self._recording.events()
+        for one in every[self._read_events :]:
+            if self._latest and one.at < self._latest[-1] - _SET_BACK:
+                while self._known_events and self._known_events[-1].at >= one.at:
+                    self._known_events.pop()
+                    self._latest.pop()
+                self._bad = [bad for bad in self._bad if bad[0] < one.at]
+            self._known_events.append(one)
+            self._latest.append(max(one.at, self._latest[-1]) if self._latest else one.at)
+            if one.severity in _BAD:
+                self._bad.append((one.at, one.severity))
+        self._read_events = len(every)
+
+    def view(self) -> View:
+        """The moment that is played."""
+        view = self.live_view()
+        now, moment = view.now, view.moment
+        state = ReplayState(
+            moment=now,
+            begin=self.begin,
+            end=self.end,
+            speed=self.speed,
+            paused=self.paused,
+            ended=self._played.ended and not self.paused,
+        )
+        if not self.paused:
+            return replace(view, replay=state)
+        position = PlayheadPosition(moment, self._recording.times, self._bad, self.feed.interval)
+        return replace(view, replay=state, paused_since=now, past=position)
+
+
+class _ReplayNavigation(Navigation):
+    """Moves a replay."""
+
+    def __init__(self, session: ReplaySession) -> None:
+        self._session = session
+
+    @property
+    def moment(self) -> float | None:
+        snapshot = self._session.snapshot
+        return snapshot.taken_at.timestamp() if snapshot is not None else None
+
+    @property
+    def times(self) -> Sequence[float]:
+        return self._session.timeline.times
+
+    def go(self, moment: float) -> None:
+        self._session.go(moment)
+
+
+def open_replay(feed: RecordedFeed, recording: Recording, moment: float | None = None) -> ReplaySession:
+    """A replay that plays as soon as it is started, from ``moment`` on, by default from the beginning."""
+    session = ReplaySession(feed, recording)
+    if moment is not None:
+        session.go(moment)
+    session.resume()
+    return session
