@@ -327,7 +327,7 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
     from gpuwatch.experiment.plan import configurations, shown_time
     from gpuwatch.experiment.recover import recovered
     from gpuwatch.experiment.rounds import compared, not_run
-    from gpuwatch.experiment.settings import NotTried, Setting, default_set, named
+    from gpuwatch.experiment.settings import NotTried, Setting, default_set, named, possible
 
     if asked.recover or asked.fits:
         _check_free(setup, asked, {})
@@ -337,17 +337,19 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
             say(f"gpuwatch: {shlex.join(asked.command)} runs {how}; {limit}")
         if asked.recover:
             return recovered(setup, budget=asked.budget, share=asked.share)
-        (one,) = configurations([named(text) for text in asked.configs[:1] or ("default",)], {})
+        (one,) = configurations([_possible(text, setup) for text in asked.configs[:1] or ("default",)], {})
         return fitted(setup, one, asked.fits, rule, budget=asked.budget)
     began = time.monotonic()
     start = _first_start(setup, asked) if asked.plan or not (asked.configs or asked.vary) else None
     settings: Sequence[Setting | NotTried]
-    if asked.configs:
-        settings = [named(text) for text in asked.configs]
+    if len(asked.configs) == 1 or (asked.configs and asked.copies):
+        settings = [_possible(text, setup) for text in asked.configs]
+    elif asked.configs:
+        settings = [possible(named(text), setup.simulation) for text in asked.configs]
     elif asked.vary or start is None:
         settings = [named("default")]
     else:
-        settings = default_set(start.frameworks, setup.gpus, setup.simulated)
+        settings = default_set(start.frameworks, setup.gpus, setup.simulation)
     chosen = configurations([one for one in settings if isinstance(one, Setting)], asked.vary)
     missing = [one for one in settings if isinstance(one, NotTried)]
     if start is not None and start.failed:
@@ -370,9 +372,8 @@ def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult |
     """What ``--largest`` found; None after ``--plan``."""
     from gpuwatch.experiment.largest import largest
     from gpuwatch.experiment.plan import shown_time
-    from gpuwatch.experiment.settings import named
 
-    setting = named(asked.configs[0] if asked.configs else "default")
+    setting = _possible(asked.configs[0] if asked.configs else "default", setup)
     _check_free(setup, asked, setting.variables)
     runs = (
         f"at most {span.runs} times with values of {span.name} from {span.low} to {span.high} ({setting.name}), in at"
@@ -384,6 +385,16 @@ def _largest(setup: TrialSetup, asked: _Asked, span: Span) -> ExperimentResult |
     if not asked.quiet:
         say(f"gpuwatch: {shlex.join(asked.command)} runs {runs}")
     return largest(setup, setting, span, asked.rule if asked.own_rule else None, budget=asked.budget)
+
+
+def _possible(text: str, setup: TrialSetup) -> Setting:
+    """The setting of this name. UsageError if it cannot be tried on these GPUs."""
+    from gpuwatch.experiment.settings import NotTried, named, possible
+
+    setting = possible(named(text), setup.simulation)
+    if isinstance(setting, NotTried):
+        raise UsageError(f"--config {text}: {setting.reason}", hint="choose another setting")
+    return setting
 
 
 def _check_free(setup: TrialSetup, asked: _Asked, variables: Mapping[str, str]) -> None:

@@ -27,6 +27,10 @@ def answer(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
     failed = [one for one in tried if not one.passed]
     if not tried:
         return Answer(sentence=_nothing(known))
+    if not passed and all(run.verdict == "oom" for one in failed if (run := one.failed) is not None):
+        verb = {1: "runs", 2: "both run"}.get(len(failed), "all run")
+        runs = f"{listed([one.name for one in failed])} {verb} {_why(failed[0])}"
+        return Answer(sentence=f"{runs}; gpuwatch try --recover looks for a setting with which it passes")
     if not passed:
         return Answer(sentence=f"{listed([one.name for one in failed])} failed: {_why(failed[0])}")
     simulated = any(run.simulated for one in tried for run in one.runs)

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.errors import GpuwatchError
@@ -108,7 +108,7 @@ class _TogetherStop(Stop):
         """Steps and timed steps before all copies stepped."""
         self._since: float | None = None
 
-    def __call__(self, state: EventState, seconds: float) -> bool:
+    def __call__(self, state: EventState, seconds: float, starting: Callable[[], bool]) -> bool:
         group = self._group
         with group.lock:
             if state.steps.count:
@@ -120,7 +120,7 @@ class _TogetherStop(Stop):
         if together and self._skipped is None:
             self._skipped = (state.steps.count, len(state.steps.times))
             self._since = state.steps.last_at
-        reached = self.succeeded or (together and self._reached(self.counted(state.steps), seconds))
+        reached = self.succeeded or (together and self._reached(self.counted(state.steps), seconds) and not starting())
         late = self._goal.deadline is not None and seconds >= self._goal.deadline
         with group.lock:
             if reached or late:
@@ -139,6 +139,7 @@ class _TogetherStop(Stop):
             counted=steps.counted,
             count=max(steps.count - count, 0),
             times=steps.times[timed:],
+            validations=steps.validations,
             first_at=self._since,
             last_at=steps.last_at,
         )

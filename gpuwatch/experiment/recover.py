@@ -11,7 +11,7 @@ from gpuwatch.experiment.answer import listed, why_failed
 from gpuwatch.experiment.occupied import occupied
 from gpuwatch.experiment.plan import Configuration, Rule, shown_time
 from gpuwatch.experiment.result import ExperimentResult
-from gpuwatch.experiment.settings import NotTried, Setting, named
+from gpuwatch.experiment.settings import NotTried, Setting, named, possible
 from gpuwatch.experiment.trial import Goal, Interrupted, run_trial
 from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.formatting.units import size
@@ -121,7 +121,8 @@ def _ways(setup: TrialSetup, run: Run, *, share: bool) -> Iterator[Setting | Not
     ways: list[Setting] = [named(name) for name in names]
     ways[0:0] = _other_gpus(setup, run)  # costs nothing, neither speed nor precision
     for one in ways:
-        reason = _ruled_out(one, run, setup)
+        missing = possible(one, setup.simulation)
+        reason = missing.reason if isinstance(missing, NotTried) else _ruled_out(one, run, setup)
         taken = "" if share or reason else occupied(setup.machine, {**setup.variables, **one.variables})
         if taken:
             reason = f"{taken} (--share runs there all the same)"
@@ -144,8 +145,6 @@ def _free(device: Device | None) -> float:
 
 def _ruled_out(one: Setting, run: Run, setup: TrialSetup) -> str:
     """Why this setting cannot help here; empty if it might."""
-    if setup.simulated and not one.simulated:
-        return "simulated GPUs do not have it"
     oom = _largest(run)
     if oom is None or oom.requested_bytes is None:
         return ""

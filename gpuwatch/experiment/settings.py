@@ -45,6 +45,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     needs: Literal["", "several-gpus"] = ""
     simulated: bool = True
     """Whether it can be tried on simulated GPUs."""
+    tier: str = ""
+    """The only tier of simulated GPUs that has it, ``driver`` or ``plugin``; empty if both have."""
     code: str = ""
     """What to paste to keep it: shell lines for variables, else Python."""
     same: tuple[str, ...] = ()
@@ -81,17 +83,26 @@ def named(text: str) -> Setting:
     raise UsageError(f"unknown setting {text!r}{did_you_mean(name, known)}", hint=f"known: {hint}")
 
 
-def default_set(frameworks: Collection[str], gpus: Sequence[int], simulated: bool) -> list[Setting | NotTried]:
+def default_set(frameworks: Collection[str], gpus: Sequence[int], simulation: str | None) -> list[Setting | NotTried]:
     """The settings to compare for a program.
 
     ``frameworks``: those that it loads (tensorflow, torch, jax). ``gpus``: total memory of each GPU, in bytes.
+    ``simulation``: tier of simulated GPUs, None if they are real.
     """
     chosen: dict[str, Setting] = {"default": named("default")}
     for framework in ("tensorflow", "torch", "jax"):
         if framework in frameworks:
             for text in _DEFAULT[framework](gpus):
                 chosen.setdefault(text, named(text))
-    return [_applicable(one, gpus, simulated) for one in chosen.values()]
+    return [_applicable(one, gpus, simulation) for one in chosen.values()]
+
+
+def possible(setting: Setting, simulation: str | None) -> Setting | NotTried:
+    """The setting, unless GPUs simulated in this tier (None: real ones) do not have it."""
+    if simulation is None or (setting.simulated and setting.tier in ("", simulation)):
+        return setting
+    which = "simulated GPUs" if not setting.simulated else f"GPUs simulated as a {simulation}"
+    return NotTried(name=setting.name, reason=f"{which} do not have it")
 
 
 def made_by_program(setting: Setting, settings: Mapping[str, RunSetting]) -> str:
@@ -108,15 +119,12 @@ def made_by_program(setting: Setting, settings: Mapping[str, RunSetting]) -> str
     return ""
 
 
-def _applicable(setting: Setting, gpus: Sequence[int], simulated: bool) -> Setting | NotTried:
-    reason = ""
+def _applicable(setting: Setting, gpus: Sequence[int], simulation: str | None) -> Setting | NotTried:
     if not gpus and setting.name not in ("default", "cpu-only"):
-        reason = "there is no GPU"
-    elif setting.needs == "several-gpus" and len(gpus) < 2:
-        reason = "there is only one GPU"
-    elif simulated and not setting.simulated:
-        reason = "simulated GPUs do not have it"
-    return NotTried(name=setting.name, reason=reason) if reason else setting
+        return NotTried(name=setting.name, reason="there is no GPU")
+    if setting.needs == "several-gpus" and len(gpus) < 2:
+        return NotTried(name=setting.name, reason="there is only one GPU")
+    return possible(setting, simulation)
 
 
 def _tensorflow(gpus: Sequence[int]) -> list[str]:
@@ -167,7 +175,7 @@ def _async() -> Setting:
     setting = _of_environment(
         "async-allocator", "async-allocator", "CUDA's asynchronous allocator", same=("TF_GPU_ALLOCATOR",)
     )
-    return msgspec.structs.replace(setting, probe="async-allocator")
+    return msgspec.structs.replace(setting, probe="async-allocator", tier=find_probe("async-allocator").tier)
 
 
 def _cpu() -> Setting:

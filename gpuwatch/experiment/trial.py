@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from gpuwatch.reports.trial_summary import PASSED
 _PATIENCE = 3.0
 _NO_GPU = "-1"
 """CUDA_VISIBLE_DEVICES of a program that is to run on the CPU."""
+_STANDS, _RETRIES = 2.0, 11.0
+"""Seconds without a step, and seconds for which TensorFlow retries an allocation before it fails (10) and says so."""
 _AGAIN = 1.1
 """Factor by which the number of steps must have grown before the interval is computed again."""
 
@@ -75,18 +78,29 @@ class Stop:
         """Whether the program was to run to its own end."""
         return self._goal.rule.kind == "end"
 
-    def __call__(self, state: EventState, seconds: float) -> bool:
-        """Whether the measurement ends, ``seconds`` after the program was started."""
+    def __call__(self, state: EventState, seconds: float, starting: Callable[[], bool]) -> bool:
+        """Whether the measurement ends, ``seconds`` after the program was started.
+
+        ``starting``: whether other processes of the program may still be on their way to their first steps.
+        """
         if seconds - self._shown >= 0.5:
             self._shown = seconds
             self._show(state.steps.count)
         if self.succeeded:
             self.why = "success"
-        elif self._reached(state.steps, seconds):
+        elif self._reached(state.steps, seconds) and not starting():
             self.why = "steps"
-        elif self._goal.deadline is not None and seconds >= self._goal.deadline:
+        elif self._late(state, seconds):
             self.why = "deadline"
         return bool(self.why)
+
+    def _late(self, state: EventState, seconds: float) -> bool:
+        """Whether its time is over; a program that stands still on a GPU has more: an allocation may be failing."""
+        if self._goal.deadline is None or seconds < self._goal.deadline:
+            return False
+        stands = state.steps.last_at is None or time.monotonic() - state.steps.last_at > _STANDS
+        on_gpu = any("GPU" in name for name in state.devices.logical)
+        return not (stands and on_gpu) or seconds >= self._goal.deadline + _RETRIES
 
     def _reached(self, seen: StepCount, seconds: float) -> bool:
         rule = self._goal.rule
@@ -239,7 +253,7 @@ def _finished(
         steps=steps.count or None,
         step_time=time_of_step,
         ended_by="success" if stop.why == "success" else measured.ended_by,
-        covered=_covered(steps.count, run, ended=measured.ended_by == "the program"),
+        covered=_covered(steps, run, ended=measured.ended_by == "the program"),
         output=str(output),
     )
 
@@ -278,12 +292,19 @@ def _verdict(run: Run, stop: Stop, setup: TrialSetup, steps: int, *, ended: bool
     return "interrupted", run.verdict_reason
 
 
-def _covered(steps: int, run: Run, *, ended: bool) -> str:
-    done = f"{steps} steps" if steps else ""
+def _covered(steps: StepCount, run: Run, *, ended: bool) -> str:
+    done = f"{steps.count} step{'' if steps.count == 1 else 's'}" if steps.count else ""
     if ended and run.verdict in PASSED:
         return "the whole program"
     if ended:
         return f"{done}, then it failed" if done else "it failed"
+    if done and steps.validations is not None:
+        seen = (
+            f"{steps.validations} validation{'' if steps.validations == 1 else 's'}"
+            if steps.validations
+            else "no validation"
+        )
+        return f"{done}, {seen} seen"
     return done or "no step was counted"
 
 

@@ -56,7 +56,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     ended_by: EndedBy | None = None
     """What ended the program; a signal was sent only after the measurement had ended."""
     covered: str = ""
-    """What of the program ran: ``200 steps``, ``the whole program``."""
+    """What of the program ran: ``200 steps, no validation seen``, ``the whole program``; validations are Keras's."""
     recorded: bool = False
     """Whether the framework's recorder was on (``--memory``), which slows a program down: its speed does not count."""
     output: str = ""

@@ -42,6 +42,8 @@ class StepCount(msgspec.Struct, kw_only=True):
     count: int = 0
     times: list[float] = []
     """Seconds of each step, without warm-up and tracing; averages where only a rate is known. At most 20,000."""
+    validations: int | None = None
+    """Validations and evaluations of Keras that have begun; None where they are not observed."""
     first_at: float | None = None
     """Monotonic time of the first and of the latest report, by the clock that all processes of the machine share."""
     last_at: float | None = None
@@ -179,6 +181,8 @@ class EventState:
             self.steps = StepCount(counted=counted, first_at=at)
         self.steps.count = int(data["count"])
         self.steps.last_at = at
+        validations = data.get("validations")
+        self.steps.validations = None if validations is None else int(validations)
         times = msgspec.convert(data["times"], list[float])
         self.steps.times += times[: _MOST_TIMES - len(self.steps.times)]
 

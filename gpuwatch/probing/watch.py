@@ -49,6 +49,8 @@ _YOUNG = 10.0
 """Seconds for which the unfinished run is saved every second, in case it is killed early."""
 _ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 """Signals to us that end a trial."""
+_ASK = 0.2
+"""Seconds between looks for processes of the program that are starting."""
 _SAMPLE = 1.0
 """Seconds to wait for the last sample of a measured program."""
 _INTERRUPT, _TERMINATE, _KILL = 5.0, 2.0, 2.0
@@ -71,8 +73,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """The signal to gpuwatch that broke the measurement off."""
 
 
-Stop = Callable[[EventState, float], bool]
-"""Whether a measurement ends: asked with what the stepping process reported, and the seconds since the start."""
+Stop = Callable[[EventState, float, Callable[[], bool]], bool]
+"""Whether a measurement ends: asked with what the stepping process reported, the seconds since the start, and whether
+other processes of the program may still be on their way to their first steps."""
 Judge = Callable[[RunDraft], Run]
 """Diagnoses a draft and saves the run."""
 
@@ -121,6 +124,7 @@ class Watch:
         self._ends = 0
         """Processes that had reported their end at the last extra sample."""
         self._look_after = 0.0
+        self._asked_at, self._others_start = 0.0, False
         self._guard_gone = False
         self._everybody_gone = False
         self._asked: list[int] = []
@@ -212,7 +216,15 @@ class Watch:
             self._signals.judge()
 
     def _stops(self, stop: Stop) -> bool:
-        return stop(self._stepping(), time.monotonic() - self._since)
+        return stop(self._stepping(), time.monotonic() - self._since, self._starting)
+
+    def _starting(self) -> bool:
+        """Whether other processes may still be starting, and have not taken their memory."""
+        assert self._guarded.guard is not None
+        if time.monotonic() >= self._asked_at + _ASK:
+            self._asked_at = time.monotonic()
+            self._others_start = self._processes.starting(guard.descendants(self._guarded.guard.pid))
+        return self._others_start
 
     def _stepping(self) -> EventState:
         return self._processes.stepping(self._program or 0)

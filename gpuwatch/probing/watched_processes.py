@@ -12,6 +12,7 @@ import re
 import socket
 import struct
 import time
+from collections.abc import Collection
 
 from gpuwatch.logs import devices
 from gpuwatch.logs.pytorch import is_out_of_memory
@@ -22,12 +23,16 @@ from gpuwatch.probing.placement_join import Traced
 from gpuwatch.probing.run_builder import own_ordinal
 from gpuwatch.probing.runner import kept_environment
 from gpuwatch.probing.streams import Lines, Streams
-from gpuwatch.sources.process_tree import descends, leader_of
+from gpuwatch.sources.process_tree import descends, leader_of, runs_python, started
 
 _MOST = 256
 _MOST_PROFILES = 16
 _FRESH = 10.0
 """Seconds for which an answer about a pid is cached: pids are reused."""
+_SLOWER, _SETTLING = 1.5, 1.0
+"""Factor and seconds by which one process of a program may be later than another with its first step."""
+_STEPPING = 6
+"""Steps by which a process has taken its memory."""
 _WROTE = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:[\d.]+ +(\d+) [\w./-]+:\d+\] (.*)")
 _TELLING = (b"Created ", b"out of memory trying")
 
@@ -140,6 +145,34 @@ class WatchedProcesses:
         """The state of the process that counts most steps; before any does, of the leading one (see there)."""
         best = max(self._members.values(), key=lambda member: member.state.steps.count, default=None)
         return best.state if best is not None and best.state.steps.count else self.leading(pid)
+
+    def starting(self, pids: Collection[int]) -> bool:
+        """Whether one of ``pids``, all processes of the program, may still be on its way to its first steps.
+
+        It may if it has a framework, or is a Python that was started rather than forked, and had hardly more time yet
+        than the process that stepped first took to its first step; so may one that has just begun to step.
+        """
+        stepping = [one for one in self._members.values() if one.state.steps.first_at is not None]
+        first = min(stepping, key=lambda one: one.state.steps.first_at or 0.0, default=None)
+        began = None if first is None else started(first.pid)
+        if first is None or began is None:
+            return False
+        assert first.state.steps.first_at is not None
+        patience = _SLOWER * (first.state.steps.first_at - began) + _SETTLING
+        now = time.monotonic()
+        for pid in pids:
+            member = self._members.get(pid)
+            if member is first or (member is not None and member.state.ended):
+                continue
+            if member is None and (not runs_python(pid) or descends(first.pid, pid)):
+                continue
+            steps = member.state.steps if member is not None else None
+            if steps is not None and steps.count >= _STEPPING:
+                continue
+            since = steps.first_at if steps is not None and steps.first_at is not None else started(pid)
+            if since is not None and now - since < patience:
+                return True
+        return False
 
     def applied(self) -> Applied | None:
         """What became of the setting that is tried: what the program overrides before what was applied."""

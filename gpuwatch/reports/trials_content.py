@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import UNKNOWN, per_second, size
+from gpuwatch.model.run import Run
 from gpuwatch.model.trials import Experiment, StepTime, Trial
 from gpuwatch.reports import charts, run_content
 from gpuwatch.reports.chart_data import Chart
@@ -17,10 +19,14 @@ from gpuwatch.reports.tables import device_map
 from gpuwatch.reports.trial_memory import recorded_tables
 from gpuwatch.reports.trial_summary import PASSED, Summary, slow_down, spread, summaries
 
-_TAIL = 6
-"""Lines of output shown of a run that failed."""
+_DECISIVE = 3
+"""Lines shown of a run that failed."""
 _HEADS = ("SETTING", "APPLIED", "GPU MEMORY", "DEVICE MAP", "STEP", "STEPS/S", "MEASURED", "VERDICT")
 _SPEEDS = ("STEP", "STEPS/S")
+_BY_THE_WAY = re.compile(r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?[IW](?:\d{4} [\d:.]+ +\d+)? [\w./-]+:\d+\]|\s*\[\[\{\{|Hint: ")
+"""Information and warnings of TensorFlow's log, names of nodes, and hints."""
+_FRAME = re.compile(r'\s+File "(?!.*/(?:site|dist)-packages/)[^"<]+", line \d+')
+"""A line of a traceback in a file of the program's own."""
 EVERY_RUN = "Every run"
 """Title of a table that terminals leave out."""
 _CHANGES = "‡"
@@ -270,7 +276,7 @@ def _copies(trials: Sequence[Trial]) -> Table:
 
 
 def _failures(trials: Sequence[Trial]) -> Table:
-    """Why runs failed, with the last lines of their output: the first of each setting."""
+    """Why runs failed, with the lines that show it: the first of each setting."""
     rows = []
     seen = set()
     for trial in trials:
@@ -279,10 +285,23 @@ def _failures(trials: Sequence[Trial]) -> Table:
             continue
         seen.add(trial.name)
         rows.append((clean(name), clean(trial.run.verdict_reason)))
-        rows += [("", clean(line)) for line in trial.run.log_tail[-_TAIL:] if line.strip()]
+        rows += [("", line) for line in _decisive(trial.run)]
         if trial.output:
             rows.append(("", f"its output: {clean(trial.output)}"))
-    return Table("Failed", ("Setting", "Why, and the end of its output"), tuple(rows))
+    return Table("Failed", ("Setting", "Why"), tuple(rows))
+
+
+def _decisive(run: Run) -> list[str]:
+    """The evidence of the cause; where there is none, the last lines of the output that are no messages by the way."""
+    main = next((found for found in run.findings if found.id == run.primary), None)
+    known = () if main is None else [line for line in main.evidence if line.rstrip(".") not in run.verdict_reason]
+    where = [line.strip() for line in run.log_tail if _FRAME.match(line)][-1:]
+    if main is not None and main.id != "unknown":
+        return [clean(line) for line in known[:_DECISIVE]]
+    if where:
+        return [clean(line) for line in (*where, *known)][:_DECISIVE]
+    lines = [line for line in run.log_tail if line.strip()]
+    return [clean(line) for line in ([line for line in lines if not _BY_THE_WAY.match(line)] or lines)[-_DECISIVE:]]
 
 
 def _not_tried(known: Sequence[Summary]) -> Table:

@@ -6,7 +6,10 @@ parent only when its own exits.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from gpuwatch.model.snapshot import Ancestor
 from gpuwatch.sources.host import ProcessTable
@@ -16,6 +19,9 @@ EVERY = 5.0
 _FIRST = 1
 """The pid of the first process. It adopts orphans and is everybody's ancestor, so it is left out."""
 
+_START = 19
+"""Index of starttime among the fields after the name."""
+_HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 _LONGEST = 1000
 """Characters kept of a command line: some launchers pass their whole configuration there."""
 
@@ -112,6 +118,27 @@ def descends(pid: int, ancestor: int) -> bool:
         seen.add(at)
         at = _status(at)[1]
     return False
+
+
+def started(pid: int) -> float | None:
+    """Monotonic time at which a process was started (proc(5), ``stat``: starttime); None when it has exited."""
+    stat = process_stat(pid)
+    if stat is None:
+        return None
+    since_boot = int(stat[1][_START]) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
+
+
+def runs_python(pid: int) -> bool:
+    """Whether a process was started as a Python of its own, not forked from one, nor as a helper of multiprocessing."""
+    try:
+        own = Path(f"/proc/{pid}/cmdline").read_bytes()
+        parent = _status(pid)[1]
+        theirs = Path(f"/proc/{parent}/cmdline").read_bytes() if parent else b""
+        program = Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:
+        return False
+    return "python" in program and own != theirs and not any(helper in own for helper in _HELPERS)
 
 
 def _status(pid: int) -> tuple[int | None, int | None]:

@@ -23,10 +23,17 @@ _SESSION_CLASS = "tensorflow.python.client.session"
 _KERAS_STATE = "keras.src.backend.common.global_state"
 _MIXED, _FRACTION = "mixed-float16", "fraction"
 _POLICY = "mixed_float16"
+_CALLBACKS = (
+    "keras.src.callbacks.callback_list",
+    "tf_keras.src.callbacks",
+    "keras.callbacks",
+    "tensorflow.python.keras.callbacks",
+)
 _SOURCE = "gpuwatch try"
 _MEMORY = ("memory growth", "memory_limit", "logical devices")
 _AMOUNTS = ("per_process_gpu_memory_fraction", "memory_limit")
 _FRAMEWORKS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras", "torch"))
+_BATCHES = "batches of Keras"
 _MOST_TIMES = 4000
 """Step times in one event."""
 _FEW = 3
@@ -59,6 +66,7 @@ class Trial:
         """GPUOptions to merge into the configurations of sessions."""
         self.own = type(watcher.batches)()
         """Calls of gpuwatch.step()."""
+        self.validations = Validations()
         self.sessions = Sessions()
         self.actions = {"gpuwatch": self._gpuwatch, _SESSION_CLASS: self.sessions.count}
         if self.probe == _MIXED:
@@ -85,6 +93,7 @@ class Trial:
         """Starts over, as in a process forked by multiprocessing."""
         self.sent = None
         self.own.reset()
+        self.validations.count = 0
         self.sessions.reset()
         self.steps = StepReports(self)
         for steps in (self.own, self.watcher.batches, self.watcher.optimizer):
@@ -126,6 +135,7 @@ class Trial:
             self.sent = self.answer
             emit("applied", **self.answer)
         self._jax()
+        self.validations.look()
         self.steps.tell(emit, last)
 
     def _jax(self):
@@ -407,17 +417,19 @@ class StepReports:
         if found is None:
             return
         counted, count, pending = found
-        if (counted, count) == self.latest:
+        # A program with steps of another kind may validate in another way, too.
+        validations = self.trial.validations.seen() if counted == _BATCHES else None
+        if (counted, count, validations) == self.latest:
             return
-        self.sent_at, self.latest = now, (counted, count)
-        emit("steps", counted=counted, count=count, times=_drained(pending))
+        self.sent_at, self.latest = now, (counted, count, validations)
+        emit("steps", counted=counted, count=count, times=_drained(pending), validations=validations)
 
     def counted(self):
         """What is counted, how often it happened, and the step times to send; None before the first step."""
         trial, watcher = self.trial, self.trial.watcher
         steps = (
             ("calls of gpuwatch.step()", trial.own),
-            ("batches of Keras", watcher.batches),
+            (_BATCHES, watcher.batches),
             ("steps of the optimizer", watcher.optimizer),
         )
         for name, one in steps:
@@ -436,6 +448,29 @@ class StepReports:
         if self.function is None or going[self.function][1] < time.perf_counter() - _IDLE < going[best][1]:
             self.function = best
         return self.function
+
+
+class Validations:
+    """Counts Keras's validations: those of fit(), and calls of evaluate()."""
+
+    def __init__(self):
+        self.count = 0
+        self.hooked = set()
+
+    def look(self):
+        """Observes the lists of callbacks of every Keras that has been imported."""
+        for name in _CALLBACKS:
+            kind = getattr(sys.modules.get(name), "CallbackList", None)
+            if name not in self.hooked and "on_test_begin" in vars(kind or object):
+                self.hooked.add(name)
+                kind.on_test_begin = _Method(vars(kind)["on_test_begin"], self._began)
+
+    def _began(self):
+        self.count += 1
+
+    def seen(self):
+        """How many have begun; None if that is not known."""
+        return self.count if self.hooked else None
 
 
 class Sessions:
@@ -493,6 +528,19 @@ class _Attribute:
 
     def __delete__(self, instance):
         instance.__dict__.pop(self.name, None)
+
+
+class _Method:
+    """A method that sees where it is called, without a frame of its own in tracebacks."""
+
+    def __init__(self, original, see):
+        self.original = original
+        self.see = see
+
+    def __get__(self, instance, owner=None):
+        if instance is not None:
+            self.see()
+        return self.original.__get__(instance, owner)
 
 
 class _FirstUse(_Attribute):

@@ -74,8 +74,8 @@ def test_what_is_no_setting_is_refused(text: str, message: str | None) -> None:
     assert refused.value.hint
 
 
-def _names(frameworks: set[str], gpus: list[int], simulated: bool) -> tuple[list[str], dict[str, str]]:
-    found = default_set(frameworks, gpus, simulated)
+def _names(frameworks: set[str], gpus: list[int], simulation: str | None) -> tuple[list[str], dict[str, str]]:
+    found = default_set(frameworks, gpus, simulation)
     return (
         [one.name for one in found if isinstance(one, Setting)],
         {one.name: one.reason for one in found if isinstance(one, NotTried)},
@@ -83,7 +83,7 @@ def _names(frameworks: set[str], gpus: list[int], simulated: bool) -> tuple[list
 
 
 def test_the_settings_of_tensorflow_by_default() -> None:
-    tried, left_out = _names({"tensorflow"}, [24 * GIB, 16 * GIB], False)
+    tried, left_out = _names({"tensorflow"}, [24 * GIB, 16 * GIB], None)
     assert tried == [
         *("default", "growth", "grow-to-limit=8192MiB", "async-allocator", "mixed-float16", "xla"),
         *("visible=0", "visible=1", "cpu-only"),
@@ -92,17 +92,20 @@ def test_the_settings_of_tensorflow_by_default() -> None:
 
 
 def test_the_settings_of_others_by_default() -> None:
-    assert _names({"torch"}, [GIB], False)[0] == ["default", "expandable-segments", "fraction=0.5", "tf32"]
-    assert _names({"jax"}, [GIB], False)[0] == ["default", "no-preallocate", "fraction=0.5", "platform-allocator"]
-    assert _names({"jax", "torch"}, [GIB], False)[0].count("fraction=0.5") == 1
-    assert _names(set(), [GIB], False)[0] == ["default"]
+    assert _names({"torch"}, [GIB], None)[0] == ["default", "expandable-segments", "fraction=0.5", "tf32"]
+    assert _names({"jax"}, [GIB], None)[0] == ["default", "no-preallocate", "fraction=0.5", "platform-allocator"]
+    assert _names({"jax", "torch"}, [GIB], None)[0].count("fraction=0.5") == 1
+    assert _names(set(), [GIB], None)[0] == ["default"]
 
 
 def test_what_does_not_apply_has_its_reason() -> None:
-    tried, left_out = _names({"tensorflow"}, [24 * GIB], True)
+    tried, left_out = _names({"tensorflow"}, [24 * GIB], "driver")
     assert tried == ["default", "growth", "grow-to-limit=12288MiB", "async-allocator", "cpu-only"]
     assert set(left_out) == {"mixed-float16", "xla"}
-    tried, left_out = _names({"tensorflow"}, [], False)
+    tried, left_out = _names({"tensorflow"}, [24 * GIB], "plugin")
+    assert "async-allocator" not in tried
+    assert left_out["async-allocator"] == "GPUs simulated as a plugin do not have it"
+    tried, left_out = _names({"tensorflow"}, [], None)
     assert tried == ["default", "cpu-only"]
     assert left_out["growth"] == "there is no GPU"
 

@@ -57,6 +57,20 @@ def test_a_variable_that_is_set_anyway_is_noted(tmp_path: Path) -> None:
     assert found["notes"] == ["A_B is set in this environment: default has it too."]
 
 
+def test_a_second_process_has_time_for_its_first_steps(tmp_path: Path) -> None:
+    text = f"""
+if len(sys.argv) > 1:
+    time.sleep(1.5)
+    for _ in range(10): time.sleep(0.005); step()
+    open("{tmp_path}/second", "w").close()
+    time.sleep(300)
+subprocess.Popen([sys.executable, __file__, "second"])
+time.sleep(1.2)
+{FOREVER}"""
+    assert only(document(*ONE, *program(tmp_path, text)))["ended_by"] == "SIGINT"
+    assert (tmp_path / "second").exists()
+
+
 def test_what_it_does_after_the_measurement_counts_for_nothing(tmp_path: Path) -> None:
     text = f"""
 try:
