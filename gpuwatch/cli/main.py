@@ -33,6 +33,7 @@ _COMMANDS = {
     "try": "gpuwatch.cli.experiment:experiment",
     "record": "gpuwatch.cli.record:record",
     "replay": "gpuwatch.cli.replay:replay",
+    "export": "gpuwatch.cli.export:export",
     "compare": "gpuwatch.cli.report:compare",
     "explain": "gpuwatch.cli.explain:explain",
     "doctor": "gpuwatch.cli.doctor:doctor",

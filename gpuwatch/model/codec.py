@@ -20,6 +20,7 @@ from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
+from gpuwatch.model.lines import EventLine, FindingLine, MeansLine
 from gpuwatch.model.probe_list import ProbeList, RecipeList
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import RUN_SECONDS, Process, Snapshot
@@ -43,6 +44,9 @@ PRINTED: dict[str, type[msgspec.Struct]] = {
     "causes": CauseList,
     "probes": ProbeList,
     "recipes": RecipeList,
+    "event": EventLine,
+    "finding": FindingLine,
+    "means": MeansLine,
 }
 """Documents that are printed but never read."""
 

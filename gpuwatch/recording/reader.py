@@ -6,7 +6,7 @@ Where the clock was set back, times overlap: the later recording is shown, and w
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -273,6 +273,20 @@ class Recording:
                     history.put(at, {key: value for key, value in values.items() if value is not None})
         return history
 
+    def numbers(
+        self, begin: float, end: float, metrics: frozenset[str]
+    ) -> Iterator[tuple[Sequence[float], dict[tiers.Key, Sequence[float | None]]]]:
+        """Times from ``begin`` to ``end``, a block at a time, and as many values of each metric of each device.
+
+        A value is None where the device did not have it.
+        """
+        for block in self._between(begin, end):
+            times = self._times_of(block.number)[: block.samples]
+            first, last = bisect_left(times, begin), bisect_right(times, end)
+            if first < last:
+                columns = self._columns(block, metrics)
+                yield times[first:last], {key: values[first:last] for key, values in columns.items()}
+
     def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
         """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""
         for block in self._between(begin, end):
@@ -306,6 +320,11 @@ class Recording:
             with suppress(ValueError):  # damaged: a gap
                 points.update(tiers.unpack_points(data, metrics))
         return {at: points[at] for at in sorted(points) if begin <= at <= end}
+
+    def summaries_begin(self, seconds: int) -> float:
+        """A time not later than the first of these points; infinity if there are none."""
+        begin = self._rows("SELECT min(begin) FROM tiers WHERE seconds = ?", (seconds,))[0][0]
+        return float(begin) if isinstance(begin, int) else float("inf")
 
     # What happened
 

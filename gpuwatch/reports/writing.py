@@ -1,10 +1,13 @@
-"""Writes text to files: a file is whole or unchanged. Links stay links; devices and pipes are written to."""
+"""Writes files: a file is whole or unchanged. Links stay links; devices and pipes are written to."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.terminal import file_name
@@ -54,20 +57,27 @@ def unwritable(path: Path) -> str:
 
 
 def write_text(rendered: str, path: Path) -> None:
-    """Writes a temporary file beside the target of ``path`` and renames it; GpuwatchError if that fails.
+    """Writes text to a file that is whole or unchanged (:func:`written`); GpuwatchError if that fails."""
+    with written(path) as file:
+        file.write(rendered.encode())
 
-    A device or a pipe is written to directly.
+
+@contextmanager
+def written(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to: a temporary one beside the target of ``path``, which is renamed at the end.
+
+    A device or a pipe is written to directly. GpuwatchError if writing fails.
     """
     temporary: str | None = None
     try:
         if is_special(path):
-            with path.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(rendered)
+            with path.open("wb") as special:
+                yield special
             return
         target = _target(path)
         handle, temporary = _temporary(target)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(rendered)
+        with os.fdopen(handle, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes files private; a report gets the mode of any new file.

@@ -8,10 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import re
 from collections.abc import Callable, Iterable, Sequence
 
-from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.spreadsheet import cell
 from gpuwatch.model.codec import Document
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
@@ -76,8 +75,6 @@ _TRIAL_FIELDS: dict[str, Callable[[Trial], object]] = {
     "covered": lambda trial: trial.covered or None,
 }
 """Columns before those of the run."""
-_NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?")
-_FORMULA = frozenset("=+-@＝＋－＠|%")
 _CHECK_FIELDS = ("id", "title", "state", "detail", "action")
 _PROFILE_FIELDS = ("tool", "device", "allocator", "pid", "peak_bytes")
 _HOLDER_FIELDS = (
@@ -153,19 +150,7 @@ def _granted(run: Run) -> int | None:
 def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([_cell(head) for head in heads])
+    writer.writerow([cell(head) for head in heads])
     for row in rows:
-        writer.writerow([_cell(value) for value in row])
+        writer.writerow([cell(value) for value in row])
     return out.getvalue()
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None or isinstance(value, (int, float)):
-        return value
-    text = printable(str(value))
-    if _NUMBER.fullmatch(text):
-        return text
-    # A spreadsheet would run such a cell as a formula; some accept full-width signs too.
-    return f"'{text}" if text.lstrip()[:1] in _FORMULA else text

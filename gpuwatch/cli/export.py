@@ -1,0 +1,177 @@
+"""``gpuwatch export``: a recording in the format of another tool."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+import click
+
+from gpuwatch.cli.choice import Choice
+from gpuwatch.cli.completion import files
+from gpuwatch.cli.options import progress, progress_wanted
+from gpuwatch.cli.output import check_output, say, say_written, to_stdout
+from gpuwatch.errors import UsageError
+from gpuwatch.exports import format_registry
+from gpuwatch.exports.selection import STEPS, Selection, selected
+from gpuwatch.exports.table_rows import NAMES, table
+from gpuwatch.formatting.terminal import file_name
+from gpuwatch.formatting.units import size
+from gpuwatch.model.run import Run
+
+_SHOWN_EVERY = 1 << 22
+"""Bytes between two updates of the progress."""
+_TABLES = frozenset({"csv", "parquet"})
+
+_EXAMPLES = """\b
+Examples:
+  gpuwatch export night.gpuwatch -o night.pftrace             for ui.perfetto.dev, beside a training's trace
+  gpuwatch export night.gpuwatch -o night.parquet             for DuckDB, pandas, Polars
+  gpuwatch export night.gpuwatch --table lives -o jobs.csv    a row for each process on each GPU
+  gpuwatch export night.gpuwatch --since '2h ago' --format ndjson | jq .
+  gpuwatch export year.gpuwatch --every 1h -o year.om         means, for promtool
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("file", type=click.Path(path_type=Path), shell_complete=files)
+@click.option(
+    "--format",
+    "format_name",
+    type=Choice(list(format_registry.BY_NAME)),
+    help="Use this format (default: that of the suffix).",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help=f"Write to FILE, in the format of its suffix: {format_registry.SUFFIXES}; - for stdout.",
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Begin: 14:05, '20 min ago', -2h, 2026-05-11T14:05 (default: all). Counts from the end.",
+)
+@click.option("--until", metavar="TIME", help="End, likewise.")
+@click.option(
+    "--every",
+    "every",
+    type=Choice(list(STEPS)),
+    default="sample",
+    show_default=True,
+    help="Write every sample, or minimum, mean and maximum of each minute or hour, which are kept for longer.",
+)
+@click.option(
+    "--table",
+    "table_name",
+    type=Choice(list(NAMES)),
+    help="The table of a CSV or Parquet file (default: devices).",
+)
+@click.option(
+    "--run",
+    "documents",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    shell_complete=files,
+    metavar="DOCUMENT",
+    help="Show this saved run in the trace (default: the runs kept on this machine). Repeatable; perfetto only.",
+)
+def export(
+    file: Path,
+    format_name: str | None,
+    output: Path | None,
+    since: str | None,
+    until: str | None,
+    every: str,
+    table_name: str | None,
+    documents: tuple[Path, ...],
+) -> None:
+    """Write a recording in the format of another tool.
+
+    perfetto: counters, processes, findings and events by GPU, on the wall clock. parquet, csv: one table. ndjson: a
+    document on each line (gpuwatch schema snapshot, event, finding, means). openmetrics: for Prometheus. What is
+    missing stays missing. To redact, cut the recording first (gpuwatch record cut --redact).
+    """
+    from gpuwatch.recording.reader import open_recording
+
+    chosen = _chosen(format_name, output)
+    if table_name is not None and chosen.name not in _TABLES:
+        raise UsageError("--table applies only to csv and parquet", hint="omit --table")
+    if documents and chosen.name != "perfetto":
+        raise UsageError("--run applies only to perfetto", hint="omit --run")
+    if table_name not in (None, "devices") and every != "sample":
+        raise UsageError(f"--every {every} applies only to the table devices", hint="omit --every")
+    check_output(output, any_suffix=True)
+    with open_recording(file) as recording:
+        selection = selected(recording, since, until, STEPS[every])
+        what: tuple[object, ...] = ()
+        if chosen.name in _TABLES:
+            what = (table(table_name or "devices", selection.step),)
+        elif chosen.name == "perfetto":
+            what = (_runs(documents, selection),)
+        _write(chosen, selection, what, output)
+        if recording.damaged:
+            say(f"gpuwatch: {len(recording.damaged)} damaged blocks were left out (see gpuwatch record check)")
+
+
+def _chosen(name: str | None, output: Path | None) -> format_registry.Format:
+    if name is None and (output is None or to_stdout(output)):
+        raise UsageError("the format is not given", hint="add --format, or -o FILE with a suffix")
+    if name is None:
+        assert output is not None
+        return format_registry.format_for(output)
+    chosen = format_registry.BY_NAME[name]
+    if chosen.binary and (output is None or (to_stdout(output) and sys.stdout.isatty())):
+        raise UsageError(f"{name} is not text", hint=f"add -o FILE{chosen.suffixes[0]}")
+    return chosen
+
+
+def _write(chosen: format_registry.Format, selection: Selection, what: tuple[object, ...], output: Path | None) -> None:
+    pieces = chosen.write(selection, *what)
+    if output is None or to_stdout(output):
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    from gpuwatch.reports.writing import written
+
+    total = shown = 0
+    try:
+        with written(output) as out:
+            for piece in pieces:
+                out.write(piece)
+                total += len(piece)
+                if progress_wanted() and total - shown >= _SHOWN_EVERY:
+                    shown = total
+                    progress(f"{file_name(output)}: {size(total)}")
+    finally:
+        progress("")
+    say_written(output)
+
+
+def _runs(documents: tuple[Path, ...], selection: Selection) -> list[Run]:
+    """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
+    from gpuwatch.cli.report import read_document
+    from gpuwatch.history.runs import RunStore
+    from gpuwatch.model.run import Comparison
+    from gpuwatch.model.trials import Experiment
+
+    if not documents:
+        here = platform.node()
+        if not here or selection.host != here:
+            return []
+        return [run for run in RunStore().latest() if run.host in (None, here)]
+    runs: list[Run] = []
+    for path in documents:
+        document = read_document(path)
+        if isinstance(document, Run):
+            runs.append(document)
+        elif isinstance(document, Comparison):
+            runs += document.runs
+        elif isinstance(document, Experiment):
+            runs += [trial.run for trial in document.trials if trial.run is not None]
+        else:
+            raise UsageError(f"{file_name(path)} is not a run", hint="give what gpuwatch run, probe or try saved")
+    return runs
