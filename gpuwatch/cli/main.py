@@ -34,6 +34,7 @@ _COMMANDS = {
     "record": "gpuwatch.cli.record:record",
     "replay": "gpuwatch.cli.replay:replay",
     "export": "gpuwatch.cli.export:export",
+    "usage": "gpuwatch.cli.usage:usage",
     "compare": "gpuwatch.cli.report:compare",
     "explain": "gpuwatch.cli.explain:explain",
     "doctor": "gpuwatch.cli.doctor:doctor",

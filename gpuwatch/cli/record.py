@@ -133,7 +133,7 @@ def _record(
     from gpuwatch.recording.writer import SEAL_SECONDS, RecordingWriter
     from gpuwatch.session.recorder import Recorder
 
-    path = file if file is not None else _default_file()
+    path = file if file is not None else _made_default_file()
     writer = RecordingWriter(
         path,
         interval=every,
@@ -183,20 +183,27 @@ def _record(
     say(f"gpuwatch: recorded {writer.samples:,} samples to {name} ({size(writer.size_bytes)})")
 
 
-def _default_file() -> Path:
+def default_file() -> Path:
+    """The recording of this machine and user, whether it exists or not."""
     import platformdirs
 
+    host = "".join(one if one.isalnum() or one in ".-_" else "_" for one in platform.node())
+    folder = Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "recordings"
+    return folder / f"{host.strip('.') or 'machine'}.gpuwatch"
+
+
+def _made_default_file() -> Path:
     from gpuwatch import ownership
 
-    folder = Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "recordings"
+    path = default_file()
+    folder = path.parent
     try:
         folder = ownership.own_folder(folder, "XDG_STATE_HOME", "recordings")
     except OSError as error:
         raise UsageError(
             f"cannot record to {file_name(folder)}: {error.strerror or error}", hint="name a file"
         ) from None
-    host = "".join(one if one.isalnum() or one in ".-_" else "_" for one in platform.node())
-    return folder / f"{host.strip('.') or 'machine'}.gpuwatch"
+    return folder / path.name
 
 
 def _unit(file: Path | None, every: float, max_size: int, max_age: float) -> str:

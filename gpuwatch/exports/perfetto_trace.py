@@ -22,7 +22,7 @@ from gpuwatch.formatting.brief import program_of
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.metrics import MetricSpec, Unit
 from gpuwatch.model.run import Run
-from gpuwatch.recording.process_lives import GAP
+from gpuwatch.recording.gpu_time import GAP
 
 REALTIME = 1
 """BuiltinClock of clock_snapshot.proto."""

@@ -25,9 +25,10 @@ from gpuwatch.model.probe_list import ProbeList, RecipeList
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import RUN_SECONDS, Process, Snapshot
 from gpuwatch.model.trials import Experiment
+from gpuwatch.model.usage import Usage
 from gpuwatch.model.validation import MOST_DEPTH, MOST_VALUES, Inconsistent, check
 
-Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast | Experiment
+Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast | Experiment | Usage
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "snapshot": Snapshot,
@@ -38,6 +39,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "diagnostic": Diagnostic,
     "contrast": Contrast,
     "try": Experiment,
+    "usage": Usage,
 }
 PRINTED: dict[str, type[msgspec.Struct]] = {
     "cause": CausePage,

@@ -13,11 +13,11 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.history.machine_event import MachineEvent, lasted
 from gpuwatch.model.findings import Finding
-from gpuwatch.recording import tiers
+from gpuwatch.recording import gpu_time, tiers
 from gpuwatch.recording.minute_blocks import DamagedMinute, Minute
 from gpuwatch.recording.process_lives import ProcessLife
 from gpuwatch.recording.reader import Recording
-from gpuwatch.recording.storage import DATABASE_ERRORS, open_to_read
+from gpuwatch.recording.storage import DATABASE_ERRORS, looked_at, open_to_read
 from gpuwatch.recording.time_expressions import shown
 
 
@@ -40,7 +40,7 @@ def checked(path: Path) -> Report:
                 if line != "ok":
                     _note(report, f"database: {line}")
             _blocks(db, report)
-            for what in _others(db):
+            for what in _others(db, looked_at(path)):
                 _note(report, what)
         db.close()
         with Recording(path) as recording:
@@ -81,12 +81,13 @@ def _blocks(db: sqlite3.Connection, report: Report) -> None:
             _note(report, f"block {number}, {shown(begin)} to {shown(end)}: {error}")
 
 
-def _others(db: sqlite3.Connection) -> Iterator[str]:
+def _others(db: sqlite3.Connection, schema: int) -> Iterator[str]:
     readers: tuple[tuple[str, str, Callable[[bytes], object]], ...] = (
         ("event", "SELECT id, event FROM events", msgspec.msgpack.Decoder(MachineEvent).decode),
         ("finding", "SELECT cause, finding FROM findings", msgspec.msgpack.Decoder(Finding).decode),
         ("process", "SELECT pid, life FROM processes", msgspec.msgpack.Decoder(ProcessLife).decode),
         ("averages", "SELECT begin, block FROM tiers", tiers.unpack_points),
+        *([("GPU time", "SELECT begin, block FROM gpu_time", gpu_time.unpack)] if schema >= 2 else []),
     )
     for what, query, read in readers:
         for number, data in db.execute(query):

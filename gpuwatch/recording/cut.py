@@ -79,7 +79,7 @@ def _copy(recording: Recording, begin: float, end: float, db: sqlite3.Connection
                 "VALUES (?, ?, 0, '', ?, ?, ?, ?, ?)",
                 (run.number, run.began, host, run.version, run.interval, run.ended, run.why),
             )
-    sealer, samples = Sealer(db), 0
+    sealer, samples = Sealer(db, interval), 0
     for block in _blocks(recording.snapshots(begin, end), private):
         sealer.seal(0, block, block[-1][0].taken_at.timestamp() - begin)
         samples += len(block)

@@ -8,10 +8,6 @@ import msgspec
 
 from gpuwatch.model.snapshot import Process, Snapshot
 
-GAP = 15.0
-"""Seconds between two samples from which the time between them is not counted."""
-
-
 Key = tuple[int, float, str]
 """Pid, start time (-1 if unknown) and UUID of the device."""
 
@@ -52,9 +48,13 @@ class ProcessLife(msgspec.Struct, kw_only=True):
 class ProcessLives:
     """Follows the processes of snapshots in their order."""
 
-    def __init__(self, find: Callable[[Key], ProcessLife | None] = lambda key: None) -> None:
-        """``find``: the life that was recorded before under a key, to be continued."""
+    def __init__(self, find: Callable[[Key], ProcessLife | None], gap: float) -> None:
+        """``find``: the life that was recorded before under a key, to be continued.
+
+        ``gap``: seconds between two samples from which the time between them is not counted.
+        """
         self._find = find
+        self._gap = gap
         self._lives: dict[Key, ProcessLife] = {}
         self._changed: set[Key] = set()
 
@@ -77,7 +77,7 @@ class ProcessLives:
         self._lives[key] = life
         self._changed.add(key)
         seconds, life.last = at - life.last, at
-        if not 0 <= seconds <= GAP:
+        if not 0 <= seconds <= self._gap:
             seconds = 0.0
         life.held_seconds += seconds
         life.framework = row.framework or life.framework

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -26,6 +26,8 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.recording import tiers
 from gpuwatch.recording.columns import unpack
+from gpuwatch.recording.gpu_time import HOUR, GpuTime, GpuTimeMeter, hour_of, merged
+from gpuwatch.recording.gpu_time import unpack as unpack_time
 from gpuwatch.recording.minute_blocks import DamagedMinute, Minute, OpenSamples, reused
 from gpuwatch.recording.process_lives import ProcessLife
 from gpuwatch.recording.storage import DATABASE_ERRORS, looked_at, open_to_read, unreadable
@@ -224,6 +226,29 @@ class Recording:
                     yield last, at
                 last = at
 
+    def gaps_of_blocks(self, begin: float, end: float) -> Iterator[tuple[float, float]]:
+        """Begin and end of each time from ``begin`` to ``end`` between blocks, or that no block has."""
+        last = begin
+        for block in self._between(begin, end):
+            if block.begin > last:
+                yield last, block.begin
+            last = max(last, block.end)
+        if end > last:
+            yield last, end
+
+    def extent(self) -> tuple[float, float]:
+        """The times of the first and last sample; the first may be that of an hour whose samples were deleted.
+
+        :class:`GpuwatchError` if there are none.
+        """
+        if self.begin is None or self.end is None:
+            raise no_samples(self.path)
+        oldest = self._rows("SELECT min(begin) FROM gpu_time")[0][0] if self.schema >= 2 else None
+        first = self.begin
+        if isinstance(oldest, int) and oldest < hour_of(first):
+            first = float(oldest)
+        return first, self.end
+
     # Samples
 
     def at(self, moment: float) -> Kept | None:
@@ -325,6 +350,59 @@ class Recording:
         """A time not later than the first of these points; infinity if there are none."""
         begin = self._rows("SELECT min(begin) FROM tiers WHERE seconds = ?", (seconds,))[0][0]
         return float(begin) if isinstance(begin, int) else float("inf")
+
+    # GPU time
+
+    def gpu_time(self, begin: float, end: float, progress: Callable[[float], None] = lambda share: None) -> GpuTime:
+        """GPU time from ``begin`` to ``end``: of stored hours where they are whole, else of the samples.
+
+        What was recorded twice because the clock was set back is counted twice. ``progress``: called with the share of
+        the samples that was read.
+        """
+        hours: dict[int, GpuTime] = {}
+        for at, data in self._stored_hours(begin, end) if self.schema >= 2 else ():
+            with suppress(ValueError, TypeError):  # damaged: of the samples
+                hours[at] = unpack_time(data)
+        return merged([*hours.values(), *self._counted(begin, end, hours.keys(), progress)])
+
+    def _stored_hours(self, begin: float, end: float) -> list[tuple[int, bytes]]:
+        query = "SELECT begin, block FROM gpu_time WHERE begin >= ? AND begin + ? <= ?"
+        while True:
+            self.refresh()
+            whole = end if self.end is None or end < self.end else float("inf")
+            self._rows("BEGIN")
+            try:
+                rows = self._rows(query, (begin, HOUR, whole))
+                last = self._rows("SELECT max(id) FROM minutes")[0][0] or 0
+            finally:
+                self._rows("COMMIT")
+            if not self._sealed or last <= self._sealed[-1][0]:  # else a block was sealed in between
+                return rows
+
+    def _counted(
+        self, begin: float, end: float, stored: Collection[int], progress: Callable[[float], None]
+    ) -> Iterable[GpuTime]:
+        """The GPU time of samples whose hour is not stored; the samples that are in no block yet always."""
+        runs = {run.number: run.interval for run in self.runs}
+        meter = GpuTimeMeter(max(runs.values(), default=1.0))
+        wanted = []
+        for _, first, last, _ in self._sealed:
+            hours = range(hour_of(first), hour_of(last) + 1, HOUR)
+            wanted.append(first <= end and last >= begin and not all(hour in stored for hour in hours))
+        read = 0
+        for place, (number, first, last, count) in enumerate(self._sealed):
+            # With the block before it, whose last sample begins the first interval.
+            following = wanted[place + 1] if place + 1 < len(wanted) else bool(self._open)
+            if not (wanted[place] or following):
+                continue
+            for kept in self._samples(_Block(number, first, last, count)):
+                inside = begin < kept.at <= end and hour_of(kept.at) not in stored
+                meter.look(kept.snapshot, counted=wanted[place] and inside)
+            read += 1
+            progress(read / max(sum(wanted), 1))
+        for kept in self._open:
+            meter.look(kept.snapshot, counted=begin < kept.at <= end)
+        return meter.taken().values()
 
     # What happened
 
@@ -535,5 +613,10 @@ def open_recording(path: Path) -> Recording:
     recording = Recording(path)
     if not recording.samples:
         recording.close()
-        raise GpuwatchError(f"{file_name(path)} has no samples yet", hint="wait for a second, or record longer")
+        raise no_samples(path)
     return recording
+
+
+def no_samples(path: Path) -> GpuwatchError:
+    """What to report of a recording without samples."""
+    return GpuwatchError(f"{file_name(path)} has no samples yet", hint="wait for a second, or record longer")

@@ -11,7 +11,7 @@ from gpuwatch.history.frames import encoded
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.recording import tiers
+from gpuwatch.recording import gpu_time, tiers
 from gpuwatch.recording.columns import pack
 from gpuwatch.recording.minute_blocks import pack_minute
 from gpuwatch.recording.process_lives import Key, ProcessLife, ProcessLives
@@ -24,9 +24,13 @@ _LIVES_KNOWN = 60.0
 class Sealer:
     """Writes blocks in the order of their samples, each in a transaction of the caller."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, interval: float) -> None:
+        """``interval``: seconds between samples, as they were asked for."""
         self._db = db
-        self._lives = ProcessLives(self._life)
+        self._meter = gpu_time.GpuTimeMeter(interval)
+        self._lives = ProcessLives(self._life, self._meter.gap)
+        self._hour: tuple[int, gpu_time.GpuTime | None] | None = None
+        """The newest hour of GPU time: its begin and what is stored of it; None if that is only a part of it."""
         self._tiers: dict[int, tuple[int, tiers.Points]] = {}
         """The newest block of each tier, by seconds of its points: its begin and its points."""
 
@@ -43,6 +47,9 @@ class Sealer:
             self._write_tier(seconds, block, tiers.summaries(snapshots, seconds))
         for snapshot in snapshots:
             self._lives.add(snapshot)
+            self._meter.look(snapshot)
+        for begin, time in self._meter.taken().items():
+            self._write_hour(begin, time, cursor.lastrowid or 0)
         self._db.executemany(
             "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
             [(*one.key, one.first, one.last, encoded(one)) for one in self._lives.changed(times[-1] - _LIVES_KNOWN)],
@@ -61,6 +68,27 @@ class Sealer:
             tiers.merge(known[1], more)
             values = (seconds, begin, tiers.pack_points(known[1]))
             self._db.execute("INSERT OR REPLACE INTO tiers VALUES (?, ?, ?)", values)
+
+    def _write_hour(self, begin: int, time: gpu_time.GpuTime, block: int) -> None:
+        if self._hour is None or self._hour[0] != begin:
+            self._hour = (begin, self._hour_before(begin, block))
+        known = self._hour[1]
+        if known is not None:
+            known = gpu_time.merged((known, time))
+            self._hour = (begin, known)
+            self._db.execute("INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin, gpu_time.pack(known)))
+
+    def _hour_before(self, begin: int, block: int) -> gpu_time.GpuTime | None:
+        """What is stored of the hour. None for one that a gpuwatch without this table began: it is left to readers."""
+        row = self._db.execute("SELECT block FROM gpu_time WHERE begin = ?", (begin,)).fetchone()
+        if row is not None:
+            try:
+                return gpu_time.unpack(row[0])
+            except ValueError:
+                return None
+        earlier = "SELECT 1 FROM minutes WHERE id < ? AND begin <= ? AND end > ? LIMIT 1"
+        found = self._db.execute(earlier, (block, begin + gpu_time.HOUR, begin)).fetchone()
+        return None if found else gpu_time.GpuTime()
 
     def _life(self, key: Key) -> ProcessLife | None:
         query = "SELECT life FROM processes WHERE pid = ? AND create_time = ? AND device = ?"

@@ -17,11 +17,14 @@ from gpuwatch.formatting.terminal import file_name
 
 APPLICATION_ID = 0x67707577
 """``gpuw``, in the header of the file."""
-SCHEMA = 1
+SCHEMA = 2
 """Version of the tables and blocks; also in the header of the file, as ``user_version``."""
 SUFFIX = ".gpuwatch"
 
-TABLES = """
+_SINCE_2 = """\
+CREATE TABLE gpu_time (begin INTEGER PRIMARY KEY, block BLOB NOT NULL);
+"""
+TABLES = f"""
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
     began REAL NOT NULL,           -- seconds since the epoch, by the wall clock
@@ -58,7 +61,7 @@ CREATE TABLE findings (cause TEXT NOT NULL, device TEXT NOT NULL, pid INTEGER NO
 CREATE TABLE processes (pid INTEGER NOT NULL, create_time REAL NOT NULL, device TEXT NOT NULL, first REAL NOT NULL,
     last REAL NOT NULL, life BLOB NOT NULL,
     PRIMARY KEY (pid, create_time, device)) WITHOUT ROWID;
-CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+{_SINCE_2}CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
 _HEADER = struct.Struct(">16s44xI4xI")
@@ -126,6 +129,12 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 def unreadable(path: Path, error: Exception) -> GpuwatchError:
     """What to report when SQLite cannot read the file."""
     return GpuwatchError(f"cannot read {file_name(path)}: {error}", hint="gpuwatch record check tells what is left")
+
+
+def upgraded(connection: sqlite3.Connection, schema: int) -> None:
+    """Gives a recording of an older schema the tables of this one."""
+    if schema < 2:
+        connection.executescript(f"BEGIN IMMEDIATE;{_SINCE_2}PRAGMA user_version = {SCHEMA};COMMIT;")
 
 
 def created(path: Path) -> sqlite3.Connection:

@@ -27,7 +27,7 @@ from gpuwatch.recording import tiers
 from gpuwatch.recording.minute_blocks import OpenSamples
 from gpuwatch.recording.sealing import Sample, Sealer, write_events
 from gpuwatch.recording.storable import Storable
-from gpuwatch.recording.storage import SCHEMA, created, looked_at
+from gpuwatch.recording.storage import created, looked_at, upgraded
 
 SEAL_SECONDS = 60.0
 """Length of a block, which begins at a multiple of it."""
@@ -93,7 +93,7 @@ class RecordingWriter:
         self._lock = _locked(path)
         try:
             self._db = self._opened()
-            self._sealer = Sealer(self._db)
+            self._sealer = Sealer(self._db, interval)
             self._open: list[Sample] = []
             self._open_bytes = 0
             self._block_opened()
@@ -114,11 +114,8 @@ class RecordingWriter:
         try:
             if self.path.stat().st_size:
                 schema = looked_at(self.path)
-                if schema != SCHEMA:
-                    raise UsageError(
-                        f"{file_name(self.path)} is of an older gpuwatch (schema {schema})", hint="name a new file"
-                    )
                 connection = sqlite3.connect(self.path, timeout=5.0, isolation_level=None, check_same_thread=False)
+                upgraded(connection, schema)
             else:
                 connection = created(self.path)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -328,6 +325,7 @@ class RecordingWriter:
         for seconds, times in ((tiers.MINUTE, MINUTES_KEPT), (tiers.HOUR, HOURS_KEPT)):
             last = now - times * self._max_age - tiers.BLOCKS[seconds]
             self._db.execute("DELETE FROM tiers WHERE seconds = ? AND begin < ?", (seconds, last))
+        self._db.execute("DELETE FROM gpu_time WHERE begin < ?", (now - HOURS_KEPT * self._max_age,))
 
     def _forget_most(self) -> None:
         """Deletes the oldest blocks until the file is below its maximum size, and then the means."""
@@ -356,6 +354,9 @@ class RecordingWriter:
                 query = f"DELETE FROM tiers WHERE seconds = ?1 AND begin = ({oldest})"
                 if not self._db.execute(query, (seconds,)).rowcount:
                     break
+        while self._used() > most:
+            if not self._db.execute("DELETE FROM gpu_time WHERE begin = (SELECT min(begin) FROM gpu_time)").rowcount:
+                break
 
     def _delete(self, which: str, values: tuple[object, ...]) -> None:
         self._db.execute(f"DELETE FROM data WHERE id IN (SELECT id FROM minutes WHERE {which})", values)

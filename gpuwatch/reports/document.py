@@ -9,6 +9,7 @@ from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.trials import Experiment
+from gpuwatch.model.usage import Usage
 from gpuwatch.reports.comparison_content import comparison_content
 from gpuwatch.reports.content import Content
 from gpuwatch.reports.contrast import contrast_content
@@ -18,6 +19,7 @@ from gpuwatch.reports.explanation_content import explanation_content
 from gpuwatch.reports.run_content import run_content
 from gpuwatch.reports.snapshot_content import snapshot_content
 from gpuwatch.reports.trials_content import trials_content
+from gpuwatch.reports.usage_content import usage_content
 
 
 def content_of(document: Document) -> Content:
@@ -36,4 +38,6 @@ def content_of(document: Document) -> Content:
         return explanation_content(document)
     if isinstance(document, Experiment):
         return trials_content(document)
+    if isinstance(document, Usage):
+        return usage_content(document)
     return snapshot_content(document)

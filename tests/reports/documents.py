@@ -29,6 +29,7 @@ from gpuwatch.model.run import (
 )
 from gpuwatch.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
 from gpuwatch.model.trials import Answer, Experiment, Fit, Recovery, StepTime, Trial
+from gpuwatch.model.usage import Usage, UsageDevice, UsageGap, UsageGroup
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -456,3 +457,63 @@ def hostile_experiment() -> Experiment:
         fits=(Fit(card=HOSTILE, bytes=1, fits=None, tried=False),),
         notes=(HOSTILE,),
     )
+
+
+def used(**changes: object) -> UsageGroup:
+    """What one user has used."""
+    facts: dict[str, object] = {
+        "user": "alice", "container": "slurm job 4711", "command": "train.py", "framework": "torch 2.11.0",
+        "pid": 4711, "gpus": (0, 1), "processes": 1, "gpu_hours_held": 24.0, "gpu_hours_used": 19.2,
+        "process_hours": 30.0, "process_hours_shared": 3.0, "gpu_hours_unknown": 0.0, "sm_percent_mean": 64.0,
+        "sm_percent_max": 100, "memory_peak_bytes": 40 * GIB, "energy_joules": 3.1e7, "energy_gpu_hours": 20.0,
+    }  # fmt: skip
+    return UsageGroup(**(facts | changes))  # type: ignore[arg-type]
+
+
+def full_usage(**changes: object) -> Usage:
+    """A day of two GPUs."""
+    unknown: dict[str, object] = {
+        "gpu_hours_used": None, "sm_percent_mean": None, "sm_percent_max": None, "gpu_hours_unknown": 12.0,
+        "process_hours_shared": 0.0, "energy_joules": None, "energy_gpu_hours": 0.0, "memory_peak_bytes": None,
+    }  # fmt: skip
+    facts: dict[str, object] = {
+        "source": "node07.gpuwatch", "host": "node07", "simulated": False, "gpuwatch_version": "1.0", "by": "user",
+        "begin": STARTED - datetime.timedelta(days=1), "end": STARTED, "hours": 24.0, "hours_recorded": 22.5,
+        "gaps": (UsageGap(begin=STARTED - datetime.timedelta(hours=3), end=STARTED - datetime.timedelta(hours=1.5)),),
+        "total": used(user=None, gpu_hours_held=36.0, gpu_hours_unknown=12.0, process_hours=42.0),
+        "groups": (
+            used(),
+            used(user="bob", gpu_hours_held=11.9, gpu_hours_used=0.01, sm_percent_mean=0.1, sm_percent_max=3),
+            used(user=None, unreadable=True, pid=None, command=None, framework=None, gpu_hours_held=0.1, **unknown),
+        ),
+        "devices": (
+            UsageDevice(
+                index=0, uuid=UUID, name="NVIDIA RTX 4090", hours_recorded=22.5, hours_held=20.0, hours_used=15.0,
+                hours_held_idle=2.0, hours_held_unknown=0.0, hours_free=2.5, energy_joules=2e7, energy_free_joules=1e6,
+            ),
+            UsageDevice(
+                index=1, uuid="GPU-lost", name="NVIDIA RTX 4090", hours_recorded=22.5, hours_held=16.0,
+                hours_used=None, hours_held_idle=0.0, hours_held_unknown=16.0, hours_free=6.5, energy_joules=None,
+                energy_free_joules=None,
+            ),
+        ),
+        "graphics_processes": 1,
+        "notes": ("2026-11-20 05:00:00: the clock was set back by 60 min; what was recorded twice is counted twice",),
+    }  # fmt: skip
+    return Usage(**(facts | changes))  # type: ignore[arg-type]
+
+
+def hostile_usage() -> Usage:
+    """Names that try to steer the reader's terminal or browser."""
+    group = used(user=HOSTILE, container=HOSTILE, command=HOSTILE, framework=HOSTILE)
+    return full_usage(source=HOSTILE, host=HOSTILE, groups=(group, group), notes=(HOSTILE,))
+
+
+def empty_usage() -> Usage:
+    """A recording of a machine without GPUs."""
+    none = used(
+        user=None, gpus=(), processes=0, gpu_hours_held=0.0, gpu_hours_used=None, process_hours=0.0,
+        process_hours_shared=0.0, sm_percent_mean=None, sm_percent_max=None, memory_peak_bytes=None,
+        energy_joules=None, energy_gpu_hours=0.0,
+    )  # fmt: skip
+    return full_usage(groups=(), devices=(), gaps=(), notes=(), total=none)

@@ -30,12 +30,15 @@ from tests.reports.documents import (
     UUID,
     bare_run,
     bare_snapshot,
+    empty_usage,
     experiment,
     full_experiment,
     full_run,
     full_snapshot,
+    full_usage,
     hostile_experiment,
     hostile_run,
+    hostile_usage,
     searched_experiment,
 )
 
@@ -55,6 +58,10 @@ DOCUMENTS: dict[str, Document] = {
     "searched experiment": searched_experiment(),
     "empty experiment": experiment(),
     "hostile experiment": hostile_experiment(),
+    "usage": full_usage(),
+    "usage by process": full_usage(by="process"),
+    "hostile usage": hostile_usage(),
+    "empty usage": empty_usage(),
 }
 NAMES = [entry.name for entry in FORMATS]
 # Everything that moves a cursor or hides text; newlines are the format's own.

@@ -26,6 +26,7 @@ from tests.reports.documents import (
     full_experiment,
     full_run,
     full_snapshot,
+    full_usage,
     searched_experiment,
 )
 from tests.reports.test_comparison import timed
@@ -45,6 +46,8 @@ DOCUMENTS: dict[str, Document] = {
     "comparison": compare([full_run(), bare_run(), timed("growth")]),
     "diagnostic": diagnostics.died(),
     "experiment": full_experiment(),
+    "usage": full_usage(),
+    "usage by job": full_usage(by="job"),
     "searched experiment": searched_experiment(),
     "explanation": explain(_OOM.strip().splitlines()),
 }

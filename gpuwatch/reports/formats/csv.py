@@ -1,6 +1,6 @@
 """CSV: a row per run, per device (a column per metric), per finding of a log or report, or per check of the doctor.
 
-Of a recording: a row per holder of memory, or per test.
+Of a memory trace: a row per holder of memory, or per test. Of usage: a row per user, job or program.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gpuwatch.model.metrics import METRICS
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import Experiment, Trial
+from gpuwatch.model.usage import Usage
 from gpuwatch.reports import run_content
 from gpuwatch.reports.tables import device_map
 from gpuwatch.traces.held_most import held_most
@@ -82,6 +83,11 @@ _HOLDER_FIELDS = (
     *("allocated_bytes", "requested_bytes"),
 )
 _TEST_FIELDS = ("category", "name", "gpus", "status", "messages")
+_USAGE_FIELDS = (
+    *("user", "container", "command", "framework", "pid", "processes", "gpu_hours_held", "gpu_hours_used"),
+    *("process_hours", "process_hours_shared", "gpu_hours_unknown", "sm_percent_mean", "sm_percent_max"),
+    *("memory_peak_bytes", "energy_joules", "energy_gpu_hours"),
+)
 _FINDING_FIELDS = ("source", "primary", "id", "severity", "certainty", "title", "action", "evidence")
 
 
@@ -106,6 +112,10 @@ def render(document: Document) -> str:
         main = document.primary
         by_source = (_finding_rows("; ".join(one.sources), (one,), main) for one in document.findings)
         return _table(_FINDING_FIELDS, itertools.chain.from_iterable(by_source))
+    if isinstance(document, Usage):
+        ends = [document.begin.isoformat(), document.end.isoformat(), document.hours_recorded]
+        rows = ([*ends, *(getattr(group, name) for name in _USAGE_FIELDS)] for group in document.groups)
+        return _table(("begin", "end", "hours_recorded", *_USAGE_FIELDS), rows)
     if isinstance(document, Experiment):
         return _table([*_TRIAL_FIELDS, *_RUN_FIELDS], map(_trial_row, document.trials))
     runs = document.runs if isinstance(document, Comparison) else (document,)

@@ -1,0 +1,92 @@
+"""``gpuwatch usage``: GPU-hours held and used, by user, job or program, of a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from gpuwatch.cli.choice import Choice
+from gpuwatch.cli.completion import files
+from gpuwatch.cli.options import progress
+from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.errors import UsageError
+from gpuwatch.formatting.terminal import file_name
+from gpuwatch.model.usage import By
+from gpuwatch.reports.format_registry import BY_NAME
+
+_EXAMPLES = """\b
+Examples:
+  gpuwatch usage                                    the last 7 days of this machine, by user
+  gpuwatch usage --since 2026-05-01 --until 2026-06-01 --by job -o may.html
+  gpuwatch usage node07.gpuwatch --since 24h --by command
+  gpuwatch usage --by process --csv > processes.csv
+"""
+_LENGTH = 7 * 86_400.0
+"""Seconds before the end of the recording, where no begin is given."""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("file", required=False, type=click.Path(path_type=Path), shell_complete=files)
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Begin: 7d, 24h, 14:05, 2026-05-11T14:05 (default: 7d). 7d counts from the end of the recording.",
+)
+@click.option("--until", metavar="TIME", help="End, likewise (default: the end of the recording).")
+@click.option(
+    "--by", type=Choice(list(get_args(By))), default="user", show_default=True, help="What the hours are summed by."
+)
+@output_option
+@click.option(
+    "--format",
+    "format_name",
+    type=Choice(list(BY_NAME)),
+    help="Use this format (default: that of the suffix; text on stdout).",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, a row for each group.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.usage/1).")
+@redact_option
+def usage(
+    file: Path | None,
+    since: str | None,
+    until: str | None,
+    by: By,
+    output: Path | None,
+    format_name: str | None,
+    as_csv: bool,
+    as_json: bool,
+    redact: bool,
+) -> None:
+    """Sum up GPU-hours held and used.
+
+    By user, job, container, program, framework or process, from a recording (FILE, or that of this machine). Held is
+    the time for which processes were on a GPU; used is that time multiplied by their SM utilization. Nothing is
+    counted for gaps in the recording.
+    """
+    check_output(output, any_suffix=format_name is not None or as_csv)
+    if (as_json + as_csv + (format_name is not None)) > 1:
+        raise UsageError("--json, --csv and --format cannot be combined")
+    from gpuwatch.cli.record import default_file
+    from gpuwatch.recording.reader import open_recording
+    from gpuwatch.recording.time_expressions import moment, since_moment
+    from gpuwatch.recording.usage import usage as summed
+
+    path = file if file is not None else default_file()
+    if file is None and not path.exists():
+        raise UsageError(
+            f"this machine has no recording of this user ({file_name(path)})",
+            hint="gpuwatch record makes one; or name it",
+        )
+    with open_recording(path) as recording:
+        first, last = recording.extent()
+        end = last if until is None else moment(until, last)
+        begin = max(end - _LENGTH, first) if since is None else since_moment(since, last)
+
+        def show(share: float) -> None:
+            progress(f"reading samples: {100 * share:.0f} %" if share < 1 else "")
+
+        document = summed(recording, begin, None if until is None else end, by, show)
+        progress("")
+    publish(document, output, as_json=as_json, format_name="csv" if as_csv else format_name, redact=redact)
