@@ -38,13 +38,17 @@ def run(ctx: click.Context, settings: Loaded) -> int:
     gc.disable()
     begun = prestart.take()
     first = begun.collector if begun is not None else None
-    live = LiveFeed(settings.preferences.interval, gpm=settings.preferences.gpm, first=first)
+    chosen = settings.preferences
+    live = LiveFeed(chosen.interval, gpm=chosen.gpm, first=first, share=not chosen.own_collector)
     try:
         if begun is None:
             begun = prestart.Start(live.launch())
-            begun.paint(settings.preferences)
-        elif live.interval != prestart.INTERVAL:
-            live.interval = settings.preferences.interval
+            begun.paint(chosen)
+        else:  # it was started before the settings were known
+            if live.interval != prestart.INTERVAL:
+                live.interval = chosen.interval
+            if not live.share:
+                live.share = False
         live.read_ahead(begun.frames)
         begun.frames = []
         live.start()  # the first frame already has a sample

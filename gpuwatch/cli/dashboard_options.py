@@ -28,6 +28,12 @@ _OPTIONS = (
     click.option(
         "--read-only/--no-read-only", default=None, help="Never send signals to processes.", show_default="no"
     ),
+    click.option(
+        "--own-collector/--no-own-collector",
+        default=None,
+        help="Query the driver even if gpuwatch record, which the samples could come from, runs on this machine.",
+        show_default="no",
+    ),
     click.option("--theme", metavar="NAME", shell_complete=names("theme"), help="Use this colour theme."),
     click.option(
         "--ascii/--no-ascii",

@@ -125,8 +125,8 @@ class Start:
         self.frames.append((kind, body))
         if kind == PREVIEW:
             return not picture.paint(Receiver().receive(kind, body)) or not picture.lists
-        if kind == KEY and picture.painted:
-            picture.paint(Receiver().receive(kind, body), whole=True)
+        if kind == KEY:  # the first frame, if it is a recorder's sample
+            picture.paint(Receiver().receive(kind, body), whole=picture.lists)
         return True
 
     def leave(self) -> None:
@@ -193,7 +193,7 @@ def _fork() -> Start | None:
     from gpuwatch.monitor.fork import fork
 
     try:
-        return Start(fork(INTERVAL))
+        return Start(fork(INTERVAL, share=True))
     except OSError:
         return None  # the collector is spawned later instead, which reports the error
 

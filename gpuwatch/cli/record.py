@@ -130,6 +130,7 @@ def _record(
         return
     enter_simulation(ctx)
     from gpuwatch.monitor.live_feed import LiveFeed
+    from gpuwatch.recording.running_recorders import Announcement
     from gpuwatch.recording.writer import SEAL_SECONDS, RecordingWriter
     from gpuwatch.session.recorder import Recorder
 
@@ -143,8 +144,14 @@ def _record(
         seal_seconds=float(os.environ.get(_SEAL) or SEAL_SECONDS * max(every, 1.0)),
         hostname=platform.node() or None,
     )
-    feed = LiveFeed(every, gpm=bool(asked_gpm(ctx)))
-    recorder = Recorder(feed, writer)
+    gpm = bool(asked_gpm(ctx))
+    feed = LiveFeed(every, gpm=gpm)
+    announcement = None
+    try:
+        announcement = Announcement(path, every, gpm=gpm)
+    except OSError as error:
+        say(f"gpuwatch: dashboards will not find this recorder: {error.filename}: {error.strerror}")
+    recorder = Recorder(feed, writer, announcement=announcement)
     ended: list[str] = []
 
     def end(number: int, frame: object) -> None:
@@ -179,6 +186,8 @@ def _record(
         recorder.run(show)
     finally:
         progress("")
+        if announcement is not None:
+            announcement.close()
         writer.close(f"by {ended[0]}" if ended else "")
     say(f"gpuwatch: recorded {writer.samples:,} samples to {name} ({size(writer.size_bytes)})")
 

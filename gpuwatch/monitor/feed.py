@@ -31,6 +31,10 @@ class FeedStatus(msgspec.Struct, frozen=True):
     """What is wrong with the collector itself (``was stopped``); empty if it is waiting for the driver."""
     machine: Snapshot | None = None
     """The host and its processes without devices, read while the driver blocks the newest collector."""
+    recording: str = ""
+    """The file of the recorder whose samples these are; empty: the driver is queried for this feed."""
+    source_note: str = ""
+    """The last change of that, for the user."""
 
 
 class Feed(Protocol):

@@ -54,13 +54,16 @@ class ForkedProcess:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def fork(interval: float) -> ForkedProcess:
-    """Starts a collector that samples every ``interval`` seconds. OSError if the system cannot fork."""
+def fork(interval: float, *, share: bool = False) -> ForkedProcess:
+    """Starts a collector that samples every ``interval`` seconds. OSError if the system cannot fork.
+
+    ``share``: its samples may be those of a recorder on this machine.
+    """
     commands, frames = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            _child(commands[0], frames[1], interval)
+            _child(commands[0], frames[1], interval, share)
         finally:
             os._exit(1)
     os.close(commands[0])
@@ -68,7 +71,7 @@ def fork(interval: float) -> ForkedProcess:
     return ForkedProcess(pid, os.fdopen(commands[1], "wb"), os.fdopen(frames[0], "rb"))
 
 
-def _child(commands: int, frames: int, interval: float) -> None:
+def _child(commands: int, frames: int, interval: float, share: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -77,11 +80,12 @@ def _child(commands: int, frames: int, interval: float) -> None:
     if not os.environ.get("GPUWATCH_DEBUG"):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     os.closerange(3, 64)
+    from gpuwatch.monitor.wire import Settings
     from gpuwatch.monitor.worker import serve
 
     code = 1
     try:
-        serve(interval, False)
+        serve(Settings(interval, share=share))
         code = 0
     finally:
         # This copy of the dashboard's process must never return into the dashboard's code.

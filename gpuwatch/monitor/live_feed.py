@@ -25,7 +25,7 @@ from gpuwatch.model.xids import Xid
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.monitor.fork import ForkedProcess
 from gpuwatch.monitor.host_access import LocalHost
-from gpuwatch.monitor.wire import FAILURE, MEANWHILE, PREVIEW, Receiver
+from gpuwatch.monitor.wire import FAILURE, MEANWHILE, PREVIEW, SOURCE, Receiver, Settings, Source, source_of
 from gpuwatch.sources import procfs
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class LiveFeed:
     """Snapshots from a collector process; implements :class:`gpuwatch.monitor.feed.Feed`.
 
     ``interval`` is in seconds. ``environment`` replaces the process's environment (simulated GPUs).
-    ``first``: a process that is already running; its replacements are started here.
+    ``first``: a process that is already running; its replacements are started here. ``share``: the samples may be
+    those of a recorder on this machine, if it takes as many and reads as much.
     """
 
     def __init__(
@@ -64,11 +65,17 @@ class LiveFeed:
         gpm: bool = False,
         environment: dict[str, str] | None = None,
         first: subprocess.Popen[bytes] | ForkedProcess | None = None,
+        share: bool = False,
     ) -> None:
         self._interval = interval
         self.host = LocalHost(environment)
         self._on_demand = on_demand
         self._gpm = gpm
+        self._share = share
+        self._source = Source()
+        """Where the samples come from."""
+        self._heard = 0.0
+        """When the collector's process last reported that a recorder's collector is late."""
         self._environment = environment
         self._wake: Callable[[], None] | None = None
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = first
@@ -122,6 +129,16 @@ class LiveFeed:
     def gpm(self, wanted: bool) -> None:
         self._gpm = wanted
         self._command(gpm=wanted)
+
+    @property
+    def share(self) -> bool:
+        """Whether the samples may be those of a recorder on this machine; may be set at any time."""
+        return self._share
+
+    @share.setter
+    def share(self, wanted: bool) -> None:
+        self._share = wanted
+        self._command(share=wanted)
 
     def launch(self) -> subprocess.Popen[bytes] | ForkedProcess:
         """Starts only the process, which works while the caller imports what it needs."""
@@ -192,18 +209,22 @@ class LiveFeed:
         since = now - max(self._began if last is None else last, self._pardoned)
         overdue = since - self._interval
         age = None if last is None else now - last
+        source = self._source
+        origin = (source.recording, source.note)
         if self._failure:  # known without waiting
-            overdue = max(overdue, 0.0)
-            return FeedStatus("not-answering", age, overdue, self._replaced, self._failure, _FAILED, self._machine)
+            overdue, why = max(overdue, 0.0), self._failure
+            return FeedStatus("not-answering", age, overdue, self._replaced, why, _FAILED, self._machine, *origin)
         if overdue > _OVERDUE:
-            blame = self._blame()
-            return FeedStatus("not-answering", age, overdue, self._replaced, self._detail, blame, self._machine)
+            why, blame = source.detail or self._detail, self._blame()
+            return FeedStatus("not-answering", age, overdue, self._replaced, why, blame, self._machine, *origin)
         if last is None:
             return FeedStatus("starting", None, 0.0, self._replaced, self._detail, machine=self._machine)
-        return FeedStatus("ok", now - last, 0.0, self._replaced, self._detail)
+        return FeedStatus("ok", now - last, 0.0, self._replaced, self._detail, "", None, *origin)
 
     def _blame(self) -> str:
         """What is wrong with the collector itself; empty while it runs, so that the driver is to blame."""
+        if self._source.blame:
+            return self._source.blame
         process = self._process
         if process is None:
             return self._fault
@@ -241,19 +262,10 @@ class LiveFeed:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         package_parent = str(Path(__file__).resolve().parents[2])
+        settings = Settings(self._interval, self._on_demand, self._gpm, self._share, self._xids)
         try:
             return subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-c",
-                    _START,
-                    package_parent,
-                    str(self._interval),
-                    "1" if self._on_demand else "0",
-                    "1" if self._gpm else "0",
-                    msgspec.json.encode(self._xids).decode(),
-                ],
+                [sys.executable, "-P", "-c", _START, package_parent, msgspec.json.encode(settings).decode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL if not os.environ.get("GPUWATCH_DEBUG") else None,
@@ -278,7 +290,7 @@ class LiveFeed:
                 last = max(self._last or 0.0, self._started, self._pardoned)
                 now = time.monotonic()
                 late = last + self._interval + _OVERDUE
-                wake = max(last + patience, now) + 0.05
+                wake = max(max(last, self._heard) + patience, now) + 0.05
                 if now >= late:
                     self._look_at_host()
                     wake = min(wake, now + max(self._interval, 1.0))
@@ -287,7 +299,7 @@ class LiveFeed:
                 reader.join(timeout=wake - time.monotonic())
                 if time.monotonic() - wake > _STOOD_STILL:
                     self.resumed()
-                last = max(self._last or 0.0, self._started, self._pardoned)
+                last = max(self._last or 0.0, self._started, self._pardoned, self._heard)
                 if time.monotonic() - last > patience:
                     self._fault = "was stopped" if procfs.stopped(process.pid) else ""
                     what = "the collector was stopped" if self._fault else "the collector did not answer"
@@ -334,6 +346,11 @@ class LiveFeed:
                 with self._arrived:
                     self._failure = frame.decode()
                     self._arrived.notify_all()
+                if self._wake is not None:
+                    self._wake()
+                continue
+            if kind == SOURCE:
+                self._source, self._heard = source_of(frame), time.monotonic()
                 if self._wake is not None:
                     self._wake()
                 continue

@@ -1,7 +1,7 @@
 """The frames that the collector's process sends (:mod:`gpuwatch.history.frames`).
 
 Besides those of samples there are frames that are not part of their sequence of deltas: what is known before the first
-sample, and the error that ended the collector.
+sample, where samples come from, and the error that ended the collector.
 """
 
 from __future__ import annotations
@@ -10,10 +10,41 @@ import msgspec
 
 from gpuwatch.history.frames import FrameDecoder, encoded, framed
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.model.xids import Xid
 
-PREVIEW, MEANWHILE, FAILURE = b"P", b"M", b"F"
+
+class Settings(msgspec.Struct):
+    """What the parent wants of the collector's process, at its start."""
+
+    interval: float
+    """Seconds between samples."""
+    on_demand: bool = False
+    gpm: bool = False
+    share: bool = False
+    """Whether the samples may come from a recorder."""
+    xids: dict[str, tuple[Xid, ...]] = {}
+    """Those of an earlier collector, by UUID."""
+
+
+PREVIEW, MEANWHILE, SOURCE, FAILURE = b"P", b"M", b"R", b"F"
 """Kinds of frames. A preview has the devices but no details of processes. A meanwhile frame has only the host and its
-processes: the driver has not answered yet. A failure is text: the error of gpuwatch itself that ended the collector."""
+processes: the driver has not answered yet. A source is a :class:`Source`. A failure is text: the error of gpuwatch
+itself that ended the collector."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where the samples come from; repeated while a recorder reports that its collector is late."""
+
+    recording: str = ""
+    """The file of the recorder that they come from; empty: from a collector of our own."""
+    note: str = ""
+    """The last change, for the user."""
+    detail: str = ""
+    blame: str = ""
+    """Of the recorder's :class:`~gpuwatch.monitor.feed.FeedStatus`, while its collector is late."""
+
+
+source_of = msgspec.msgpack.Decoder(Source).decode
 
 
 def preview(snapshot: Snapshot) -> bytes:
@@ -24,6 +55,11 @@ def preview(snapshot: Snapshot) -> bytes:
 def meanwhile(snapshot: Snapshot) -> bytes:
     """A frame with the host alone."""
     return framed(MEANWHILE, encoded(snapshot))
+
+
+def source(what: Source) -> bytes:
+    """A frame that tells where the samples come from."""
+    return framed(SOURCE, encoded(what))
 
 
 def failure(text: str) -> bytes:

@@ -9,19 +9,33 @@ from collections.abc import Callable
 from gpuwatch.diagnosis.condition_engine import Conditions
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import Feed
+from gpuwatch.recording.running_recorders import Announcement
 from gpuwatch.recording.writer import RecordingWriter
 from gpuwatch.session.session import all_findings
 
 _LOOK = 1.0
 """Seconds between looks at a feed that delivers nothing."""
+_LATE = 0.5
+"""Seconds, besides the interval, after which those who follow the recording are told that a sample is late."""
 
 
 class Recorder:
     """A feed and the file that it is recorded to."""
 
-    def __init__(self, feed: Feed, writer: RecordingWriter, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        writer: RecordingWriter,
+        *,
+        clock: Callable[[], float] = time.time,
+        announcement: Announcement | None = None,
+    ) -> None:
+        """``announcement``: by which dashboards on this machine find the recording."""
         self._feed = feed
         self._writer = writer
+        self._announcement = announcement
+        self._came = time.monotonic()
+        """When the last sample came."""
         self._clock = clock
         self._conditions = Conditions()
         self._wake = threading.Event()
@@ -50,8 +64,17 @@ class Recorder:
             self._feed.stop()
 
     def _take(self) -> None:
-        for snapshot in self._feed.drain():
+        arrived = self._feed.drain()
+        for snapshot in arrived:
             events = self._conditions.look(snapshot)
             self._writer.add(snapshot, all_findings(snapshot.findings, self._conditions), events)
             self.snapshot = snapshot
-        self._writer.add_events(self._conditions.feed(self._feed.status(), self._clock()))
+        status = self._feed.status()
+        self._writer.add_events(self._conditions.feed(status, self._clock()))
+        if arrived:
+            self._came = time.monotonic()
+        if self._announcement is not None:
+            if arrived:
+                self._announcement.answered()
+            elif time.monotonic() - self._came > self._feed.interval + _LATE:
+                self._announcement.silent(status.detail, status.blame)

@@ -177,16 +177,23 @@ def test_gpm_is_a_setting_that_the_command_line_wins_over(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("said", "arguments", "wanted"),
-    [("", [], False), ("gpm = true", [], True), ("gpm = true", ["--no-gpm"], False), ("", ["--gpm"], True)],
+    [
+        ("", [], (False, True)),
+        ("gpm = true", [], (True, True)),
+        ("gpm = true", ["--no-gpm"], (False, True)),
+        ("", ["--gpm"], (True, True)),
+        ("own-collector = true", [], (False, False)),
+        ("", ["--own-collector"], (False, False)),
+    ],
 )
 def test_the_collector_does_as_the_setting_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, arguments: list[str], wanted: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, arguments: list[str], wanted: tuple[bool, bool]
 ) -> None:
     class Asked(Exception):
         pass
 
-    def feed(interval: float, *, gpm: bool, first: object) -> None:
-        raise Asked(gpm)
+    def feed(interval: float, *, gpm: bool, first: object, share: bool) -> None:
+        raise Asked(gpm, share)
 
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
@@ -195,7 +202,7 @@ def test_the_collector_does_as_the_setting_says(
     path.write_text(f"{said}\n")
     with pytest.raises(Asked) as asked:
         cli.main(["--config-file", str(path), *arguments], standalone_mode=False)
-    assert asked.value.args == (wanted,)
+    assert asked.value.args == wanted
 
 
 def test_an_unknown_key_is_reported_on_screen_and_after_exit(

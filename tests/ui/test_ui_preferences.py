@@ -37,6 +37,7 @@ ascii = true
 interval = 2
 read-only = true
 gpm = true
+own-collector = true
 tab = "events"
 
 [processes]
@@ -75,6 +76,7 @@ def test_everything_is_read() -> None:
         interval=2.0,
         read_only=True,
         gpm=True,
+        own_collector=True,
         tab="events",
         columns=("pid", "memory", "command"),
         sort="cpu",
@@ -385,6 +387,7 @@ _some = st.builds(
     interval=st.sampled_from([0.25, 1.0, 2.5, 60.0]),
     read_only=st.booleans(),
     gpm=st.booleans(),
+    own_collector=st.booleans(),
     tab=st.sampled_from([tab.id for tab in TABS]),
     columns=st.lists(st.sampled_from(sorted(BY_ID)), min_size=1, unique=True).map(tuple),
     sort=st.one_of(st.none(), st.sampled_from(sorted(BY_ID))),

@@ -38,6 +38,10 @@ class FeedState(Protocol):
     def blame(self) -> str:
         """What is wrong with the collector itself; empty while waiting for the driver."""
 
+    @property
+    def source_note(self) -> str:
+        """The last change of where the samples come from, for the user."""
+
 
 class DriverSilence:
     """Turns the feed's state into events and findings: one silence, however often the collector is replaced in it."""
@@ -48,6 +52,7 @@ class DriverSilence:
         self.replaced: Finding | None = None
         """The finding from the replacement of a collector until its successor works."""
         self._replaced = 0
+        self._source_note = ""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -58,6 +63,9 @@ class DriverSilence:
     def look(self, status: FeedState, at: float) -> list[MachineEvent]:
         """Takes the state of the feed at ``at`` (seconds since the epoch); the events since the last call."""
         found: list[MachineEvent] = []
+        if status.source_note and status.source_note != self._source_note:
+            self._source_note = status.source_note
+            found.append(MachineEvent(at=at, kind="source.changed", text=printable(status.source_note)))
         if status.replaced > self._replaced:
             self._replaced, self.replaced = status.replaced, _replacement(status, at)
             found.append(_event(at, "collector.replaced", self.replaced))
