@@ -471,13 +471,11 @@ def _plan(
 
 
 def _save(document: Experiment) -> None:
-    """Saves the runs; if that fails, prints one line and continues."""
+    """Saves the experiment with its runs; if that fails, prints one line and continues."""
     from gpuwatch.history.runs import RunStore
 
     store = RunStore()
     try:
-        for trial in document.trials:
-            if trial.run is not None:
-                store.save(trial.run)
+        store.save_experiment(document)
     except OSError as error:
         say(f"gpuwatch: cannot save the runs in {store.folder}: {error.strerror or error} (--no-save skips saving)")

@@ -98,11 +98,26 @@ def _limited(evidence: Evidence, oom: Oom) -> Oom:
     Unless several processes or sessions had a device of this name with different limits.
     """
     oom = _with_recorded(evidence, oom)
-    if oom.limit_bytes is not None or oom.requested_bytes is None or not (oom.allocator or "").endswith("_bfc"):
+    if oom.requested_bytes is None or not (oom.allocator or "").endswith("_bfc"):
         return oom
+    if oom.limit_bytes is not None:
+        return _with_peak(evidence, oom)
     wanted = device_name(oom.device) if oom.device else None
     granted = {entry.granted_bytes for entry in evidence.device_map if device_name(entry.framework_device) == wanted}
-    return msgspec.structs.replace(oom, limit_bytes=granted.pop()) if len(granted) == 1 else oom
+    return _with_peak(evidence, msgspec.structs.replace(oom, limit_bytes=granted.pop())) if len(granted) == 1 else oom
+
+
+def _with_peak(evidence: Evidence, oom: Oom) -> Oom:
+    """The failure with what its allocator counted at most as in use, if that fills it and the log is silenced."""
+    run = evidence.run
+    if run is None or oom.in_use_bytes is not None or oom.largest_free_bytes is not None or len(run.processes) > 1:
+        return oom
+    wanted = device_name(oom.device) if oom.device else None
+    peaks = [peak for name, peak in run.memory.allocators.items() if device_name(name) == wanted]
+    asked, limit = oom.requested_bytes, oom.limit_bytes
+    if len(peaks) != 1 or asked is None or limit is None or not limit - asked < peaks[0] <= limit:
+        return oom
+    return msgspec.structs.replace(oom, in_use_bytes=peaks[0])
 
 
 def on_host(oom: Oom) -> bool:

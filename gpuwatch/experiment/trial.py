@@ -28,8 +28,10 @@ from gpuwatch.reports.trial_summary import PASSED
 _PATIENCE = 3.0
 _NO_GPU = "-1"
 """CUDA_VISIBLE_DEVICES of a program that is to run on the CPU."""
-_STANDS, _RETRIES = 2.0, 11.0
-"""Seconds without a step, and seconds for which TensorFlow retries an allocation before it fails (10) and says so."""
+_STANDS, _LATEST = 0.5, 100
+"""Seconds without a step after which a program may stand still, and latest steps whose times are looked at."""
+_RETRIES = 11.0
+"""Seconds after which an allocation that TensorFlow retries (for 10 s) has failed, and that is known."""
 _AGAIN = 1.1
 """Factor by which the number of steps must have grown before the interval is computed again."""
 
@@ -98,9 +100,11 @@ class Stop:
         """Whether its time is over; a program that stands still on a GPU has more: an allocation may be failing."""
         if self._goal.deadline is None or seconds < self._goal.deadline:
             return False
-        stands = state.steps.last_at is None or time.monotonic() - state.steps.last_at > _STANDS
         on_gpu = any("GPU" in name for name in state.devices.logical)
-        return not (stands and on_gpu) or seconds >= self._goal.deadline + _RETRIES
+        if not on_gpu or not _stands(state.steps):
+            return True
+        since = 0.0 if state.steps.last_at is None else seconds - (time.monotonic() - state.steps.last_at)
+        return seconds >= max(self._goal.deadline, since) + _RETRIES
 
     def _reached(self, seen: StepCount, seconds: float) -> bool:
         rule = self._goal.rule
@@ -121,6 +125,14 @@ class Stop:
             return False
         self._judge_at = int(seen.count * _AGAIN) + 1
         return is_steady(step_time(seen.times))
+
+
+def _stands(seen: StepCount) -> bool:
+    """Whether no step has come for longer than a step takes; until a second report nothing else is known."""
+    if seen.first_at is None or seen.last_at is None or seen.first_at == seen.last_at:
+        return True
+    longest = max(*seen.times[-_LATEST:], (seen.last_at - seen.first_at) / max(seen.count - 1, 1), 0.0)
+    return time.monotonic() - seen.last_at > max(_STANDS, 3 * longest)
 
 
 def run_trial(

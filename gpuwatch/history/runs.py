@@ -1,4 +1,4 @@
-"""Saved runs: one JSON file each in the user's state folder.
+"""Saved runs: one JSON file each in the user's state folder; those of an experiment are in one file together.
 
 Files are written atomically, private to the user, with secrets masked. The oldest are removed when there are too many,
 or when they take too much space. A folder that others can write to is not used (:mod:`gpuwatch.ownership`).
@@ -6,6 +6,7 @@ or when they take too much space. A folder that others can write to is not used 
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import tempfile
@@ -20,11 +21,12 @@ from gpuwatch.formatting.masking import masked
 from gpuwatch.model.codec import MOST_BYTES as MOST_READ
 from gpuwatch.model.codec import NotADocument, from_json, to_json
 from gpuwatch.model.run import Run
+from gpuwatch.model.trials import Experiment
 
 MOST = 200
-"""Runs kept."""
+"""Files kept: an experiment counts once, however many runs it has."""
 MOST_BYTES = 256 << 20
-"""Maximum size of all runs; the newest is kept whatever its size."""
+"""Maximum size of all files; the newest is kept whatever its size."""
 _ABANDONED_SECONDS = 3600.0
 """Age of a half-written file after which its writer must have been killed."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -44,15 +46,31 @@ class RunStore:
         """Files that the last :meth:`latest` could not read."""
         self.distrust = ""
         """Why the last :meth:`latest` did not read the folder: others can write to it."""
+        self._experiments: dict[tuple[datetime.datetime, str], Path] = {}
+        """Files of experiments, by start and configuration of their runs."""
 
     def save(self, run: Run) -> Path:
         """Writes ``run`` with secrets masked, and removes the oldest beyond the limits. OSError if that fails."""
+        return self._write(run, f"{_moment(run.started_at)}-{_slug(run.config)}.json")
+
+    def save_experiment(self, document: Experiment) -> Path | None:
+        """Writes an experiment with its runs as one file, as :meth:`save` does; one by one if that would be too large.
+
+        None if it has no runs.
+        """
+        made = [trial.run for trial in document.trials if trial.run is not None]
+        if len(to_json(document, indent=0)) <= MOST_READ:
+            return self._write(document, f"{_moment(document.started_at)}-try.json") if made else None
+        paths = [self.save(run) for run in made]
+        return paths[0]
+
+    def _write(self, document: Run | Experiment, name: str) -> Path:
         self.folder = ownership.own_folder(self.folder, "XDG_STATE_HOME", "runs")
-        path = self.path_of(run)
+        path = self.folder / name
         handle, aside = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(to_json(masked(run), indent=0).encode())
+                file.write(to_json(masked(document), indent=0).encode())
             Path(aside).replace(path)
         except BaseException:
             with suppress(OSError):
@@ -62,10 +80,9 @@ class RunStore:
         return path
 
     def path_of(self, run: Run) -> Path:
-        """Where ``run`` is saved."""
-        moment = run.started_at.strftime("%Y%m%dT%H%M%S.%f")
-        config = _UNSAFE.sub("_", run.config)[:60].strip(".") or "run"
-        return self.folder / f"{moment}-{config}.json"
+        """Where ``run`` is saved: the file of its experiment, if the last :meth:`latest` found it there."""
+        alone = self.folder / f"{_moment(run.started_at)}-{_slug(run.config)}.json"
+        return self._experiments.get((run.started_at, run.config), alone)
 
     def latest(self, count: int = MOST) -> list[Run]:
         """The newest runs, newest first; files that cannot be read are counted and skipped."""
@@ -84,9 +101,13 @@ class RunStore:
                 continue
             if isinstance(kept, Run):
                 found.append(kept)
+            elif isinstance(kept, Experiment):
+                inside = [trial.run for trial in kept.trials if trial.run is not None]
+                self._experiments.update({(run.started_at, run.config): path for run in inside})
+                found += inside
             else:
                 self.unreadable += 1
-        return found
+        return sorted(found, key=lambda run: run.started_at, reverse=True)[:count]
 
     def _prune(self) -> None:
         room = MOST_BYTES
@@ -106,3 +127,11 @@ class RunStore:
             return sorted(self.folder.glob("[0-9]*.json"), reverse=True)
         except OSError:
             return []
+
+
+def _moment(started_at: datetime.datetime) -> str:
+    return started_at.strftime("%Y%m%dT%H%M%S.%f")
+
+
+def _slug(config: str) -> str:
+    return _UNSAFE.sub("_", config)[:60].strip(".") or "run"

@@ -13,6 +13,7 @@ from gpuwatch.history import runs
 from gpuwatch.history.runs import RunStore
 from gpuwatch.model.codec import to_json
 from gpuwatch.model.run import Comparison, Run
+from gpuwatch.model.trials import Answer, Experiment, Trial
 
 NOON = datetime.datetime(2026, 5, 11, 12, 0, tzinfo=datetime.UTC)
 
@@ -44,6 +45,29 @@ def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         store.save(run(number))
     assert store.latest() == [run(4), run(3), run(2)]
     assert len(list(tmp_path.iterdir())) == 3, "no temporary file is left"
+
+
+def test_an_experiment_is_one_file_and_its_runs_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "MOST", 2)
+    store = RunStore(tmp_path)
+    store.save(run(0))
+    trials = [Trial(asked="default", run=run(number, "default")) for number in (1, 2, 4)]
+    document = Experiment(
+        command="python train.py",
+        started_at=NOON + datetime.timedelta(seconds=1),
+        took_seconds=4.0,
+        rule="after 20 steps",
+        trials=(*trials, Trial(asked="xla", not_tried="no")),
+        answer=Answer(sentence="no difference"),
+    )
+    path = store.save_experiment(document)
+    store.save(run(3))
+    assert store.latest() == [run(4, "default"), run(3), run(2, "default"), run(1, "default")]
+    assert store.latest(2) == [run(4, "default"), run(3)]
+    assert {store.path_of(one) for one in store.latest() if one.config == "default"} == {path}
+    assert store.unreadable == 0
+    monkeypatch.setattr(runs, "MOST_READ", 1000)
+    assert store.save_experiment(document) == tmp_path / "20260511T120001.000000-default.json"
 
 
 def test_they_take_no_more_room_than_they_may_but_the_newest_stays(
