@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import nan
 from typing import overload
 
@@ -190,6 +190,12 @@ class History:
         """Makes :meth:`known` fall back to the numbers of ``other``."""
         self._known = {key: series.last for key, series in other._series.items() if series.last == series.last}
         self._known |= {key: value for key, value in other._known.items() if key not in self._known}
+
+    def remember_lost(self, device: Device, processes: Iterable[Process]) -> None:
+        """Makes :meth:`known` and :meth:`holders` tell what a device last had that no longer answers."""
+        values = ((name, number(value)) for name, value in device.readings.items())
+        self._known |= {(device.uuid, name): value for name, value in values if value is not None}
+        self._holders[device.uuid] = tuple(row for row in processes if row.device_uuid == device.uuid)
 
     @property
     def times(self) -> Sequence[float]:

@@ -311,16 +311,21 @@ class Minute:
             return None
         with _damage():
             values, there = self._column(metric, row), list[bool]()
-            if self._devices is None:
-                self._devices = [outline().devices for outline, _ in self._outlines()]
             last, has = None, False
-            for devices in self._devices:
+            for devices in self.devices():
                 if devices is not last:
                     last = devices
                     found = next((one for one in devices if one.uuid == uuid), None)
                     has = found is not None and found.readings.get(metric) == 0
                 there.append(has)
         return [float(value) if has else None for value, has in zip(values, there, strict=True)]
+
+    def devices(self) -> list[tuple[Device, ...]]:
+        """The devices of each sample, with the readings that are words; every number is 0."""
+        with _damage():
+            if self._devices is None:
+                self._devices = [outline().devices for outline, _ in self._outlines()]
+        return self._devices
 
     def process(self, pid: int, create_time: float | None) -> Iterator[tuple[Process, ...]]:
         """The rows of one process in each sample."""

@@ -23,7 +23,7 @@ from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.metric_series import History
 from gpuwatch.history.sample_store import Identity, Kept
 from gpuwatch.model.findings import Finding
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.model.snapshot import Device, Process, Snapshot
 from gpuwatch.recording import tiers
 from gpuwatch.recording.columns import unpack
 from gpuwatch.recording.gpu_time import HOUR, GpuTime, GpuTimeMeter, hour_of, merged
@@ -217,6 +217,23 @@ class Recording:
         """Number of samples."""
         return self._firsts[-1]
 
+    def stretches(self, longer: float) -> list[tuple[float, float]]:
+        """Begin and end of each time without a gap that is longer than so many seconds.
+
+        Of long recordings only gaps between blocks, which take about a minute, are looked for.
+        """
+        if len(self._blocks) <= _TIMES // 2:
+            edges = [edge for gap in self.gaps(longer) for edge in gap]
+            every = [self.times[0], *edges, self.times[-1]] if self._blocks else []
+            return list(zip(every[::2], every[1::2], strict=True))
+        found: list[tuple[float, float]] = []
+        for block in self._blocks:
+            if found and block.begin - found[-1][1] <= longer:
+                found[-1] = (found[-1][0], block.end)
+            else:
+                found.append((block.begin, block.end))
+        return found
+
     def gaps(self, longer: float) -> Iterator[tuple[float, float]]:
         """Begin and end of each time between samples that is longer than so many seconds."""
         last: float | None = None
@@ -311,6 +328,26 @@ class Recording:
             if first < last:
                 columns = self._columns(block, metrics)
                 yield times[first:last], {key: values[first:last] for key, values in columns.items()}
+
+    def devices(self, begin: float, end: float) -> Iterator[tuple[float, tuple[Device, ...]]]:
+        """The devices of each sample from ``begin`` to ``end`` with the readings that are words; numbers may be 0."""
+        for block in self._between(begin, end):
+            times = self._times_of(block.number)[: block.samples]
+            rows: Iterable[tuple[Device, ...]]
+            if block.number == _OPEN:
+                rows = (kept.snapshot.devices for kept in self._open)
+            else:
+                minute = self._minute(block.number)
+                if minute is None:
+                    continue
+                try:
+                    rows = minute.devices()
+                except DamagedMinute:
+                    self._damage(block.number)
+                    continue
+            for at, devices in zip(times, rows, strict=False):
+                if begin <= at <= end:
+                    yield at, devices
 
     def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
         """The rows of one process in each sample from ``begin`` to ``end``; empty where it did not exist."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuwatch.history.energy import EnergyMeter
 from gpuwatch.history.machine_event import MachineEvent
@@ -15,13 +18,20 @@ from gpuwatch.model.findings import Finding
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.recorded_feed import SPEEDS, RecordedFeed, Skipped, gap_limit
 from gpuwatch.recording.reader import Recording
+from gpuwatch.recording.tiers import MINUTE
 from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS, Navigation
 from gpuwatch.session.process_history import ProcessHistories
 from gpuwatch.session.session import Session
 from gpuwatch.session.view import PlayheadPosition, ReplayState, View
 
+if TYPE_CHECKING:
+    from gpuwatch.diagnosis.conditions.throttling import ClockEpisodes, Episode
+
 _SET_BACK = 60.0
 """Seconds by which an event is earlier than the one before it if the clock was set back."""
+_MEMORY = "memory.used_bytes"
+_SEARCHED = 86_400.0
+"""Seconds before a jump in which the last readings of a lost device are looked for."""
 _BAD = ("error", "warning")
 
 
@@ -31,10 +41,10 @@ class ReplaySession(Session):
     Findings and events are the recorded ones: after a jump they are known at once, with their durations.
     """
 
-    def __init__(self, feed: RecordedFeed, recording: Recording) -> None:
-        """``recording``: has samples; open for this session alone."""
+    def __init__(self, feed: RecordedFeed, recording: Recording, *, today: Callable[[], float] = time.time) -> None:
+        """``recording``: has samples; open for this session alone. ``today``: what time it is really."""
         super().__init__(feed, clock=feed.now, timeline=recording, read_only=True)
-        self._played = feed
+        self._played, self._today = feed, today
         self._recording = recording
         self._found_then: tuple[Finding, ...] = ()
         self._known_events: list[MachineEvent] = []
@@ -45,6 +55,12 @@ class ReplaySession(Session):
         """Time and severity of the events that are errors or warnings."""
         self._read_events = 0
         self._skipped: list[Skipped] = []
+        self._since = 0.0
+        """When the first sample after the last jump was taken."""
+        self._episodes: ClockEpisodes | None = None
+        """Those of the last minutes before a jump and since; read when they are first asked for."""
+        self._stretches: list[tuple[float, float]] | None = None
+        """The recorded times, for the track; None if they have changed."""
         self._navigation = _ReplayNavigation(self)
         self._take_events()
         begin = recording.begin
@@ -52,6 +68,16 @@ class ReplaySession(Session):
             self.go(begin)
 
     # The feed
+
+    @property
+    def replay(self) -> ReplaySession:
+        """This session."""
+        return self
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._recording.path
 
     @property
     def speed(self) -> float:
@@ -73,6 +99,9 @@ class ReplaySession(Session):
         return [kept.snapshot for kept in arrived]
 
     def _add(self, kept: Kept) -> None:
+        if self._episodes is not None:
+            for device in kept.snapshot.devices:
+                self._episodes.look(device, kept.at, first=False)
         self.history.add(kept.snapshot)
         self.energy.look(kept.snapshot)
         self._process_histories.add(kept.snapshot)
@@ -84,6 +113,7 @@ class ReplaySession(Session):
     def look_at_feed(self) -> None:
         """Takes in what was recorded since, if somebody still records."""
         if self._recording.refresh():
+            self._stretches = None
             self._take_events()
 
     def take_skipped(self) -> list[Skipped]:
@@ -106,9 +136,37 @@ class ReplaySession(Session):
         self._played.seek(kept.at, kept.at if gap and not within else min(max(moment, kept.at), self.end))
         self._skipped = [Skipped(kept.at, following, False)] if gap and following < math.inf else []
         self.history = self._recording.history(math.nextafter(kept.at, 0), GRAPHED_SECONDS, GRAPHED)
-        self.energy, self._process_histories = EnergyMeter(), ProcessHistories()
+        self._remember_lost(kept)
+        self.energy, self._process_histories, self._episodes = EnergyMeter(), ProcessHistories(), None
+        self._since = kept.at
         self._add(kept)
         self._seen_events = self.event_count
+
+    def _remember_lost(self, kept: Kept) -> None:
+        """Finds what devices that no longer answer last had."""
+        for device in kept.snapshot.devices:
+            if _MEMORY not in device.readings and (last := self._last_answer(device.uuid, kept.at)) is not None:
+                row = last.device(device.uuid)
+                assert row is not None
+                self.history.remember_lost(row, last.processes)
+
+    def _last_answer(self, uuid: str, moment: float) -> Snapshot | None:
+        """The last sample before a moment in which the memory of a device was read; None if that was long ago."""
+        used = self.history.series(uuid, _MEMORY)
+        times = list(self.history.times)[len(self.history.times) - len(used) :]
+        begin = end = next((at for at, value in zip(times[::-1], used[::-1], strict=True) if value is not None), None)
+        if begin is None:
+            means = self._recording.summaries(MINUTE, moment - _SEARCHED, moment, frozenset({_MEMORY}))
+            minutes = [minute for minute, points in means.items() if (uuid, _MEMORY) in points]
+            if not minutes:
+                return None
+            begin, end = max(minutes), max(minutes) + MINUTE
+        found = None
+        for kept in self._recording.snapshots(begin, end):
+            row = kept.snapshot.device(uuid)
+            if row is not None and _MEMORY in row.readings:
+                found = kept.snapshot
+        return found
 
     def _following(self, at: float) -> float:
         """Time of the sample after one; infinity without one."""
@@ -175,6 +233,25 @@ class ReplaySession(Session):
         """Number of recorded events up to the moment that is played."""
         return bisect_right(self._latest, self.clock())
 
+    def throttling(self, uuid: str, until: float) -> list[Episode]:
+        """As in the base; those from before the last jump as far back as graphs go."""
+        if self._episodes is None:
+            from gpuwatch.diagnosis.conditions.throttling import ClockEpisodes
+
+            self._episodes = ClockEpisodes()
+            newest = self._navigation.moment
+            if newest is not None:
+                first = True
+                for at, devices in self._recording.devices(self._looked_back, newest):
+                    for device in devices:
+                        self._episodes.look(device, at, first=first)
+                    first = False
+        return self._episodes.of(uuid, until)
+
+    @property
+    def _looked_back(self) -> float:
+        return max(self.begin, self._since - GRAPHED_SECONDS)
+
     def _take_events(self) -> None:
         every = self._recording.events()
         for one in every[self._read_events :]:
@@ -200,10 +277,15 @@ class ReplaySession(Session):
             speed=self.speed,
             paused=self.paused,
             ended=self._played.ended and not self.paused,
+            today=self._today(),
+            since=self._since,
+            looked_back=self._looked_back,
         )
         if not self.paused:
             return replace(view, replay=state)
-        position = PlayheadPosition(moment, self._recording.times, self._bad, self.feed.interval)
+        if self._stretches is None:
+            self._stretches = self._recording.stretches(gap_limit(self.feed.interval))
+        position = PlayheadPosition(moment, (self.begin, self.end), self._bad, self.feed.interval, self._stretches)
         return replace(view, replay=state, paused_since=now, past=position)
 
 
@@ -226,9 +308,15 @@ class _ReplayNavigation(Navigation):
         self._session.go(moment)
 
 
-def open_replay(feed: RecordedFeed, recording: Recording, moment: float | None = None) -> ReplaySession:
+def open_replay(
+    feed: RecordedFeed,
+    recording: Recording,
+    moment: float | None = None,
+    *,
+    today: Callable[[], float] = time.time,
+) -> ReplaySession:
     """A replay that plays as soon as it is started, from ``moment`` on, by default from the beginning."""
-    session = ReplaySession(feed, recording)
+    session = ReplaySession(feed, recording, today=today)
     if moment is not None:
         session.go(moment)
     session.resume()

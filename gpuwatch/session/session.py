@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuwatch.diagnosis.condition_engine import Conditions
     from gpuwatch.diagnosis.conditions.throttling import Episode
     from gpuwatch.session.playhead import Navigation, Playhead
+    from gpuwatch.session.replay import ReplaySession
 
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between samples that :meth:`Session.change_interval` steps through."""
@@ -71,6 +72,11 @@ class Session:
         self._running = False
 
     # The feed
+
+    @property
+    def replay(self) -> ReplaySession | None:
+        """This session, if it plays a recording."""
+        return None
 
     @property
     def host(self) -> HostAccess:

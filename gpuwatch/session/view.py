@@ -26,11 +26,13 @@ class PlayheadPosition:
     moment: float
     """Time of the sample on screen."""
     times: Sequence[float]
-    """Times of all recorded samples, oldest first."""
+    """Times of all recorded samples, oldest first; of a file, the first and the last one."""
     marks: Sequence[tuple[float, str]]
     """Time and severity of each event."""
     asked: float
     """Seconds between new samples; older ones are further apart."""
+    stretches: Sequence[tuple[float, float]] | None = None
+    """Begin and end of each time without a gap, oldest first; None: as ``times`` tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,12 @@ class ReplayState:
     paused: bool
     ended: bool
     """Whether it has been played to its end."""
+    today: float
+    """What time it is for who watches: other days are shown with their date."""
+    since: float
+    """Since when it has been played without a jump: what is counted, is counted from there."""
+    looked_back: float
+    """The time of which the state is known beside what was recorded as events."""
 
     @property
     def share(self) -> float:

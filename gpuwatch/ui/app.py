@@ -27,7 +27,7 @@ from gpuwatch.ui import tab_screens
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
 from gpuwatch.ui.screens.overview import OverviewScreen
 from gpuwatch.ui.screens.tab import ProbeRunsChanged, TabScreen
-from gpuwatch.ui.settings.actions import ACTIONS, of_tab
+from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_REPLAY, of_tab
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import Loaded
 from gpuwatch.ui.settings.tabs import TABS
@@ -263,6 +263,7 @@ class GpuwatchApp(PreferencesApp):
                 other.take()
         if not session.take():
             return False
+        self.tell_skipped()
         if first and not self._holds:
             # The first diagnosis imports the rules: draw first.
             self.call_after_refresh(self._diagnose_first)
@@ -320,13 +321,10 @@ class GpuwatchApp(PreferencesApp):
 
     def gathered(self) -> Preferences:
         """The preferences as they would be saved now, with the state of the screen."""
-        return replace(
-            super().gathered(),
-            interval=self.session.feed.interval,
-            read_only=self.session.read_only,
-            tab=self.tab.TAB,
-            **self.overview.processes.chosen_order,
-        )
+        gathered = replace(super().gathered(), tab=self.tab.TAB, **self.overview.processes.chosen_order)
+        if self.session.replay is not None:
+            return gathered
+        return replace(gathered, interval=self.session.feed.interval, read_only=self.session.read_only)
 
     # Called by actions
 
@@ -342,7 +340,16 @@ class GpuwatchApp(PreferencesApp):
         """Moves to another moment; pauses first if needed."""
         if self.session.snapshot is not None:
             move(self.session.pause())
+            self.tell_skipped()
             self.tab.show(self.session.view())
+
+    def tell_skipped(self) -> None:
+        """Says in the footer which gaps of a recording were passed over."""
+        skipped = self.session.replay.take_skipped() if self.session.replay is not None else ()
+        if skipped:
+            from gpuwatch.ui.details.recorded_gaps import told
+
+            self.tab.say(told(skipped, self.session.clock(), self.session.timeline.events()), "warning")
 
     def change_interval(self, step: int) -> None:
         """Samples at the next longer (1) or shorter (-1) interval."""
@@ -380,14 +387,15 @@ class GpuwatchApp(PreferencesApp):
         """The command palette: every action of this tab and of the others, themes, ASCII mode."""
         if screen is self.tab:
             here = self.tab.TAB
-            for action in of_tab(here):
+            replay = self.session.replay is not None
+            for action in of_tab(here, replay=replay):
                 if action.name:
                     run = f"screen.{action.run or action.id}"
                     yield SystemCommand(action.name, action.help, partial(self.run_action, run))
-            offered = {action.name for action in of_tab(here)}
+            offered = {action.name for action in of_tab(here, replay=replay)}
             for tab in TABS:
                 for action in (one for pane in tab.panes for one in ACTIONS[pane]):
-                    if action.name and action.name not in offered:
+                    if action.name and action.name not in offered and not (replay and action.id in NOT_IN_REPLAY):
                         offered.add(action.name)
                         run_there = partial(self._run_on, tab.id, action.run or action.id)
                         yield SystemCommand(f"{tab.title}: {action.name}", action.help, run_there)

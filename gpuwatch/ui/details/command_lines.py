@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shlex
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,16 @@ def dashboard_command(preferences: Preferences) -> list[str]:
         else:
             parts += [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]
     return parts
+
+
+def replay_command(path: Path, moment: float, speed: float, preferences: Preferences) -> list[str]:
+    """``replay`` of a file from a moment on, in seconds since the epoch, with the same view."""
+    when = datetime.datetime.fromtimestamp(moment).isoformat(timespec="seconds")
+    parts = ["replay", str(path), "-t", when]
+    if speed != 1:
+        parts += ["--speed", f"{speed:g}"]
+    default = Preferences()
+    return parts + dashboard_command(replace(preferences, interval=default.interval, gpm=default.gpm))
 
 
 def probe_command(scripts: Mapping[str, ProbeScript], wanted: Collection[str], parameters: Parameters) -> list[str]:

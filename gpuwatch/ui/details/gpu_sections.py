@@ -40,8 +40,8 @@ MARKS = {"error": ("✖", "error"), "warning": ("▲", "warning"), "info": ("·"
 """Glyph and ink of an event's severity."""
 
 
-def throttling_lines(device: Device, episodes: Sequence[Episode], now: float) -> Lines:
-    """Each throttle reason of the last hour: when, how long, how often."""
+def throttling_lines(device: Device, episodes: Sequence[Episode], now: float, since: str = "gpuwatch started") -> Lines:
+    """Each throttle reason of the last hour: when, how long, how often; ``since``: from when on they are known."""
     lines: Lines = []
     reasons = device.get("clocks.event_reasons")
     if isinstance(reasons, Missing):
@@ -54,7 +54,7 @@ def throttling_lines(device: Device, episodes: Sequence[Episode], now: float) ->
     for reason, known in sorted(by_reason.items(), key=lambda item: item[0] not in BRAKE | THERMAL):
         lines.append(_throttling_line(reason, known, now))
     if not lines:
-        lines.append([("● ", "ok"), ("not throttled since gpuwatch started", "text")])
+        lines.append([("● ", "ok"), (f"not throttled since {since}", "text")])
     counted = [
         f"{words} {span(seconds)}"
         for metric, words in _COUNTERS
@@ -210,8 +210,14 @@ def _path(found: Connection) -> str:
     return f"{links}; PCIe {level}" if level else links
 
 
-def event_lines(device: Device, happened: Sequence[MachineEvent], now: float, most: int = 40) -> Lines:
-    """Events of the device, newest first."""
+def event_lines(
+    device: Device,
+    happened: Sequence[MachineEvent],
+    now: float,
+    most: int = 40,
+    since: str = "gpuwatch started",
+) -> Lines:
+    """Events of the device, newest first; ``since``: from when on they are known."""
     lines: Lines = []
     for one in reversed(happened):
         if not one.concerns(device.uuid):
@@ -223,4 +229,4 @@ def event_lines(device: Device, happened: Sequence[MachineEvent], now: float, mo
             lines.append([("older events: ", "dim"), (f"{number_of('events')} Events", "key")])
             break
         lines.append([(f"{clock(one.at, now)}  ", "dim"), (f"{glyph} ", ink), (text + likely, "text")])
-    return lines or [[("● ", "ok"), ("no events since gpuwatch started", "text")]]
+    return lines or [[("● ", "ok"), (f"no events since {since}", "text")]]

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from gpuwatch.ui.drawing.cells import left, width_of
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines, wrapped
-from gpuwatch.ui.settings.actions import ACTIONS
+from gpuwatch.ui.settings.actions import ACTIONS, NOT_IN_REPLAY, REPLAY, Action
 from gpuwatch.ui.settings.tabs import TABS, panes_of
 
 _HEADS = {
@@ -72,14 +72,20 @@ class Group:
         return found
 
 
-def groups(tab: str, name: Callable[[str], str] = str) -> list[Group]:
+def groups(tab: str, name: Callable[[str], str] = str, *, replay: bool = False) -> list[Group]:
     """All keys: those of this tab first, then those that work everywhere, then those of the other tabs.
+
+    ``replay``: those of a replay before all others, without those that it does not have.
 
     An entry that several panes share is listed with the first one. ``name`` spells a key as the terminal can show it.
     """
     order = [*panes_of(tab), "everywhere", *(pane for other in TABS for pane in other.panes)]
     found: dict[str, list[tuple[str, str]]] = {}
     listed: set[tuple[str, str]] = set()
+    if replay:
+        rows = found.setdefault("Replay of a recording", [])
+        for action in REPLAY:
+            _list(action, rows, name)
     for pane in dict.fromkeys(order):
         rows = found.setdefault(_HEADS[pane], [])
         if pane == "everywhere":
@@ -88,13 +94,20 @@ def groups(tab: str, name: Callable[[str], str] = str) -> list[Group]:
             entry = (action.help, action.shown)
             if not action.help or entry in listed or action.id.startswith("show_tab"):
                 continue
+            if replay and action.id in NOT_IN_REPLAY:
+                continue
             listed.add(entry)
-            if action.pair and rows:
-                rows[-1] = (_both(rows[-1][0], name(action.shown)), action.pair)
-            else:
-                rows.append((name(action.shown), action.help))
+            _list(action, rows, name)
     keys = [Group(title, tuple(rows)) for title, rows in found.items() if rows]
     return [*keys, Group("Filter", _FILTER, "strong"), Group("Symbols", _SYMBOLS, "strong")]
+
+
+def _list(action: Action, rows: list[tuple[str, str]], name: Callable[[str], str]) -> None:
+    """Adds an action, to the entry before it if they share a line."""
+    if action.pair and rows:
+        rows[-1] = (_both(rows[-1][0], name(action.shown)), action.pair)
+    else:
+        rows.append((name(action.shown), action.help))
 
 
 def _both(first: str, second: str) -> str:

@@ -133,6 +133,8 @@ def _facts(snapshot: Snapshot, room: int, width: int) -> list[Span]:
 
 
 _Labels = list[tuple[str, str, str]]
+_SPEED = {0.25: "1/4x", 0.5: "1/2x"}
+_LONGEST_REPLAY = " ▶ REPLAY 1/4x 99 % "
 _BADGE = 15
 """Cells reserved for the verdict, so that the tab names do not fold when it changes."""
 _LEAST_NAME = 3
@@ -172,18 +174,14 @@ def _marks(view: View, level: int) -> list[Span]:
 
 
 def _replayed(replay: ReplayState, level: int) -> str:
-    """``▶ REPLAY 8x 37 %``, with the date if it is not today; shorter at a higher ``level``."""
-    glyph = "‖" if replay.paused else "■" if replay.ended else "▶"
-    words = [glyph, "REPLAY"]
-    when = datetime.datetime.fromtimestamp(replay.moment)
-    if level < 4 and when.date() != datetime.datetime.now().date():
-        words.append(when.strftime("%a %d %b" if level < 2 else "%d %b"))
+    """``▶ REPLAY 8x 37 %``; shorter at a higher ``level``."""
+    words = ["‖" if replay.paused else "■" if replay.ended else "▶", "REPLAY"]
     if replay.ended:
         words.append("end")
     elif replay.speed != 1 and level < 5:
-        words.append(f"{replay.speed:g}x")
+        words.append(_SPEED.get(replay.speed, f"{replay.speed:g}x"))
     if level < 3 and not replay.ended:
-        words.append(f"{replay.share * 100:.0f} %")
+        words.append(f"{int(replay.share * 100)} %")
     return " ".join(words)
 
 
@@ -191,7 +189,11 @@ def _ends(view: View, level: int) -> list[Span]:
     """The clock and the sampling interval."""
     moment = datetime.datetime.fromtimestamp(view.now)
     ends: list[Span] = [(moment.strftime("%H:%M:%S" if level < 4 else "%H:%M"), "text")] if level < 5 else []
-    if level < 2:
+    if view.replay is not None:
+        other_day = moment.date() != datetime.datetime.fromtimestamp(view.replay.today).date()
+        if level < 5 and other_day:
+            ends.insert(0, (moment.strftime("%m-%d "), "text"))
+    elif level < 2:
         ends.append((f"  {view.past.asked if view.past is not None else view.interval:g}s", "dim"))
     return [*ends, (" ", "text")]
 
@@ -204,6 +206,8 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
     """
     in_full = _marks(view, 0), _ends(view, 0)
     calm = [mark for mark in in_full[0] if mark[0].strip() in ("SIMULATED", "read-only")]
+    if view.replay is not None:
+        calm.append((_LONGEST_REPLAY, "text"))
     title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if width >= 80 else []
     still = (
         sum(width_of(text) for _, text, _ in title)

@@ -21,17 +21,19 @@ def key_line(
     titles: Mapping[str, str],
     note: tuple[str, bool] = ("", False),
     message: Span = ("", "text"),
+    replay: bool = False,
     name: Callable[[str], str] = str,
 ) -> tuple[Line, list[tuple[int, int, Action]]]:
     """The line, and the place of each action in it.
 
-    ``titles``, ``note`` and ``message``: see :meth:`gpuwatch.ui.widgets.footer.KeyLine.show`; ``name`` spells keys.
+    ``titles``, ``note``, ``message``, ``replay``: see :meth:`gpuwatch.ui.widgets.footer.KeyLine.show`; ``name`` spells
+    keys.
     """
     pen = Pen(width)
     pen.add(" ")
     if message[0]:
         pen.add(cut(message[0], pen.limit - KEYS_BESIDE), message[1]).add("  ")
-    actions = [a for a in for_pane(pane, tab) if a.footer]
+    actions = [a for a in for_pane(pane, tab, replay=replay) if a.footer]
     last = [a for a in actions if a.id in ("help", "quit")]
     reserve = sum(len(name(a.shown)) + len(a.title) + 3 for a in last)
     text, hiding = note

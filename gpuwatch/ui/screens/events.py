@@ -107,6 +107,8 @@ def _nothing(view: View, width: int, *, filtered: bool) -> list[Line]:
         return [Line((("  no match; Esc clears it", "dim"),))]
     if view.waiting:
         return [WAITING]
+    if view.replay is not None:
+        return [Line((("  ● ", "ok"), (f"No events since {clock(view.replay.begin, view.now)}.", "text")))]
     lines = [Line((("  ● ", "ok"), ("No events since gpuwatch started.", "text"))), Line(())]
     return lines + [Line((("    ", "text"), (part, "dim"))) for part in wrap(_KINDS, max(min(width - 6, 90), 20))]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events
 from textual.containers import Horizontal
@@ -13,6 +13,7 @@ from gpuwatch.model.snapshot import Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.cells import cut, width_of
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.panes.no_gpu import no_gpu_lines
@@ -21,7 +22,7 @@ from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.tables.device_facts import clock_note, finding_mark, state_note
-from gpuwatch.ui.tables.reading_groups import Row, energy_rows
+from gpuwatch.ui.tables.reading_groups import STARTED, Row, energy_rows
 from gpuwatch.ui.widgets.graphs import Graphs
 from gpuwatch.ui.widgets.paint import Painted
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -43,6 +44,11 @@ _RUNS = 4
 _EVENTS = 5
 """Events shown if the device has probe runs; the Events tab has all."""
 _PROBES = f"{number_of('probes')} Probes"
+
+
+def _since(view: View, what: Literal["since", "looked_back", "begin"]) -> str:
+    """From when on something is known: since the start of gpuwatch, or that moment of a replay."""
+    return clock(getattr(view.replay, what), view.now) if view.replay is not None else STARTED
 
 
 class Identity(Painted):
@@ -187,10 +193,11 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
 
     def _energy(self, device: Device, view: View) -> tuple[Row, ...]:
         """What was used since gpuwatch started; none while paused, because it is not known for that moment."""
-        if view.paused_since is not None:
+        if view.paused_since is not None and view.replay is None:
             return ()
         meter = self.gpuwatch.session.energy
-        return energy_rows(meter.of(device.uuid), meter.machine(), len(view.devices))
+        since = _since(view, "since")
+        return energy_rows(meter.of(device.uuid), meter.machine(), len(view.devices), since)
 
     @property
     def filtered(self) -> Widget:
@@ -217,7 +224,7 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         if parts:
             sections.append(("MIG instances", parts))
         episodes = self.gpuwatch.session.throttling(device.uuid, at)
-        sections.append(("Throttling", gpu_facts.throttling_lines(device, episodes, at)))
+        sections.append(("Throttling", gpu_facts.throttling_lines(device, episodes, at, _since(view, "looked_back"))))
         sections.append(("Limits", gpu_facts.limit_lines(device)))
         topology = gpu_facts.topology_lines(device, snapshot)
         if topology:
@@ -231,7 +238,9 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         none: Lines = [[("no probe runs on this GPU yet: ", "dim"), (_PROBES, "key")]]
         if self._probe_runs is None:
             none = [[("◌ reading probe runs", "dim")]]
-        happened = gpu_facts.event_lines(device, view.events, view.now, most=_EVENTS if granted else 40)
+        happened = gpu_facts.event_lines(
+            device, view.events, view.now, most=_EVENTS if granted else 40, since=_since(view, "begin")
+        )
         return [("Events", happened), ("Latest probe runs", maps or none)]
 
     def choose(self, uuid: str) -> None:

@@ -15,8 +15,8 @@ _WIDEST = 150
 class Help(Sheet):
     """The groups of keys, laid out for the width."""
 
-    def __init__(self, tab: str, name: Callable[[str], str]) -> None:
-        self._groups = groups(tab, name)
+    def __init__(self, tab: str, name: Callable[[str], str], *, replay: bool) -> None:
+        self._groups = groups(tab, name, replay=replay)
         super().__init__(help_lines(self._groups, 0))
 
     def _folded(self, width: int) -> Lines:
@@ -26,9 +26,9 @@ class Help(Sheet):
 class HelpSheet(LinesModal[None]):
     """Uses the whole height: all keys fit on 120x40."""
 
-    def __init__(self, tab: str, name: Callable[[str], str]) -> None:
-        """``name`` spells a key as the terminal can show it."""
-        sheet = Help(tab, name)
+    def __init__(self, tab: str, name: Callable[[str], str], *, replay: bool = False) -> None:
+        """``name`` spells a key as the terminal can show it; ``replay``: whether a recording is shown."""
+        sheet = Help(tab, name, replay=replay)
         sheet.styles.width = "100%"
         sheet.styles.max_width = _WIDEST
         sheet.styles.max_height = "100%"

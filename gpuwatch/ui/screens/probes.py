@@ -314,6 +314,9 @@ class ProbesScreen(TabScreen):
         if self.probe_runs.live is not None:
             self._stop()
             return
+        if self.gpuwatch.session.replay is not None:
+            self.say("no probes in a recording: they run on a machine as it is now; start gpuwatch there", "warning")
+            return
         wanted = [name for name in self.probe_runs.scripts if name in self.probe_runs.chosen] or self._under_cursor()
         if not wanted:
             return

@@ -21,8 +21,12 @@ _NOBODY = "no visible process owns this memory"
 
 
 def refuse_while_paused(screen: TabScreen) -> bool:
-    """Reports that signals are disabled while paused; False if the display is live."""
-    past = screen.gpuwatch.session.view().past
+    """Reports that signals are disabled while paused and in a replay; False if the display is live."""
+    session = screen.gpuwatch.session
+    if session.replay is not None:
+        screen.say(f"no signals: {session.host.unreachable}", "warning")
+        return True
+    past = session.view().past
     if past is None:
         return False
     then = datetime.datetime.fromtimestamp(past.moment).strftime("%H:%M:%S")
@@ -32,7 +36,7 @@ def refuse_while_paused(screen: TabScreen) -> bool:
 
 def ask_signal(screen: TabScreen, chosen: list[Process], delivered: Callable[[list[Process]], object]) -> None:
     """Asks which signal, sends it, reports the result; ``delivered`` gets the processes that received it."""
-    if screen.gpuwatch.session.read_only:
+    if screen.gpuwatch.session.read_only and screen.gpuwatch.session.replay is None:
         screen.say(READ_ONLY, "warning")
         return
     if refuse_while_paused(screen):

@@ -16,9 +16,10 @@ from textual.widget import Widget
 from gpuwatch.formatting.text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.cells import width_of
+from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.layout import MIN_HEIGHT, MIN_WIDTH
 from gpuwatch.ui.panes.key_line import KEYS_BESIDE
-from gpuwatch.ui.settings.actions import bindings
+from gpuwatch.ui.settings.actions import REPLAY, bindings, replay_bindings
 from gpuwatch.ui.widgets.footer import KeyLine
 from gpuwatch.ui.widgets.strips import TooSmall, TopLine
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.timeline import TimelineStrip
 
 _MESSAGE_SECONDS = 8.0
+_OF_REPLAY = frozenset(action.id.partition("(")[0] for action in REPLAY)
 _COMMAND_SECONDS = 30.0
 """Seconds that a command line stays in the footer: long enough to copy it by hand."""
 
@@ -43,7 +45,7 @@ class ProbeRunsChanged(Message, bubble=False):
 class TabScreen(Screen[None]):
     """One tab. Only the visible tab gets views; a tab that is opened gets the latest one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings("everywhere")
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere"), *replay_bindings()]
     TAB: ClassVar[str] = ""
     PANES: ClassVar[dict[str, str]] = {}
     """Widget ids with their pane's name in the table of actions."""
@@ -152,7 +154,13 @@ class TabScreen(Screen[None]):
 
     def show_keys(self, note: tuple[str, bool] = ("", False)) -> None:
         """Draws the footer for the focused pane."""
-        self.keys.show(self.focused_pane, titles=self.titles(), note=note, message=self.footer_message)
+        self.keys.show(
+            self.focused_pane,
+            titles=self.titles(),
+            note=note,
+            message=self.footer_message,
+            replay=self.gpuwatch.session.replay is not None,
+        )
 
     @property
     def footer_message(self) -> tuple[str, str]:
@@ -172,8 +180,10 @@ class TabScreen(Screen[None]):
 
     def titles(self) -> dict[str, str]:
         """Current titles of actions, by id, if they differ from the table of actions."""
-        paused = self._view is not None and self._view.paused_since is not None
-        return {"pause": "resume"} if paused else {}
+        view = self._view
+        if view is not None and view.replay is not None:  # space is named instead
+            return {"pause": "", "play": "play" if view.paused_since is not None else "pause"}
+        return {"pause": "resume"} if view is not None and view.paused_since is not None else {}
 
     @property
     def focused_pane(self) -> str:
@@ -211,8 +221,12 @@ class TabScreen(Screen[None]):
         """The arguments of ``gpuwatch`` that show this, or repeat it."""
         from dataclasses import replace
 
-        from gpuwatch.ui.details.command_lines import dashboard_command, simulated
+        from gpuwatch.ui.details.command_lines import dashboard_command, replay_command, simulated
 
+        replay = self.gpuwatch.session.replay
+        if replay is not None:
+            preferences = replace(self.gpuwatch.gathered(), tab=self.TAB)
+            return replay_command(replay.path, replay.clock(), replay.speed, preferences)
         return dashboard_command(replace(self.gpuwatch.gathered(), tab=self.TAB)) + simulated()
 
     def action_copy_command(self) -> None:
@@ -232,6 +246,9 @@ class TabScreen(Screen[None]):
 
     def action_diagnostic(self) -> None:
         """Writes a diagnostic report into this folder."""
+        if self.gpuwatch.session.replay is not None:
+            self.say("no report from here: it would be of this machine as it is now", "warning")
+            return
         from gpuwatch.ui.screens.diagnostic_report import write_diagnostic
 
         self.say("◌ writing a report on this machine…", "accent")
@@ -254,7 +271,8 @@ class TabScreen(Screen[None]):
 
     def action_no_signal(self) -> None:
         """The signal key while the timeline is focused."""
-        self.say("no signals while paused; P goes back to now", "warning")
+        replayed = self.gpuwatch.session.replay is not None
+        self.say("no signals in a recording" if replayed else "no signals while paused; P goes back to now", "warning")
 
     def action_up_by_k(self) -> None:
         """``k`` moves up; the first time, the footer says that signals have another key."""
@@ -267,7 +285,8 @@ class TabScreen(Screen[None]):
         """Shows all keys, by pane."""
         from gpuwatch.ui.screens.help_sheet import HelpSheet
 
-        self.app.push_screen(HelpSheet(self.TAB, self.gpuwatch.key_name))
+        replay = self.gpuwatch.session.replay is not None
+        self.app.push_screen(HelpSheet(self.TAB, self.gpuwatch.key_name, replay=replay))
 
     def action_save_settings(self) -> None:
         """Saves to the settings file, or shows why that is not possible."""
@@ -320,6 +339,59 @@ class TabScreen(Screen[None]):
         before, self._before_pause = self._before_pause, None
         if before is not None and (self.focused is self.timeline or self.focused is None):
             before.focus()
+
+    # Actions of a replay
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The keys of a replay do nothing while live, and are text while something is typed."""
+        if action in _OF_REPLAY:
+            typing = self.focused is not None and self.focused.check_consume_key("n", "n")
+            return self.gpuwatch.session.replay is not None and not typing
+        return super().check_action(action, parameters)
+
+    def action_play(self) -> None:
+        """Plays or pauses."""
+        self.action_pause()
+
+    def action_go_to_trouble(self, way: int) -> None:
+        """Goes to the next (1) or previous (-1) warning or error."""
+        self._go_to_event(way, bad=True)
+
+    def action_go_to_event(self, way: int) -> None:
+        """Goes to the next (1) or previous (-1) event."""
+        self._go_to_event(way, bad=False)
+
+    def _go_to_event(self, way: int, *, bad: bool) -> None:
+        replay = self.gpuwatch.session.replay
+        if replay is None:
+            return
+        found = replay.go_to_event(way, bad=bad)
+        self.show(replay.view())
+        if found is not None:
+            self.say(f"{clock(found.at, replay.clock())}  {printable(found.text)}", "accent")
+        else:
+            what = "warning or error" if bad else "event"
+            self.say(f"no {'later' if way > 0 else 'earlier'} {what} in this recording", "warning")
+
+    def action_go_to_time(self) -> None:
+        """Asks for a time, and goes there."""
+        from gpuwatch.ui.screens.time_prompt import TimePrompt
+
+        replay = self.gpuwatch.session.replay
+        if replay is None:
+            return
+
+        def answered(moment: float | None) -> None:
+            if moment is not None:
+                replay.go(moment)
+                self.gpuwatch.tell_skipped()
+                self.show(replay.view())
+
+        self.app.push_screen(TimePrompt(replay.begin, replay.end), answered)
+
+    def action_change_speed(self, step: int) -> None:
+        """Plays faster (1) or slower (-1)."""
+        self.gpuwatch.change_interval(-step)
 
     def action_change_interval(self, step: int) -> None:
         """Samples more often (-1) or less often (1)."""

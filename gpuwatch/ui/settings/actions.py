@@ -5,7 +5,7 @@ To add an action: an entry here, and a method ``action_<id>`` on the screens of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,8 @@ _SHOWN = {
     "pagedown": "PgDn",
     "home": "Home",
     "end": "End",
+    "full_stop": ".",
+    "comma": ",",
 }
 """Keys as shown to the user, if Textual names them otherwise."""
 
@@ -375,30 +377,104 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
 }
 """Actions by the pane in which they work; ``everywhere``: on every tab, ``overview``: in every pane of that tab."""
 
+REPLAY = (
+    Action("play", "space", "pause", "Play or pause (P)", name="Play or pause"),
+    Action("go_to_trouble(1)", "n", "next problem", "Next warning or error", name="Next warning or error"),
+    Action(
+        "go_to_trouble(-1)",
+        "N",
+        "previous",
+        "Previous warning or error",
+        footer=False,
+        name="Previous warning or error",
+        pair="Next or previous warning or error",
+    ),
+    Action("go_to_event(1)", "full_stop", "next event", "Next event", footer=False, name="Next event"),
+    Action(
+        "go_to_event(-1)",
+        "comma",
+        "previous event",
+        "Previous event",
+        footer=False,
+        name="Previous event",
+        pair="Next or previous event",
+    ),
+    Action("go_to_time", "T", "time", "Go to a time: 14:05, 20 min ago", name="Go to a time…"),
+    Action("change_speed(1)", "plus,equals_sign", "faster", "Play faster", name="Play faster"),
+    Action(
+        "change_speed(-1)",
+        "minus",
+        "slower",
+        "Play slower",
+        footer=False,
+        name="Play slower",
+        pair="Play faster or slower, 1/4 to 64 times",
+    ),
+)
+"""Actions of a replay, on every tab; their keys do nothing else there."""
+NOT_IN_REPLAY = frozenset(
+    {
+        "signal",
+        "up_by_k",
+        "tag",
+        "no_signal",
+        "probe_gpu",
+        "run_probes",
+        "options",
+        "toggle_choice",
+        "toggle_all",
+        "diagnostic",
+        "change_interval(-1)",
+        "change_interval(1)",
+    }
+)
+"""Actions on the machine as it is now, which a replay does not offer."""
 
-def for_pane(pane: str, tab: str) -> tuple[Action, ...]:
-    """Actions available while ``pane`` of ``tab`` is focused: the pane's, the tab's, then global ones."""
-    found: list[Action] = []
+
+def for_pane(pane: str, tab: str, *, replay: bool = False) -> tuple[Action, ...]:
+    """Actions available while ``pane`` of ``tab`` is focused: the pane's, the tab's, then global ones.
+
+    ``replay``: those of a replay, which come first.
+    """
+    found: list[Action] = [*REPLAY] if replay else []
     places = {"overview": ("overview",), "gpu": ("filterable",), "findings": ("filterable",), "events": ("filterable",)}
     for place in (pane, *places.get(tab, ()), "everywhere"):
         # A pane's key hides the same key elsewhere.
         taken = {key for action in found for key in action.keys.split(",")}
         found += [action for action in ACTIONS.get(place, ()) if not taken & set(action.keys.split(","))]
-    return tuple(found)
+    return tuple(action for action in found if not replay or action.id not in NOT_IN_REPLAY)
 
 
-def of_tab(tab: str) -> Iterator[Action]:
-    """Every action of a tab, by pane, then the global ones."""
+def of_tab(tab: str, *, replay: bool = False) -> Iterator[Action]:
+    """Every action of a tab, by pane, then the global ones; ``replay``: those that a replay has."""
+    if replay:
+        yield from REPLAY
     for pane in (*panes_of(tab), "everywhere"):
-        yield from ACTIONS[pane]
+        yield from (action for action in ACTIONS[pane] if not replay or action.id not in NOT_IN_REPLAY)
 
 
 def bindings(pane: str) -> list[BindingType]:
     """Textual bindings of one pane's actions, run by the screen; without those that Textual handles."""
+    return _bindings(ACTIONS[pane])
+
+
+def replay_bindings() -> list[BindingType]:
+    """Textual bindings of a replay's actions: their keys come before those of any pane."""
+    return _bindings(REPLAY, priority=True)
+
+
+def _bindings(actions: Iterable[Action], *, priority: bool = False) -> list[BindingType]:
     from textual.binding import Binding  # the table itself can be read without Textual
 
     return [
-        Binding(action.keys, f"screen.{action.id}", action.title, id=f"gpuwatch.{action.id}", show=False)
-        for action in ACTIONS[pane]
+        Binding(
+            action.keys,
+            f"screen.{action.id}",
+            action.title,
+            id=f"gpuwatch.{action.id}",
+            show=False,
+            priority=priority,
+        )
+        for action in actions
         if not action.run
     ]

@@ -169,17 +169,21 @@ def table_of(
     return Table(tuple(groups), tuple(folded.items()), sum(len(rows) for _, rows in groups), total)
 
 
-def energy_rows(of_gpu: Energy | None, of_machine: Energy | None, gpus: int) -> tuple[Row, ...]:
-    """Energy and mean power since gpuwatch started, of this GPU, and of all if there are several."""
-    rows = list(_energy_rows("", of_gpu))
+STARTED = "gpuwatch started"
+"""From when on a live dashboard counts."""
+
+
+def energy_rows(of_gpu: Energy | None, of_machine: Energy | None, gpus: int, since: str = STARTED) -> tuple[Row, ...]:
+    """Energy and mean power, of this GPU, and of all if there are several; ``since``: from when on they are counted."""
+    rows = list(_energy_rows("", of_gpu, since))
     if gpus > 1:
-        rows += _energy_rows(f", all {gpus} GPUs", of_machine)
+        rows += _energy_rows(f", all {gpus} GPUs", of_machine, since)
     return tuple(rows)
 
 
-def _energy_rows(of: str, used: Energy | None) -> tuple[Row, Row]:
-    energy, power = f"Energy since gpuwatch started{of}", f"Mean power{of}"
-    short = f"Energy since start{of}"
+def _energy_rows(of: str, used: Energy | None, since: str) -> tuple[Row, Row]:
+    energy, power = f"Energy since {since}{of}", f"Mean power{of}"
+    short = f"Energy since {'start' if since == STARTED else since}{of}"
     if used is None:
         unknown = f"{UNKNOWN} no sample"
         return Row(energy, unknown, False, short), Row(power, unknown, False)

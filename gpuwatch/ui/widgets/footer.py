@@ -25,6 +25,7 @@ class KeyLine(Painted):
         self._titles: Mapping[str, str] = {}
         self._note = ("", False)
         self._message = ("", "text")
+        self._replay = False
 
     def show(
         self,
@@ -33,13 +34,15 @@ class KeyLine(Painted):
         titles: Mapping[str, str],
         note: tuple[str, bool] = ("", False),
         message: tuple[str, str] = ("", "text"),
+        replay: bool = False,
     ) -> None:
         """Shows the keys of a pane; ``note``: at the right, and whether it is a warning.
 
         ``titles``: titles that differ from the table of actions, by action id; empty: the action is unavailable.
-        ``message``: the result of the last action, with its ink; it replaces keys.
+        ``message``: the result of the last action, with its ink; it replaces keys. ``replay``: whether a recording is
+        shown, which has keys of its own.
         """
-        self._message = message
+        self._message, self._replay = message, replay
         self._pane, self._titles, self._note = pane, titles, note
         self.redraw()
 
@@ -57,6 +60,7 @@ class KeyLine(Painted):
             titles=self._titles,
             note=self._note,
             message=self._message,
+            replay=self._replay,
             name=self.app.key_name if isinstance(self.app, PreferencesApp) else str,
         )
         self.paint((line,))

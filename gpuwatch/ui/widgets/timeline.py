@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from bisect import bisect_left
 from typing import ClassVar
 
@@ -47,21 +48,27 @@ class TimelineStrip(Strip, can_focus=True):
             pen.add(" ‖ PAUSED ", "badge").add(" before the first sample", "dim")
             return False
         long = pen.limit >= 100
-        pen.add(" ‖ PAUSED · ", "badge").add(f"{clock(past.moment, view.now)} ", "badge")
-        pen.add(f" {ago(view.now - past.moment)}", "strong")
+        first, last = past.times[0], past.times[-1]
+        replay = view.replay
+        at = clock(past.moment, replay.today if replay is not None else view.now)
+        pen.add(" ‖ PAUSED · ", "badge").add(f"{at} ", "badge")
         ends: list[Span] = [("P", "key"), (" now" if not long else " back to now", "dim"), (" ", "text")]
+        if replay is not None:
+            begin, end = f"  {_time(first, last)} ", f" {_time(last, first)} "
+            ends = [("Space", "key"), (" play ", "dim")]
+        else:
+            pen.add(f" {ago(view.now - past.moment)}", "strong")
+            begin, end = f"  {_brief(view.now - first)} ", " now" if view.now - last < 60 else " end"
         if long:
             ends = [("[ ]", "key"), (" sample  ", "dim"), ("{ }", "key"), (" minute  ", "dim"), *ends]
         reserve = sum(width_of(text) for text, _ in ends)
-        first, last = past.times[0], past.times[-1]
-        begin = f"  {_brief(view.now - first)} "
-        room = pen.left - reserve - len(begin) - 6
+        room = pen.left - reserve - len(begin) - max(len(end) + 2, 6)
         if room >= _LEAST and last > first:
             pen.add(begin, "dim")
             self._track = (pen.x, room)
             for text, ink in track(past, room):
                 pen.add(text, "accent" if self.has_focus and ink == "dim" else ink)
-            pen.add(" now" if view.now - last < 60 else " end", "dim")
+            pen.add(end, "dim")
         else:
             self._track = (0, 0)
         pen.to(pen.limit - reserve)
@@ -77,6 +84,13 @@ class TimelineStrip(Strip, can_focus=True):
             self.post_message(self.Wanted(first + (last - first) * (event.x - start) / max(width - 1, 1)))
 
 
+def _time(at: float, other: float) -> str:
+    """``14:05``, with the date if the other end is on another day, with seconds if it is within minutes."""
+    when, then = datetime.datetime.fromtimestamp(at), datetime.datetime.fromtimestamp(other)
+    form = "%H:%M:%S" if abs(at - other) < 600 else "%H:%M"
+    return when.strftime(form if when.date() == then.date() else f"%m-%d {form}")
+
+
 def _brief(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
@@ -89,14 +103,19 @@ def track(past: PlayheadPosition, width: int) -> list[Span]:
     def cell(moment: float) -> int:
         return min(max(round((moment - first) / one), 0), width - 1)
 
-    cells: list[Span] = []
-    for number in range(width):
-        place = bisect_left(past.times, first + number * one)
+    def is_hole(moment: float) -> bool:
+        if past.stretches is not None:
+            place = bisect_left(past.stretches, (moment - one / 2, float("-inf")))
+            reached = past.stretches[place - 1][1] if place else float("-inf")
+            begins = past.stretches[place][0] if place < len(past.stretches) else float("inf")
+            return reached < moment - one / 2 and begins > moment + one / 2
+        place = bisect_left(past.times, moment)
         after = past.times[min(place, len(past.times) - 1)]
         before = past.times[max(place - 1, 0)]
         apart = next((apart for span, apart in LEVELS if last - after <= span), LEVELS[-1][1])
-        hole = after - before > max(3 * past.asked, 1.4 * apart)
-        cells.append((" " if hole else "─", "dim"))
+        return after - before > max(3 * past.asked, 1.4 * apart)
+
+    cells: list[Span] = [(" " if is_hole(first + number * one) else "─", "dim") for number in range(width)]
     ranks = {"warning": 1, "error": 2}
     worst: dict[int, str] = {}
     for at, severity in past.marks:

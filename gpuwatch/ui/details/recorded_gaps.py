@@ -1,0 +1,33 @@
+"""Words for times of a recording without samples. Pure, no Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuwatch.history.machine_event import MachineEvent, lasted
+from gpuwatch.monitor.recorded_feed import Skipped
+from gpuwatch.ui.drawing.clock import clock
+
+_WHY = (
+    ("recording.began", "the recorder was off"),
+    ("machine.resumed", "the machine was suspended"),
+    ("clock.set", "the clock was set"),
+    ("silence.", "the driver did not answer"),
+    ("collector.", "the driver did not answer"),
+)
+"""Events in a gap that say why it is one, by the beginning of their kind."""
+_AFTER = 2.0
+"""Seconds after a gap in which its reason may be recorded."""
+
+
+def told(skipped: Sequence[Skipped], now: float, events: Sequence[MachineEvent]) -> str:
+    """``nothing recorded 02:10:05–07:45:00 (5 h 35 min): the recorder was off``; of several the last, and how many."""
+    last = skipped[-1]
+    begin, end = clock(last.begin, now), clock(last.end, now)
+    span = f"{begin}–{end} ({lasted(last.end - last.begin)})"
+    more = f"; {len(skipped)} gaps" if len(skipped) > 1 else ""
+    if last.damaged:
+        return f"▲ damaged, cannot be read: {span}{more}"
+    kinds = [one.kind for one in events if last.begin < one.at <= last.end + _AFTER]
+    why = next((words for kind, words in _WHY if any(one.startswith(kind) for one in kinds)), "")
+    return f"nothing recorded {span}{f': {why}' if why else ''}{more}"

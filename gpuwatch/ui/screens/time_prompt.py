@@ -1,0 +1,77 @@
+"""Asks for a time in a recording."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from gpuwatch.errors import UsageError
+from gpuwatch.formatting.text import printable
+from gpuwatch.recording.time_expressions import moment, shown
+from gpuwatch.ui.screens.modal import Modal
+from gpuwatch.ui.widgets.paint import Line, Painted
+
+
+class TimePrompt(Modal[float]):
+    """Enter goes there, Esc does not; seconds since the epoch."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "close", show=False)]
+
+    def __init__(self, begin: float, end: float) -> None:
+        """``begin`` and ``end`` of the recording, in seconds since the epoch."""
+        super().__init__()
+        self._begin, self._end = begin, end
+        self._input = Input(placeholder="14:05  '20 min ago'  -2h  yesterday 14:05  2026-05-11T14:05", compact=True)
+        self._note = Painted()
+        self._entered = False
+
+    def compose(self) -> ComposeResult:
+        """The input, and below it what can be typed, or what is wrong."""
+        with Vertical(id="time-prompt") as box:
+            box.border_title = "Go to a time"
+            box.border_subtitle = "↵ Go  Esc Cancel"
+            yield self._input
+            yield self._note
+
+    def on_mount(self) -> None:
+        """Says what there is."""
+        self._say(f"recorded: {shown(self._begin)} to {shown(self._end)}", "dim")
+        self._input.focus()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """From now on the input receives keys itself."""
+        self._entered = True
+
+    def on_key(self, event: events.Key) -> None:
+        """Keys that were typed before the input had the focus."""
+        if not self._entered and event.is_printable and event.character:
+            event.stop()
+            self._input.insert_text_at_cursor(event.character)
+
+    def _say(self, text: str, ink: str) -> None:
+        self._note.paint((Line(((text, ink),)),))
+
+    @on(Input.Submitted)
+    def _typed(self) -> None:
+        text = self._input.value.strip().strip("'\"")
+        if not text:
+            self.dismiss(None)
+            return
+        try:
+            wanted = moment(text, self._end)
+        except UsageError as error:
+            self._say(f"✖ {printable(error.message)}", "error")
+            return
+        if not self._begin - 1 <= wanted <= self._end + 1:
+            self._say(f"✖ {shown(wanted)} is not in it: {shown(self._begin)} to {shown(self._end)}", "error")
+            return
+        self.dismiss(wanted)
+
+    def action_close(self) -> None:
+        """Stays where it is."""
+        self.dismiss(None)
