@@ -154,13 +154,15 @@ class ReplaySession(Session):
         """The last sample before a moment in which the memory of a device was read; None if that was long ago."""
         used = self.history.series(uuid, _MEMORY)
         times = list(self.history.times)[len(self.history.times) - len(used) :]
-        begin = end = next((at for at, value in zip(times[::-1], used[::-1], strict=True) if value is not None), None)
-        if begin is None:
+        answered = [at for at, value in zip(times, used, strict=True) if value is not None]
+        if answered:
+            begin = end = answered[-1]
+        else:
             means = self._recording.summaries(MINUTE, moment - _SEARCHED, moment, frozenset({_MEMORY}))
             minutes = [minute for minute, points in means.items() if (uuid, _MEMORY) in points]
             if not minutes:
                 return None
-            begin, end = max(minutes), max(minutes) + MINUTE
+            begin, end = float(max(minutes)), float(max(minutes) + MINUTE)
         found = None
         for kept in self._recording.snapshots(begin, end):
             row = kept.snapshot.device(uuid)
