@@ -25,15 +25,6 @@ _OPTIONS = (
         show_envvar=True,
         help="Read and save settings here (default: ~/.config/gpuwatch/settings.toml).",
     ),
-    click.option(
-        "--read-only/--no-read-only", default=None, help="Never send signals to processes.", show_default="no"
-    ),
-    click.option(
-        "--own-collector/--no-own-collector",
-        default=None,
-        help="Query the driver even if gpuwatch record, which the samples could come from, runs on this machine.",
-        show_default="no",
-    ),
     click.option("--theme", metavar="NAME", shell_complete=names("theme"), help="Use this colour theme."),
     click.option(
         "--ascii/--no-ascii",
@@ -84,8 +75,29 @@ _OPTIONS = (
 )
 
 
+_OF_LIVE = (
+    click.option(
+        "--read-only/--no-read-only", default=None, help="Never send signals to processes.", show_default="no"
+    ),
+    click.option(
+        "--own-collector/--no-own-collector",
+        default=None,
+        help="Query the driver even if gpuwatch record, which the samples could come from, runs on this machine.",
+        show_default="no",
+    ),
+)
+"""Options that mean nothing for a recording."""
+
+
 def dashboard_options(command: F) -> F:
     """Adds all options of the dashboard."""
+    for option in reversed((*_OPTIONS, *_OF_LIVE)):
+        command = option(command)
+    return command
+
+
+def replay_options(command: F) -> F:
+    """Adds the options of a dashboard that shows a recording."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

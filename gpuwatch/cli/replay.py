@@ -12,7 +12,7 @@ import click
 
 from gpuwatch.cli.completion import files
 from gpuwatch.cli.dashboard import need_terminal
-from gpuwatch.cli.dashboard_options import dashboard_options, preferred
+from gpuwatch.cli.dashboard_options import preferred, replay_options
 from gpuwatch.cli.options import FiniteRange
 from gpuwatch.cli.output import say
 from gpuwatch.errors import UsageError
@@ -44,7 +44,7 @@ Examples:
     metavar="FACTOR",
     help="Play so many times as fast.",
 )
-@dashboard_options
+@replay_options
 @click.pass_context
 def replay(
     ctx: click.Context, /, file: Path, at: str | None, speed: float, config_file: Path | None, **given: Any

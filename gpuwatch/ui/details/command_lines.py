@@ -18,6 +18,8 @@ _VALUES = ("interval", "theme", "tab", "layout", "sort", "filter")
 _LISTS = ("columns", "gpu_fields", "graphs")
 _FLAGS = ("ascii", "gpm", "own_collector", "read_only", "descending", "tree")
 """Preferences that have an option of the same name."""
+_OF_LIVE = ("interval", "gpm", "own_collector", "read_only")
+"""Those that mean nothing for a recording."""
 
 
 def command_line(parts: Iterable[str]) -> str:
@@ -57,7 +59,8 @@ def replay_command(path: Path, moment: float, speed: float, preferences: Prefere
     if speed != 1:
         parts += ["--speed", f"{speed:g}"]
     default = Preferences()
-    return parts + dashboard_command(replace(preferences, interval=default.interval, gpm=default.gpm))
+    live = {name: getattr(default, name) for name in _OF_LIVE}
+    return parts + dashboard_command(replace(preferences, **live))
 
 
 def probe_command(scripts: Mapping[str, ProbeScript], wanted: Collection[str], parameters: Parameters) -> list[str]:
