@@ -43,6 +43,12 @@ def _layouts() -> Mapping[str, str]:
     return dict.fromkeys(LAYOUTS, "")
 
 
+def _orders() -> Mapping[str, str]:
+    from gpuwatch.ui.tables.gpu_order import ORDERS
+
+    return dict.fromkeys(ORDERS, "")
+
+
 def _graphs() -> Mapping[str, str]:
     from gpuwatch.ui.tables.gpu_graphs import ALL
 
@@ -81,6 +87,7 @@ NAMES: dict[str, Callable[[], Mapping[str, str]]] = {
     "sort": _columns,
     "gpu_fields": _fields,
     "layout": _layouts,
+    "gpu_order": _orders,
     "graphs": _graphs,
     "tab": _tabs,
     "theme": _themes,

@@ -52,6 +52,12 @@ _OPTIONS = (
         help="Draw the GPUs as lines, cards or graphs (default: automatic).",
     ),
     click.option(
+        "--gpu-order",
+        metavar="NAME",
+        shell_complete=names("gpu_order"),
+        help="Sort GPUs by utilization, memory, temperature or power, highest first (default: index).",
+    ),
+    click.option(
         "--graphs",
         metavar="NAME,...",
         shell_complete=names("graphs", several=True),

@@ -354,14 +354,18 @@ class FrameDecoder:
         return self._processes
 
     def rows_of(self, pid: int, create_time: float | None) -> tuple[Process, ...]:
-        """The rows of one process in the last frame, without updating the others."""
+        """The rows of one process in the last frame, bystanders too, without updating the others."""
+        assert self._last is not None
         moved = self._moved_processes
-        return tuple(
+        found = tuple(
             [
                 _with(row, moved[place]) if place in moved else row
                 for place, row in enumerate(self._processes)
                 if row.pid == pid and row.create_time == create_time
             ]
+        )
+        return found or tuple(
+            [row for row in self._last.bystanders if row.pid == pid and row.create_time == create_time]
         )
 
     def snapshot(self) -> Snapshot:

@@ -28,6 +28,9 @@ RUN_SECONDS = "run_seconds"
 """A reading of processes in documents, computed by :meth:`Process.run_seconds`: if stored, every row would change in
 every snapshot."""
 
+CPU_BUILD = "+cpu"
+"""Ends the version in :attr:`Process.framework` if the framework was built without CUDA."""
+
 MIG_READINGS = ("memory.total_bytes", "memory.used_bytes", "memory.free_bytes", "memory.reserved_bytes")
 """Ids of a MIG instance's readings. Utilization is not among them: NVML has none while MIG is on. GPUs with GPM also
 have its activity (``activity.sm_percent`` ...), if the user opted in."""

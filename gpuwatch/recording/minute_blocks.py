@@ -328,14 +328,16 @@ class Minute:
         return self._devices
 
     def process(self, pid: int, create_time: float | None) -> Iterator[tuple[Process, ...]]:
-        """The rows of one process in each sample."""
+        """The rows of one process in each sample, bystanders too."""
         with _damage():
             for place, (outline, _) in enumerate(self._outlines()):
                 wanted, used = list[Process](), dict[_Key, int]()
-                for row in outline().processes:
-                    key = _unique(("p", *row.key, row.mig_instance), used)
-                    if row.pid == pid and row.create_time == create_time:
-                        wanted.append(self._filled_process(row, key, place))
+                sample = outline()
+                for kind, rows in (("p", sample.processes), ("b", sample.bystanders)):
+                    for row in rows:
+                        key = _unique((kind, *row.key, row.mig_instance), used)
+                        if row.pid == pid and row.create_time == create_time:
+                            wanted.append(self._filled_process(row, key, place))
                 yield tuple(wanted)
 
     # Inside

@@ -356,7 +356,11 @@ class Recording:
             rows: Iterator[tuple[Process, ...]]
             if block.number == _OPEN:
                 rows = (
-                    tuple(row for row in kept.snapshot.processes if (row.pid, row.create_time) == who)
+                    tuple(
+                        row
+                        for row in (*kept.snapshot.processes, *kept.snapshot.bystanders)
+                        if (row.pid, row.create_time) == who
+                    )
                     for kept in self._open
                 )
             else:

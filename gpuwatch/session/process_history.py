@@ -45,10 +45,11 @@ def ancestor_row(one: Ancestor) -> Process:
 
 
 def entries(snapshot: Snapshot | None, who: Identity) -> tuple[Process, ...]:
-    """The rows of a process, one per device; for an ancestor of GPU processes, a row without a GPU."""
+    """The rows of a process, one per device; a row without a GPU for a program on the CPU, or an ancestor."""
     if snapshot is None:
         return ()
     found = tuple(one for one in snapshot.processes if identity(one) == who)
+    found = found or tuple(one for one in snapshot.bystanders if identity(one) == who)
     return found or tuple(ancestor_row(one) for one in snapshot.ancestors if (one.pid, one.create_time) == who)
 
 

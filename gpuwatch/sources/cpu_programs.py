@@ -16,6 +16,8 @@ from gpuwatch.sources.procfs import process_stat
 EVERY = 10.0
 _BUSY = 30.0
 """Percent of one core since the previous look, from which a process counts as busy."""
+_STAYS = 5.0
+"""The same for one that was busy before, so that it does not come and go."""
 _RUNS = 1.0
 """Percent of one core from which a descendant counts as a worker."""
 _MOST = 8
@@ -55,6 +57,7 @@ class CpuPrograms:
         self._parents = {}
         self.workers = {}
         busy: list[tuple[float, int]] = []
+        known = {one.facts.pid for one in self.bystanders}
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
                 continue
@@ -69,7 +72,7 @@ class CpuPrograms:
             owner = self._above(pid, on_gpus)
             if owner is not None:
                 self.workers[owner] = round(self.workers.get(owner, 0.0) + cpu, 1)
-            elif cpu >= _BUSY and pid != os.getpid():
+            elif cpu >= (_STAYS if pid in known else _BUSY) and pid != os.getpid():
                 busy.append((-cpu, pid))
         busy.sort()
         self._judge(busy[:_MOST], now)

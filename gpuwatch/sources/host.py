@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.model.snapshot import Host, Problem
+from gpuwatch.model.snapshot import CPU_BUILD, Host, Problem
 from gpuwatch.sources import procfs
 from gpuwatch.sources.missing_process import MissingProcesses
 
@@ -280,14 +280,18 @@ class ProcessTable:
 
 
 def _with_version(site: Path, distribution: str) -> str:
-    """``tensorflow 2.21.0``: the version from the dist-info folder beside the package."""
+    """``tensorflow 2.21.0``: the version from the dist-info folder beside the package; ``+cpu`` without CUDA."""
     try:
-        found = sorted(site.glob(f"{distribution}-*.dist-info")) or sorted(site.glob(f"{distribution}_*-*.dist-info"))
+        found = sorted(site.glob(f"{distribution}-*.dist-info"))
+        without_cuda = [] if found else sorted(site.glob(f"{distribution}_cpu*-*.dist-info"))
+        found = found or without_cuda or sorted(site.glob(f"{distribution}_*-*.dist-info"))
     except OSError:
-        found = []
+        found = without_cuda = []
     if not found:
         return distribution
-    return f"{distribution} {found[0].name.removesuffix('.dist-info').partition('-')[2]}"
+    version = found[0].name.removesuffix(".dist-info").partition("-")[2]
+    # Wheels of PyTorch without CUDA carry this suffix in their version, those of TensorFlow have another name.
+    return f"{distribution} {version}{CPU_BUILD if without_cuda else ''}"
 
 
 def _read(path: str, denied: list[str], what: str) -> bytes | None:

@@ -53,6 +53,27 @@ def test_facts_of_a_process(tmp_path: Path) -> None:
     assert facts.cpu_percent is None, "one look gives no rate"
 
 
+@pytest.mark.parametrize(
+    ("folders", "framework"),
+    [
+        (["tensorflow_cpu-2.21.0", "tensorflow_estimator-2.15.0"], "tensorflow 2.21.0+cpu"),
+        (["tensorflow-2.21.0", "tensorflow_cpu-2.20.0"], "tensorflow 2.21.0"),
+        (["tensorflow_rocm-2.14.0"], "tensorflow 2.14.0"),
+        ([], "tensorflow"),
+    ],
+)
+def test_the_build_without_cuda_is_told_by_the_name_of_its_wheel(
+    tmp_path: Path, folders: list[str], framework: str
+) -> None:
+    site = tmp_path / "site-packages"
+    for name in folders:
+        (site / f"{name}.dist-info").mkdir(parents=True)
+    fake_process(tmp_path, 10, maps=f"7f00-7f01 r-xp 0 08:01 1 {site}/tensorflow/libtensorflow_framework.so.2\n")
+    facts = ProcessTable(str(tmp_path)).look(10, 0.0)
+    assert facts is not None
+    assert facts.framework == framework
+
+
 def test_rates_come_from_two_looks_of_the_same_process(tmp_path: Path) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     table = ProcessTable(str(tmp_path))

@@ -139,7 +139,7 @@ def test_words(text: str, users: list[str]) -> None:
         ("mem:2GiB", "mem is a number: write mem>2GiB"),
         ("user>alice", "user is text: write user:alice"),
         ("gpu=1", "gpu is text: write gpu:1"),
-        ("gpu:one", "gpu is the number of a GPU, not “one”"),
+        ("gpu:one", "gpu is the number of a GPU, or cpu, not “one”"),
         ("pid:a", "pid is a number, not “a”"),
         ("pid>1k", "“k” is not a unit of pid"),
         ("threads>5%", "“%” is not a unit of threads"),

@@ -14,7 +14,7 @@ from gpuwatch.probing.probe_scripts import ProbeScript
 from gpuwatch.session.probe_runs import Parameters
 from gpuwatch.ui.settings.preferences import Preferences
 
-_VALUES = ("interval", "theme", "tab", "layout", "sort", "filter")
+_VALUES = ("interval", "theme", "tab", "layout", "gpu_order", "sort", "filter")
 _LISTS = ("columns", "gpu_fields", "graphs")
 _FLAGS = ("ascii", "gpm", "own_collector", "read_only", "descending", "tree")
 """Preferences that have an option of the same name."""

@@ -14,7 +14,7 @@ from gpuwatch.model.snapshot import PROCESS_READINGS, RUN_SECONDS, Device
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.lines import Span
 from gpuwatch.ui.drawing.wrapping import Lines
-from gpuwatch.ui.tables.columns import COLUMNS, Row, Unexplained, command_text
+from gpuwatch.ui.tables.columns import COLUMNS, Row, Unexplained, command_text, on_cpu
 
 _WORDS = {
     "not_supported": "not supported by this device or driver",
@@ -140,7 +140,11 @@ def missing_of_row(row: Row, view: View) -> tuple[str, Lines]:
     for name, value, why in (
         ("USER", row.user, row.note or "the owner could not be read"),
         ("FRAMEWORK", row.framework, row.note or "none recognised in its memory maps"),
-        ("SEES", row.device_map or None, row.note or "its device map is unknown"),
+        (
+            "SEES",
+            row.device_map or None,
+            row.note or ("it is on no GPU; Enter shows why" if on_cpu(row) else "its device map is unknown"),
+        ),
     ):
         if value is None:
             lines.append([(f"  {name}", "strong"), (f"  {printable(why)}", "text")])

@@ -30,9 +30,9 @@ from gpuwatch.ui.tables.device_facts import (
     whole_number,
 )
 from gpuwatch.ui.tables.gpu_choice import GpuChoice
-from gpuwatch.ui.tables.gpu_fields import FIELDS, GpuField, in_card
+from gpuwatch.ui.tables.gpu_fields import FIELDS, SORTED, GpuField, in_card
 from gpuwatch.ui.tables.gpu_graphs import GRAPHS
-from gpuwatch.ui.tables.load_levels import INKS, Thresholds, bar_ink, mark, rank
+from gpuwatch.ui.tables.load_levels import INKS, Load, Thresholds, bar_ink, mark, rank
 
 _GIB = 1024**3
 _LABEL = 4
@@ -96,8 +96,8 @@ def _bars(device: Device, view: View, inner: int, graph: int, choice: GpuChoice)
     """Utilization, memory, and the first fields."""
     at = choice.thresholds
     return [
-        _utilisation(device, view, inner, graph, at),
-        _memory(device, inner, graph, at),
+        _utilisation(device, view, inner, graph, at, sorted_by=choice.order),
+        _memory(device, inner, graph, at, sorted_by=choice.order),
         _numbers(device, inner, choice),
     ]
 
@@ -214,11 +214,20 @@ def _bar_width(inner: int, graph: int) -> int:
     return min(max(int(inner * 0.36), 10), 44)
 
 
-def _utilisation(device: Device, view: View, inner: int, graph: int, thresholds: Thresholds) -> Pen:
+def _label(pen: Pen, text: str, load: Load, level: int, sorted_by: str) -> None:
+    """A bar's label with the mark of its load, or of the order."""
+    sign, ink = mark(load, level), INKS[level]
+    if load == sorted_by:
+        pen.add(text, "sorted").add(sign.strip() or SORTED, ink if sign.strip() else "sorted")
+    else:
+        pen.add(text, "dim").add(sign, ink)
+
+
+def _utilisation(device: Device, view: View, inner: int, graph: int, thresholds: Thresholds, *, sorted_by: str) -> Pen:
     pen = Pen(inner)
     gpu = device.number("utilization.gpu_percent")
     level = rank("utilization", device, thresholds)
-    pen.add("GPU", "dim").add(mark("utilization", level), INKS[level])
+    _label(pen, "GPU", "utilization", level, sorted_by)
     pen.bar(fraction(gpu, 100), _bar_width(inner, graph), bar_ink("gpu", level))
     pen.add(whole_number(gpu, 4 if not graph else 6), "dim" if gpu is None else "strong").add(" %", "dim")
     if graph:
@@ -234,11 +243,11 @@ def _utilisation(device: Device, view: View, inner: int, graph: int, thresholds:
     return pen
 
 
-def _memory(device: Device, inner: int, graph: int, thresholds: Thresholds) -> Pen:
+def _memory(device: Device, inner: int, graph: int, thresholds: Thresholds, *, sorted_by: str) -> Pen:
     pen = Pen(inner)
     used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
     level = rank("memory", device, thresholds)
-    pen.add("MEM", "dim").add(mark("memory", level), INKS[level])
+    _label(pen, "MEM", "memory", level, sorted_by)
     pen.bar(fraction(used, total), _bar_width(inner, graph), bar_ink("memory", level))
     pen.add(f"{units.gib(used):>6}", "dim" if used is None else "strong").add(f" / {units.gib(total)} GiB", "dim")
     reserved = device.number("memory.reserved_bytes")
@@ -280,7 +289,7 @@ def _field_pens(device: Device, inner: int, choice: GpuChoice, first: int, end: 
     for starts in rows[first:end]:
         pens.append(pen := Pen(inner))
         for start, field in zip(starts, fields, strict=False):
-            pen.to(start).write(in_card(field, device, choice.thresholds))
+            pen.to(start).write(in_card(field, device, choice.thresholds, sorted_by=choice.order))
     return pens
 
 

@@ -86,7 +86,7 @@ def _rows(
         pen = Pen(width)
         for column in range(plan.columns):
             part = Pen(one)
-            gpu_line.heading(part, at, view)
+            gpu_line.heading(part, at, view, choice.order)
             pen.to(column * one)
             pen.write(part.spans)
         lines.append(pen.to(width, ink="header").line())

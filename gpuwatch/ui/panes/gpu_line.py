@@ -14,7 +14,7 @@ from gpuwatch.ui.drawing.cells import left, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.drawing.trend import braille, recent, span_for
 from gpuwatch.ui.tables.device_facts import attention, fraction, short_name, state_note, whole_number
-from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, GpuField, in_line
+from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS, SORTED, GpuField, in_line
 from gpuwatch.ui.tables.load_levels import INKS, NORMAL, Thresholds, bar_ink, mark, rank
 
 _MIN_TREND = 6
@@ -88,14 +88,15 @@ def columns_for(width: int, devices: tuple[Device, ...], chosen: Sequence[str] =
     return LineColumns(index, name, bars - bars // 2, bars // 2, total, shown, trend)
 
 
-def heading(pen: Pen, at: LineColumns, view: View) -> None:
-    """The column titles."""
+def heading(pen: Pen, at: LineColumns, view: View, sorted_by: str = "index") -> None:
+    """The column titles; the one that sorts the GPUs with an arrow."""
     pen.add("  ", "header").add(left("GPU" if at.name or at.index > 1 else "#", at.index + 1 + at.name), "header")
-    for title, cells in ((" UTIL", at.gpu_bar), (" MEMORY", at.memory_bar)):
+    for load, title, cells in (("utilization", " UTIL", at.gpu_bar), ("memory", " MEMORY", at.memory_bar)):
         room = (cells + 2 if cells > 1 else 1) + 6 + at.total * (title != " UTIL")
-        pen.add(left(title, room), "header")
+        pen.add(left(title + SORTED * (load == sorted_by), room), "sorted" if load == sorted_by else "header")
     for field in at.fields:
-        pen.add(f"{field.title:>{field.width}}", "header")
+        by_it = field.load != "" and field.load == sorted_by
+        pen.add(f"{SORTED * by_it + field.title:>{field.width}}", "sorted" if by_it else "header")
     if at.trend:
         label = f"UTIL {span_for(at.trend, view.interval)}s"
         pen.add(" " + left(label if len(label) <= at.trend else label[5:], at.trend), "header")

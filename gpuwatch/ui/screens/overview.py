@@ -17,6 +17,7 @@ from gpuwatch.ui.screens.process_rows import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter import Filter, FilterError, field, parse
 from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS
+from gpuwatch.ui.tables.gpu_order import ORDERS
 from gpuwatch.ui.tables.totals import NO_JOB, job_of, user_of
 from gpuwatch.ui.widgets.gpus import GpuPane
 from gpuwatch.ui.widgets.process_table import ProcessTable
@@ -114,7 +115,7 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         size, chosen = self.app.size, self.gpuwatch.preferences
         notice = 0 if view.devices else no_gpu_height(view, size.width)
         if view.snapshot is not None and not view.waiting:
-            self._most = max(self._most, len(view.snapshot.processes))
+            self._most = max(self._most, len(view.snapshot.processes) + len(view.snapshot.bystanders))
         wanted = plan(
             size.width,
             size.height,
@@ -255,6 +256,16 @@ class OverviewScreen(FilterBarScreen, ProcessRowsScreen):
         drawn = "" if plan is None or plan.style == "none" else "graphs" if plan.graph else f"{plan.style}s"
         room = wanted != "automatic" and drawn not in (wanted, "")
         self.say(f"layout: {wanted}{f', no room: {drawn}' if room else ''} (w saves it)", "text")
+
+    def action_sort_gpus(self) -> None:
+        """Sorts GPUs by the next load, or by index again."""
+        app = self.gpuwatch
+        wanted = ORDERS[(ORDERS.index(app.preferences.gpu_order) + 1) % len(ORDERS)]
+        self.gpus.pin()
+        app.prefer(gpu_order=wanted)
+        self.gpus.bring_into_view()
+        self.gpus.redraw()
+        self.say(f"GPUs by {wanted}{'' if wanted == 'index' else ', highest first'} (w saves it)", "text")
 
     @property
     def by_user(self) -> bool:

@@ -18,11 +18,12 @@ from gpuwatch.session.view import View
 from gpuwatch.sources.process_details import Details
 from gpuwatch.ui.details import process_sections as facts
 from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.wrapping import Lines
 from gpuwatch.ui.screens.process_rows import ask_signal, refuse_while_paused
 from gpuwatch.ui.screens.tab import TabScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.settings.tabs import number_of
-from gpuwatch.ui.tables.columns import BY_ID, in_order
+from gpuwatch.ui.tables.columns import BY_ID, in_order, on_cpu
 from gpuwatch.ui.widgets.paint import Line, Painted, Span
 from gpuwatch.ui.widgets.process_graphs import ProcessGraphs
 from gpuwatch.ui.widgets.scroll_list import WAITING
@@ -79,12 +80,12 @@ class ProcessScreen(TabScreen):
     # Which process
 
     def people(self) -> list[Identity]:
-        """All processes that use a GPU, most memory first."""
+        """All processes that use a GPU, most memory first, then the framework programs that use none."""
         snapshot = self._view.snapshot if self._view is not None else None
         if snapshot is None:
             return []
         by = "memory" if snapshot.devices else "cpu"
-        rows = in_order(snapshot.processes, BY_ID[by], reverse=True)
+        rows = in_order((*snapshot.processes, *snapshot.bystanders), BY_ID[by], reverse=True)
         return list(dict.fromkeys(identity(row) for row in rows if isinstance(row, Process)))
 
     @property
@@ -125,11 +126,19 @@ class ProcessScreen(TabScreen):
         details = self.details if self._details_of == who else None
         rows = self.rows
         self._draw_who(who, rows, details, view)
-        sections = [("Devices", facts.map_lines(rows, view, self.numbers if self._details_of == who else ()))]
+        sections = [("Devices", self._device_lines(who, rows, details, view))]
         sections.append(("Settings at start", facts.setting_lines(rows, details, view)))
         self.facts.show_sections(sections, stale=view.stale)
         self.graphs.show(history, rows, view)
         self._draw_about(who, rows, details, view)
+
+    def _device_lines(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> Lines:
+        """Its device map; for a framework program on no GPU, why."""
+        if rows and on_cpu(rows[0]):
+            from gpuwatch.ui.details.cpu_lines import cpu_lines
+
+            return cpu_lines(rows[0], view, details)
+        return facts.map_lines(rows, view, self.numbers if self._details_of == who else ())
 
     def _draw_about(self, who: Identity, rows: tuple[Process, ...], details: Details | None, view: View) -> None:
         sections = [("Findings", facts.finding_lines(rows, view.findings, view))]
@@ -246,6 +255,15 @@ class ProcessScreen(TabScreen):
         """Goes to the process tree."""
         self.about.focus()
         self.about.go("Process tree")
+
+    def command(self) -> list[str]:
+        """For a framework program on no GPU: the run that says why. Else as in the base."""
+        rows = self.rows
+        if rows and on_cpu(rows[0]):
+            from gpuwatch.ui.details.cpu_lines import placement_command
+
+            return placement_command(rows[0])
+        return super().command()
 
     def action_missing(self) -> None:
         """Shows why readings are missing."""

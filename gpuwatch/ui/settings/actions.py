@@ -138,6 +138,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             "GPUs as lines, cards or graphs",
             pair="Choose graphs of GPUs; lines, cards or graphs",
         ),
+        Action("sort_gpus", "s,f6", "sort GPUs", "Sort GPUs by the next load, or by index", name="Sort GPUs by…"),
         Action("choose_gpu", "enter", "details", "Show all details", name="GPU details"),
         Action(
             "missing_device",

@@ -19,6 +19,7 @@ from gpuwatch.ui.tables.columns import BY_ID, DEFAULT_COLUMNS
 from gpuwatch.ui.tables.filter import FilterError, parse
 from gpuwatch.ui.tables.gpu_fields import DEFAULT_FIELDS, FIELDS
 from gpuwatch.ui.tables.gpu_graphs import DEFAULT_GRAPHS, GRAPHS
+from gpuwatch.ui.tables.gpu_order import ORDERS, GpuOrder
 from gpuwatch.ui.tables.load_levels import DEFAULT_THRESHOLDS, Thresholds
 
 MIN_INTERVAL, MAX_INTERVAL = 0.25, 60.0
@@ -49,6 +50,8 @@ class Preferences:
     """Fields shown of each GPU beside its bars, in order."""
     layout: Layout = "automatic"
     """How GPUs are drawn."""
+    gpu_order: GpuOrder = "index"
+    """How GPUs are sorted."""
     graphs: tuple[str, ...] = DEFAULT_GRAPHS
     """Graphs in the cards of GPUs, in order."""
     utilization_thresholds: tuple[float, ...] = DEFAULT_THRESHOLDS.utilization
@@ -227,6 +230,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "gpus", "layout", "layout", _one_of(LAYOUTS, "layout"), help=f"{', '.join(LAYOUTS)}; 16 GPUs and more are lines"
     ),
+    Setting("gpus", "order", "gpu_order", _one_of(ORDERS, "order"), help=f"sorted by {', '.join(ORDERS)}"),
     Setting(
         "gpus",
         "graphs",

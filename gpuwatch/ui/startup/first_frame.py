@@ -31,6 +31,7 @@ from gpuwatch.ui.panes.key_line import key_line
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables.gpu_choice import GpuChoice
 from gpuwatch.ui.tables.gpu_fields import shown_fields
+from gpuwatch.ui.tables.gpu_order import in_order, with_devices
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?1049l\x1b[?25h"
 _STRIP, _PANE = "surface", "background"
@@ -44,6 +45,8 @@ def picture(
 
     ``whole``: whether processes have been read.
     """
+    if chosen.gpu_order != "index":
+        view = with_devices(view, in_order(view.devices, chosen.gpu_order, view))
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
     fields = shown_fields(chosen.gpu_fields, view.devices)
     gpus = len(view.devices)
@@ -67,7 +70,7 @@ def picture(
     if wanted.host:
         host_line(host, view)
         lines.append((host.to(width).line(), _PANE))
-    choice = GpuChoice(fields, chosen.graphs, chosen.thresholds)
+    choice = GpuChoice(fields, chosen.graphs, chosen.thresholds, chosen.gpu_order)
     lines += [(line, _PANE) for line in gpu_lines(view, wanted, width, choice)]
     room = height - len(lines) - 1
     if whole:

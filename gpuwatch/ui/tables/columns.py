@@ -68,6 +68,8 @@ class Column:
     """Whether it is shown by default."""
     empty_reason: str = ""
     """Why it is hidden while no process has a value for it; empty: it is shown anyway."""
+    known_late: bool = False
+    """With ``empty_reason``: whether the first rows of a process may lack its value."""
     follows_clock: bool = False
     """Whether it shows the run time, which changes while the row stays the same."""
 
@@ -156,6 +158,17 @@ def short_job(job: str | None, width: int) -> str:
     return text
 
 
+def on_cpu(process: Process) -> bool:
+    """Whether it is a program with a GPU framework that is on no GPU, as in :attr:`Snapshot.bystanders`."""
+    return process.device_uuid is None and process.type == "H" and process.framework is not None
+
+
+def _gpu(process: Process, width: int) -> str:
+    if on_cpu(process):
+        return "CPU"
+    return UNKNOWN if process.device_index is None else str(process.device_index)
+
+
 def _framework(process: Process, width: int) -> str:
     if process.framework is None and "denied" in process.note:
         return "– (denied)"
@@ -163,7 +176,15 @@ def _framework(process: Process, width: int) -> str:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("gpu", "GPU", 3, 3, "physical GPU, NVML index", value=lambda p: p.device_index),
+    Column(
+        "gpu",
+        "GPU",
+        3,
+        3,
+        "physical GPU, NVML index; CPU: a framework on no GPU",
+        value=lambda p: p.device_index,
+        text=_gpu,
+    ),
     Column("pid", "PID", 7, 7, "process id", value=lambda p: p.pid),
     Column("user", "USER", 7, 10, "owner", value=lambda p: p.user or None, number=False),
     Column("type", "TYPE", 4, 4, "C compute, G graphics, M an MPS client", value=lambda p: p.type, number=False),
@@ -197,6 +218,8 @@ COLUMNS: tuple[Column, ...] = (
         value=lambda p: p.framework,
         text=_framework,
         number=False,
+        empty_reason="no framework is recognised in any process here",
+        known_late=True,
     ),
     Column(
         "sees",
@@ -206,6 +229,8 @@ COLUMNS: tuple[Column, ...] = (
         "its own GPU numbers → physical GPUs",
         value=lambda p: len(p.device_map) or None,
         text=lambda p, w: short_map(p.device_map, p.framework, w),
+        empty_reason="the device map of no process here is known",
+        known_late=True,
     ),
     Column(
         "visible",
@@ -314,7 +339,9 @@ def unavailable(column: Column, snapshot: Snapshot) -> str:
         return "there is no GPU here"
     processes = snapshot.processes
     if column.empty_reason:
-        return "" if any(column.value_of(process) is not None for process in processes) else column.empty_reason
+        known = any(column.value_of(process) is not None for process in (*processes, *snapshot.bystanders))
+        later = column.known_late and (not processes or any(not one.command and not one.note for one in processes))
+        return "" if known or later else column.empty_reason
     if not column.reading or not processes:
         return ""
     for process in processes:
@@ -343,8 +370,10 @@ def unexplained_of(snapshot: Snapshot, device: str | None = None) -> Unexplained
 
 
 def rows_of(snapshot: Snapshot, device: str | None = None) -> list[Row]:
-    """Processes of one ``device`` (a UUID) or all, and a row for notable memory that none of them owns."""
+    """Processes of one ``device`` (a UUID); or all, with programs on no GPU. And notable memory that nobody owns."""
     rows: list[Row] = [row for row in snapshot.processes if device in (None, row.device_uuid)]
+    if device is None:
+        rows += snapshot.bystanders
     nobody = unexplained_of(snapshot, device)
     return [*rows, nobody] if nobody is not None else rows
 

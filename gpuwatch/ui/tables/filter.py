@@ -19,6 +19,7 @@ from gpuwatch.formatting.suggest import closest
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import shown_memory
 from gpuwatch.model.snapshot import Process
+from gpuwatch.ui.tables.columns import on_cpu
 
 Test = Callable[[Process, float], bool]
 """Of a process at a moment, in seconds since the epoch."""
@@ -195,8 +196,10 @@ def _whole(field: str, text: str, what: str) -> int:
 
 def _exact(field: str, wanted: str) -> Test:
     """Tests for exact matches: numbers, and lists of them."""
+    if field == "gpu" and wanted == "cpu":
+        return lambda process, at: on_cpu(process)
     if field == "gpu":
-        index = _whole(field, wanted, "the number of a GPU")
+        index = _whole(field, wanted, "the number of a GPU, or cpu")
         return lambda process, at: process.device_index == index
     if field == "pid":
         pid = _whole(field, wanted, "a number")

@@ -330,7 +330,13 @@ def in_line(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_TH
     return [(cells[:-unit], ink), (cells[-unit:], "dim")]
 
 
-def in_card(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[Span]:
+SORTED = "↓"
+"""Marks the load by which GPUs are sorted."""
+
+
+def in_card(
+    field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_THRESHOLDS, *, sorted_by: str = "index"
+) -> list[Span]:
     """The field in exactly ``field.cells`` cells: label, mark, value, unit. Blank on a card that does not have it."""
     why = device.get(field.metric) if field.metric else None
     if isinstance(why, Missing) and why.reason == "not_supported":
@@ -346,10 +352,11 @@ def in_card(field: GpuField, device: Device, thresholds: Thresholds = DEFAULT_TH
         unit = f" {field.unit}"
         room = field.cells - len(field.label) - 1 - len(unit)
         value = whole_number(device.number(field.metric), room)
-    label = field.label + sign if field.label else ""
+    of_order = field.load == sorted_by
+    label = field.label + (sign.strip() or SORTED * of_order or sign) if field.label else ""
     rest = field.cells - len(label) - len(unit)
     return [
-        (label, INKS[level] if level else "dim"),
+        (label, INKS[level] if level else "sorted" if of_order else "dim"),
         (f"{value[:rest]:<{rest}}", _ink(field, device, level)),
         (unit, "dim"),
     ]

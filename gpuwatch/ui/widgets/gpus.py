@@ -19,6 +19,7 @@ from gpuwatch.ui.panes.no_gpu import no_gpu_lines
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.gpu_choice import GpuChoice
 from gpuwatch.ui.tables.gpu_fields import known_fields, shown_fields
+from gpuwatch.ui.tables.gpu_order import SteadyOrder, with_devices
 from gpuwatch.ui.widgets.paint import JumpRow, Painted
 from gpuwatch.ui.widgets.preferences_app import preferences_of
 
@@ -42,7 +43,11 @@ class GpuPane(Painted, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._shown: View | None = None
+        """The view as given."""
         self._view: View | None = None
+        """The same with the devices in the preferred order."""
+        self._order = SteadyOrder()
         self._plan = Plan()
         self.cursor_uuid: str | None = None
         self._drawn_at = 0.0
@@ -55,17 +60,37 @@ class GpuPane(Painted, can_focus=True):
 
     def show(self, view: View, plan: Plan) -> None:
         """Draws the devices of ``view``."""
-        self._view, self._plan = view, plan
+        self._shown, self._plan = view, plan
+        self._sort()
         self.can_focus = bool(view.devices)
         self.redraw()
 
     def show_sample(self, view: View) -> None:
         """Like :meth:`show`, with the same layout: redraws unchanged devices only now and then, for their graphs."""
-        still = self._view is not None and view.devices is self._view.devices
+        still = self._shown is not None and view.devices is self._shown.devices
         if still and abs(view.now - self._drawn_at) < _MOVE_ON - 0.5:
-            self._view = view
+            self._shown = view
+            self._sort()
         else:
             self.show(view, self._plan)
+
+    def _sort(self) -> None:
+        """Puts the devices in the preferred order."""
+        view, order = self._shown, preferences_of(self).gpu_order
+        if view is not None and order != "index" and len(view.devices) > 1:
+            view = with_devices(view, self._order.of(view, order))
+        self._view = view
+
+    def pin(self) -> None:
+        """Keeps the cursor on its GPU while the order changes, also on the first one."""
+        if self.selected is not None:
+            self.cursor_uuid = self.selected.uuid
+
+    def bring_into_view(self) -> None:
+        """Scrolls lines so that the GPU under the cursor is visible."""
+        if self._view is not None and self._view.devices:
+            row = self._cursor() % rows_of_lines(len(self._view.devices), self._plan)
+            self._top = min(max(self._top, row - self._room + 1), row)
 
     def move(self, columns: int, rows: int) -> None:
         """Moves the cursor over the grid."""
@@ -80,8 +105,7 @@ class GpuPane(Painted, can_focus=True):
             there = min(max(there, 0), count - 1)
         if 0 <= there < count:
             self.cursor_uuid = view.devices[there].uuid
-            row = there % down
-            self._top = min(max(self._top, row - self._room + 1), row)
+            self.bring_into_view()
             self.redraw()
 
     @property
@@ -180,7 +204,7 @@ class GpuPane(Painted, can_focus=True):
     @property
     def fields(self) -> list[str]:
         """The chosen fields, without those that no device has."""
-        return self.fields_of(self._view.devices if self._view is not None else ())
+        return self.fields_of(self._shown.devices if self._shown is not None else ())
 
     def fields_of(self, devices: Sequence[Device]) -> list[str]:
         """The chosen fields that some of these devices has, may get, or had before."""
@@ -194,7 +218,7 @@ class GpuPane(Painted, can_focus=True):
     def choice(self) -> GpuChoice:
         """What is drawn of each GPU."""
         chosen = preferences_of(self)
-        return GpuChoice(self.fields, chosen.graphs, chosen.thresholds)
+        return GpuChoice(self.fields, chosen.graphs, chosen.thresholds, chosen.gpu_order)
 
     @property
     def fields_on_screen(self) -> list[str]:

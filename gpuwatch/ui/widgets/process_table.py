@@ -54,9 +54,8 @@ from gpuwatch.ui.widgets.preferences_app import preferences_of
 
 def _same_rows(before: Snapshot, now: Snapshot) -> bool:
     """Whether only run times differ between two snapshots."""
-    return before.processes == now.processes and (
-        before.devices is now.devices or _beside_processes(before) == _beside_processes(now)
-    )
+    rows = (before.processes, before.bystanders) == (now.processes, now.bystanders)
+    return rows and (before.devices is now.devices or _beside_processes(before) == _beside_processes(now))
 
 
 def _beside_processes(snapshot: Snapshot) -> list[object]:
@@ -149,7 +148,9 @@ class ProcessTable(Painted, can_focus=True):
     def _usable(self, view: View) -> tuple[str, ...]:
         chosen, snapshot = preferences_of(self).columns, view.snapshot
         if snapshot is None:  # without those that are hidden unless somebody has a value
-            return tuple(name for name in chosen if name not in BY_ID or not BY_ID[name].empty_reason)
+            return tuple(
+                name for name in chosen if name not in BY_ID or not BY_ID[name].empty_reason or BY_ID[name].known_late
+            )
         if not any(device.mig_instances for device in snapshot.devices):
             self._supplied.discard("mig")  # no process can be in an instance now
         unknown = [name for name in chosen if name not in self._supplied and name in BY_ID]

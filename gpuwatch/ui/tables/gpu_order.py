@@ -1,0 +1,79 @@
+"""The order of the GPUs: by index, or the most loaded first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
+
+from gpuwatch.model.snapshot import Device
+from gpuwatch.session.view import View
+
+GpuOrder = Literal["index", "utilization", "memory", "temperature", "power"]
+ORDERS: tuple[GpuOrder, ...] = ("index", "utilization", "memory", "temperature", "power")
+"""All orders; the others are also names of loads."""
+
+_AGAIN = 5.0
+"""Seconds for which an order stays: GPUs that change places with every sample cannot be read."""
+_SAMPLES = 10
+"""Samples whose mean decides, so that a moment's pause does not move a GPU."""
+_METRICS = {
+    "utilization": "utilization.gpu_percent",
+    "memory": "memory.used_bytes",
+    "temperature": "temperature.gpu_celsius",
+    "power": "power.draw_watts",
+}
+
+
+def _load(device: Device, order: GpuOrder, view: View) -> float | None:
+    """What a device is sorted by; the memory as a share, as its bar shows it. None if it was not read."""
+    metric = _METRICS[order]
+    value = device.number(metric)
+    if value is None:
+        return None
+    if order == "memory":
+        total = device.number("memory.total_bytes")
+        return value / total if total else None
+    series = view.history.series(device.uuid, metric)
+    last = [one for one in list(series)[-_SAMPLES:] if one is not None]
+    return sum(last) / len(last) if last else value
+
+
+def in_order(devices: Sequence[Device], order: GpuOrder, view: View) -> list[Device]:
+    """The devices, most loaded first; ties by index, then those without a value."""
+
+    def key(device: Device) -> tuple[bool, float, int]:
+        load = _load(device, order, view)
+        return (load is None, -(load or 0.0), device.index)
+
+    return sorted(devices, key=(lambda one: one.index) if order == "index" else key)
+
+
+def with_devices(view: View, devices: Sequence[Device]) -> View:
+    """``view`` with its devices in another order."""
+    if view.snapshot is None:
+        return view
+    return replace(view, snapshot=msgspec.structs.replace(view.snapshot, devices=tuple(devices)))
+
+
+class SteadyOrder:
+    """Keeps an order for some seconds."""
+
+    def __init__(self) -> None:
+        self._of: tuple[GpuOrder, frozenset[str]] = ("index", frozenset())
+        self._places: dict[str, int] = {}
+        self._at = float("-inf")
+
+    def of(self, view: View, order: GpuOrder) -> tuple[Device, ...]:
+        """The devices of ``view`` in an order that is a few seconds old at most."""
+        devices = view.devices
+        if order == "index" or len(devices) < 2:
+            self._at = float("-inf")
+            return tuple(devices)
+        of = (order, frozenset(device.uuid for device in devices))
+        if of != self._of or not 0 <= view.moment - self._at < _AGAIN:
+            self._of, self._at = of, view.moment
+            self._places = {device.uuid: place for place, device in enumerate(in_order(devices, order, view))}
+        return tuple(sorted(devices, key=lambda device: self._places[device.uuid]))

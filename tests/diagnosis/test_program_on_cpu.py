@@ -1,0 +1,71 @@
+"""Why a program is on no GPU: a cause only where the evidence rules out the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diagnosis.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
+from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sources.missing_process import ELSEWHERE, HIDDEN
+from tests.diagnosis.watching import gpu, program, sample
+
+GPUS = (gpu(), gpu(1))
+
+
+@pytest.mark.parametrize(
+    ("facts", "environment", "cause", "evidence"),
+    [
+        ({"cuda_visible_devices": ""}, None, "visibility.hidden", "it sees no GPU"),
+        ({"cuda_visible_devices": "-1"}, None, "visibility.hidden", "CUDA_VISIBLE_DEVICES=-1: it sees no GPU"),
+        ({"cuda_visible_devices": "5"}, None, "visibility.bad-ordinal", "5 is not a GPU here"),
+        ({"framework": "torch 2.11.0+cpu"}, None, "build.cpu-only", "is a build without CUDA"),
+        ({"framework": "tensorflow 2.21.0+cpu"}, None, "build.cpu-only", "is a build without CUDA"),
+        ({"cuda_loaded": False}, {}, "unknown", "it has not loaded libcuda"),
+        ({"cuda_loaded": True}, {}, "unknown", "CUDA failed, or the program chose the CPU"),
+        ({}, {}, "unknown", "nothing in its environment keeps it from the GPUs"),
+        ({}, {"NVIDIA_VISIBLE_DEVICES": "void"}, "unknown", "its container was given no GPU"),
+        ({"note": "permission denied: environ"}, None, "unknown", "its environment cannot be read: permission denied"),
+    ],
+)
+def test_the_cause_and_its_evidence(
+    facts: dict[str, object], environment: dict[str, str] | None, cause: str, evidence: str
+) -> None:
+    found = cpu_reason(program(31, gpu=None, **facts), GPUS, environment)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.cause == cause
+    assert evidence in " | ".join(found.evidence)
+    assert found.action
+
+
+def test_a_build_without_cuda_is_the_cause_also_where_gpus_are_hidden() -> None:
+    both = program(31, gpu=None, framework="torch 2.11.0+cpu", cuda_visible_devices="-1")
+    found = cpu_reason(both, GPUS)
+    assert found is not None
+    assert found.cause == "build.cpu-only"
+    assert len(found.evidence) == 2
+    assert "CUDA build" in found.action
+    assert "unset CUDA_VISIBLE_DEVICES" in found.action
+
+
+def test_mig_instances_are_not_judged() -> None:
+    assert cpu_reason(program(31, gpu=None, cuda_visible_devices="MIG-41b3"), GPUS) is None
+
+
+def test_in_a_container_it_may_be_a_process_that_nvml_lists_by_another_pid() -> None:
+    one = program(31, gpu=None)
+    foreign = program(7, held=4.0, note=ELSEWHERE)
+    assert "1 process by a pid" in may_be_on_gpu(one, sample(0, [gpu()], [foreign]))
+    assert not may_be_on_gpu(program(31, gpu=None, cuda_loaded=False), sample(0, [gpu()], [foreign]))
+    assert not may_be_on_gpu(one, sample(0, [gpu()], [program(7, held=4.0, note=f"{HIDDEN}hidepid=2")]))
+    assert not may_be_on_gpu(one, sample(0, [gpu()], [program(7, held=4.0)]))
+
+
+def test_only_simulated_gpus_need_a_program_that_was_started_on_them() -> None:
+    shot = sample(0, [gpu()])
+    assert not not_simulated(shot, {})
+    import msgspec
+
+    simulated = msgspec.structs.replace(shot, simulated=True)
+    assert not_simulated(simulated, {})
+    assert not not_simulated(simulated, {ENV_STATE: "/tmp/x"})
+    assert not not_simulated(simulated, None)
