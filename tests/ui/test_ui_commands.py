@@ -53,6 +53,7 @@ def test_options_mean_the_same_preferences(tmp_path: Path) -> None:
         tree=True,
         gpu_fields=("power",),
         layout="cards",
+        gpu_order="memory",
         graphs=("power", "memory"),
     )
     parts = dashboard_command(wanted)

@@ -51,6 +51,7 @@ filter = "user:alice mem>2GiB"
 [gpus]
 fields = ["temperature", "power"]
 layout = "lines"
+order = "memory"
 graphs = ["power", "utilization"]
 
 [thresholds]
@@ -85,6 +86,7 @@ def test_everything_is_read() -> None:
         filter="user:alice mem>2GiB",
         gpu_fields=("temperature", "power"),
         layout="lines",
+        gpu_order="memory",
         graphs=("power", "utilization"),
         utilization_thresholds=(50.0, 90.0),
         memory_thresholds=(70.0,),
