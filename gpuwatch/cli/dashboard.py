@@ -62,7 +62,7 @@ def run(ctx: click.Context, settings: Loaded) -> int:
         prestart.go_on()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         few_colors = has_few_colors(os.environ)
-        session = Session(live)
+        session = Session(live, looks_back=True)
         return run_dashboard(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
     finally:
         live.stop()

@@ -179,6 +179,10 @@ class History:
         series.upto(self.snapshots)
         return series
 
+    def keys(self, metrics: frozenset[str]) -> list[tuple[str, str]]:
+        """UUID and metric of each series of these metrics."""
+        return [key for key in self._series if key[1] in metrics]
+
     def known(self, uuid: str, metric_id: str) -> float | None:
         """The last number, however old; None if there is none."""
         series = self._series.get((uuid, metric_id))

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import sub
 
+from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.metric_series import History
 from gpuwatch.history.sample_store import SampleStore
-from gpuwatch.history.timeline import LEVELS
+from gpuwatch.history.timeline import EVENTS, LEVELS
 from gpuwatch.monitor.feed import FeedStatus
 from gpuwatch.session.view import PlayheadPosition, View, ranked
 
@@ -27,6 +28,8 @@ GRAPHED = frozenset(
 """Device metrics with graphs."""
 GRAPHED_SECONDS = 600.0
 """Maximum time span of graphs."""
+_MARKED = ("error", "warning")
+"""Severities of the events that are marked."""
 _SPARSEST = LEVELS[-1][1]
 """Seconds between the oldest samples."""
 
@@ -89,12 +92,15 @@ class Playhead(Navigation):
 
         ``recorded``: the timeline is a recording, which has more than ``live`` even for the newest moment.
         """
-        self._timeline = timeline
+        self.timeline = timeline
+        """The samples in which it moves; may become one that goes back further."""
+        self._marks: tuple[tuple[int, MachineEvent | None], tuple[tuple[float, str], ...]] = ((-1, None), ())
+        """Of how many events, and of the last one."""
         self._recorded = recorded
         self._ring = ring
         taken = live.snapshot.taken_at.timestamp() if live.snapshot is not None else None
         history = ring.until(taken, GRAPHED) if taken is not None else ring
-        self._view = replace(live, history=history, events=tuple(timeline.events()), paused_since=live.now)
+        self._view = replace(live, history=history, events=tuple(live.events), paused_since=live.now)
         self._newest = self._view
         if recorded:
             self.last()
@@ -107,25 +113,30 @@ class Playhead(Navigation):
     @property
     def times(self) -> Sequence[float]:
         """Times of all kept samples."""
-        return self._timeline.times
+        return self.timeline.times
 
     def view(self, *, status: FeedStatus, now: float, unseen: int, asked: float, live: View | None = None) -> View:
         """What to show; ``live``: the current state, ``asked``: the interval between new samples in seconds."""
-        times = self._timeline.times
+        times = self.timeline.times
         moment = self.moment
         position = None
         if moment is not None:
-            position = PlayheadPosition(
-                moment, times, tuple((one.at, one.severity) for one in self._timeline.events()), asked
-            )
+            position = PlayheadPosition(moment, times, self._marked(), asked)
         return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
+
+    def _marked(self) -> tuple[tuple[float, str], ...]:
+        events = self.timeline.events()
+        known = (len(events), events[-1] if events else None)
+        if known[0] != self._marks[0][0] or known[1] is not self._marks[0][1]:
+            self._marks = (known, tuple((one.at, one.severity) for one in events if one.severity in _MARKED))
+        return self._marks[1]
 
     def go(self, moment: float) -> None:
         """Moves to the last sample not later than ``moment``."""
         if moment == self._newest.until and not self._recorded:
             self._view = self._newest
             return
-        kept = self._timeline.at(moment)
+        kept = self.timeline.at(moment)
         if kept is None:
             return
         self._view = replace(
@@ -136,12 +147,12 @@ class Playhead(Navigation):
             findings=kept.findings,
             wrong=ranked(kept.findings),
             until=kept.at,
-            events=tuple(one for one in self._timeline.events() if one.at <= kept.at + 0.5),
+            events=tuple([one for one in self.timeline.events() if one.at <= kept.at + 0.5][-EVENTS:]),
         )
 
     def _interval(self, moment: float) -> float:
         """Seconds between the samples around a moment; gaps without samples do not count."""
-        times = self._timeline.times
+        times = self.timeline.times
         here = bisect_right(times, moment) - 1
         near = times[max(here - 3, 0) : here + 4]
         steps = sorted(map(sub, near[1:], near))
@@ -150,8 +161,8 @@ class Playhead(Navigation):
 
     def _history(self, moment: float) -> History:
         times = self._ring.times
-        if times and (times[0] <= moment - GRAPHED_SECONDS or len(self._timeline.times) <= len(times)):
+        if times and (times[0] <= moment - GRAPHED_SECONDS or len(self.timeline.times) <= len(times)):
             return self._ring.until(moment, GRAPHED)
-        history = self._timeline.history(moment, GRAPHED_SECONDS, GRAPHED)
+        history = self.timeline.history(moment, GRAPHED_SECONDS, GRAPHED)
         history.remember(self._ring)  # for the limits of the axes
         return history

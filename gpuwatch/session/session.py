@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from operator import is_
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuwatch.history.energy import EnergyMeter
@@ -22,6 +23,8 @@ from gpuwatch.session.view import View, ranked
 if TYPE_CHECKING:
     from gpuwatch.diagnosis.condition_engine import Conditions
     from gpuwatch.diagnosis.conditions.throttling import Episode
+    from gpuwatch.recording.reader import Recording
+    from gpuwatch.session.joined_samples import JoinedSamples
     from gpuwatch.session.playhead import Navigation, Playhead
     from gpuwatch.session.replay import ReplaySession
 
@@ -33,7 +36,7 @@ class Session:
     """A feed, and what is known about its machine over time. Used by one thread.
 
     ``timeline``: a recording; without one, the samples of the last hour are kept here. ``conditions``: the condition
-    engine; created when it is first needed.
+    engine; created when it is first needed. ``looks_back``: whether a recording of this machine may continue the past.
     """
 
     def __init__(
@@ -44,8 +47,10 @@ class Session:
         conditions: Conditions | None = None,
         timeline: SampleStore | None = None,
         read_only: bool = False,
+        looks_back: bool = False,
     ) -> None:
         self.feed = feed
+        self.looks_back = looks_back
         self.clock = clock
         """Seconds since the epoch."""
         self.read_only = read_only
@@ -57,6 +62,7 @@ class Session:
         if timeline is None:
             timeline = self._kept = Timeline()
         self.timeline: SampleStore = timeline
+        self._past: JoinedSamples | None = None
         self.snapshot: Snapshot | None = None
         """The newest snapshot."""
         self.playhead: Playhead | None = None
@@ -93,6 +99,8 @@ class Session:
         if self._running:
             self._running = False
             self.feed.stop()
+            if self._past is not None:
+                self._past.recording.close()
 
     def resumed(self) -> None:
         """Called after SIGCONT: do not count the stop as driver delay."""
@@ -102,6 +110,27 @@ class Session:
         """Changes to the next longer (1) or shorter (-1) interval."""
         nearest = min(range(len(INTERVALS)), key=lambda n: abs(INTERVALS[n] - self.feed.interval))
         self.feed.interval = INTERVALS[min(max(nearest + step, 0), len(INTERVALS) - 1)]
+
+    # A recording of the same machine
+
+    @property
+    def past(self) -> Path | None:
+        """The recording that continues the timeline into the past."""
+        return self._past.recording.path if self._past is not None else None
+
+    def look_back_into(self, recording: Recording) -> None:
+        """Continues the timeline into the past of a recording, which the session closes."""
+        if self._kept is None or not self._running:
+            recording.close()
+            return
+        from gpuwatch.session.joined_samples import JoinedSamples
+
+        before, self._past = self._past, JoinedSamples(self._kept, recording)
+        self.timeline = self._past
+        if self.playhead is not None:
+            self.playhead.timeline = self._past
+        if before is not None:
+            before.recording.close()
 
     # What comes
 
@@ -176,8 +205,8 @@ class Session:
 
     @property
     def events(self) -> Sequence[MachineEvent]:
-        """The events up to the newest sample, oldest first; do not change them."""
-        return self.timeline.events()
+        """The latest events up to the newest sample, oldest first; do not change them."""
+        return self.timeline.events() if self._past is None else self._past.latest_events
 
     @property
     def event_count(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -45,6 +46,8 @@ _SETTLED = 8.0
 """Seconds after which all long-lived objects of the dashboard exist."""
 _PREPARE_AFTER, _PREPARE_EVERY = 0.7, 0.3
 """Seconds until the other tabs are imported, and between two of them."""
+_PAST_AFTER, _PAST_EVERY = 1.5, 10.0
+"""Seconds until a recording of this machine is looked for, and between two looks."""
 _HOLD = 1.0
 """Maximum seconds that the first frame stays while Textual has no more to show."""
 
@@ -161,6 +164,8 @@ class GpuwatchApp(PreferencesApp):
             self.tab.show(self.session.view())
         self._wait(_TICK * 1.4)
         self.set_timer(_PREPARE_AFTER, self._prepare)
+        if self.session.looks_back:
+            self.set_timer(_PAST_AFTER, self._look_for_past)
         self.set_timer(_SETTLED, gc.freeze)  # these objects stay: skip them in garbage collections
         self._show_from = time.monotonic() + _HOLD
         self.call_after_refresh(self._take_over)
@@ -254,6 +259,22 @@ class GpuwatchApp(PreferencesApp):
         if not self._take() and session.snapshot is None and session.feed.status().machine is not None:
             with self.terminal_writes:
                 self._show()
+
+    def _look_for_past(self) -> None:
+        """Looks for a recording that continues the past, in a thread: it may be large."""
+        self.set_timer(_PAST_EVERY, self._look_for_past)
+        threading.Thread(target=self._open_past, args=(self.session,), name="gpuwatch-past", daemon=True).start()
+
+    def _open_past(self, session: Session) -> None:
+        from gpuwatch.session.joined_samples import open_past
+
+        recording = open_past(session.past)
+        if recording is not None and self._home is not None:
+            loop, context = self._home
+            try:
+                loop.call_soon_threadsafe(session.look_back_into, recording, context=context)
+            except RuntimeError:  # the loop is closed: the app has ended
+                recording.close()
 
     def _take(self) -> bool:
         """Draws new samples of the session on screen; False if there are none."""

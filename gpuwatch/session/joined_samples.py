@@ -1,0 +1,188 @@
+"""The samples that a dashboard kept since it was started, and those of a recording of the same machine, as one past."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from operator import itemgetter
+from pathlib import Path
+from typing import overload
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.history.machine_event import MachineEvent
+from gpuwatch.history.metric_series import History
+from gpuwatch.history.sample_store import Identity, Kept
+from gpuwatch.history.timeline import EVENTS, Timeline
+from gpuwatch.model.snapshot import Process
+from gpuwatch.recording.reader import Recording, open_recording
+from gpuwatch.recording.running_recorders import running
+
+_LOOK_EVERY = 0.5
+"""Seconds between looks at a file that grows."""
+_NEAR = 2.5
+"""A kept sample is used where the recording has none within so many seconds or intervals: the recorder did not run."""
+
+
+class JoinedSamples:
+    """A :class:`~gpuwatch.history.sample_store.SampleStore`: the recording, and what was kept where it has gaps.
+
+    Used by one thread. What was recorded is not thinned out, so it comes first.
+    """
+
+    def __init__(self, kept: Timeline, recording: Recording) -> None:
+        self._kept = kept
+        self.recording = recording
+        self._near = _NEAR * max((run.interval for run in recording.runs), default=1.0)
+        self._looked = float("-inf")
+        self._known: tuple[object, ...] = ()
+        """What the times below were made of."""
+        self._times = _Times((), 0, [])
+        self._own: set[float] = set()
+        """Times of the kept samples that are used."""
+        times = kept.times
+        since = times[0] if times else time.time()
+        self._earlier = [one for one in recording.events() if one.at < since]
+        """Events from before the dashboard was started: it notices later ones itself."""
+        self._events: list[MachineEvent] = []
+        self._latest: list[MachineEvent] = []
+        self._last_event: tuple[int, MachineEvent | None] = (-1, None)
+
+    @property
+    def times(self) -> Sequence[float]:
+        """As in the protocol."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_EVERY:
+            self._looked = now
+            self.recording.refresh()
+        kept, recorded = self._kept.times, self.recording.times
+        known = (len(recorded), self.recording.end, len(kept), kept[-1] if kept else None)
+        if known != self._known:
+            self._known = known
+            first = bisect_left(recorded, kept[0]) if kept else len(recorded)
+            newest = list(recorded[first:])
+            near = self._near
+            own = [at for at in kept if not _has(newest, at, near)]
+            # The recording may have ended, or begun, shortly before the first of them.
+            if own and first and own[0] - recorded[first - 1] <= near:
+                own = [at for at in own if at - recorded[first - 1] > near]
+            self._own = set(own)
+            self._times = _Times(recorded, first, sorted([*newest, *own]))
+        return self._times
+
+    def at(self, moment: float) -> Kept | None:
+        """As in the protocol."""
+        times = self.times
+        if not times:
+            return None
+        here = times[max(bisect_right(times, moment) - 1, 0)]
+        return self._kept.at(here) if here in self._own else self.recording.at(here)
+
+    def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
+        """As in the protocol."""
+        own = self._own_between(end - seconds, end)
+        recorded = self.recording.history(end, seconds, metrics)
+        if not own:
+            return recorded
+        kept = self._kept.history(end, seconds, metrics)
+        if not recorded.times:
+            return kept
+        history = History()
+        rows = (row for row in _rows(kept, metrics) if row[0] in own)
+        for at, values in heapq.merge(_rows(recorded, metrics), rows, key=itemgetter(0)):
+            history.put(at, values)
+        return history
+
+    def process(self, who: Identity, begin: float, end: float) -> Iterator[tuple[float, tuple[Process, ...]]]:
+        """As in the protocol."""
+        own = self._own_between(begin, end)
+        recorded = self.recording.process(who, begin, end)
+        if not own:
+            return recorded
+        kept = (row for row in self._kept.process(who, begin, end) if row[0] in own)
+        return heapq.merge(recorded, kept, key=itemgetter(0))
+
+    def events(self) -> Sequence[MachineEvent]:
+        """As in the protocol."""
+        kept = self._kept.events()
+        last = (len(kept), kept[-1] if kept else None)
+        if last[0] != self._last_event[0] or last[1] is not self._last_event[1]:
+            self._last_event = last
+            self._events = [*self._earlier, *kept]
+            self._latest = self._events[-EVENTS:]
+        return self._events
+
+    @property
+    def latest_events(self) -> Sequence[MachineEvent]:
+        """As many of the newest events as a dashboard keeps without a recording."""
+        self.events()
+        return self._latest
+
+    def _own_between(self, begin: float, end: float) -> set[float]:
+        if not self.times:  # brings them up to date
+            return set()
+        return {at for at in self._own if begin <= at <= end}
+
+
+def open_past(known: Path | None) -> Recording | None:
+    """The recording of a recorder that runs on this machine; None without one, or if only ``known`` is written.
+
+    Blocks while it is read, some tenths of a second for a month.
+    """
+    recorders = running()
+    try:
+        paths = [Path(one.entry.path) for one in recorders]
+    finally:
+        for one in recorders:
+            one.close()
+    if known in paths:
+        return None
+    for path in paths:
+        with suppress(GpuwatchError):
+            recording = open_recording(path)
+            recording.events()  # read once, here
+            return recording
+    return None
+
+
+class _Times(Sequence[float]):
+    """The first times of a recording, and then a list."""
+
+    def __init__(self, recorded: Sequence[float], count: int, rest: list[float]) -> None:
+        self._recorded, self._count, self._rest = recorded, count, rest
+
+    def __len__(self) -> int:
+        return self._count + len(self._rest)
+
+    @overload
+    def __getitem__(self, place: int) -> float: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[float]: ...
+
+    def __getitem__(self, place: int | slice) -> float | list[float]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(len(self))[place]]
+        place = range(len(self))[place]
+        return self._recorded[place] if place < self._count else self._rest[place - self._count]
+
+
+def _has(times: Sequence[float], at: float, near: float) -> bool:
+    place = bisect_left(times, at)
+    return any(abs(one - at) <= near for one in times[max(place - 1, 0) : place + 1])
+
+
+def _rows(history: History, metrics: frozenset[str]) -> Iterator[tuple[float, dict[tuple[str, str], float]]]:
+    """The samples of a history one by one."""
+    times = list(history.times)
+    series = {key: list(history.series(*key)) for key in history.keys(metrics)}
+    for place, at in enumerate(times):
+        values = {}
+        for key, column in series.items():
+            here = place - (len(times) - len(column))
+            value = column[here] if here >= 0 else None
+            if value is not None:
+                values[key] = value
+        yield at, values

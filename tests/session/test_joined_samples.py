@@ -1,0 +1,185 @@
+"""The past of a dashboard beside a recorder: what was recorded, and what was kept while nobody recorded."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gpuwatch.history.machine_event import MachineEvent
+from gpuwatch.history.timeline import EVENTS, Timeline
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.recording.reader import Recording
+from gpuwatch.recording.running_recorders import Announcement
+from gpuwatch.recording.storable import Storable
+from gpuwatch.recording.writer import Clock, RecordingWriter
+from gpuwatch.session import joined_samples
+from gpuwatch.session.joined_samples import JoinedSamples, open_past
+from gpuwatch.session.session import Session
+from tests.recording.days import day
+from tests.ui.feed import FakeFeed
+
+POWER = "power.draw_watts"
+METRICS = frozenset({POWER})
+
+
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined_samples, "_LOOK_EVERY", 0.0)
+
+
+def at(shot: Snapshot) -> float:
+    return shot.taken_at.timestamp()
+
+
+class Recorded:
+    """A file that is written by hand."""
+
+    def __init__(self, path: Path) -> None:
+        self.now = 0.0
+        self.path = path
+        self.writer = self.begin()
+
+    def begin(self) -> RecordingWriter:
+        clock = Clock(lambda: self.now, lambda: self.now, lambda: self.now, lambda: "boot")
+        self.writer = RecordingWriter(self.path, clock=clock)
+        return self.writer
+
+    def add(self, shots: list[Snapshot], events: tuple[MachineEvent, ...] = ()) -> None:
+        for shot in shots:
+            self.now = at(shot)
+            self.writer.add(shot, (), events)
+            events = ()
+
+
+def test_the_recording_comes_first_and_gaps_are_filled_with_what_was_kept(tmp_path: Path) -> None:
+    shots = list(day(1, 2, 700))
+    recorded, kept = Recorded(tmp_path / "a.gpuwatch"), Timeline()
+    recorded.add(shots[:400])
+    for shot in shots[300:500]:  # the dashboard was started at 300, the recorder ended at 400
+        kept.add(shot)
+    with Recording(recorded.path) as recording:
+        joined = JoinedSamples(kept, recording)
+        assert list(joined.times) == [at(one) for one in shots[:400] + shots[402:500]], "two samples are near enough"
+        assert joined.times[-3:] == [at(one) for one in shots[497:500]]
+        stored = Storable()
+        expected = [stored.of(one) for one in shots]
+        for place in (0, 200, 350, 399):
+            assert joined.at(at(shots[place]) + 0.3).snapshot == expected[place]
+        for place in (402, 450, 499):
+            assert joined.at(at(shots[place]) + 0.3).snapshot == shots[place]
+        assert joined.at(0.0).snapshot == expected[0]
+        power = [shot.devices[0].number(POWER) for shot in shots]
+        uuid = shots[0].devices[0].uuid
+
+        def graph(end: int, seconds: float) -> list[float | None]:
+            return list(joined.history(at(shots[end]), seconds, METRICS).series(uuid, POWER))
+
+        assert graph(250, 99.5) == power[151:251]
+        assert graph(450, 99.5) == power[351:400] + power[402:451]
+        assert graph(480, 29.5) == power[451:481]
+        row = shots[450].processes[0]
+        rows = list(joined.process((row.pid, row.create_time), at(shots[380]), at(shots[420])))
+        assert [moment for moment, _ in rows] == [at(one) for one in shots[380:400] + shots[402:421]]
+        recorded.writer.close()
+        recorded.begin()
+        recorded.add(shots[600:610])  # a recorder runs again
+        for shot in shots[500:610]:
+            kept.add(shot)
+        assert list(joined.times) == [at(one) for one in shots[:400] + shots[402:598] + shots[600:610]]
+        assert joined.at(at(shots[605])).snapshot == expected[605]
+
+
+def test_a_memory_that_is_empty_or_older(tmp_path: Path) -> None:
+    shots = list(day(1, 1, 20))
+    recorded = Recorded(tmp_path / "a.gpuwatch")
+    recorded.add(shots[10:])
+    with Recording(recorded.path) as recording:
+        joined = JoinedSamples(Timeline(), recording)
+        assert list(joined.times) == [at(one) for one in shots[10:]]
+        kept = Timeline()
+        for shot in shots[:12]:
+            kept.add(shot)
+        joined = JoinedSamples(kept, recording)
+        assert list(joined.times) == [at(one) for one in shots[:8] + shots[10:]]
+        assert joined.at(at(shots[3])).snapshot == shots[3]
+
+
+def test_events_from_before_the_start_are_those_of_the_recorder(tmp_path: Path) -> None:
+    shots = list(day(1, 1, 20))
+    event = MachineEvent(at=at(shots[2]), kind="x", text="was recorded", severity="error")
+    both = MachineEvent(at=at(shots[15]), kind="x", text="seen by both")
+    recorded, kept = Recorded(tmp_path / "a.gpuwatch"), Timeline()
+    recorded.add(shots[:15], (event,))
+    recorded.add(shots[15:], (both,))
+    for shot in shots[10:]:
+        kept.add(shot)
+    kept.add_events([both])
+    with Recording(recorded.path) as recording:
+        joined = JoinedSamples(kept, recording)
+        assert [one.text for one in joined.events() if one.kind == "x"] == ["was recorded", "seen by both"]
+        kept.add_events([replace(both, text=str(number)) for number in range(EVENTS + 5)])
+        assert len(joined.events()) == EVENTS + 2, "and that the recording began"
+        assert [one.text for one in joined.latest_events] == [str(number) for number in range(5, EVENTS + 5)]
+
+
+def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
+    shots = list(day(1, 2, 100))
+    recorded = Recorded(tmp_path / "a.gpuwatch")
+    recorded.add(shots)
+    feed = FakeFeed()
+    session = Session(feed, clock=lambda: recorded.now, looks_back=True)
+    session.start(lambda: None)
+    feed.push(*shots[90:])
+    session.take()
+    playhead = session.pause()
+    assert session.past is None
+    session.look_back_into(Recording(recorded.path))
+    assert session.past == recorded.path
+    playhead.first()
+    view = session.view()
+    assert view.snapshot == Storable().of(shots[0])
+    assert view.past is not None
+    assert len(view.past.times) == 100
+    playhead.jump(60)
+    assert playhead.moment == pytest.approx(at(shots[60]), abs=1.1)
+    playhead.last()
+    assert playhead.moment == at(shots[-1])
+    session.stop()
+    after = Recording(recorded.path)
+    session.look_back_into(after)
+    with pytest.raises(Exception, match="closed"):
+        after.refresh()
+
+
+def test_the_recording_of_a_recorder_that_runs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    recorded = Recorded(tmp_path / "a.gpuwatch")
+    assert open_past(None) is None
+    announced = Announcement(recorded.path, 1.0, gpm=False)
+    assert open_past(None) is None, "it has no samples yet"
+    recorded.add(list(day(1, 1, 3)))
+    found = open_past(None)
+    assert found is not None
+    assert found.samples == 3
+    found.close()
+    assert open_past(recorded.path) is None
+    announced.close()
+    assert open_past(None) is None
+
+
+def test_a_jump_into_a_long_recording_is_quick(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path / "a.gpuwatch")
+    recorded.add(list(day(2, 10, 3600)))
+    kept = Timeline()
+    with Recording(recorded.path) as recording:
+        joined = JoinedSamples(kept, recording)
+        list(joined.times[:1])
+        took = []
+        for place in range(0, 3600, 360):
+            began = time.perf_counter()
+            joined.at(joined.times[place])
+            took.append(time.perf_counter() - began)
+        assert sorted(took)[5] < 0.1
