@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import nan
@@ -63,6 +63,11 @@ class Series(Sequence[float | None]):
 
     def __iter__(self) -> Iterator[float | None]:
         return iter(self[:])
+
+    def precede(self, values: Sequence[float | None], gap: int) -> None:
+        """Inserts older samples, and ``gap`` samples without a value after them."""
+        older = array("d", (_GAP if value is None else value for value in values))
+        self._kept = older + array("d", (_GAP,)) * gap + self._kept
 
     def first(self, count: int) -> Series:
         """A copy of the oldest ``count`` samples."""
@@ -178,6 +183,25 @@ class History:
             return ()
         series.upto(self.snapshots)
         return series
+
+    def precede(self, earlier: History) -> None:
+        """Inserts what is older than the first sample, as far as the capacity allows."""
+        times, own = list(earlier.times), list(self._times)
+        count = bisect_left(times, own[0]) if own else len(times)
+        count = min(count, self.capacity - len(own))
+        if count <= 0:
+            return
+        last = bisect_left(times, own[0]) if own else len(times)
+        self.snapshots += count
+        for series in self._series.values():
+            series.seen += count
+        for uuid, metric_id in list(earlier._series):
+            known = earlier.series(uuid, metric_id)
+            column = [*[None] * (len(times) - len(known)), *known]
+            series = self._series.setdefault((uuid, metric_id), Series(self.capacity, self.snapshots))
+            series.upto(self.snapshots)
+            series.precede(column[last - count : last], len(own) - len(series))
+        self._times = deque([*times[last - count : last], *own], maxlen=self.capacity)
 
     def keys(self, metrics: frozenset[str]) -> list[tuple[str, str]]:
         """UUID and metric of each series of these metrics."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuwatch.errors import GpuwatchError
-from gpuwatch.formatting.terminal import file_name
+from gpuwatch.formatting.text import printable
 from gpuwatch.history.frames import DamagedFrame
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.xids import Xid
@@ -62,8 +62,8 @@ class SharedSamples:
 
     @property
     def name(self) -> str:
-        """How users know it: ``gpuwatch record (pid 4711)``."""
-        return f"gpuwatch record (pid {self._recorder.entry.pid})"
+        """How users know it: ``gpuwatch record (4711)``."""
+        return f"gpuwatch record ({self._recorder.entry.pid})"
 
     @property
     def source(self) -> Source:
@@ -71,7 +71,7 @@ class SharedSamples:
         path = self._recorder.entry.path
         silence = self._recorder.silence if self.late else None
         detail, blame = (silence.detail, silence.blame) if silence is not None else ("", "")
-        return Source(path, f"samples come from {self.name}, which writes {file_name(Path(path))}", detail, blame)
+        return Source(path, f"samples come from {self.name}, {printable(Path(path).name)}", detail, blame)
 
     def news(self) -> tuple[list[Snapshot], str]:
         """The samples since the last call, oldest first, and why there will be no more; empty if there will."""

@@ -154,10 +154,10 @@ class _Service:
             if not alive:
                 why = f"{shared.name} ended"
             elif not (settings.share and shared.suits(settings.interval, gpm=settings.gpm)):
-                why = f"{shared.name} does not read what is wanted" if settings.share else "as asked for"
+                why = f"{shared.name} samples less often or less" if settings.share else "own collector, as asked for"
         for snapshot in arrived:
             self._send(snapshot)
-        _write(source_frame(Source(note=f"the dashboard queries the driver itself: {why}")))
+        _write(source_frame(Source(note=f"{why}: the dashboard queries the driver itself")))
         return True
 
     def _is_due(self, snapshot: Snapshot, interval: float) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.history.machine_event import MachineEvent
@@ -19,6 +19,7 @@ from gpuwatch.history.timeline import EVENTS, Timeline
 from gpuwatch.model.snapshot import Process
 from gpuwatch.recording.reader import Recording, open_recording
 from gpuwatch.recording.running_recorders import running
+from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
 
 _LOOK_EVERY = 0.5
 """Seconds between looks at a file that grows."""
@@ -126,8 +127,15 @@ class JoinedSamples:
         return {at for at in self._own if begin <= at <= end}
 
 
-def open_past(known: Path | None) -> Recording | None:
-    """The recording of a recorder that runs on this machine; None without one, or if only ``known`` is written.
+class Past(NamedTuple):
+    """A recording of this machine, open for one session, and its last minutes for the graphs."""
+
+    recording: Recording
+    history: History
+
+
+def open_past(known: Path | None) -> Past | None:
+    """The recording of a recorder that runs on this machine; None without one, or if ``known`` is being written.
 
     Blocks while it is read, some tenths of a second for a month.
     """
@@ -143,7 +151,8 @@ def open_past(known: Path | None) -> Recording | None:
         with suppress(GpuwatchError):
             recording = open_recording(path)
             recording.events()  # read once, here
-            return recording
+            assert recording.end is not None
+            return Past(recording, recording.history(recording.end, GRAPHED_SECONDS, GRAPHED))
     return None
 
 

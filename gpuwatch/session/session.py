@@ -23,8 +23,7 @@ from gpuwatch.session.view import View, ranked
 if TYPE_CHECKING:
     from gpuwatch.diagnosis.condition_engine import Conditions
     from gpuwatch.diagnosis.conditions.throttling import Episode
-    from gpuwatch.recording.reader import Recording
-    from gpuwatch.session.joined_samples import JoinedSamples
+    from gpuwatch.session.joined_samples import JoinedSamples, Past
     from gpuwatch.session.playhead import Navigation, Playhead
     from gpuwatch.session.replay import ReplaySession
 
@@ -118,8 +117,9 @@ class Session:
         """The recording that continues the timeline into the past."""
         return self._past.recording.path if self._past is not None else None
 
-    def look_back_into(self, recording: Recording) -> None:
-        """Continues the timeline into the past of a recording, which the session closes."""
+    def look_back_into(self, past: Past) -> None:
+        """Continues timeline and graphs into the past of a recording, which the session closes."""
+        recording = past.recording
         if self._kept is None or not self._running:
             recording.close()
             return
@@ -131,6 +131,7 @@ class Session:
             self.playhead.timeline = self._past
         if before is not None:
             before.recording.close()
+        self.history.precede(past.history)
 
     # What comes
 

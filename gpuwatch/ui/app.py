@@ -268,13 +268,13 @@ class GpuwatchApp(PreferencesApp):
     def _open_past(self, session: Session) -> None:
         from gpuwatch.session.joined_samples import open_past
 
-        recording = open_past(session.past)
-        if recording is not None and self._home is not None:
+        past = open_past(session.past)
+        if past is not None and self._home is not None:
             loop, context = self._home
             try:
-                loop.call_soon_threadsafe(session.look_back_into, recording, context=context)
+                loop.call_soon_threadsafe(session.look_back_into, past, context=context)
             except RuntimeError:  # the loop is closed: the app has ended
-                recording.close()
+                past.recording.close()
 
     def _take(self) -> bool:
         """Draws new samples of the session on screen; False if there are none."""

@@ -111,7 +111,7 @@ def test_one_process_asks_the_driver(here: Machine, sleeper: Callable[[], int]) 
             recorded = {kept.snapshot.taken_at: kept.snapshot for kept in recording.snapshots()}
         assert all(recorded[one.taken_at] == one for one in samples)
         assert len(samples[-1].processes) == 1
-        assert f"(pid {recorder.pid})" in feed.status().source_note
+        assert f"({recorder.pid})" in feed.status().source_note
     (of_recorder,) = map(int, Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children").read_text().split())
     assert asks_the_driver(of_recorder)
 
@@ -136,7 +136,7 @@ def test_a_recorder_that_is_killed_is_replaced_by_a_collector_and_comes_back(her
     wait(back)
     found += feed.wait(2, 10)
     assert states == {"ok"}
-    assert f"(pid {recorder.pid}) ended" in feed.status().source_note
+    assert f"({recorder.pid}) ended" in feed.status().source_note
     assert feed.status().replaced == 0
     assert asks_the_driver(collector(feed))
     times = [one.taken_at for one in before + found]

@@ -16,7 +16,7 @@ from gpuwatch.recording.running_recorders import Announcement
 from gpuwatch.recording.storable import Storable
 from gpuwatch.recording.writer import Clock, RecordingWriter
 from gpuwatch.session import joined_samples
-from gpuwatch.session.joined_samples import JoinedSamples, open_past
+from gpuwatch.session.joined_samples import JoinedSamples, Past, open_past
 from gpuwatch.session.session import Session
 from tests.recording.days import day
 from tests.ui.feed import FakeFeed
@@ -125,6 +125,11 @@ def test_events_from_before_the_start_are_those_of_the_recorder(tmp_path: Path) 
         assert [one.text for one in joined.latest_events] == [str(number) for number in range(5, EVENTS + 5)]
 
 
+def past_of(path: Path) -> Past:
+    recording = Recording(path)
+    return Past(recording, recording.history(recording.end or 0.0, 600, METRICS))
+
+
 def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     shots = list(day(1, 2, 100))
     recorded = Recorded(tmp_path / "a.gpuwatch")
@@ -136,8 +141,16 @@ def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     session.take()
     playhead = session.pause()
     assert session.past is None
-    session.look_back_into(Recording(recorded.path))
+    session.look_back_into(past_of(recorded.path))
     assert session.past == recorded.path
+    power = [shot.devices[0].number(POWER) for shot in shots]
+    assert list(session.history.times) == [at(one) for one in shots]
+    assert list(session.history.series(shots[0].devices[0].uuid, POWER)) == power
+    other = list(session.history.series(shots[0].devices[0].uuid, "temperature.gpu_celsius"))
+    assert other == [shot.devices[0].number("temperature.gpu_celsius") for shot in shots[90:]]
+    feed.push(shots[-1])
+    session.take()
+    assert list(session.history.series(shots[0].devices[0].uuid, POWER)) == [*power, power[-1]]
     playhead.first()
     view = session.view()
     assert view.snapshot == Storable().of(shots[0])
@@ -148,10 +161,10 @@ def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     playhead.last()
     assert playhead.moment == at(shots[-1])
     session.stop()
-    after = Recording(recorded.path)
+    after = past_of(recorded.path)
     session.look_back_into(after)
     with pytest.raises(Exception, match="closed"):
-        after.refresh()
+        after.recording.refresh()
 
 
 def test_the_recording_of_a_recorder_that_runs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +176,9 @@ def test_the_recording_of_a_recorder_that_runs_is_found(tmp_path: Path, monkeypa
     recorded.add(list(day(1, 1, 3)))
     found = open_past(None)
     assert found is not None
-    assert found.samples == 3
-    found.close()
+    assert found.recording.samples == 3
+    assert len(found.history.times) == 3
+    found.recording.close()
     assert open_past(recorded.path) is None
     announced.close()
     assert open_past(None) is None

@@ -141,6 +141,9 @@ _LEAST_NAME = 3
 """A name cut to fewer cells is dropped."""
 _HOST = 8
 """Cells for the host name, possibly cut."""
+_WITH_SOURCE = -1
+"""The level at which there is room to say that the samples come from a recorder."""
+_LEVELS = range(_WITH_SOURCE, 7)
 
 
 def _length(marks: list[Span]) -> int:
@@ -221,13 +224,19 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
     if view.status.state == "stopped":
         # Show the reason in full: nothing will move any more.
         ways.insert(1, labels(tab, 0, view.unseen))
+    spare = {_WITH_SOURCE: 3 * _HOST, 0: _HOST, 1: 1}
     for names in ways:
-        for level in range(7):
+        for level in _LEVELS:
             left = names if level >= 6 else [*title, *names]
-            marks, ends = (_marks(view, level), _ends(view, level)) if level else in_full
+            marks, ends = (_marks(view, level), _ends(view, level)) if level > 0 else in_full
+            if level == _WITH_SOURCE:
+                if not view.status.recording or view.replay is not None:
+                    continue
+                marks = [*_apart([("recorded", "dim")], 0), *marks]
             need = sum(width_of(text) for _, text, _ in left) + sum(width_of(text) for text, _ in ends)
-            if need + _length(marks) + (_HOST if not level else 1) <= width:
+            if need + _length(marks) + spare[min(level, 1)] <= width:
                 return left, marks, ends
+    return left, marks, ends
     return left, marks, ends
 
 
