@@ -6,6 +6,8 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_FINDING = 3
+EXIT_DIFFERENT = 3
+"""``gpuwatch diff`` found differences."""
 EXIT_PROBE_BROKEN = 4
 
 

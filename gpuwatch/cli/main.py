@@ -36,6 +36,7 @@ _COMMANDS = {
     "export": "gpuwatch.cli.export:export",
     "usage": "gpuwatch.cli.usage:usage",
     "compare": "gpuwatch.cli.report:compare",
+    "diff": "gpuwatch.cli.diff:diff",
     "explain": "gpuwatch.cli.explain:explain",
     "doctor": "gpuwatch.cli.doctor:doctor",
     "cause": "gpuwatch.cli.cause:cause",

@@ -18,6 +18,7 @@ from gpuwatch.model.cause_list import CauseList, CausePage
 from gpuwatch.model.characters import escaped, printable
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.diff import Diff
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.lines import EventLine, FindingLine, MeansLine
@@ -28,7 +29,7 @@ from gpuwatch.model.trials import Experiment
 from gpuwatch.model.usage import Usage
 from gpuwatch.model.validation import MOST_DEPTH, MOST_VALUES, Inconsistent, check
 
-Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast | Experiment | Usage
+Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast | Experiment | Usage | Diff
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "snapshot": Snapshot,
@@ -40,6 +41,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "contrast": Contrast,
     "try": Experiment,
     "usage": Usage,
+    "diff": Diff,
 }
 PRINTED: dict[str, type[msgspec.Struct]] = {
     "cause": CausePage,

@@ -24,7 +24,7 @@ _MODES = ("mode.compute", "mode.persistence", "mig.mode")
 
 def contrast(documents: Sequence[Diagnostic | Doctor]) -> Contrast:
     """The facts in which the reports differ, the most telling first."""
-    facts_of = [{(part, name): (shown, key) for part, name, shown, key in _facts(one)} for one in documents]
+    facts_of = [{(part, name): (shown, key) for part, name, shown, key in report_facts(one)} for one in documents]
     names = dict.fromkeys(name for facts in facts_of for name in facts)
     parts = list(dict.fromkeys(part for part, _ in names))
     rows, alike = [], 0
@@ -57,7 +57,8 @@ def _sources(documents: Sequence[Diagnostic | Doctor]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _facts(document: Diagnostic | Doctor) -> Iterator[Fact]:
+def report_facts(document: Diagnostic | Doctor) -> Iterator[Fact]:
+    """What is compared of a report."""
     doctor = document if isinstance(document, Doctor) else document.doctor
     snapshot = document.snapshot if isinstance(document, Diagnostic) else None
     yield from _same("Verdict", "primary cause", document.primary or UNKNOWN)

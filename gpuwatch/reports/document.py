@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuwatch.model.codec import Document
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.diff import Diff
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.run import Comparison, Run
@@ -14,6 +15,7 @@ from gpuwatch.reports.comparison_content import comparison_content
 from gpuwatch.reports.content import Content
 from gpuwatch.reports.contrast import contrast_content
 from gpuwatch.reports.diagnostic_content import diagnostic_content
+from gpuwatch.reports.diff import diff_content
 from gpuwatch.reports.doctor_content import doctor_content
 from gpuwatch.reports.explanation_content import explanation_content
 from gpuwatch.reports.run_content import run_content
@@ -30,6 +32,8 @@ def content_of(document: Document) -> Content:
         return comparison_content(document)
     if isinstance(document, Contrast):
         return contrast_content(document)
+    if isinstance(document, Diff):
+        return diff_content(document)
     if isinstance(document, Diagnostic):
         return diagnostic_content(document)
     if isinstance(document, Doctor):

@@ -14,6 +14,7 @@ from gpuwatch.formatting.spreadsheet import cell
 from gpuwatch.model.codec import Document
 from gpuwatch.model.contrast import Contrast
 from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.diff import Diff
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import Finding
@@ -108,6 +109,8 @@ def render(document: Document) -> str:
         return _table(_FINDING_FIELDS, _finding_rows(document.source, document.findings, document.primary))
     if isinstance(document, Contrast):
         return _table(("part", "name", *document.sources), ([r.part, r.name, *r.values] for r in document.rows))
+    if isinstance(document, Diff):
+        return _table(("kind", "part", "name", *(side.name for side in document.sides)), _diff_rows(document))
     if isinstance(document, Diagnostic):
         main = document.primary
         by_source = (_finding_rows("; ".join(one.sources), (one,), main) for one in document.findings)
@@ -150,6 +153,15 @@ def _finding_rows(source: str | None, findings: Iterable[Finding], primary: str 
         main = found.id == primary
         facts: list[object] = [found.id, found.severity, found.certainty, found.title, found.action]
         yield [source, main, *facts, " / ".join(found.evidence)]
+
+
+def _diff_rows(diff: Diff) -> Iterable[list[object]]:
+    for finding in diff.findings:
+        yield ["finding", finding.change, finding.id, *finding.where]
+    for fact in diff.facts:
+        yield ["fact", fact.part, fact.name, *fact.values]
+    for number in diff.numbers:
+        yield ["number", number.part, number.metric, *(value.median for value in number.values)]
 
 
 def _granted(run: Run) -> int | None:

@@ -1,0 +1,160 @@
+"""``gpuwatch diff``: what differs between two machines, or between two days of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from gpuwatch.cli.completion import files
+from gpuwatch.cli.output import check_output, output_option, publish, redact_option
+from gpuwatch.cli.report import read_document
+from gpuwatch.errors import EXIT_DIFFERENT, GpuwatchError, UsageError
+from gpuwatch.formatting.redaction import sendable
+from gpuwatch.formatting.terminal import file_name
+from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.doctor import Doctor
+from gpuwatch.model.run import Run
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.recording.reader import Recording, open_recording
+from gpuwatch.recording.time_expressions import moment, shown
+from gpuwatch.reports.diff import diff as compared
+from gpuwatch.reports.diff_sides import Comparable, Facts, last_of, of_document, of_recording, step_for
+
+_DATABASE = b"SQLite format 3\0"
+_EXAMPLES = """\b
+Examples:
+  gpuwatch diff node1.json node2.json                       two reports (gpuwatch report -o node1.json)
+  gpuwatch diff monday.gpuwatch tuesday.gpuwatch -o days.html
+  gpuwatch diff night.gpuwatch night.gpuwatch --a-until 14:00 --b-since 14:00
+  gpuwatch diff golden.json now.json > /dev/null || echo changed
+"""
+
+
+@dataclass
+class _Source:
+    """A file, and what was read of it."""
+
+    path: Path
+    since: str | None
+    until: str | None
+    document: Comparable | None = None
+    recording: Recording | None = None
+    begin: float = 0.0
+    end: float = 0.0
+    last: Snapshot | None = None
+    """The last sample of a recording."""
+
+    @property
+    def host(self) -> str | None:
+        one = self.last or self.document
+        assert one is not None
+        return one.host.hostname if isinstance(one, Snapshot) else one.host
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("first", type=click.Path(path_type=Path), shell_complete=files, metavar="A")
+@click.argument("second", type=click.Path(path_type=Path), shell_complete=files, metavar="B")
+@click.option("--since", metavar="TIME", help="Begin in recordings: 14:05, '2h ago' (from its end), 2026-05-11T14:05.")
+@click.option("--until", metavar="TIME", help="End in recordings, likewise.")
+@click.option("--a-since", metavar="TIME", help="Begin in A, if other than in B.")
+@click.option("--a-until", metavar="TIME", help="End in A.")
+@click.option("--b-since", metavar="TIME", help="Begin in B.")
+@click.option("--b-until", metavar="TIME", help="End in B.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.diff/1).")
+@output_option
+@redact_option
+@click.pass_context
+def diff(
+    ctx: click.Context,
+    first: Path,
+    second: Path,
+    since: str | None,
+    until: str | None,
+    a_since: str | None,
+    a_until: str | None,
+    b_since: str | None,
+    b_until: str | None,
+    as_json: bool,
+    output: Path | None,
+    redact: bool,
+) -> None:
+    """Compare two machines, or two days of one: what changed?
+
+    A and B are recordings, reports (gpuwatch report, doctor), snapshots or runs, of one kind or with content in common:
+    versions, GPUs, limits and modes; findings that came and went; and of recordings numbers that differ by more than
+    they vary. Exit code 0 if nothing differs, 3 if something does, 2 if a file cannot be read.
+    """
+    check_output(output)
+    with ExitStack() as opened:
+        one = opened.enter_context(_opened(_Source(first, a_since or since, a_until or until), redact))
+        two = opened.enter_context(_opened(_Source(second, b_since or since, b_until or until), redact))
+        document = compared(*_sides(one, two))
+    publish(document, output, as_json=as_json, redact=redact)
+    if document.differs:
+        ctx.exit(EXIT_DIFFERENT)
+
+
+@contextmanager
+def _opened(source: _Source, redact: bool) -> Iterator[_Source]:
+    name = file_name(source.path)
+    if not _is_database(source.path):
+        if source.since or source.until:
+            raise UsageError(
+                f"{name} is not a recording, so it has no stretch of time", hint="omit --since and --until"
+            )
+        document = read_document(source.path)
+        if not isinstance(document, Diagnostic | Doctor | Run | Snapshot):
+            raise UsageError(
+                f"{name} cannot be compared",
+                hint="give recordings, reports, snapshots or runs; gpuwatch compare for others",
+            )
+        # Redacted now: a comparison no longer tells which word is a host and which a user.
+        source.document = sendable(document, redact=redact)
+        yield source
+        return
+    with open_recording(source.path) as recording:
+        assert recording.begin is not None
+        assert recording.end is not None
+        begin = recording.begin if source.since is None else moment(source.since, recording.end)
+        end = recording.end if source.until is None else moment(source.until, recording.end)
+        if begin > end or begin > recording.end or end < recording.begin:
+            raise UsageError(
+                f"nothing was recorded from {shown(begin)} to {shown(end)}",
+                hint=f"{name} has {shown(recording.begin)} to {shown(recording.end)}",
+            )
+        source.begin, source.end = max(begin, recording.begin), min(end, recording.end)
+        last = last_of(recording, source.begin, source.end)
+        if last is None:
+            raise GpuwatchError(f"{name}: no sample can be read", hint="see gpuwatch record check")
+        source.recording, source.last = recording, sendable(last, redact=redact)
+        yield source
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_DATABASE)) == _DATABASE
+    except OSError as error:
+        raise UsageError(f"cannot read {file_name(path)}: {error.strerror or error}") from None
+
+
+def _sides(one: _Source, two: _Source) -> tuple[Facts, Facts]:
+    step = step_for(max(one.end - one.begin, two.end - two.begin))
+    same_machine = one.host is not None and one.host == two.host
+    names = ("A", "B")
+    hosts = (one.host, two.host)
+    if None not in hosts and hosts[0] != hosts[1]:
+        names = (str(hosts[0]), str(hosts[1]))
+
+    def side(source: _Source, name: str) -> Facts:
+        if source.document is not None:
+            return of_document(source.document, name, cards=same_machine)
+        assert source.recording is not None
+        assert source.last is not None
+        return of_recording(source.recording, source.begin, source.end, name, source.last, step, cards=same_machine)
+
+    return side(one, names[0]), side(two, names[1])

@@ -1,0 +1,103 @@
+"""What differs between two machines, or one machine at two times. ``gpuwatch.diff/1``."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Literal
+
+import msgspec
+
+Change = Literal["came", "went", "stayed"]
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two things that are compared."""
+
+    name: str
+    """A name that the other one does not have."""
+    kind: str
+    """``recording``, ``snapshot``, ``diagnostic``, ``doctor`` or ``run``."""
+    host: str | None
+    """Name of the machine; null if unknown."""
+    begin: datetime.datetime
+    """When it was taken; of a recording, the begin of the stretch."""
+    end: datetime.datetime
+    """The same, or the end of the stretch."""
+    samples: int
+    """Samples of the stretch; 1 for anything but a recording."""
+
+
+class FactChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact that differs."""
+
+    part: str
+    """``Machine``, ``GPU 0``, ``Versions``, ``Run`` and so on."""
+    name: str
+    """What it is."""
+    values: tuple[str | None, str | None]
+    """On each side; null if it does not exist there."""
+
+
+class FindingChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause on one side or both."""
+
+    id: str
+    """Id of the cause."""
+    change: Change
+    """``came``: only on the second side; ``went``: only on the first; ``stayed``: on both."""
+    severity: str
+    """The highest: ``error``, ``warning`` or ``info``."""
+    title: str
+    """One of them, in words."""
+    where: tuple[str, str]
+    """The GPUs on each side; empty without any."""
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """A number over a stretch of time."""
+
+    median: float
+    """The median; of a counter, its growth per hour."""
+    low: float
+    """25th percentile."""
+    high: float
+    """75th percentile."""
+    points: int
+    """Values that there were: samples, or means of minutes or hours."""
+
+
+class NumberChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A number that differs by more than its noise."""
+
+    part: str
+    """``GPU 0``, ``Run``."""
+    name: str
+    """What it is."""
+    metric: str
+    """Its id."""
+    unit: str
+    """Its unit; empty without one."""
+    values: tuple[Spread, Spread]
+    """On each side."""
+    threshold: float
+    """The least difference of the medians that counts."""
+
+
+class Diff(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.diff/1"):
+    """What differs between two reports, recordings, snapshots or runs."""
+
+    sides: tuple[Side, Side]
+    """What is compared: the first is the reference."""
+    simulated: bool
+    differs: bool
+    """Whether anything differs: a fact, a number, or a finding that came or went."""
+    facts: tuple[FactChange, ...] = ()
+    """What differs in versions, GPUs, limits, modes and settings."""
+    findings: tuple[FindingChange, ...] = ()
+    """Causes that came, went and stayed."""
+    numbers: tuple[NumberChange, ...] = ()
+    """What differs by more than its noise."""
+    alike: int = 0
+    """Facts and numbers that were compared and do not differ."""
+    notes: tuple[str, ...] = ()
+    """What could not be compared, one sentence each."""

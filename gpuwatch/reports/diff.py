@@ -1,0 +1,231 @@
+"""What differs between two sides: structure first, then findings by cause, then numbers beyond their noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuwatch.formatting.units import UNKNOWN, reading, size
+from gpuwatch.model.diff import Change, Diff, FactChange, FindingChange, NumberChange, Side, Spread
+from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER
+from gpuwatch.model.metrics import Unit
+from gpuwatch.model.run import Run
+from gpuwatch.reports import comparable
+from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean
+from gpuwatch.reports.diff_sides import COUNTERS, Facts, spec_of
+from gpuwatch.reports.speed import step_time, unproven
+
+LEAST_SHARE = 0.05
+"""Medians that are closer are the same, however little they vary."""
+_LEAST = {Unit.PERCENT: 5.0, Unit.CELSIUS: 3.0}
+"""Least differences by unit: points of a percentage, degrees."""
+_MANY_TIMES = 2.0
+"""Error counters differ if one grows so many times as fast."""
+_SAME_MEMORY = 0.01
+_NAMES = {
+    "median_step_seconds": "time of a step",
+    "nvml_peak_bytes": "peak memory (NVML)",
+    "allocator_peak_bytes": "peak memory (allocator)",
+}
+_COUNTED = frozenset(spec.id for spec in COUNTERS)
+_ORDER = {"came": 0, "went": 1, "stayed": 2}
+
+
+def diff(first: Facts, second: Facts) -> Diff:
+    """What differs, where both sides have the same kind of content."""
+    shared = first.parts & second.parts
+    # A GPU that only one side has is a difference; its readings are not.
+    facts, alike = [], 0
+    for part, name in dict.fromkeys((*first.facts, *second.facts)):
+        if part not in shared or (part, name) in first.unknown | second.unknown:
+            continue
+        one, two = first.facts.get((part, name)), second.facts.get((part, name))
+        if part == "Machine" and (one is None or two is None):
+            continue  # a run knows less of the machine than a sample
+        if (one and one[1]) == (two and two[1]):
+            alike += 1
+        else:
+            facts.append(FactChange(part=part, name=clean(name), values=(one and one[0], two and two[0])))
+    findings = sorted(_findings(first, second), key=lambda one: (_ORDER[one.change], SEVERITY_ORDER[one.severity]))
+    numbers, same = [], 0
+    for key in first.numbers.keys() & second.numbers.keys():
+        change = _number(*key, first.numbers[key], second.numbers[key], (first.run, second.run))
+        if change is None:
+            same += 1
+        else:
+            numbers.append(change)
+    numbers.sort(key=_importance, reverse=True)
+    return Diff(
+        sides=(first.side, second.side),
+        simulated=first.simulated or second.simulated,
+        differs=bool(facts or numbers or any(one.change != "stayed" for one in findings)),
+        facts=tuple(facts),
+        findings=tuple(findings),
+        numbers=tuple(numbers),
+        alike=alike + same,
+        notes=tuple(_notes(first, second)),
+    )
+
+
+def _findings(first: Facts, second: Facts) -> Iterator[FindingChange]:
+    for cause in dict.fromkeys((*first.findings, *second.findings)):
+        before, after = first.findings.get(cause), second.findings.get(cause)
+        change: Change = "stayed" if before and after else "came" if after else "went"
+        one = (after or before or [])[0]
+        yield FindingChange(
+            id=cause,
+            change=change,
+            severity=one.severity,
+            title=clean(one.title or CAUSES.get(cause, cause)),
+            where=(first.where(cause), second.where(cause)),
+        )
+
+
+def _number(
+    part: str, metric: str, one: Spread, two: Spread, runs: tuple[Run | None, Run | None]
+) -> NumberChange | None:
+    """The difference, if it is more than noise."""
+    away = abs(two.median - one.median)
+    larger = max(abs(one.median), abs(two.median))
+    spec = spec_of(metric)
+    if metric in _COUNTED:
+        least = max(min(one.median, two.median) * (_MANY_TIMES - 1), 1e-9)
+    elif metric == "median_step_seconds":
+        if not _slower_or_faster(runs):
+            return None
+        least = 0.0
+    elif spec is None:
+        least = _SAME_MEMORY * larger
+    else:
+        noise = ((one.high - one.low) + (two.high - two.low)) / 2
+        least = max(noise, LEAST_SHARE * larger, _LEAST.get(spec.unit, 0.0))
+    if away <= least:
+        return None
+    name = spec.title if spec is not None else _NAMES[metric]
+    if metric in _COUNTED:
+        name += ", per hour"
+    unit = spec.unit.value if spec is not None else "s" if metric == "median_step_seconds" else "B"
+    return NumberChange(part=part, name=name, metric=metric, unit=unit, values=(one, two), threshold=least)
+
+
+def _slower_or_faster(runs: tuple[Run | None, Run | None]) -> bool:
+    one, two = runs
+    if one is None or two is None or one.throughput is None or two.throughput is None:
+        return False
+    proven = not unproven(one.throughput, two.throughput, simulated=one.simulated or two.simulated)
+    return proven and comparable.same_work(one, two)
+
+
+def _importance(change: NumberChange) -> float:
+    one, two = (abs(value.median) for value in change.values)
+    return abs(two - one) / max(one, two) if max(one, two) else 0.0
+
+
+def _notes(first: Facts, second: Facts) -> Iterator[str]:
+    for one, two in ((first, second), (second, first)):
+        only = sorted(part for part in one.parts - two.parts if not part.startswith("GPU "))
+        if only:
+            yield f"Only {one.side.name} has {', '.join(only)}: not compared."
+    unknown = (first.unknown | second.unknown) & (first.facts.keys() | second.facts.keys())
+    if unknown:
+        named = sorted(f"{part} {name}" for part, name in unknown)
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        yield f"Not compared, as one side could not read it: {', '.join(named[:3])}{more}."
+    if not first.numbers.keys() & second.numbers.keys():
+        kinds = {first.side.kind, second.side.kind}
+        if "run" not in kinds:
+            yield "Load, memory, power and temperature are compared between recordings: one sample says little."
+    if (first.run is None) != (second.run is None):
+        yield "A run shares only its findings with anything but a run."
+
+
+# Content
+
+
+def diff_content(document: Diff) -> Content:
+    """Findings, a table of facts for each part, and numbers."""
+    one, two = document.sides
+    heads = ("What", one.name, two.name)
+    tables = list[Table]()
+    if document.findings:
+        rows = tuple(
+            (change.change, change.id, clean(change.title), change.where[0] or UNKNOWN, change.where[1] or UNKNOWN)
+            for change in document.findings
+        )
+        tables.append(Table("Findings", ("Change", "Cause", "Finding", one.name, two.name), rows, below=2))
+    for part in dict.fromkeys(change.part for change in document.facts):
+        rows3 = tuple(
+            (clean(change.name), *(clean(value) if value is not None else UNKNOWN for value in change.values))
+            for change in document.facts
+            if change.part == part
+        )
+        tables.append(Table(clean(part), heads, rows3))
+    if document.numbers:
+        rows5 = tuple(
+            (
+                clean(f"{change.part}, {change.name}"),
+                *(_shown(change, value) for value in change.values),
+                _times(change),
+            )
+            for change in document.numbers
+        )
+        note = (
+            "Medians, with the range of the middle half of the values. Listed is what differs by more than its noise."
+        )
+        tables.append(Table("Numbers", (*heads, "Change"), rows5, right=frozenset({3}), note=note))
+    came = [change for change in document.findings if change.change == "came"]
+    went = [change for change in document.findings if change.change == "went"]
+    counts = [
+        _count(len(document.facts), "fact"),
+        _count(len(came), "new finding"),
+        _count(len(went), "finding", " gone"),
+        _count(len(document.numbers), "number"),
+    ]
+    worse = any(change.severity == "error" for change in came)
+    return Content(
+        title=f"{one.name} and {two.name} compared",
+        subtitle=" · ".join(_about(side) for side in document.sides),
+        state="error" if worse else "warning" if document.differs else "ok",
+        verdict=f"They differ: {', '.join(filter(None, counts))}" if document.differs else "No difference",
+        reason=" ".join(document.notes),
+        simulated=SIMULATED_MACHINE if document.simulated else "",
+        facts=(("alike", f"{document.alike} facts and numbers do not differ"),),
+        tables=tuple(tables),
+        footer="gpuwatch diff",
+    )
+
+
+def _count(count: int, what: str, after: str = "") -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}{after}" if count else ""
+
+
+def _about(side: Side) -> str:
+    begin = f"{side.begin:%Y-%m-%d %H:%M:%S}"
+    samples = ""
+    if side.kind == "recording":
+        same = side.begin.date() == side.end.date()
+        begin += f" to {side.end:{'%H:%M:%S' if same else '%Y-%m-%d %H:%M:%S'}}"
+        samples = f", {side.samples:,} samples"
+    return f"{clean(side.name)}: {side.kind} of {clean(side.host or 'an unknown machine')}, {begin} UTC{samples}"
+
+
+def _shown(change: NumberChange, value: Spread) -> str:
+    median = _value(change, value.median)
+    return (
+        median if value.low == value.high else f"{median} ({_value(change, value.low)} – {_value(change, value.high)})"
+    )
+
+
+def _value(change: NumberChange, value: float) -> str:
+    spec = spec_of(change.metric)
+    if spec is not None and change.metric in _COUNTED:
+        return f"{value:.3g}"
+    if spec is not None:
+        return reading(spec, value)
+    return step_time(value) if change.unit == "s" else size(value)
+
+
+def _times(change: NumberChange) -> str:
+    one, two = (value.median for value in change.values)
+    if change.unit == "%":
+        return f"{two - one:+.0f} points"
+    return f"{(two / one - 1) * 100:+.0f} %" if one else "from 0"
