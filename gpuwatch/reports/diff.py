@@ -47,7 +47,7 @@ def diff(first: Facts, second: Facts) -> Diff:
             facts.append(FactChange(part=part, name=clean(name), values=(one and one[0], two and two[0])))
     findings = sorted(_findings(first, second), key=lambda one: (_ORDER[one.change], SEVERITY_ORDER[one.severity]))
     numbers, same = [], 0
-    for key in first.numbers.keys() & second.numbers.keys():
+    for key in sorted(first.numbers.keys() & second.numbers.keys()):
         change = _number(*key, first.numbers[key], second.numbers[key], (first.run, second.run))
         if change is None:
             same += 1
