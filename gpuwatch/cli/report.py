@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import stat
 from pathlib import Path
 
 import click
@@ -18,6 +20,8 @@ from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.trials import Experiment
 from gpuwatch.reports.format_registry import BY_NAME
+
+_DATABASE = b"SQLite format 3\0"
 
 
 def read_document(path: Path) -> Document:
@@ -40,11 +44,13 @@ Examples:
   gpuwatch report -o diag.html
   gpuwatch report --redact -o diag.md
   gpuwatch report run.json --format csv
+  gpuwatch report night.gpuwatch --since -2h -o night.html
+  gpuwatch report night.gpuwatch --since 03:10 --until 03:40 --redact -o incident.html
 """
 
 
 @click.command(epilog=_REPORT_EXAMPLES)
-@click.argument("source", required=False, type=click.Path(path_type=Path), metavar="[DOCUMENT]")
+@click.argument("source", required=False, type=click.Path(path_type=Path), metavar="[DOCUMENT|RECORDING]")
 @output_option
 @click.option(
     "--format",
@@ -53,6 +59,12 @@ Examples:
     help="Use this format (default: that of the suffix; text on stdout).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.diagnostic/1, or the document's own).")
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Of a recording: begin there: -2h, 14:05, 2026-05-11T14:05 (default: all). -2h counts from its end.",
+)
+@click.option("--until", metavar="TIME", help="Of a recording: end there, likewise.")
 @redact_option
 @python_option
 @framework_option
@@ -65,6 +77,8 @@ def report(
     output: Path | None,
     format_name: str | None,
     as_json: bool,
+    since: str | None,
+    until: str | None,
     redact: bool,
     python: str | None,
     framework: str | None,
@@ -74,11 +88,19 @@ def report(
 
     Without DOCUMENT it is about this machine: what is wrong, what to do and the evidence, with its GPUs and processes,
     the doctor, and the latest probes and programs. With DOCUMENT, a saved run, comparison, snapshot, explanation or
-    report (JSON) is converted to another format.
+    report (JSON) is converted to another format. With RECORDING (of gpuwatch record) it is about a stretch of time:
+    graphs with processes, runs, events and findings over them, what changed before the first finding, and who used
+    the GPUs.
     """
     check_output(output, any_suffix=format_name is not None)
     if as_json and format_name not in (None, "json"):
         raise UsageError("--json and --format cannot be combined")
+    recorded = source is not None and is_recording(source)
+    if (since or until) and not recorded:
+        raise UsageError(
+            f"{'--since' if since else '--until'} applies only to a recording",
+            hint="give a file that gpuwatch record wrote",
+        )
     if source is None:
         from gpuwatch.session.gather import gather
 
@@ -89,8 +111,33 @@ def report(
         for name, value in asked.items():
             if value:
                 raise UsageError(f"{name} applies only to a report of this machine", hint=f"omit {source} or {name}")
-        document = read_document(source)
+        document = _stretch(source, since, until) if recorded else read_document(source)
     publish(document, output, as_json=as_json, format_name=format_name, redact=redact)
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file is a database, as recordings are; False for one that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(len(_DATABASE)) == _DATABASE
+    except OSError:
+        return False
+
+
+def _stretch(path: Path, since: str | None, until: str | None) -> Document:
+    from gpuwatch.recording.reader import open_recording
+    from gpuwatch.recording.time_expressions import moment, since_moment
+    from gpuwatch.session.period import period
+
+    with open_recording(path) as recording:
+        assert recording.begin is not None
+        assert recording.end is not None
+        first, last = recording.begin, recording.end
+        begin = first if since is None else since_moment(since, last)
+        end = last if until is None else moment(until, last)
+        found = period(recording, begin, end, lambda share: progress("reading samples" if share < 1 else ""))
+        progress("")
+    return found
 
 
 _COMPARE_EXAMPLES = """\b

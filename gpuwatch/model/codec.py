@@ -22,6 +22,7 @@ from gpuwatch.model.diff import Diff
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.lines import EventLine, FindingLine, MeansLine
+from gpuwatch.model.period import Period
 from gpuwatch.model.probe_list import ProbeList, RecipeList
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import RUN_SECONDS, Process, Snapshot
@@ -29,7 +30,9 @@ from gpuwatch.model.trials import Experiment
 from gpuwatch.model.usage import Usage
 from gpuwatch.model.validation import MOST_DEPTH, MOST_VALUES, Inconsistent, check
 
-Document = Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast | Experiment | Usage | Diff
+Document = (
+    Snapshot | Run | Comparison | Explanation | Doctor | Diagnostic | Contrast | Experiment | Usage | Period | Diff
+)
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "snapshot": Snapshot,
@@ -42,6 +45,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "try": Experiment,
     "usage": Usage,
     "diff": Diff,
+    "period": Period,
 }
 PRINTED: dict[str, type[msgspec.Struct]] = {
     "cause": CausePage,

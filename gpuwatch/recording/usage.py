@@ -49,7 +49,7 @@ def usage(
     first, last = recording.extent()
     since = first if begin is None else begin
     until = last if end is None else end
-    if end is not None and since > until:
+    if since > until and since <= last:
         raise UsageError(f"the begin {shown(since)} is after the end {shown(until)}")
     if until < first or since > last:
         raise UsageError(

@@ -7,6 +7,7 @@ from typing import Literal
 
 from gpuwatch.model.doctor import State
 from gpuwatch.model.memory_profile import MemoryProfile
+from gpuwatch.model.period import Period, PeriodDevice
 from gpuwatch.model.run import Run
 
 Kind = Literal[
@@ -106,4 +107,12 @@ class Areas:
     profile: MemoryProfile
 
 
-Chart = Bars | Marks | Timeline | Areas
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """Readings of a GPU over a stretch of a recording, with its processes, findings and events on the same clock."""
+
+    period: Period
+    device: PeriodDevice
+
+
+Chart = Bars | Marks | Timeline | Areas | Graphs

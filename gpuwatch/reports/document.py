@@ -8,6 +8,7 @@ from gpuwatch.model.diagnostic import Diagnostic
 from gpuwatch.model.diff import Diff
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
+from gpuwatch.model.period import Period
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.trials import Experiment
 from gpuwatch.model.usage import Usage
@@ -18,6 +19,7 @@ from gpuwatch.reports.diagnostic_content import diagnostic_content
 from gpuwatch.reports.diff import diff_content
 from gpuwatch.reports.doctor_content import doctor_content
 from gpuwatch.reports.explanation_content import explanation_content
+from gpuwatch.reports.period_content import period_content
 from gpuwatch.reports.run_content import run_content
 from gpuwatch.reports.snapshot_content import snapshot_content
 from gpuwatch.reports.trials_content import trials_content
@@ -42,6 +44,8 @@ def content_of(document: Document) -> Content:
         return explanation_content(document)
     if isinstance(document, Experiment):
         return trials_content(document)
+    if isinstance(document, Period):
+        return period_content(document)
     if isinstance(document, Usage):
         return usage_content(document)
     return snapshot_content(document)

@@ -37,7 +37,7 @@ def usage_content(usage: Usage) -> Content:
     recorded = sum(device.hours_recorded for device in usage.devices)
     used = _used(usage.total)
     reason = f"{hours(held)} of {hours(recorded)} GPU-hours held, {used} used"
-    tables = (_groups(usage), _devices(usage), _gaps(usage))
+    tables = (groups_table(usage), _devices(usage), _gaps(usage))
     return Content(
         title=f"GPU usage by {usage.by}",
         subtitle=" · ".join(_subtitle(usage)),
@@ -127,7 +127,8 @@ def _coverage(usage: Usage) -> str:
     return text
 
 
-def _groups(usage: Usage) -> Table:
+def groups_table(usage: Usage) -> Table:
+    """Held against used, by group, with bars."""
     by = usage.by
     extra = by in ("job", "container", "process")  # those have an owner
     energies = any(group.energy_joules is not None for group in usage.groups)

@@ -17,9 +17,11 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.recording import gpu_time
 from gpuwatch.recording.columns import pack, unpack
 from gpuwatch.recording.minute_blocks import Minute
 from gpuwatch.recording.reader import Recording
+from gpuwatch.recording.usage import usage
 from gpuwatch.recording.writer import Clock, RecordingWriter
 from tests.benchmarks.history_hour import noisy
 from tests.recording.days import NOON, day
@@ -62,7 +64,13 @@ def write_day(path: Path, samples: int, everything: bool) -> tuple[int, int]:
 
 def sizes(path: Path) -> None:
     with sqlite3.connect(path) as db:
-        for table, column in (("data", "block"), ("minutes", "times"), ("tiers", "block"), ("processes", "life")):
+        for table, column in (
+            ("data", "block"),
+            ("minutes", "times"),
+            ("tiers", "block"),
+            ("processes", "life"),
+            ("gpu_time", "block"),
+        ):
             count, total = db.execute(f"SELECT count(*), sum(length({column})) FROM {table}").fetchone()
             print(f"    {table}: {count} rows, {total / 1e6:.2f} MB")
 
@@ -72,6 +80,8 @@ def make_month(path: Path, days: int) -> None:
     with sqlite3.connect(path) as db:
         rows = db.execute("SELECT id, run, begin, end, boot, samples, times FROM minutes").fetchall()
         count = len(rows)
+        hours = db.execute("SELECT begin, block FROM gpu_time").fetchall()
+        known = {begin: [gpu_time.unpack(block)] for begin, block in hours}
         for number in range(1, days):
             for place, run, begin, end, boot, samples, times in rows:
                 by = number * DAY
@@ -82,6 +92,10 @@ def make_month(path: Path, days: int) -> None:
                      msgspec.msgpack.encode(pack(shifted))),
                 )  # fmt: skip
             db.execute("INSERT INTO data SELECT id + ?, block FROM data WHERE id <= ?", (number * count, count))
+            for begin, block in hours:
+                time = gpu_time.merged([*known.get(begin + by, ()), gpu_time.unpack(block)])
+                known[begin + by] = [time]
+                db.execute("INSERT OR REPLACE INTO gpu_time VALUES (?, ?)", (begin + by, gpu_time.pack(time)))
 
 
 def look_into(path: Path) -> None:
@@ -104,6 +118,12 @@ def look_into(path: Path) -> None:
     began = time.perf_counter()
     points = recording.summaries(60, recording.begin, recording.end, frozenset({"power.draw_watts"}))
     print(f"  {len(points)} means of one metric: {(time.perf_counter() - began) * 1e3:.0f} ms")
+    for days in (1, 7, 30):
+        began = time.perf_counter()
+        hours = usage(
+            recording, max(recording.end - days * DAY + 100, recording.begin), None, "user"
+        ).total.gpu_hours_held
+        print(f"  usage of {days} days: {(time.perf_counter() - began) * 1e3:.0f} ms, {hours:.1f} GPU-hours held")
     recording.close()
 
 

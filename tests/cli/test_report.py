@@ -7,6 +7,7 @@ import getpass
 import json
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -17,10 +18,13 @@ import pytest
 
 from gpuwatch.history.runs import RunStore
 from gpuwatch.model.codec import to_json
+from gpuwatch.recording.writer import RecordingWriter
 from gpuwatch.sim.machine import SimMachine
 from gpuwatch.sim.shape import SimShape
 from tests.conftest import gpuwatch
 from tests.forked import gpuwatch_forked
+from tests.recording import incident
+from tests.recording.make_fixture import FOLDER
 from tests.reports.documents import bare_run, full_run
 
 SECRETS = {
@@ -302,3 +306,56 @@ def test_a_run_can_be_redacted(tmp_path: Path, own: dict[str, str]) -> None:
         assert result.code == 0
         assert ("secret_project" in path.read_text()) is told
         assert (socket.gethostname() in json.loads(path.read_text())["host"]) is told
+
+
+@pytest.fixture(scope="module")
+def incident_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("incident") / "incident.gpuwatch"
+    incident.record(path)
+    return path
+
+
+def test_a_stretch_of_a_recording(incident_file: Path, tmp_path: Path) -> None:
+    shown = gpuwatch("report", str(incident_file), "--since", "-1h")
+    assert (shown.code, shown.err) == (0, "")
+    assert "throttle.thermal" in shown.out
+    assert "enforced power limit 700 W → 500 W" in shown.out
+    document = json.loads(gpuwatch("report", str(incident_file), "--since", "2026-05-11T13:00Z", "--json").out)
+    assert document["schema"] == "gpuwatch.period/1"
+    assert document["begin"].startswith("2026-05-11T13:00")
+    for suffix in ("html", "md", "csv", "txt", "json"):
+        output = tmp_path / f"incident.{suffix}"
+        assert gpuwatch("report", str(incident_file), "-o", str(output), "--redact").code == 0
+        assert "node07" not in output.read_text()
+    again = gpuwatch("report", str(tmp_path / "incident.json"), "--format", "html")
+    assert '<figure class="chart">' in again.out
+
+
+def test_a_stretch_that_cannot_be_reported_is_one_line(incident_file: Path, tmp_path: Path) -> None:
+    empty, foreign, damaged = (tmp_path / f"{name}.gpuwatch" for name in ("empty", "foreign", "damaged"))
+    RecordingWriter(empty).close()
+    with sqlite3.connect(foreign) as db:
+        db.execute("CREATE TABLE t (x)")
+    damaged.write_bytes(incident_file.read_bytes()[:9000])
+    for arguments, code, wanted in (
+        ((str(incident_file), "--since", "2027-01-01"), 2, "nothing was recorded from"),
+        ((str(incident_file), "--since", "-1h", "--until", "-2h"), 2, "is after the end"),
+        ((str(incident_file), "--since", "soon"), 2, "not a time"),
+        ((str(incident_file), "--no-doctor"), 2, "--no-doctor applies only"),
+        (("--since", "-2h"), 2, "--since applies only to a recording"),
+        ((str(empty),), 1, "no samples yet"),
+        ((str(foreign),), 2, "is not a recording"),
+        ((str(damaged),), 1, "cannot read"),
+        ((str(tmp_path / "missing.gpuwatch"),), 2, "cannot read"),
+    ):
+        shown = gpuwatch("report", *arguments)
+        assert (shown.code, shown.out) == (code, ""), shown
+        assert wanted in shown.err
+        assert shown.err.count("\n") == 1
+
+
+def test_recordings_of_older_schemas_are_reported() -> None:
+    for path in sorted(FOLDER.glob("recording-*.gpuwatch")):
+        shown = gpuwatch("report", str(path))
+        assert (shown.code, shown.err) == (0, "")
+        assert "GPU-hours by process" in shown.out

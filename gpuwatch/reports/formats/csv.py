@@ -1,11 +1,13 @@
 """CSV: a row per run, per device (a column per metric), per finding of a log or report, or per check of the doctor.
 
-Of a memory trace: a row per holder of memory, or per test. Of usage: a row per user, job or program.
+Of a memory trace: a row per holder of memory, or per test. Of usage: a row per user, job or program. Of a stretch of a
+recording: a row per GPU and step.
 """
 
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +22,7 @@ from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.memory_profile import MemoryProfile
 from gpuwatch.model.metrics import METRICS
+from gpuwatch.model.period import GRAPHED, Period
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.trials import Experiment, Trial
@@ -89,6 +92,7 @@ _USAGE_FIELDS = (
     *("process_hours", "process_hours_shared", "gpu_hours_unknown", "sm_percent_mean", "sm_percent_max"),
     *("memory_peak_bytes", "energy_joules", "energy_gpu_hours"),
 )
+_STEP_VALUES = ("least", "mean", "most")
 _FINDING_FIELDS = ("source", "primary", "id", "severity", "certainty", "title", "action", "evidence")
 
 
@@ -115,6 +119,8 @@ def render(document: Document) -> str:
         main = document.primary
         by_source = (_finding_rows("; ".join(one.sources), (one,), main) for one in document.findings)
         return _table(_FINDING_FIELDS, itertools.chain.from_iterable(by_source))
+    if isinstance(document, Period):
+        return _table(("at", "index", "uuid", *_of_steps(GRAPHED)), _period_rows(document))
     if isinstance(document, Usage):
         ends = [document.begin.isoformat(), document.end.isoformat(), document.hours_recorded]
         rows = ([*ends, *(getattr(group, name) for name in _USAGE_FIELDS)] for group in document.groups)
@@ -123,6 +129,22 @@ def render(document: Document) -> str:
         return _table([*_TRIAL_FIELDS, *_RUN_FIELDS], map(_trial_row, document.trials))
     runs = document.runs if isinstance(document, Comparison) else (document,)
     return _table(list(_RUN_FIELDS), ([value(run) for value in _RUN_FIELDS.values()] for run in runs))
+
+
+def _of_steps(metrics: Iterable[str]) -> list[str]:
+    return [f"{metric}_{what}" for metric in metrics for what in _STEP_VALUES]
+
+
+def _period_rows(period: Period) -> Iterable[list[object]]:
+    for device in period.devices:
+        count = max((len(series.mean) for series in device.series.values()), default=0)
+        for step in range(count):
+            at = period.begin + datetime.timedelta(seconds=step * period.step_seconds)
+            row: list[object] = [at.isoformat(), device.index, device.uuid]
+            for metric in GRAPHED:
+                series = device.series.get(metric)
+                row += [None if series is None else getattr(series, what)[step] for what in _STEP_VALUES]
+            yield row
 
 
 def _trial_row(trial: Trial) -> list[object]:

@@ -20,6 +20,7 @@ from gpuwatch.reports.content import GLYPHS, sentence_case
 from gpuwatch.reports.document import content_of
 from gpuwatch.reports.formats.areas import memory_areas
 from gpuwatch.reports.formats.chart import memory_chart
+from gpuwatch.reports.formats.graphs import period_graphs
 
 _BREAKS = re.compile(r"(?<=\w[_=/,→.])(?=[^\s\d])")
 _HERE = Path(__file__).parent
@@ -91,6 +92,6 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.filters.update(breakable=_breakable, along=_along, anchor=_anchor, sign=_sign)
-    environment.filters.update(timeline=memory_chart, areas=memory_areas)
+    environment.filters.update(timeline=memory_chart, areas=memory_areas, graphs=period_graphs)
     environment.filters.update(code=_code, command=command, sentence=sentence_case)
     return environment.get_template("report.html.jinja")

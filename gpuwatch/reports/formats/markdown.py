@@ -9,15 +9,18 @@ from dataclasses import dataclass
 
 from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
-from gpuwatch.reports.chart_data import Timeline
+from gpuwatch.reports.chart_data import Graphs, Timeline
 from gpuwatch.reports.charts import in_words
 from gpuwatch.reports.commands import parts
 from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table, sentence_case
 from gpuwatch.reports.document import content_of
+from gpuwatch.reports.period_graphs import in_characters
 
 # Everything that Markdown (GitHub's) gives a meaning inside a line, mentions and references included.
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
 _FOLDED = ("Environment", "Placements", "Machine and process")
+_GRAPH = 60
+"""Characters of a graph."""
 _LONG = 25
 """Rows of a table that is folded away."""
 MOST = 65_000
@@ -132,6 +135,7 @@ def _findings(findings: tuple[Finding, ...], level: int) -> Iterator[str]:
 
 def _table(table: Table, level: int, most: int) -> Iterator[str]:
     body = [line for chart in table.charts if isinstance(chart, Timeline) for line in _timeline(chart)]
+    body += [line for chart in table.charts if isinstance(chart, Graphs) for line in _graphs(chart)]
     body += list(_rows(table.heads, table.rows, table.right, most)) if table.rows else []
     if table.note:
         body += [_text(table.note), ""]
@@ -175,6 +179,11 @@ def _timeline(chart: Timeline) -> Iterator[str]:
     if words:
         yield f"{_text(chart.title)}: {_text(words)}."
         yield ""
+
+
+def _graphs(chart: Graphs) -> Iterator[str]:
+    yield from _fence(tuple(in_characters(chart.device, _GRAPH)))
+    yield ""
 
 
 def _text(text: str, bar: str = "|") -> str:

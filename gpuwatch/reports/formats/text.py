@@ -12,12 +12,13 @@ from gpuwatch.model.codec import Document
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.run import Run
 from gpuwatch.model.snapshot import Snapshot
-from gpuwatch.reports.chart_data import Timeline
+from gpuwatch.reports.chart_data import Graphs, Timeline
 from gpuwatch.reports.charts import in_words
 from gpuwatch.reports.content import GLYPHS, SIMULATED, Content, Table
 from gpuwatch.reports.document import content_of
 from gpuwatch.reports.formats.folding import fold, paragraph, short_ids
 from gpuwatch.reports.formats.grid import natural_width, table_lines
+from gpuwatch.reports.period_graphs import in_characters
 from gpuwatch.reports.trials_content import EVERY_RUN
 
 WIDTH = 100
@@ -25,6 +26,8 @@ WIDTH = 100
 IN_FILES = 80
 """Columns of prose that mails, editors and issue trackers show without folding; tables take what they need."""
 _NARROWEST = 40
+_AROUND_GRAPH, _LEAST_GRAPH, _MOST_GRAPH = 60, 20, 60
+"""Columns beside a graph in characters, and of itself."""
 _LABEL = 14
 _EVIDENCE = 4
 """Most lines of one piece of evidence: the end of a log line is often the telling part."""
@@ -140,6 +143,9 @@ def _facts(content: Content, width: int) -> Iterator[str]:
 def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: bool = False) -> Iterator[str]:
     yield table.title
     for chart in table.charts:
+        if isinstance(chart, Graphs):
+            room = max(width - _AROUND_GRAPH, _LEAST_GRAPH)
+            yield from (f"  {line}" for line in in_characters(chart.device, min(room, _MOST_GRAPH)))
         if isinstance(chart, Timeline) and (left_out := in_words(chart.run)):
             yield from paragraph(f"{chart.title}: {left_out}.", width, "  ", "  ")
     if table.rows and elastic:
@@ -150,7 +156,7 @@ def _table(table: Table, width: int, shorten: Callable[[str], str], *, elastic: 
             yield from paragraph(table.note, width, "  ", "  ")
     elif table.rows:
         yield from table_lines(table, width, shorten)
-    else:
+    elif table.note:
         yield from paragraph(table.note, width, "  ", "  ")
 
 

@@ -1,0 +1,215 @@
+"""A stretch of a recording as a document: graphs, processes, saved runs, events and findings on one clock."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+
+from gpuwatch import __version__
+from gpuwatch.diagnosis.diagnostic import of_this_machine
+from gpuwatch.formatting.brief import program_of
+from gpuwatch.formatting.text import printable
+from gpuwatch.history.runs import RunStore
+from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER
+from gpuwatch.model.period import (
+    GRAPHED,
+    Period,
+    PeriodDevice,
+    PeriodEvent,
+    PeriodFinding,
+    PeriodProcess,
+    PeriodRun,
+    PeriodSeries,
+)
+from gpuwatch.model.run import Run
+from gpuwatch.model.snapshot import Device
+from gpuwatch.recording import tiers
+from gpuwatch.recording.reader import RecordedFinding, Recording
+from gpuwatch.recording.usage import usage
+from gpuwatch.session.changes_before import LOOK_BACK, changes
+
+_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
+"""Seconds of a point of the graphs."""
+_MOST_POINTS = 400
+_TOPS = {
+    "utilization.gpu_percent": None,
+    "memory.used_bytes": "memory.total_bytes",
+    "power.draw_watts": "power.limit_watts",
+    "temperature.gpu_celsius": None,
+    "clocks.sm_mhz": "clocks.sm_max_mhz",
+}
+_FIXED_TOPS = {"utilization.gpu_percent": 100.0, "temperature.gpu_celsius": 100.0}
+_WATCHED = "run"
+"""The group of runs of the user's own programs."""
+_QUIET = ("healthy",)
+
+
+def period(
+    recording: Recording,
+    begin: float,
+    end: float,
+    progress: Callable[[float], None] = lambda share: None,
+    runs: RunStore | None = None,
+) -> Period:
+    """The stretch from ``begin`` to ``end``, seconds since the epoch; UsageError if nothing of it was recorded."""
+    hours = usage(recording, begin, end, "process", progress)
+    interval = max((run.interval for run in recording.runs), default=1.0)
+    step = _step(end - begin, interval)
+    first = begin if step < tiers.MINUTE else begin // step * step
+    last = recording.at(end)
+    devices = {} if last is None else {device.uuid: device for device in last.snapshot.devices}
+    findings = [one for one in recording.findings(begin, end) if one.finding.id not in _QUIET]
+    main = _main(findings)
+    trouble = main if main is not None and main.finding.severity != "info" else None
+    host = hours.host
+    return Period(
+        source=hours.source,
+        host=host,
+        simulated=hours.simulated,
+        gpuwatch_version=__version__,
+        begin=_time(first),
+        end=_time(max(end, first + step)),
+        step_seconds=step,
+        gaps=hours.gaps,
+        primary=main.finding.id if main is not None else None,
+        devices=tuple(_devices(recording, first, end, step, devices)),
+        processes=tuple(_processes(recording, begin, end)),
+        runs=tuple(_runs(runs or RunStore(), begin, end, host, simulated=hours.simulated)),
+        events=tuple(
+            PeriodEvent(
+                at=_time(one.at), kind=one.kind, severity=one.severity, text=one.text,
+                device_uuids=one.device_uuids or ((one.device_uuid,) if one.device_uuid else ()),
+            )
+            for one in recording.events()
+            if begin <= one.at <= end
+        ),
+        findings=tuple(
+            PeriodFinding(begin=_time(one.since), end=_time(one.until), finding=one.finding) for one in findings
+        ),
+        trouble=_time(trouble.since) if trouble is not None else None,
+        changes_begin=_time(trouble.since - LOOK_BACK) if trouble is not None else None,
+        changes=tuple(changes(recording, trouble.since, trouble.finding.device_uuid)) if trouble is not None else (),
+        usage=hours,
+        notes=hours.notes,
+    )  # fmt: skip
+
+
+def _step(seconds: float, interval: float) -> float:
+    """The shortest step with which a graph has not too many points, and a sample in each."""
+    least = max(seconds / _MOST_POINTS, interval)
+    return float(next((step for step in _STEPS if step >= least), _STEPS[-1]))
+
+
+def _main(findings: list[RecordedFinding]) -> RecordedFinding | None:
+    """Of the most severe findings the most important cause, where it began first."""
+    order = list(CAUSES)
+
+    def rank(one: RecordedFinding) -> tuple[int, int, float]:
+        name = one.finding.id
+        return (SEVERITY_ORDER[one.finding.severity], order.index(name) if name in order else len(order), one.since)
+
+    return min(findings, key=rank, default=None)
+
+
+def _devices(
+    recording: Recording, begin: float, end: float, step: float, known: dict[str, Device]
+) -> Iterator[PeriodDevice]:
+    count = int((end - begin) // step) + 1
+    series: dict[str, dict[str, list[tiers.Summary | None]]] = {}
+    for at, (uuid, metric), summary in _points(recording, begin, end, step):
+        place = int((at - begin) // step)
+        if 0 <= place < count:
+            there = series.setdefault(uuid, {}).setdefault(metric, [None] * count)
+            old = there[place]
+            there[place] = summary if old is None else old.with_(summary)
+    for uuid in series:
+        if uuid not in known:  # lost or removed before the end
+            known = known | _earlier(recording, begin, end, uuid)
+    found = [
+        PeriodDevice(
+            index=device.index,
+            uuid=uuid,
+            name=device.name,
+            series={metric: _series(points) for metric, points in series.get(uuid, {}).items()},
+            tops={metric: top for metric in GRAPHED if (top := _top(device, metric)) is not None},
+        )
+        for uuid, device in known.items()
+    ]
+    yield from sorted(found, key=lambda one: (one.index, one.uuid))
+
+
+def _earlier(recording: Recording, begin: float, end: float, uuid: str) -> dict[str, Device]:
+    """A device that the last sample does not have, as of the begin, or of when its processes were last seen."""
+    lives = [one.last for one in recording.processes(begin, end) if one.device_uuid == uuid]
+    for at in (begin, *lives, (begin + end) / 2):
+        kept = recording.at(at)
+        device = kept.snapshot.device(uuid) if kept is not None else None
+        if device is not None:
+            return {uuid: device}
+    return {}
+
+
+def _points(
+    recording: Recording, begin: float, end: float, step: float
+) -> Iterator[tuple[float, tiers.Key, tiers.Summary]]:
+    """Samples where the steps are short, means of minutes or hours else."""
+    metrics = frozenset(GRAPHED)
+    for seconds in (tiers.HOUR, tiers.MINUTE):
+        stored = recording.summaries_begin(seconds) <= begin + step or seconds == tiers.HOUR
+        if step >= seconds and stored:
+            for minute, found in recording.summaries(seconds, begin, end, metrics).items():
+                for key, summary in found.items():
+                    yield minute, key, summary
+            return
+    for times, columns in recording.numbers(begin, end, metrics):
+        for key, values in columns.items():
+            for at, value in zip(times, values, strict=True):
+                if value is not None:
+                    yield at, key, tiers.Summary(value, value, value, 1)
+
+
+def _series(points: list[tiers.Summary | None]) -> PeriodSeries:
+    return PeriodSeries(
+        least=tuple(None if one is None else round(one.least, 2) for one in points),
+        mean=tuple(None if one is None else round(one.mean, 2) for one in points),
+        most=tuple(None if one is None else round(one.most, 2) for one in points),
+    )
+
+
+def _top(device: Device, metric: str) -> float | None:
+    name = _TOPS[metric]
+    return _FIXED_TOPS.get(metric) if name is None else device.number(name)
+
+
+def _processes(recording: Recording, begin: float, end: float) -> Iterator[PeriodProcess]:
+    for life in recording.processes(begin, end):
+        yield PeriodProcess(
+            pid=life.pid,
+            device_uuid=life.device_uuid,
+            user=life.user,
+            program=program_of(printable(life.command or life.name or "")) or None,
+            begin=_time(life.first),
+            end=_time(life.last),
+        )
+
+
+def _runs(store: RunStore, begin: float, end: float, host: str | None, *, simulated: bool) -> Iterator[PeriodRun]:
+    kept = [run for run in store.latest() if of_this_machine(run, host, simulated=simulated)]
+    for run in sorted(kept, key=lambda run: run.started_at):
+        took = run.phases.total_seconds
+        started = run.started_at.timestamp()
+        if started <= end and started + (took or 0.0) >= begin:
+            yield PeriodRun(
+                name=_name(run),
+                verdict=run.verdict,
+                begin=run.started_at,
+                end=None if took is None else run.started_at + datetime.timedelta(seconds=took),
+            )
+
+
+def _name(run: Run) -> str:
+    return run.title or run.config if run.group == _WATCHED else run.config
+
+
+def _time(at: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(at, datetime.UTC)

@@ -1,0 +1,167 @@
+"""Reports of a stretch of a recording: graphs, bands, what changed before."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gpuwatch.errors import UsageError
+from gpuwatch.history.runs import RunStore
+from gpuwatch.model.codec import from_json, to_json
+from gpuwatch.model.period import GRAPHED, Period
+from gpuwatch.recording.reader import Recording
+from gpuwatch.reports.document import content_of
+from gpuwatch.reports.format_registry import FORMATS, render
+from gpuwatch.session.period import period
+from tests.recording import incident
+from tests.recording.incident import APART, BEGIN, COOL, HOT, LIMITED, NEW, OFF, SAMPLES, STARTED
+from tests.reports.documents import full_run
+
+END = BEGIN + (SAMPLES - 1) * APART
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("period") / "incident.gpuwatch"
+    incident.record(path)
+    return path
+
+
+def of(path: Path, tmp_path: Path, first: float = 0, last: float = SAMPLES - 1) -> Period:
+    """From one sample to another."""
+    with Recording(path) as recording:
+        begin, end = (BEGIN + number * APART for number in (first, last))
+        return period(recording, begin, min(end, recording.end or end), runs=RunStore(tmp_path))
+
+
+def at(sample: float) -> float:
+    return BEGIN + sample * APART
+
+
+def test_graphs_are_the_values_of_the_samples(file: Path, tmp_path: Path) -> None:
+    document = of(file, tmp_path, 300, 480)
+    assert document.step_seconds == 10
+    device = document.devices[1]
+    assert list(device.series) != []
+    assert set(device.series) == set(GRAPHED)
+    with Recording(file) as recording:
+        shots = [kept.snapshot for kept in recording.snapshots(at(300), at(480) + 1)]
+    watts = [shot.devices[1].number("power.draw_watts") for shot in shots]
+    series = device.series["power.draw_watts"]
+    found = [one for one in series.mean if one is not None]
+    assert found == pytest.approx([one for one in watts if one is not None][: len(found)], abs=0.01)
+    assert len(found) >= 179
+    assert device.tops == {
+        "utilization.gpu_percent": 100.0, "memory.used_bytes": pytest.approx(139.8 * 2**30, abs=1),
+        "power.draw_watts": 500.0, "temperature.gpu_celsius": 100.0, "clocks.sm_mhz": 1980,
+    }  # fmt: skip
+
+
+def test_a_long_stretch_has_means_and_a_gap(file: Path, tmp_path: Path) -> None:
+    document = of(file, tmp_path)
+    assert document.step_seconds == 15
+    (gap,) = document.gaps
+    assert (gap.begin.timestamp(), gap.end.timestamp()) == (
+        pytest.approx(at(OFF[0] - 1), abs=0.1),
+        pytest.approx(at(OFF[1]), abs=0.1),
+    )
+    series = document.devices[0].series["utilization.gpu_percent"]
+    inside = [series.mean[n] for n in range(len(series.mean)) if at(OFF[0]) < BEGIN + n * 15 < at(OFF[1] - 2)]
+    assert inside
+    assert set(inside) == {None}, "not recorded is not 0"
+    for one in document.devices[1].series.values():
+        for least, mean, most in zip(one.least, one.mean, one.most, strict=True):
+            assert (least is None) == (mean is None) == (most is None)
+            assert least is None or mean is None or most is None or least <= mean <= most
+
+
+def test_what_changed_before_the_finding(file: Path, tmp_path: Path) -> None:
+    document = of(file, tmp_path)
+    assert document.primary == "throttle.thermal"
+    assert document.trouble is not None
+    assert at(HOT) - 1 < document.trouble.timestamp() < at(HOT + 12)
+    told = [(one.kind, one.text) for one in document.changes]
+    assert ("setting", "GPU 1: enforced power limit 700 W → 500 W") in told
+    (started,) = [text for kind, text in told if kind == "process"]
+    assert f"({NEW}) started using GPU 1" in started
+    assert not [text for kind, text in told if kind == "reading" and "GPU 0" in text], "of the GPU of the finding"
+    when = [one.at.timestamp() for one in document.changes]
+    assert when == sorted(when)
+    assert all(one <= document.trouble.timestamp() for one in when)
+    assert (LIMITED, STARTED) < (HOT, HOT)
+    (found,) = [one for one in document.findings if one.finding.id == "throttle.thermal"]
+    assert found.end.timestamp() == pytest.approx(at(COOL), abs=60)
+
+
+def test_without_a_finding_nothing_is_told_of_causes(file: Path, tmp_path: Path) -> None:
+    document = of(file, tmp_path, 10, 100)
+    bad = [one for one in document.findings if one.finding.severity != "info"]
+    assert (document.trouble, document.changes) == (None, ()) if not bad else True
+    quiet = replace(document, findings=(), primary=None, trouble=None, changes_begin=None, changes=())
+    content = content_of(quiet)
+    assert (content.state, content.verdict) == ("ok", "healthy")
+    assert "What changed before" not in {table.title for table in content.tables}
+
+
+def test_saved_runs_of_this_machine_are_bands(file: Path, tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    begun = datetime.datetime.fromtimestamp(at(50), datetime.UTC)
+    for changes in (
+        {"host": "node07", "started_at": begun, "simulated": False},
+        {"host": "elsewhere", "started_at": begun + datetime.timedelta(seconds=9), "simulated": False},
+        {"host": "node07", "started_at": begun - datetime.timedelta(days=3), "simulated": False},
+    ):
+        store.save(replace(full_run(), **changes))
+    document = of(file, tmp_path)
+    (run,) = document.runs
+    assert run.begin == begun
+    assert run.end is not None
+    assert (run.end - run.begin).total_seconds() == full_run().phases.total_seconds
+
+
+def test_processes_are_counted_in_this_time_alone(file: Path, tmp_path: Path) -> None:
+    document = of(file, tmp_path, STARTED, STARTED + 90)
+    (new,) = [one for one in document.usage.groups if one.pid == NEW]
+    assert new.process_hours == pytest.approx(90 * APART / 3600, rel=0.02)
+    assert {one.pid for one in document.processes} == {one.pid for one in document.usage.groups}
+    (band,) = [one for one in document.processes if one.pid == NEW]
+    assert band.begin.timestamp() == pytest.approx(at(STARTED), abs=0.1)
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in FORMATS])
+def test_every_format_draws_it(file: Path, tmp_path: Path, name: str) -> None:
+    document = of(file, tmp_path)
+    drawn = render(document, name)
+    assert "GPU-00000001" in drawn or "throttle.thermal" in drawn
+    redacted = render(document, name, redact=True)
+    assert not [word for word in ("alice", "node07", "carol") if word in redacted]
+    assert from_json(to_json(document).encode()) == document
+
+
+def test_html_has_graphs_bands_and_values(file: Path, tmp_path: Path) -> None:
+    drawn = render(of(file, tmp_path), "html")
+    assert drawn.count('<figure class="chart">') == 2
+    assert drawn.count('class="line course"') >= 2 * len(GRAPHED)
+    assert 'class="band warning"' in drawn
+    assert 'class="not-recorded"' in drawn
+    assert drawn.count('class="at"') > 100
+    assert "http" not in drawn.replace("http-equiv", ""), "no request"
+
+
+def test_text_draws_the_course(file: Path, tmp_path: Path) -> None:
+    for width in (80, 120):
+        drawn = render(of(file, tmp_path), "text", width=width)
+        assert max(map(len, drawn.splitlines())) <= width
+        assert drawn.count("SM clock  ") >= 2
+        assert "█" in drawn
+
+
+def test_what_was_not_recorded_is_an_error(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing was recorded from"):
+        of(file, tmp_path, -200, -100)
+    with pytest.raises(UsageError, match="is after the end"):
+        of(file, tmp_path, 100, 50)
+    assert END > BEGIN
