@@ -25,6 +25,8 @@ Row = tuple[int, str, str, int | None, str]
 def memory_table(run: Run) -> Table:
     """Device, processes, allocators: each number with its owner and source."""
     memory = run.memory
+    if used_no_gpu(run):
+        return Table("Memory", _HEADS, ())
     if memory.devices:
         rows = [row for entry in memory.devices for row in _device(run, entry)]
     else:
@@ -43,6 +45,14 @@ def memory_table(run: Run) -> Table:
     bars = memory_bars(run)
     drawn = (bars,) if bars is not None else ()
     return Table("Memory", _HEADS, known, frozenset({2}), note=_NOTE if memory.devices else "", charts=drawn)
+
+
+def used_no_gpu(run: Run) -> bool:
+    """Whether the GPUs were sampled while it ran, and neither NVML nor the program named one that it used."""
+    memory = run.memory
+    named = run.device_map or any(worker.nvml_bytes or worker.granted_bytes for worker in run.workers)
+    sampled = memory.nvml_device_peak_bytes is not None
+    return sampled and not named and memory.nvml_peak_bytes is None and not memory.devices and not memory.allocators
 
 
 def several(run: Run) -> bool:

@@ -20,7 +20,7 @@ from gpuwatch.reports.content import (
     clean_finding,
     variable_value,
 )
-from gpuwatch.reports.ledger import memory_table, results_table, several, workers_table
+from gpuwatch.reports.ledger import memory_table, results_table, several, used_no_gpu, workers_table
 from gpuwatch.reports.memory_content import held_most_fact, memory_profile_tables
 from gpuwatch.reports.speed import SCATTER, speed, step_time, wide
 from gpuwatch.reports.tables import (
@@ -226,14 +226,23 @@ def _seen(run: Run) -> str:
         why = next((problem.removeprefix(PEAK) for problem in run.problems if problem.startswith(PEAK)), "")
         return f"{UNKNOWN} ({clean(why)})" if why else UNKNOWN
     of_total = f" of {size(memory.device_total_bytes)}" if memory.device_total_bytes is not None else ""
+    if used_no_gpu(run):
+        where = "the GPU" if len(run.gpus) < 2 else f"any of {len(run.gpus)} GPUs"
+        others = f"; others held {size(memory.nvml_device_peak_bytes)}{of_total} on {_fullest(run)}"
+        return f"none of its processes on {where}{others if memory.nvml_device_peak_bytes else ''}"
     before = f", {size(memory.nvml_before_bytes)} in use before" if memory.nvml_before_bytes is not None else ""
     index = next((m.physical_index for m in run.device_map if m.uuid and m.uuid == memory.device_uuid), None)
     if index is None:
         index = next((entry.index for entry in memory.devices if entry.uuid == memory.device_uuid), None)
-    unknown = "the GPU" if len(run.gpus) < 2 else f"the fullest of {len(run.gpus)} GPUs"
-    which = f"GPU {index}" if index is not None else unknown
-    whose = "the largest process" if several(run) else "process"
-    return f"{whose} {size(memory.nvml_peak_bytes)}, {which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
+    which = f"GPU {index}" if index is not None else _fullest(run)
+    all_held = f"{which} {size(memory.nvml_device_peak_bytes)}{of_total}{before}"
+    if memory.nvml_peak_bytes is None:
+        return f"{all_held}; NVML did not list the process"
+    return f"{'the largest process' if several(run) else 'process'} {size(memory.nvml_peak_bytes)}, {all_held}"
+
+
+def _fullest(run: Run) -> str:
+    return "the GPU" if len(run.gpus) < 2 else f"the fullest of {len(run.gpus)} GPUs"
 
 
 def _seen_on(entry: DeviceMemory) -> str:

@@ -19,7 +19,7 @@ from gpuwatch.diagnosis.evidence import Evidence
 from gpuwatch.diagnosis.explain import explain
 from gpuwatch.model.codec import Document, from_json
 from gpuwatch.model.metrics import METRICS
-from gpuwatch.model.run import DeviceMemory, Run
+from gpuwatch.model.run import DeviceMemory, Memory, Run
 from gpuwatch.reports.compare import compare
 from gpuwatch.reports.document import content_of
 from gpuwatch.reports.explanation_content import explanation_content
@@ -339,6 +339,20 @@ def test_memory_is_shown_for_each_gpu_by_index() -> None:
     )
     told = _story(msgspec.structs.replace(run, memory=msgspec.structs.replace(run.memory, devices=devices)))
     assert "GPU 0: process 21.0 GiB, all 22.0 GiB of 24.0 GiB; GPU 1: process –, all 2.0 GiB of 24.0 GiB" in told
+
+
+def test_a_program_that_used_no_gpu_is_told_as_that() -> None:
+    idle = Memory(nvml_device_peak_bytes=0, nvml_before_bytes=0, device_total_bytes=24 << 30)
+    run = msgspec.structs.replace(bare_run(), memory=idle, gpus=("0 A", "1 B"), device_map=(), problems=())
+    assert "seen by NVML none of its processes on any of 2 GPUs" in _story(run)
+    for name in NAMES:
+        assert "process –" not in render(run, name)
+    assert all(table.title != "Memory" for table in content_of(run).tables)
+    busy = msgspec.structs.replace(idle, nvml_device_peak_bytes=5 << 30)
+    told = _story(msgspec.structs.replace(run, memory=busy))
+    assert "; others held 5.0 GiB of 24.0 GiB on the fullest of 2 GPUs" in told
+    mapped = msgspec.structs.replace(run, device_map=full_run().device_map)
+    assert "; NVML did not list the process" in _story(mapped)
 
 
 def _story(run: Run) -> str:

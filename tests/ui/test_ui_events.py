@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from textual.pilot import Pilot
@@ -142,3 +144,30 @@ async def test_a_frozen_list_stands_still(stage: Stage) -> None:
         await pilot.press("P")
         await settle(pilot)
         assert stage.app.tab.query_one("#event-list", Painted).plain != before
+
+
+async def test_a_wide_terminal_shows_the_event_and_the_machine_then_beside_the_list(stage: Stage) -> None:
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        stage.push(machines.pair(0))
+        stage.push(alone(1), machines.pair(2))
+        await settle(pilot)
+        await pilot.press(KEY)
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, EventsScreen)
+        text = screen.about.plain
+        assert "started using GPU 0" in text
+        assert "sample of 12:04:33" in text
+        assert "▸ GPU 0" in text
+        assert re.search(r"▸ GPU 0 +51877 +bob +31.9 GiB", text)
+        assert "48121" not in text, "a process on another GPU"
+        await pilot.press("down")
+        await settle(pilot)
+        text = screen.about.plain
+        assert "exited on GPU 0" in text
+        assert "51877  bob" not in text
+        assert screen.event_list.size.width + screen.about.size.width == 200
+        await pilot.resize_terminal(120, 40)
+        await settle(pilot)
+        assert not screen.about.display
+        assert screen.event_list.size.width == 120

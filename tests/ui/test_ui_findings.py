@@ -211,3 +211,38 @@ async def test_a_driver_that_is_silent_and_its_replaced_reader_are_one_finding(
         await settle(pilot)
         assert "does not answer" not in screen.finding_list.plain
         assert "No problems found" in screen.finding_list.plain
+
+
+async def test_a_wide_terminal_shows_the_page_of_the_cause_beside_the_list(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(conditions=FixedFindings(HOT, LINK))
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, FindingsScreen)
+        assert "gpuwatch cause throttle.thermal" in screen.page.plain
+        assert "How it is recognised" in screen.page.plain
+        await pilot.press("down")
+        await settle(pilot)
+        assert "gpuwatch cause pcie.degraded" in screen.page.plain
+        await pilot.resize_terminal(120, 40)
+        await settle(pilot)
+        assert not screen.page.display
+        assert screen.finding_list.size.width == 120
+        await pilot.resize_terminal(50, 10)
+        await settle(pilot)
+        assert not screen.finding_list.region.area
+
+
+async def test_the_room_beside_a_healthy_machine_says_what_is_looked_for(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(conditions=FixedFindings(WELL))
+    async with stage.app.run_test(size=(200, 60)) as pilot:
+        stage.push(machines.snapshot(machines.pair().devices))
+        await settle(pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        screen = stage.app.screen
+        assert isinstance(screen, FindingsScreen)
+        assert "Thermal throttling" in screen.page.plain

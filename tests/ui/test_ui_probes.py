@@ -476,8 +476,26 @@ def test_every_name_of_the_catalogue_is_whole_at_120_columns(bench: Bench) -> No
     for width in (80, 118):
         room = next(placed.width for placed in place(width) if placed.id == "config")
         assert all(fitted(name, room) == name for name in bench.probe_runs.scripts)
-    verdict = next(placed.width for placed in place(118) if placed.id == "verdict")
+    verdict = next(placed.width for placed in place(118, moved=False) if placed.id == "verdict")
     assert fitted("ok · inconsistent (expected error)", verdict - 2) == "ok · inconsistent"
+
+
+def test_where_a_run_fell_back_is_shown_at_120_columns_in_whole_words() -> None:
+    columns = {placed.id: placed.width for placed in place(118)}
+    assert {"asked", "on_gpu_percent", "fell_back"} <= columns.keys()
+    assert "device_map" not in columns, "it makes room"
+    assert "fell_back" not in {placed.id for placed in place(118, moved=False)}, "nothing is in it"
+    room = columns["fell_back"]
+    for told, shown in (
+        ("GPU:7→GPU:0", "7→GPU:0"),
+        ("everything ran on the CPU", "all→CPU"),
+        ("not observed", "not seen"),
+        ("GPU:0→CPU:0", "0→CPU:0"),
+    ):
+        assert fitted(told, room) == shown
+    room = columns["verdict"]
+    assert fitted("✖ oom · limit-too-small", room) == "✖ oom · limit…"
+    assert fitted("▲ fallback · device-missing", room) == "▲ fallback"
 
 
 def test_bars_have_one_axis_and_speeds_only_where_comparable(bench: Bench) -> None:

@@ -6,20 +6,28 @@ import datetime
 from textwrap import wrap
 from typing import ClassVar
 
+from textual import events
+from textual.containers import Horizontal
 from textual.widget import Widget
 
 from gpuwatch.history.machine_event import MachineEvent, ago
 from gpuwatch.history.timeline import EVENTS
+from gpuwatch.model.findings import CAUSES
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.gpu_sections import MARKS
+from gpuwatch.ui.details.moment_lines import then_lines
 from gpuwatch.ui.drawing.cells import cut
 from gpuwatch.ui.drawing.clock import clock
 from gpuwatch.ui.drawing.pen import Pen
+from gpuwatch.ui.drawing.wrapping import Lines, fitted, wrapped
 from gpuwatch.ui.screens.filterable import FilterableScreen
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import WAITING, ScrollList
+
+_WIDE = 160
+"""Columns of a terminal from which the event under the cursor stands beside the list."""
 
 
 class EventList(ScrollList):
@@ -84,6 +92,12 @@ class EventList(ScrollList):
         """The line under the cursor; no cursor while the list is empty."""
         return super().marked(line) if self._events else line
 
+    def on_click(self, event: events.Click) -> None:
+        """A click also shows the event."""
+        super().on_click(event)
+        if isinstance(self.screen, EventsScreen):
+            self.screen.draw_event()
+
     def _line(self, one: MachineEvent, view: View, *, fresh: bool) -> Line:
         pen = Pen(self.inner)
         pen.add("  ").add(clock(one.at, view.now), "strong" if fresh else "dim")
@@ -125,7 +139,12 @@ class EventsScreen(FilterableScreen):
         self.event_list = EventList(id="event-list")
         self._new = 0
         self._count = 0
-        self.panes = (self.event_list,)
+        self.about = ScrollList("Event", cursor=False, id="event")
+        """The event under the cursor and the machine then, beside the list on a wide terminal."""
+        self.about.can_focus = False
+        self._below: tuple[MachineEvent, int, Lines] | None = None
+        """What stands below an event in so many cells: the machine then and the cause, which do not change."""
+        self.panes = (Horizontal(self.event_list, self.about, id="body"),)
 
     def on_screen_resume(self) -> None:
         """Highlights events since the last visit."""
@@ -136,7 +155,10 @@ class EventsScreen(FilterableScreen):
 
     def draw(self, view: View) -> None:
         """Draws the list and marks all events as seen."""
-        self.event_list.framed = self.framed
+        self.event_list.framed = self.about.framed = self.framed
+        width = self.app.size.width
+        self.about.display = width >= _WIDE
+        self.about.styles.width = width * 2 // 5 if width >= _WIDE else 0
         count = self.gpuwatch.session.event_count if view.paused_since is None else self._count
         self.gpuwatch.session.see_events()
         self.event_list.title = self.filter_title("Events")
@@ -144,6 +166,33 @@ class EventsScreen(FilterableScreen):
         self.counts = self.event_list.counts
         if self.filter_bar is not None:
             self.filter_bar.recount(self.counts)
+        self.draw_event()
+
+    def draw_event(self) -> None:
+        """Draws the event under the cursor, on a wide terminal."""
+        one, view = self.event_list.chosen, self._view
+        if not self.about.display or view is None:
+            return
+        lines: Lines = []
+        if one is not None:
+            room = max(self.app.size.width * 2 // 5 - 4, 10)
+            if self._below is None or self._below[0] is not one or self._below[1] != room:
+                self._below = (one, room, self._lines_below(one, room))
+                self.about.top = 0
+            lines = [part for line in _event_lines(one, self.gpuwatch.session.clock()) for part in wrapped(line, room)]
+            lines += self._below[2]
+        self.about.set_lines([Line(((" ", "text"), *line)) for line in lines], stale=view.stale)
+
+    def _lines_below(self, one: MachineEvent, room: int) -> Lines:
+        then = self.gpuwatch.session.timeline.at(one.at)
+        lines = [fitted(line, room) if line else line for line in then_lines(one, then)]
+        if one.cause in CAUSES:
+            from gpuwatch.diagnosis.cause_pages import page
+            from gpuwatch.ui.screens.cause_sheet import page_lines
+
+            lines += [[], [("Cause page", "title"), (f"  gpuwatch cause {one.cause}", "dim")]]
+            lines += [part for line in page_lines(page(one.cause)) for part in wrapped(line, room)]
+        return lines
 
     @property
     def filtered(self) -> Widget:
@@ -153,6 +202,7 @@ class EventsScreen(FilterableScreen):
     def action_move(self, where: str) -> None:
         """Moves the cursor."""
         self.event_list.move(where)
+        self.draw_event()
 
     async def action_view_event(self) -> None:
         """Shows the overview at the time of the event."""
@@ -166,10 +216,17 @@ class EventsScreen(FilterableScreen):
         one = self.event_list.chosen
         if one is None:
             return
-        glyph, ink = MARKS[one.severity]
-        moment = datetime.datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M:%S")
-        since = ago(self.gpuwatch.session.clock() - one.at)
-        lines = [[(f"{glyph} ", ink), (one.text, "strong")], [(f"  {moment}, {since}", "text")]]
-        lines.append([(f"  {one.kind} · {one.certainty}", "dim")])
+        lines = _event_lines(one, self.gpuwatch.session.clock())
         lines += [[(f"  {uuid}", "dim")] for uuid in one.device_uuids or (one.device_uuid,) if uuid is not None]
         self.open_sheet("Event", lines)
+
+
+def _event_lines(one: MachineEvent, now: float) -> Lines:
+    """The whole event, with its time and kind."""
+    glyph, ink = MARKS[one.severity]
+    moment = datetime.datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M:%S")
+    return [
+        [(f"{glyph} ", ink), (one.text, "strong")],
+        [(f"  {moment}, {ago(now - one.at)}", "text")],
+        [(f"  {one.kind} · {one.certainty}", "dim")],
+    ]

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from textual import events, on
 from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from gpuwatch.formatting.text import printable
@@ -24,6 +25,8 @@ from gpuwatch.ui.tables.word_filter import WordFilter
 from gpuwatch.ui.widgets.paint import Line
 from gpuwatch.ui.widgets.scroll_list import WAITING, ScrollList
 
+_WIDE = 160
+"""Columns of a terminal from which the page of the cause stands beside the list."""
 _TITLE_LEAST = 30
 """Minimum cells of a title beside the text at its right."""
 
@@ -164,7 +167,7 @@ def _nothing(view: View) -> Line:
 
 
 class FindingsScreen(FilterableScreen):
-    """The list, and the evidence of the selected finding below."""
+    """The list, and the evidence of the selected finding below; on a wide terminal also the page of its cause."""
 
     AUTO_FOCUS = "#finding-list"
     TAB = "findings"
@@ -175,11 +178,17 @@ class FindingsScreen(FilterableScreen):
         self.finding_list = FindingList(id="finding-list")
         self.evidence = ScrollList("Evidence, and what to do", cursor=False, id="evidence")
         self.evidence.can_focus = False
-        self.panes = (self.finding_list, self.evidence)
+        self.page = ScrollList("Cause page", cursor=False, id="page")
+        """The page of the selected finding's cause, beside it on a wide terminal."""
+        self.page.can_focus = False
+        self._page_of: tuple[str, int] = ("", 0)
+        self.panes = (Horizontal(Vertical(self.finding_list, self.evidence, id="found"), self.page, id="body"),)
 
     def draw(self, view: View) -> None:
         """Draws the list, at most half the screen, and the evidence."""
-        height = self.app.size.height
+        width, height = self.app.size
+        self.page.display = width >= _WIDE
+        self.page.styles.width = width - self._left if width >= _WIDE else 0
         self.finding_list.styles.height = min(max(len(entries_of(view)), 1) + 2, max(height // 2 - 1, 4))
         self.finding_list.title = self.filter_title("Findings")
         self.finding_list.show(view, self.filter)
@@ -208,9 +217,41 @@ class FindingsScreen(FilterableScreen):
             well = isinstance(entry, Finding) and entry.id == "healthy"
             self.evidence.title = [("What was checked" if well else "Evidence, and what to do", "title")]
             lines = entry_lines(entry, view.snapshot)
-        room = max(self.app.size.width - 4, 10)
+        room = max(self._left - 4, 10)
         folded = [part for line in lines for part in wrapped(line, room)]
         self.evidence.set_lines([Line(((" ", "text"), *line)) for line in folded], stale=view.stale)
+        if self.page.display:
+            self._draw_page(entry)
+
+    @property
+    def _left(self) -> int:
+        """Cells of the list and the evidence."""
+        width = self.app.size.width
+        return width if width < _WIDE else (width + 1) // 2
+
+    def _draw_page(self, entry: Entry | None) -> None:
+        """The page of a cause; for a healthy machine, what was checked."""
+        cause = cause_of(entry) if isinstance(entry, Finding) else entry.reason if entry is not None else ""
+        healthy = isinstance(entry, Finding) and entry.id == "healthy"
+        room = self.app.size.width - self._left - 4
+        if (f"{cause} {healthy}", room) == self._page_of:
+            return  # it is long, and only depends on the cause
+        self._page_of = (f"{cause} {healthy}", room)
+        if cause in CAUSES:
+            from gpuwatch.diagnosis.cause_pages import page
+            from gpuwatch.ui.screens.cause_sheet import page_lines
+
+            self.page.title = [("Cause page", "title"), (f"  gpuwatch cause {cause}", "dim")]
+            lines = page_lines(page(cause))
+        elif healthy and self._view is not None:
+            self.page.title = [("What is looked for", "title")]
+            lines = _looked_for(self._view)
+        else:
+            self.page.title = [("Cause page", "title")]
+            lines = [[("none: the cause is not known", "dim")]] if entry is not None else []
+        self.page.top = 0
+        folded = [part for line in lines for part in wrapped(line, room)]
+        self.page.set_lines([Line(((" ", "text"), *line)) for line in folded])
 
     def action_move(self, where: str) -> None:
         """Moves the cursor and shows its evidence."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from gpuwatch.model.run import Run
 from gpuwatch.probing.probe_scripts import ProbeScript
@@ -29,6 +30,8 @@ _SHORT_NAMES = (
     ("/physical_device:", ""),
     (" yes, GPU:", " yes, "),
     (" (expected error)", ""),
+    ("everything ran on the CPU", "all→CPU"),
+    ("not observed", "not seen"),
 )
 _MOST_WORDS = 5
 """Words of the longest name of a variable."""
@@ -38,18 +41,20 @@ MARKS = 4
 _HEADS = {name: head for name, head, _ in COLUMNS}
 _WIDTHS = {
     "config": (21, 24),
-    "asked": (23, 34),
+    "asked": (23, 31),
     "granted": (10, 20),
     "seen_by_nvml": (9, 12),
     "device_map": (7, 24),
     "on_gpu_percent": (6, 8),
     "fell_back": (9, 22),
     "steps_per_second": (10, 12),
-    "verdict": (18, 30),
+    "verdict": (16, 30),
 }
 """Usual and wide; the verdict gets the rest."""
 _FOLDING = ("fell_back", "on_gpu_percent", "device_map", "asked", "seen_by_nvml", "granted")
 """Columns dropped when there is no room, in this order."""
+_FOLDS_FOR_MOVES = "device_map"
+"""Dropped instead of ``fell_back`` if a run has a value there and that is enough."""
 _SHORT = {"on_gpu_percent": "ON GPU", "seen_by_nvml": "NVML", "steps_per_second": "STEPS/S", "device_map": "MAP"}
 
 GROUP_WORDS = {
@@ -153,17 +158,28 @@ class Placed:
 
 
 @lru_cache(maxsize=32)
-def place(width: int) -> tuple[Placed, ...]:
-    """Columns that fit into ``width`` cells."""
+def place(width: int, *, moved: bool = True) -> tuple[Placed, ...]:
+    """Columns that fit into ``width`` cells; ``moved``: whether any run fell back, else that column leaves first."""
     size = int(width >= 190)
+    widths = {name: both[size] for name, both in _WIDTHS.items()}
     names = list(_HEADS)
     folding = list(_FOLDING)
-    while folding and MARKS + sum(_WIDTHS[name][size] + 1 for name in names) > width:
-        names.remove(folding.pop(0))
+
+    def need() -> int:
+        gaps = sum(a in RIGHT and b not in RIGHT for a, b in pairwise(names))
+        return MARKS + sum(widths[name] + 1 for name in names) + gaps - 1
+
+    if moved and need() > width:
+        names.remove(_FOLDS_FOR_MOVES)
+        if need() > width:
+            names.insert(list(_HEADS).index(_FOLDS_FOR_MOVES), _FOLDS_FOR_MOVES)
+    while folding and need() > width:
+        gone = folding.pop(0)
+        names = [name for name in names if name != gone]
     placed: list[Placed] = []
     x = MARKS
     for name in names:
-        wide = _WIDTHS[name][size] if name != "verdict" else max(width - x, 2)
+        wide = widths[name] if name != "verdict" else max(width - x, 2)
         title = _HEADS[name] if len(_HEADS[name]) <= wide else _SHORT.get(name, _HEADS[name])
         # A gap between a number and the text after it.
         if placed and placed[-1].at_right and name not in RIGHT:
@@ -188,6 +204,8 @@ def fitted(text: str, width: int) -> str:
         text = text.replace(name, short)
     if width_of(text) <= width:
         return text
+    if " · " in text:
+        return cut(_cause_cut(text, width), width)
     text = _UNIT_BEHIND.sub(r"\1", text).replace(" + ", "+")
     if ", " in text:
         text = text.replace("=true", "")
@@ -198,6 +216,17 @@ def fitted(text: str, width: int) -> str:
             return ", ".join(parts)
     parts = [_without_words(part, _MOST_WORDS) for part in text.split(", ")]
     return _before_a_number(", ".join(parts), width)
+
+
+def _cause_cut(verdict: str, width: int) -> str:
+    """``✖ oom · limit…`` for a cause of several words: cut between two of them, or left out."""
+    before, _, cause = verdict.partition(" · ")
+    words = cause.split("-")
+    for count in range(len(words) - 1, 0, -1):
+        text = f"{before} · {'-'.join(words[:count])}…"
+        if width_of(text) <= width:
+            return text
+    return before
 
 
 def _without_words(part: str, count: int) -> str:

@@ -8,10 +8,12 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.reports.compare import cells
 from gpuwatch.reports.comparison_content import BEST, speed_marks
 from gpuwatch.reports.content import GLYPHS
+from gpuwatch.reports.run_content import fell_back
 from gpuwatch.ui.drawing.cells import left, right, width_of
 from gpuwatch.ui.drawing.pen import Pen
 from gpuwatch.ui.settings.actions import bindings
@@ -64,7 +66,8 @@ class ProbeTable(ScrollList):
 
     def refill(self) -> None:
         """Rebuilds the lines for the current width."""
-        columns = place(self.inner)
+        runs = (row.run for row in self.rows if not isinstance(row, Group) and row.run is not None)
+        columns = place(self.inner, moved=any(fell_back(run) != UNKNOWN for run in runs))
         head = Pen(self.inner)
         head.to(MARKS, ink="header")
         for placed in columns:

@@ -1,0 +1,67 @@
+"""The machine at the moment of an event, as lines. Pure."""
+
+from __future__ import annotations
+
+import datetime
+
+from gpuwatch.formatting.text import printable
+from gpuwatch.formatting.units import UNKNOWN, gib, memory
+from gpuwatch.history.machine_event import MachineEvent
+from gpuwatch.history.sample_store import Kept
+from gpuwatch.model.snapshot import Device, Process
+from gpuwatch.ui.drawing.cells import left
+from gpuwatch.ui.drawing.wrapping import Lines
+from gpuwatch.ui.tables.columns import short_command
+from gpuwatch.ui.tables.device_facts import whole_number
+
+_MOST = 16
+"""Processes listed."""
+_APART = 60.0
+"""Seconds from an event beyond which a sample does not show its moment."""
+
+
+def then_lines(event: MachineEvent, then: Kept | None) -> Lines:
+    """All GPUs, those of the event marked, and the processes on these; ``then``: the sample at that moment."""
+    lines: Lines = [[]]
+    if then is None or abs(then.at - event.at) > _APART:
+        return [*lines, [("no sample of that moment is kept", "dim")]]
+    snapshot = then.snapshot
+    at = datetime.datetime.fromtimestamp(then.at)
+    lines.append([("The machine then", "title"), (f"  sample of {at:%H:%M:%S}; v shows it", "dim")])
+    concerned = [device for device in snapshot.devices if event.concerns(device.uuid)]
+    lines += [_device(device, marked=device in concerned) for device in snapshot.devices]
+    wanted = {device.uuid for device in concerned or snapshot.devices}
+    rows = [row for row in snapshot.processes if row.device_uuid in wanted]
+    rows.sort(key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
+    if rows:
+        where = "on the GPUs of the event" if concerned and len(concerned) < len(snapshot.devices) else "on the GPUs"
+        lines += [[], [("Processes then", "title"), (f"  {where}", "dim")]]
+    lines += [_process(row, marked=row.pid == event.pid) for row in rows[:_MOST]]
+    if len(rows) > _MOST:
+        lines.append([(f"  {len(rows) - _MOST} more", "dim")])
+    return lines
+
+
+def _device(device: Device, *, marked: bool) -> list[tuple[str, str]]:
+    used, total = device.number("memory.used_bytes"), device.number("memory.total_bytes")
+    return [
+        ("▸ " if marked else "  ", "accent"),
+        (f"GPU {device.index:<2} ", "strong"),
+        (f"{whole_number(device.number('utilization.gpu_percent'), 3)} %", "text"),
+        (f"  {gib(used):>5} / {gib(total)} GiB", "text"),
+        (f"  {whole_number(device.number('temperature.gpu_celsius'), 3)} °C", "text"),
+        (f"  {whole_number(device.number('power.draw_watts'), 4)} W", "text"),
+        (f"  {printable(device.state)}" if device.state != "ok" else "", "error"),
+    ]
+
+
+def _process(row: Process, *, marked: bool) -> list[tuple[str, str]]:
+    where = UNKNOWN if row.device_index is None else str(row.device_index)
+    return [
+        ("▸ " if marked else "  ", "accent"),
+        (f"GPU {where:<2} ", "strong"),
+        (f"{row.pid:>7}  ", "dim"),
+        (left(printable(row.user or UNKNOWN), 9) + " ", "text"),
+        (f"{memory(row.number('gpu_memory_bytes')):>9}  ", "text"),
+        (short_command(row), "text"),
+    ]
