@@ -352,7 +352,7 @@ def _found(setup: TrialSetup, asked: _Asked, rule: Rule) -> ExperimentResult | N
         settings = default_set(start.frameworks, setup.gpus, setup.simulation)
     chosen = configurations([one for one in settings if isinstance(one, Setting)], asked.vary)
     missing = [one for one in settings if isinstance(one, NotTried)]
-    if start is not None and start.failed:
+    if start is not None and (start.failed or (start.on_cpu and not (asked.configs or asked.vary))):
         return not_run(start.trial, setup)
     if asked.plan:
         assert start is not None

@@ -86,8 +86,8 @@ def run(
 
     COMMAND runs unchanged; its output, exit code and signals are passed on. A summary of its devices, memory,
     fallbacks to the CPU and failures follows on stderr. Every Python process that it starts is watched for
-    TensorFlow, Keras and PyTorch. The run is saved while it goes on. If gpuwatch is killed, the program and all its
-    processes end. The exit code is 127 if the program is not found and 126 if it cannot be executed, as in a shell.
+    TensorFlow, Keras, PyTorch and JAX. The run is saved while it goes on. If gpuwatch is killed, the program and all
+    its processes end. The exit code is 127 if the program is not found and 126 if it cannot be executed, as in a shell.
     gpuwatch adds only GPUWATCH_WATCH and a folder in PYTHONPATH to its environment.
     """
     if not command:

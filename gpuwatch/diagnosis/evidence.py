@@ -43,7 +43,8 @@ class Evidence:
         """Whether the framework got at least one GPU."""
         if self.device_map:
             return True
-        return self.run is not None and any("GPU" in name for name in self.run.devices.logical)
+        logical = self.run.devices.logical if self.run is not None else ()
+        return any("GPU" in name or name.startswith(("cuda:", "rocm:")) for name in logical)
 
     def variable(self, name: str) -> str | None:
         """An environment variable as the program saw it."""

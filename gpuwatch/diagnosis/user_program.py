@@ -52,7 +52,7 @@ def reason_of(run: Run, log: LogFacts, verdict: Verdict, findings: tuple[Finding
         title = next((found.title for found in findings if found.id == main), CAUSES[main or "unknown"])
         return f"All of it ran on the CPU: {title}."
     if verdict == "ok" and run.framework is None and not log.frameworks and not run.device_map:
-        return "It succeeded; neither TensorFlow nor PyTorch was seen in it."
+        return "It succeeded; neither TensorFlow, PyTorch nor JAX was seen in it."
     if verdict == "ok" and not any(found.severity in ("error", "warning") for found in findings):
         return "It succeeded without problems." if run.device_map else "It succeeded."
     return ""

@@ -114,7 +114,7 @@ def _best(passed: Sequence[Summary], *, simulated: bool) -> Summary | None:
 
 def _better(best: Summary, base: Summary, *, simulated: bool) -> str:
     speed = speed_against(best.step_time, base.step_time, simulated=simulated)
-    work = speed or "the same work"
+    work = speed or _work(best, base)
     mine, other = best.memory, base.memory
     if mine is None or other is None:
         return f"{best.name}: {work}"
@@ -124,6 +124,10 @@ def _better(best: Summary, base: Summary, *, simulated: bool) -> str:
     if mine[0] > other[1] * (1 + SAME_MEMORY):
         return f"{best.name}: {work}, but {size(mine[1])} instead of {size(other[1])}"
     return f"{best.name}: {work}, in the same memory ({size(mine[1])})"
+
+
+def _work(one: Summary, other: Summary) -> str:
+    return "the same work" if one.same_work and other.same_work else "as many seconds (no step could be counted)"
 
 
 def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bool) -> str:
@@ -138,7 +142,7 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
         worst = max(others, key=lambda one: one.memory[1] if one.memory else 0)
         assert base.memory is not None
         assert worst.memory is not None
-        work = speed_against(base.step_time, worst.step_time, simulated=simulated) or "the same work"
+        work = speed_against(base.step_time, worst.step_time, simulated=simulated) or _work(base, worst)
         return f"{base.name} holds least: {work} in {size(base.memory[1])}, {worst.name} in {size(worst.memory[1])}"
     amounts = [one.memory for one in passed if one.memory is not None]
     same = len(amounts) == len(passed) and max(a[1] for a in amounts) <= min(a[0] for a in amounts) * (1 + SAME_MEMORY)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from gpuwatch.experiment.plan import SIMULATED_STEPS, STEADY_SECONDS, Configuration, Rule
 from gpuwatch.experiment.settings import named
-from gpuwatch.experiment.trial import Goal, run_trial
+from gpuwatch.experiment.trial import Goal, run_trial, used_no_gpu
 from gpuwatch.experiment.trial_setup import TrialSetup
 from gpuwatch.model.trials import Trial
 
 _STEPS = 10
+_UNCOUNTED = 10.0
+"""Seconds on a GPU after which a start is ended in which no step was counted."""
 _LONGEST = 60.0
 """Seconds after which a start is ended in which no step was counted."""
 
@@ -38,11 +40,18 @@ class FirstStart:
         """Whether the program failed as it is, for a reason that no setting of memory or devices can change."""
         return self.trial.run is not None and self.trial.run.verdict == "error"
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the program used no GPU although it has a framework that could, so that no setting matters."""
+        return self.trial.run is not None and self.trial.run.verdict == "fallback" and used_no_gpu(self.trial.run)
+
     def run_seconds(self, rule: Rule) -> tuple[float, float] | None:
         """Seconds that a run takes, at least and at most; None if that is not known before."""
         trial = self.trial
         if trial.ended_by == "the program":
             return self.took, self.took
+        if not trial.steps and rule.uncounted is not None:
+            return (self.took + rule.uncounted - _UNCOUNTED,) * 2
         step = trial.step_time.median_seconds if trial.step_time is not None else None
         match rule.kind:
             case "steps":
@@ -59,6 +68,6 @@ def first_start(setup: TrialSetup, budget: float) -> FirstStart:
     """Starts the program as it is and ends it after its first steps. Raises as :func:`run_trial` does."""
     setup.progress("a first start, to see which framework it loads")
     began = time.monotonic()
-    goal = Goal(Rule("steps", min(_STEPS, SIMULATED_STEPS)), deadline=min(_LONGEST, budget))
+    goal = Goal(Rule("steps", min(_STEPS, SIMULATED_STEPS), uncounted=_UNCOUNTED), deadline=min(_LONGEST, budget))
     trial = run_trial(setup, Configuration(named("default")), goal, 0)
     return FirstStart(trial, time.monotonic() - began)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gpuwatch.errors import UsageError
 from gpuwatch.experiment.answer import why_failed
-from gpuwatch.experiment.plan import SIMULATED_STEPS, Configuration, Rule, check_declared
+from gpuwatch.experiment.plan import SIMULATED_STEPS, UNCOUNTED_SECONDS, Configuration, Rule, check_declared
 from gpuwatch.experiment.result import ExperimentResult
 from gpuwatch.experiment.settings import Setting
 from gpuwatch.experiment.trial import Goal, Interrupted, run_trial
@@ -27,7 +27,7 @@ _AGAIN = 5
 """Times that the search goes on after a value did not confirm it."""
 _LEAST = 10.0
 """Seconds that a run has at least."""
-SEARCHED = Rule("steps", SIMULATED_STEPS)
+SEARCHED = Rule("steps", SIMULATED_STEPS, uncounted=UNCOUNTED_SECONDS)
 """When a run of the search ends: by then, a step has taken all the memory that it needs."""
 _FULL = 0.98
 """Share of the limit from which on an allocator hands out whole chunks, more than was asked for."""
@@ -213,6 +213,8 @@ class _Runs:
             return True
         if run.verdict == "oom":
             return False
+        if run.verdict == "timeout":
+            raise _Stopped(f"--budget ended before {trial.name} was known to pass")
         raise _Stopped(f"{trial.name} failed, but not for want of GPU memory: {why_failed(run)}")
 
 

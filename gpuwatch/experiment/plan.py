@@ -19,6 +19,8 @@ SIMULATED_STEPS = 20
 """Steps of a run on simulated GPUs, whose speeds are not compared."""
 STEADY_SECONDS = 20.0
 """Seconds of steps after which a measurement ends that does not get steady."""
+UNCOUNTED_SECONDS = 30.0
+"""Seconds on a GPU after which a measurement ends in which no step could be counted, unless the user said when."""
 _STEPS = re.compile(r"(\d{1,9}) ?steps?")
 _TIME = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?(s|min|h)")
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -35,10 +37,14 @@ class Rule:
     amount: float = 0.0
     least: float = 0.0
     """Seconds of steps that it takes at least: other processes of the program may still be starting."""
+    uncounted: float | None = None
+    """Seconds on a GPU after which it ends if no step could be counted; None: never."""
 
     def on(self, *, simulated: bool) -> Rule:
         """The rule on these GPUs: nothing has to be steady where speeds are not compared."""
-        return Rule("steps", SIMULATED_STEPS, 1.0) if simulated and self.kind == "steady" else self
+        if self.kind != "steady":
+            return self
+        return Rule("steps", SIMULATED_STEPS, 1.0, self.uncounted) if simulated else self
 
     def __str__(self) -> str:
         match self.kind:
@@ -73,7 +79,7 @@ class Configuration:
 def parse_rule(text: str) -> Rule:
     """``200steps``, ``60s``, ``5min``, ``steady``, ``end``; UsageError for anything else."""
     if text in ("steady", "end"):
-        return Rule("steady" if text == "steady" else "end")
+        return Rule("steady", uncounted=UNCOUNTED_SECONDS) if text == "steady" else Rule("end")
     if (steps := _STEPS.fullmatch(text)) is not None and int(steps[1]):
         return Rule("steps", int(steps[1]))
     if (time := _TIME.fullmatch(text)) is not None and float(time[1]):

@@ -65,7 +65,10 @@ def compared(
         found.notes.append(f"{', '.join(inherited)} {verb} set in this environment: default has it too.")
     if any(_shared(trial) for trial in found.trials):
         found.notes.append("Other programs used the GPU meanwhile: room and speed may have changed between runs.")
-    if any(trial.run is not None and trial.run.verdict == "timeout" and not trial.steps for trial in found.trials):
+    if any(
+        trial.run is not None and trial.ended_by not in ("the program", "success") and not trial.steps
+        for trial in found.trials
+    ):
         found.notes.append("No step could be counted: give a time (--stop-after 60s), or call gpuwatch.step() in it.")
     found.trials += [Trial(asked=one.name, not_tried=one.reason) for one in missing]
     found.answer = answer(found.trials, {one.setting.name: one.setting.code for one in chosen})
@@ -85,9 +88,12 @@ def _shared(trial: Trial) -> bool:
 
 
 def not_run(start: Trial, setup: TrialSetup) -> ExperimentResult:
-    """What there is to say if the program fails as it is."""
+    """What there is to say if the program fails as it is, or uses no GPU."""
     assert start.run is not None
-    sentence = f"It fails as it is, so no setting was tried: {why_failed(start.run)}"
+    if start.run.verdict in PASSED:
+        sentence = f"It uses no GPU, so no setting was tried: {why_failed(start.run)}"
+    else:
+        sentence = f"It fails as it is, so no setting was tried: {why_failed(start.run)}"
     return ExperimentResult(trials=[replace(start, round=1)], answer=Answer(sentence=sentence))
 
 

@@ -285,9 +285,11 @@ _PLAIN: dict[str, Callable[[], Setting]] = {
     "tf32": _of(
         "torch", "tf32", "TF32 products", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1", changes_results=True, simulated=False
     ),
-    "no-preallocate": _of("jax", "no-preallocate", "memory as needed", "XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
+    "no-preallocate": _of(
+        "jax", "no-preallocate", "memory as needed", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", simulated=False
+    ),
     "platform-allocator": _of(
-        "jax", "platform-allocator", "no pool of memory", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform"
+        "jax", "platform-allocator", "no pool of memory", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform", simulated=False
     ),
 }
 _WITH_VALUE: dict[str, tuple[Callable[[str], Setting], str]] = {

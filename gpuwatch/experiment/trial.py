@@ -66,6 +66,10 @@ class Stop:
         self._show = show
         self._judge_at = 0
         self._shown = 0.0
+        self._on_gpu: float | None = None
+        """Seconds after the start when a GPU came into use."""
+        self.uncounted: float | None = None
+        """Seconds on a GPU, in a program whose steps cannot be counted."""
         self.succeeded = False
         """Set when the program printed what was declared as success."""
         self.why = ""
@@ -88,6 +92,8 @@ class Stop:
         if seconds - self._shown >= 0.5:
             self._shown = seconds
             self._show(state.steps.count)
+        if self._on_gpu is None and _uses_gpu(state):
+            self._on_gpu = seconds
         if self.succeeded:
             self.why = "success"
         elif self._reached(state.steps, seconds) and not starting():
@@ -100,8 +106,7 @@ class Stop:
         """Whether its time is over; a program that stands still on a GPU has more: an allocation may be failing."""
         if self._goal.deadline is None or seconds < self._goal.deadline:
             return False
-        on_gpu = any("GPU" in name for name in state.devices.logical)
-        if not on_gpu or not _stands(state.steps):
+        if not _uses_gpu(state) or not _stands(state.steps):
             return True
         since = 0.0 if state.steps.last_at is None else seconds - (time.monotonic() - state.steps.last_at)
         return seconds >= max(self._goal.deadline, since) + _RETRIES
@@ -112,6 +117,9 @@ class Stop:
             return False
         if self._goal.steps is not None:
             return seen.count >= self._goal.steps
+        if not seen.count and rule.uncounted is not None and self._on_gpu is not None:
+            self.uncounted = seconds - self._on_gpu
+            return self.uncounted >= rule.uncounted
         if not seen.count or seen.first_at is None or seen.last_at is None:
             return rule.kind == "seconds" and seconds >= rule.amount
         lasted = seen.last_at - seen.first_at
@@ -125,6 +133,10 @@ class Stop:
             return False
         self._judge_at = int(seen.count * _AGAIN) + 1
         return is_steady(step_time(seen.times))
+
+
+def _uses_gpu(state: EventState) -> bool:
+    return any("GPU" in name or "cuda" in name for name in (*state.devices.logical, *state.mappings))
 
 
 def _stands(seen: StepCount) -> bool:
@@ -265,7 +277,7 @@ def _finished(
         steps=steps.count or None,
         step_time=time_of_step,
         ended_by="success" if stop.why == "success" else measured.ended_by,
-        covered=_covered(steps, run, ended=measured.ended_by == "the program"),
+        covered=_covered(steps, run, stop.uncounted, ended=measured.ended_by == "the program"),
         output=str(output),
     )
 
@@ -279,10 +291,24 @@ def _became(setting: Setting, run: Run, applied: Applied | None) -> Applied | No
         return Applied(name=setting.name, applied=False, overridden=place)
     if not setting.variables or run.framework is None:
         return None  # nothing to apply, or nobody could tell
+    if setting.framework != "any" and setting.variables.get("CUDA_VISIBLE_DEVICES") is None and used_no_gpu(run):
+        return Applied(name=setting.name, applied=False, reason="the program used no GPU")
     there = all(run.environment.get(name) == value for name, value in setting.variables.items())
     known = {name: run.settings[name].effective for name in setting.variables if name in run.settings}
     effective = {name: value for name, value in known.items() if value is not None}
     return Applied(name=setting.name, applied=there, effective=effective) if there or known else None
+
+
+def used_no_gpu(run: Run) -> bool:
+    """Whether the program started its framework's devices, and none of them is a GPU."""
+    processes = run.processes or (run,)
+    return any(one.devices.logical for one in processes) and not (
+        run.device_map
+        or any(
+            one.device_map or any("GPU" in name or name.startswith("cuda") for name in one.devices.logical)
+            for one in processes
+        )
+    )
 
 
 def _verdict(run: Run, stop: Stop, setup: TrialSetup, steps: int, *, ended: bool) -> tuple[Verdict, str]:
@@ -304,7 +330,7 @@ def _verdict(run: Run, stop: Stop, setup: TrialSetup, steps: int, *, ended: bool
     return "interrupted", run.verdict_reason
 
 
-def _covered(steps: StepCount, run: Run, *, ended: bool) -> str:
+def _covered(steps: StepCount, run: Run, uncounted: float | None, *, ended: bool) -> str:
     done = f"{steps.count} step{'' if steps.count == 1 else 's'}" if steps.count else ""
     if ended and run.verdict in PASSED:
         return "the whole program"
@@ -317,7 +343,9 @@ def _covered(steps: StepCount, run: Run, *, ended: bool) -> str:
             else "no validation"
         )
         return f"{done}, {seen} seen"
-    return done or "no step was counted"
+    if done:
+        return done
+    return "no step was counted" if uncounted is None else f"{uncounted:.0f} s on the GPU, no step was counted"
 
 
 def _throughput(seen: Throughput | None, times: list[float], count: int, counted: str) -> Throughput | None:

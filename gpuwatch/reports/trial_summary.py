@@ -80,6 +80,11 @@ class Summary:
         )
 
     @property
+    def same_work(self) -> bool:
+        """Whether its runs did as much as those of other settings: they ended by themselves, or had as many steps."""
+        return all(trial.steps or trial.ended_by in ("the program", "success") for trial in self.trials if trial.run)
+
+    @property
     def changes_results(self) -> bool:
         """Whether the setting changes what the program computes."""
         return any(trial.changes_results for trial in self.trials)

@@ -23,8 +23,11 @@ _DECISIVE = 3
 """Lines shown of a run that failed."""
 _HEADS = ("SETTING", "APPLIED", "GPU MEMORY", "DEVICE MAP", "STEP", "STEPS/S", "MEASURED", "VERDICT")
 _SPEEDS = ("STEP", "STEPS/S")
-_BY_THE_WAY = re.compile(r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?[IW](?:\d{4} [\d:.]+ +\d+)? [\w./-]+:\d+\]|\s*\[\[\{\{|Hint: ")
-"""Information and warnings of TensorFlow's log, names of nodes, and hints."""
+_BY_THE_WAY = re.compile(
+    r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?[IW](?:\d{4} [\d:.]+ +\d+)? [\w./-]+:\d+\]|\s*\[\[\{\{|Hint: "
+    r"|.*Failed to get device properties, error code: 302"
+)
+"""Information and warnings of TensorFlow's log, names of nodes, hints, and what simulated GPUs lack."""
 _FRAME = re.compile(r'\s+File "(?!.*/(?:site|dist)-packages/)[^"<]+", line \d+')
 """A line of a traceback in a file of the program's own."""
 EVERY_RUN = "Every run"

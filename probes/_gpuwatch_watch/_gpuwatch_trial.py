@@ -17,6 +17,7 @@ import types
 
 _CONTEXT = "tensorflow.python.eager.context"
 _EXECUTION = "tensorflow.python.pywrap_tfe"
+_TAPES = "tensorflow.python.eager.backprop"
 _SESSIONS = "tensorflow.python.client.pywrap_tf_session"
 _LISTED = "tensorflow.python.client.device_lib"
 _SESSION_CLASS = "tensorflow.python.client.session"
@@ -66,9 +67,11 @@ class Trial:
         """GPUOptions to merge into the configurations of sessions."""
         self.own = type(watcher.batches)()
         """Calls of gpuwatch.step()."""
+        self.tapes = type(watcher.batches)()
+        """Gradients of a GradientTape, taken outside of every tf.function."""
         self.validations = Validations()
         self.sessions = Sessions()
-        self.actions = {"gpuwatch": self._gpuwatch, _SESSION_CLASS: self.sessions.count}
+        self.actions = {"gpuwatch": self._gpuwatch, _SESSION_CLASS: self.sessions.count, _TAPES: self._gradients}
         if self.probe == _MIXED:
             self.actions.update({"keras": self._keras, "tf_keras": self._keras, _KERAS_STATE: self._policies})
         elif self.probe == _FRACTION:
@@ -93,10 +96,11 @@ class Trial:
         """Starts over, as in a process forked by multiprocessing."""
         self.sent = None
         self.own.reset()
+        self.tapes.reset()
         self.validations.count = 0
         self.sessions.reset()
         self.steps = StepReports(self)
-        for steps in (self.own, self.watcher.batches, self.watcher.optimizer):
+        for steps in (self.own, self.tapes, self.watcher.batches, self.watcher.optimizer):
             steps.pending = collections.deque(maxlen=_MOST_TIMES)
         self.watcher.calls.pending = {}
 
@@ -104,6 +108,7 @@ class Trial:
         if name not in (
             _SESSION_CLASS,
             _EXECUTION,
+            _TAPES,
         ):  # without these, steps are not counted, or an OOM takes ten seconds
             self.not_tried("not possible in this version: %s (%s: %s)" % (name, type(error).__name__, error))
 
@@ -134,24 +139,8 @@ class Trial:
         if self.probe is not None and self.answer is not None and self.answer is not self.sent:
             self.sent = self.answer
             emit("applied", **self.answer)
-        self._jax()
         self.validations.look()
         self.steps.tell(emit, last)
-
-    def _jax(self):
-        """Reports JAX, of which nothing else is observed, in a program without TensorFlow and PyTorch."""
-        jax = sys.modules.get("jax")
-        version = getattr(jax, "__version__", None)
-        if version is not None and not {"tensorflow", "torch"} & set(sys.modules):
-            self.watcher.once(
-                "jax",
-                "framework",
-                name="jax",
-                version=str(version),
-                gpu_build=None,
-                interpreter=sys.executable,
-                python_version=sys.version.split()[0],
-            )
 
     # At TensorFlow's first use of a device
 
@@ -395,6 +384,16 @@ class Trial:
         module.cuda._lazy_call(start)
         module._C._cuda_setMemoryFraction = _cuda_setMemoryFraction
 
+    def _gradients(self, module):
+        """Counts the gradients that a training loop takes without a tf.function, which nothing else counts."""
+        tape, eager = module.GradientTape, module.context.executing_eagerly
+
+        def took():
+            if eager():
+                self.tapes.step()
+
+        tape.gradient = _Method(vars(tape)["gradient"], took)
+
     def _gpuwatch(self, module):
         """The package gpuwatch, which the program imports for gpuwatch.step()."""
         module._count_step = self.own.step
@@ -406,6 +405,7 @@ class StepReports:
     def __init__(self, trial):
         self.trial = trial
         self.function = None
+        self.by_tape = False
         self.latest = None
         self.sent_at = 0.0
 
@@ -436,6 +436,11 @@ class StepReports:
             if one.count:
                 return name, one.count, one.pending
         code = self.busiest()
+        called = watcher.calls.known[code][2] if code is not None else 0
+        # Once they are what is counted, that stays: counts of functions come late, and overtake one another.
+        self.by_tape = self.by_tape or trial.tapes.count > 2 * called
+        if self.by_tape:
+            return "gradients of a GradientTape", trial.tapes.count, trial.tapes.pending
         if code is not None:
             return watcher.calls.describe(code), watcher.calls.known[code][2], watcher.calls.pending[code]
         return trial.sessions.busiest()
@@ -463,7 +468,9 @@ class Validations:
             kind = getattr(sys.modules.get(name), "CallbackList", None)
             if name not in self.hooked and "on_test_begin" in vars(kind or object):
                 self.hooked.add(name)
-                kind.on_test_begin = _Method(vars(kind)["on_test_begin"], self._began)
+                original = vars(kind)["on_test_begin"]
+                if not isinstance(original, _Method):  # another name of the same class
+                    kind.on_test_begin = _Method(original, self._began)
 
     def _began(self):
         self.count += 1

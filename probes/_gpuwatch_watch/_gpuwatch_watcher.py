@@ -1,4 +1,4 @@
-"""Observes TensorFlow, Keras and PyTorch inside a program that ``gpuwatch run`` watches, without changing them.
+"""Observes TensorFlow, Keras, PyTorch and JAX inside a program that ``gpuwatch run`` watches, without changing them.
 
 A thread reads allocators, devices, and how often each tf.function was called (TensorFlow counts that). Keras's batches
 are counted by adding a method that its History callback lacks, PyTorch's steps by its optimizer hook: neither wraps the
@@ -28,7 +28,7 @@ _WINDOWS = 240
 _MOST_FUNCTIONS = 200
 _MOST_SEARCHES = 5
 """Each search goes through all of the program's objects, which takes some ten milliseconds."""
-_ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
+_ENVIRONMENT = ("CUDA", "GPUWATCH_SIM", "JAX_", "LD_LIBRARY_PATH", "NCCL_", "NVIDIA_", "PYTORCH_", "TF_", "XLA_")
 _HISTORY = (
     "keras.src.callbacks.history",
     "keras.src.callbacks",
@@ -225,7 +225,10 @@ class Watcher:
         until = time.monotonic() + _EARLY
         try:
             while not self.broken and os.getpid() == pid:
-                looks = (self.tensorflow, self.torch, self.hooks, self.functions, self.record, self.speed, self.tried)
+                looks = (
+                    *(self.tensorflow, self.torch, self.jax, self.hooks),
+                    *(self.functions, self.record, self.speed, self.tried),
+                )
                 for look in looks:
                     try:
                         look()
@@ -246,6 +249,7 @@ class Watcher:
         looks = [
             self.tensorflow,
             self.torch,
+            self.jax,
             self.hooks,
             self.last_functions,
             self.last_speed,
@@ -467,6 +471,41 @@ class Watcher:
         if hasattr(found, "pci_bus_id"):
             value["pci_bus_id"] = "%04x:%02x:%02x.0" % (found.pci_domain_id, found.pci_bus_id, found.pci_device_id)
         return value
+
+    def jax(self):
+        """Reports JAX, its devices and their memory, once it has started them; before that only that it is there.
+
+        A program may import TensorFlow beside it, for its data.
+        """
+        module = sys.modules.get("jax")
+        if not _complete(module) or not hasattr(module, "__version__"):
+            return
+        bridge = sys.modules.get("jax._src.xla_bridge")
+        clients = dict(getattr(bridge, "_backends", None) or {})
+        if not clients and ({"tensorflow", "torch"} & set(sys.modules) or "jax devices" in self.latest):
+            return  # perhaps another framework does the work; or JAX has cleaned up, at the end
+        factories = set(getattr(bridge, "_backend_factories", ()))
+        self.changed(
+            "jax",
+            "framework",
+            name="jax",
+            version=str(module.__version__),
+            gpu_build=bool(factories & {"cuda", "rocm", "gpu"}) if clients and factories else None,
+            interpreter=sys.executable,
+            python_version=sys.version.split()[0],
+        )
+        devices = [device for client in clients.values() for device in client.local_devices()]
+        names = [str(device) for device in devices]
+        if not names:
+            return
+        self.changed("jax devices", "devices", physical=names, visible=names, virtual=[], logical=names)
+        for device, name in zip(devices, names):  # noqa: B905  (Python 3.7)
+            stats = device.memory_stats() if device.platform != "cpu" else None
+            if device.platform != "cpu":
+                self.once(name, "result", name=name, value={"name": device.device_kind})
+            if stats:
+                held = stats["bytes_in_use"]
+                self.changed(name, "memory", device=name, current=held, peak=stats.get("peak_bytes_in_use", held))
 
     def hooks(self):
         """Installs the counters as soon as the frameworks are imported."""

@@ -9,9 +9,9 @@ _gpuwatch_simulated.py. Every version of Python must be able to compile this fil
 import os
 import sys
 
-_FRAMEWORKS = frozenset(["tensorflow", "torch", "keras"])
+_FRAMEWORKS = frozenset(["tensorflow", "torch", "keras", "jax"])
 if "GPUWATCH_TRIAL" in os.environ:
-    _FRAMEWORKS |= frozenset(["tf_keras", "jax", "gpuwatch"])
+    _FRAMEWORKS |= frozenset(["tf_keras", "gpuwatch"])
 _WATCHED = "GPUWATCH_WATCH" in os.environ
 # GPUs that gpuwatch simulates as a PluggableDevice.
 _SIMULATED = "GPUWATCH_SIM_STATE" in os.environ and "TF_PLUGGABLE_DEVICE_LIBRARY_PATH" in os.environ

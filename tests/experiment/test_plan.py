@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.errors import UsageError
-from gpuwatch.experiment.plan import Rule, filled_in, parse_rule, parse_time, parse_vary, shown_time
+from gpuwatch.experiment.plan import UNCOUNTED_SECONDS, Rule, filled_in, parse_rule, parse_time, parse_vary, shown_time
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from gpuwatch.experiment.plan import Rule, filled_in, parse_rule, parse_time, pa
         ("1step", Rule("steps", 1)),
         ("60s", Rule("seconds", 60)),
         ("5min", Rule("seconds", 300)),
-        ("steady", Rule("steady")),
+        ("steady", Rule("steady", uncounted=UNCOUNTED_SECONDS)),
         ("end", Rule("end")),
     ],
 )

@@ -80,4 +80,15 @@ def test_only_what_is_known_is_said_of_validation(validations: int | None, ended
     from tests.reports.documents import full_run
 
     steps = StepCount(counted="batches of Keras", count=200, validations=validations)
-    assert trial._covered(steps, full_run(verdict="ok"), ended=ended) == says
+    assert trial._covered(steps, full_run(verdict="ok"), None, ended=ended) == says
+
+
+def test_a_program_whose_steps_cannot_be_counted_is_measured_by_time() -> None:
+    asked = Stop(Goal(Rule("steady", uncounted=30.0), deadline=200.0), lambda count: None)
+    assert not asked(stepping(0, gpu=False), 5.0, nobody)
+    assert not asked(stepping(0), 8.0, nobody)
+    assert not asked(stepping(0), 37.9, nobody)
+    assert asked(stepping(0), 38.0, nobody)
+    assert (asked.why, asked.uncounted) == ("steps", 30.0)
+    by_hand = Stop(Goal(Rule("steps", 200), deadline=200.0), lambda count: None)
+    assert not by_hand(stepping(0), 100.0, nobody)

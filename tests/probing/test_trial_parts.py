@@ -151,18 +151,6 @@ def test_a_setting_that_was_never_made_is_told_at_the_end() -> None:
     assert (data["applied"], data["reason"]) == (False, "the program used no GPU")
 
 
-def test_jax_is_named_where_nothing_else_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = _Trial()
-    emitted: list[tuple[str, dict[str, Any]]] = []
-    made.watcher.emit = lambda kind, **data: emitted.append((kind, data))
-    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(__version__="0.7.1"))
-    for name in ("tensorflow", "torch"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    made.tell()
-    made.tell()
-    assert [(kind, data["name"], data["version"]) for kind, data in emitted] == [("framework", "jax", "0.7.1")]
-
-
 def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_counted() -> None:
     state = EventState()
 
@@ -179,3 +167,47 @@ def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_cou
     assert (state.steps.count, state.steps.times, state.steps.first_at) == (1, [0.25], 4.0)
     state.line(msgspec.json.encode({"v": 1, "seq": 0, "t": 5.0, "kind": "steps", "data": {"count": 2}}))
     assert "event 'steps' lacks or mistypes a field" in state.problems[0]
+
+
+class _CallbackList:
+    def on_test_begin(self, logs: object = None) -> str:
+        return f"began {logs}"
+
+
+def test_validations_are_counted_once_whatever_names_the_class_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = type("CallbackList", (), {"on_test_begin": _CallbackList.on_test_begin})
+    made = _Trial()
+    made.watcher.batches.step()
+    ((_, data),) = made.tell(last=True)
+    assert data["validations"] is None, "nothing is known of a version of Keras that has no such method"
+    for name in ("keras.src.callbacks.callback_list", "keras.callbacks"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(CallbackList=kind))
+    made.tell()
+    assert kind().on_test_begin(3) == "began 3"
+    ((_, data),) = made.tell(last=True)
+    assert data["validations"] == 1
+
+
+class _Tape:
+    def gradient(self, target: object) -> object:
+        return target
+
+
+def test_gradients_are_steps_where_nothing_else_is_counted() -> None:
+    eager = [True]
+    kind = type("GradientTape", (), {"gradient": _Tape.gradient})
+    made = _Trial()
+    made.act(
+        "tensorflow.python.eager.backprop",
+        SimpleNamespace(GradientTape=kind, context=SimpleNamespace(executing_eagerly=lambda: eager[0])),
+    )
+    for _ in range(7):
+        assert kind().gradient(2) == 2
+    eager[0] = False  # while a function is traced
+    kind().gradient(2)
+    ((_, data),) = made.tell(last=True)
+    assert (data["counted"], data["count"], len(data["times"])) == ("gradients of a GradientTape", 7, 2)
+    assert data["validations"] is None
+    made.watcher.batches.step()
+    ((_, data),) = made.tell(last=True)
+    assert (data["counted"], data["count"]) == ("batches of Keras", 1)

@@ -117,7 +117,7 @@ def test_a_program_without_a_framework_is_told_so(tmp_path: Path) -> None:
     assert watched("-o", str(out), "--", "true").returncode == 0
     run = read(out)
     assert run["verdict"] == "ok"
-    assert "neither TensorFlow nor PyTorch" in run["verdict_reason"]
+    assert "neither TensorFlow, PyTorch nor JAX" in run["verdict_reason"]
 
 
 @pytest.mark.parametrize(("handled", "code"), [(False, -signal.SIGINT), (True, 0)])
