@@ -7,39 +7,55 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.output import redact_option, say
+from gpuwatch.cli.output import data, redact_option, say
 from gpuwatch.errors import EXIT_FAILED, UsageError
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.text import harmless
+from gpuwatch.model.codec import to_json
 
 _file = click.argument("file", type=click.Path(path_type=Path), shell_complete=files)
 
 
-@click.command(epilog="\b\nExamples:\n  gpuwatch record info night.gpuwatch\n")
+_INFO = """\b
+Examples:
+  gpuwatch record info night.gpuwatch
+  gpuwatch record info night.gpuwatch --json | jq .problems
+"""
+
+
+@click.command(epilog=_INFO)
 @_file
-def info(file: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.recording/1), with all problems and gaps.")
+def info(file: Path, as_json: bool) -> None:
     """Print what is in a recording.
 
     When, how much, of which GPUs and processes, with which findings and gaps.
     """
-    from gpuwatch.recording.overview import overview
+    from gpuwatch.recording.overview import look_at, overview
 
+    if as_json:
+        data(to_json(look_at(file)))
+        return
     click.echo(harmless("\n".join(overview(file)) + "\n"), nl=False)
 
 
 @click.command(epilog="\b\nExamples:\n  gpuwatch record check night.gpuwatch && echo whole\n")
 @_file
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.recording-check/1).")
 @click.pass_context
-def check(ctx: click.Context, file: Path) -> None:
+def check(ctx: click.Context, file: Path, as_json: bool) -> None:
     """Read all of a recording, report damage and gaps.
 
     Exits with 0 if everything can be read, and with 1 if something is damaged. Gaps are no damage.
     """
-    from gpuwatch.recording.check import checked
+    from gpuwatch.recording.check import checked, lines
 
     report = checked(file)
-    click.echo(harmless("\n".join(report.lines) + "\n"), nl=False)
-    ctx.exit(EXIT_FAILED if report.damaged else 0)
+    if as_json:
+        data(to_json(report))
+    else:
+        click.echo(harmless("\n".join(lines(report)) + "\n"), nl=False)
+    ctx.exit(0 if report.whole else EXIT_FAILED)
 
 
 _CUT = """\b

@@ -24,6 +24,7 @@ from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.lines import EventLine, FindingLine, MeansLine
 from gpuwatch.model.period import Period
 from gpuwatch.model.probe_list import ProbeList, RecipeList
+from gpuwatch.model.recording import RecordingCheck, RecordingInfo
 from gpuwatch.model.run import Comparison, Run
 from gpuwatch.model.snapshot import RUN_SECONDS, Process, Snapshot
 from gpuwatch.model.trials import Experiment
@@ -55,6 +56,8 @@ PRINTED: dict[str, type[msgspec.Struct]] = {
     "event": EventLine,
     "finding": FindingLine,
     "means": MeansLine,
+    "recording": RecordingInfo,
+    "recording-check": RecordingCheck,
 }
 """Documents that are printed but never read."""
 

@@ -11,10 +11,12 @@ import msgspec
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.terminal import file_name
-from gpuwatch.history.machine_event import MachineEvent, lasted
+from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.model.findings import Finding
+from gpuwatch.model.recording import RecordingCheck, RecordingGap
 from gpuwatch.recording import gpu_time, tiers
 from gpuwatch.recording.minute_blocks import DamagedMinute, Minute
+from gpuwatch.recording.overview import gap_line, gaps_of
 from gpuwatch.recording.process_lives import ProcessLife
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.storage import DATABASE_ERRORS, looked_at, open_to_read
@@ -22,48 +24,56 @@ from gpuwatch.recording.time_expressions import shown
 
 
 @dataclass
-class Report:
-    """What was found."""
+class _Found:
+    damaged: list[str] = field(default_factory=list)
+    gaps: tuple[RecordingGap, ...] = ()
+    schema: int | None = None
+    samples: int | None = None
 
-    lines: list[str] = field(default_factory=list)
-    damaged: int = 0
-    """Number of damaged parts."""
 
-
-def checked(path: Path) -> Report:
+def checked(path: Path) -> RecordingCheck:
     """Reads everything; :class:`~gpuwatch.errors.UsageError` if the file is no recording."""
-    report = Report()
-    name = file_name(path)
+    found = _Found()
     try:
         with open_to_read(path) as db:
             for (line,) in db.execute("PRAGMA quick_check(20)"):
                 if line != "ok":
-                    _note(report, f"database: {line}")
-            _blocks(db, report)
-            for what in _others(db, looked_at(path)):
-                _note(report, what)
+                    found.damaged.append(f"database: {line}")
+            found.damaged += _blocks(db)
+            found.damaged += _others(db, looked_at(path))
         db.close()
         with Recording(path) as recording:
             intervals = [run.interval for run in recording.runs]
-            gaps = list(recording.gaps(max(2.5 * max(intervals, default=1.0), 2.0)))
-            report.lines += [f"gap: {shown(begin)} to {shown(end)} ({lasted(end - begin)})" for begin, end in gaps]
-            summary = f"schema {recording.schema}, {recording.samples:,} samples, {len(gaps)} gaps"
+            found.gaps = gaps_of(recording, max(2.5 * max(intervals, default=1.0), 2.0))
+            found.schema, found.samples = recording.schema, recording.samples
     except (*DATABASE_ERRORS, GpuwatchError) as error:
-        if isinstance(error, GpuwatchError) and not report.lines:
+        if isinstance(error, GpuwatchError) and not found.damaged:
             raise
-        _note(report, f"database: {error}")
-        summary = "not everything could be read"
-    verdict = f"{report.damaged} damaged parts" if report.damaged else "whole"
-    report.lines.append(f"{name}: {verdict}; {summary}")
-    return report
+        found.damaged.append(f"database: {error}")
+    return RecordingCheck(
+        source=file_name(path),
+        whole=not found.damaged,
+        damaged=tuple(found.damaged),
+        file_schema=found.schema,
+        samples=found.samples,
+        gaps=found.gaps,
+    )
 
 
-def _note(report: Report, what: str) -> None:
-    report.damaged += 1
-    report.lines.append(f"damaged: {what}")
+def lines(report: RecordingCheck) -> Iterator[str]:
+    """The result as text."""
+    for what in report.damaged:
+        yield f"damaged: {what}"
+    for gap in report.gaps:
+        yield f"gap: {gap_line(gap)}"
+    summary = "not everything could be read"
+    if report.samples is not None:
+        summary = f"schema {report.file_schema}, {report.samples:,} samples, {len(report.gaps)} gaps"
+    verdict = "whole" if report.whole else f"{len(report.damaged)} damaged parts"
+    yield f"{report.source}: {verdict}; {summary}"
 
 
-def _blocks(db: sqlite3.Connection, report: Report) -> None:
+def _blocks(db: sqlite3.Connection) -> Iterator[str]:
     query = (
         "SELECT minutes.id, begin, end, samples, block FROM minutes LEFT JOIN data ON data.id = minutes.id "
         "ORDER BY minutes.id"
@@ -78,7 +88,7 @@ def _blocks(db: sqlite3.Connection, report: Report) -> None:
             if (count, times[0], times[-1]) != (samples, begin, end):
                 raise DamagedMinute("it does not have the samples of its entry")
         except DamagedMinute as error:
-            _note(report, f"block {number}, {shown(begin)} to {shown(end)}: {error}")
+            yield f"block {number}, {shown(begin)} to {shown(end)}: {error}"
 
 
 def _others(db: sqlite3.Connection, schema: int) -> Iterator[str]:

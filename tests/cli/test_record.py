@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -13,8 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from gpuwatch.model.codec import schema_of
 from gpuwatch.recording.check import checked
 from gpuwatch.recording.reader import Recording
 from gpuwatch.sim.machine import SimMachine
@@ -220,6 +223,30 @@ def test_info_tells_what_is_in_it() -> None:
         "ended by SIGINT",
     ):
         assert text in done.out
+
+
+def test_info_and_check_as_json_follow_their_schemas(tmp_path: Path) -> None:
+    done = gpuwatch("record", "info", str(OLD), "--json")
+    assert (done.code, done.err) == (0, "")
+    info = json.loads(done.out)
+    jsonschema.Draft202012Validator(schema_of("recording")).validate(info)
+    assert (info["schema"], info["samples"], info["users"]) == ("gpuwatch.recording/1", 90, 3)
+    assert (info["begin"][:19], info["gaps"]) == ("2026-05-11T12:04:31", [])
+    assert [gpu["name"] for gpu in info["gpus"]][1:] == ["NVIDIA H200"]
+    (hot,) = (one for one in info["problems"] if one["cause"] == "throttle.thermal")
+    assert hot["since"] < hot["until"]
+    assert [run["ended_by"] for run in info["recorders"]] == ["by SIGINT"]
+    damaged = tmp_path / "damaged.gpuwatch"
+    data = bytearray(OLD.read_bytes())
+    place = data.rfind(b"\x78\x9c") + 40
+    data[place : place + 30] = bytes(30)
+    damaged.write_bytes(data)
+    for file, whole in ((OLD, True), (damaged, False)):
+        done = gpuwatch("record", "check", str(file), "--json")
+        assert done.code == (0 if whole else 1)
+        report = json.loads(done.out)
+        jsonschema.Draft202012Validator(schema_of("recording-check")).validate(report)
+        assert (report["whole"], bool(report["damaged"]), report["gaps"]) == (whole, not whole, [])
 
 
 def test_check_tells_damage_by_its_exit_code(tmp_path: Path) -> None:
