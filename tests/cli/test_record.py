@@ -18,8 +18,10 @@ import jsonschema
 import pytest
 
 from gpuwatch.model.codec import schema_of
+from gpuwatch.monitor.recorded_feed import RecordedFeed
 from gpuwatch.recording.check import checked
 from gpuwatch.recording.reader import Recording
+from gpuwatch.session.replay import open_replay
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.recording.make_fixture import FOLDER
@@ -136,6 +138,18 @@ def use(file: Path) -> None:
     cut = gpuwatch("record", "cut", str(file), "-b", "-10s", "-o", str(part))
     assert cut.code == 0, cut.err
     assert gpuwatch("record", "check", str(part)).code == 0
+    usage = gpuwatch("usage", str(file), "--json")
+    assert usage.code == 0, usage.err
+    export = gpuwatch("export", str(file), "--format", "csv", "-o", str(file.with_suffix(".csv")))
+    assert export.code == 0, export.err
+    with Recording(file) as recording:
+        assert recording.end is not None
+        session = open_replay(RecordedFeed(file), recording, recording.end - 30)
+        session.start(lambda: None)
+        snapshot = session.view().snapshot
+        session.stop()
+    assert snapshot is not None
+    assert len(snapshot.devices) == 2
 
 
 @pytest.mark.slow
