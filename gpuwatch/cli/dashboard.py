@@ -17,6 +17,7 @@ from gpuwatch.formatting.terminal import cannot_draw, has_few_colors, needs_asci
 from gpuwatch.monitor.live_feed import LiveFeed
 
 if TYPE_CHECKING:
+    from gpuwatch.alerts.alerts import Alerts
     from gpuwatch.ui.settings.settings_file import Loaded
 
 
@@ -29,7 +30,7 @@ def need_terminal(pipe_hint: str, text_hint: str) -> None:
         raise UsageError(unable, hint=text_hint)
 
 
-def run(ctx: click.Context, settings: Loaded) -> int:
+def run(ctx: click.Context, settings: Loaded, alerts: Alerts | None = None) -> int:
     """Shows the dashboard until the user leaves; the exit code of the program."""
     need_terminal("in a pipe or a batch job, use gpuwatch snapshot", "gpuwatch snapshot prints the same as text")
     enter_simulation(ctx)
@@ -62,7 +63,7 @@ def run(ctx: click.Context, settings: Loaded) -> int:
         prestart.go_on()
         ascii_only = bool(needs_ascii(os.environ, sys.stdout.encoding))
         few_colors = has_few_colors(os.environ)
-        session = Session(live, looks_back=True)
+        session = Session(live, looks_back=True, alerts=alerts)
         return run_dashboard(session, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
     finally:
         live.stop()

@@ -22,7 +22,15 @@ from gpuwatch import __version__
 from gpuwatch.cli import dashboard_prestart as prestart
 from gpuwatch.cli.command_group import Group
 from gpuwatch.cli.dashboard_options import dashboard_options, preferred
-from gpuwatch.cli.options import TAKEN_BEFORE, FiniteRange, asked_gpm, gpm_option, sim_option
+from gpuwatch.cli.options import (
+    TAKEN_BEFORE,
+    FiniteRange,
+    alert_options,
+    asked_alerts,
+    asked_gpm,
+    gpm_option,
+    sim_option,
+)
 from gpuwatch.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GpuwatchError, UsageError
 from gpuwatch.formatting.text import printable
 
@@ -74,10 +82,19 @@ Examples:
     help="Take a sample every so many seconds (default: 1).",
 )
 @dashboard_options
+@alert_options
 @gpm_option
 @sim_option
 @click.pass_context
-def cli(ctx: click.Context, /, config_file: Path | None, **given: Any) -> None:
+def cli(
+    ctx: click.Context,
+    /,
+    config_file: Path | None,
+    on_finding: str | None,
+    webhook: str | None,
+    notify: bool,
+    **given: Any,
+) -> None:
     """Monitor NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
 
     Without a command, gpuwatch opens the dashboard. Options override the settings file, which the dashboard's key w
@@ -93,7 +110,7 @@ def cli(ctx: click.Context, /, config_file: Path | None, **given: Any) -> None:
         settings = preferred(config_file, {**given, "gpm": asked_gpm(ctx)})
         from gpuwatch.cli.dashboard import run
 
-        ctx.exit(run(ctx, settings))
+        ctx.exit(run(ctx, settings, asked_alerts(on_finding, webhook, notify)))
 
 
 def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str) -> None:

@@ -18,6 +18,7 @@ from gpuwatch.cli.output import say
 from gpuwatch.errors import GpuwatchError, UsageError
 
 if TYPE_CHECKING:
+    from gpuwatch.alerts.alerts import Alerts
     from gpuwatch.sim.build import Tier
     from gpuwatch.sim.shape import SimShape
 
@@ -113,6 +114,38 @@ def asked_gpm(ctx: click.Context) -> bool | None:
     """The value of ``--gpm`` or ``--no-gpm``, here or before the command; None if neither was given."""
     asked: bool | None = ctx.meta.get(_GPM)
     return asked
+
+
+def alert_options(command: F) -> F:
+    """``--on-finding``, ``--webhook`` and ``--notify``: who is told of findings (:func:`asked_alerts`)."""
+    options = (
+        click.option(
+            "--on-finding",
+            metavar="COMMAND",
+            help="Run this shell command when a warning or error begins and ends, with the finding as JSON on stdin.",
+        ),
+        click.option(
+            "--webhook",
+            metavar="URL",
+            envvar="GPUWATCH_WEBHOOK",
+            show_envvar=True,
+            help="Post the same JSON to this URL.",
+        ),
+        click.option("--notify", is_flag=True, help="Notify through the terminal too (OSC 9 or 777)."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def asked_alerts(on_finding: str | None, webhook: str | None, notify: bool) -> Alerts | None:
+    """The alerts of these options; None without any. :class:`UsageError` for a URL that is none."""
+    if on_finding is None and webhook is None and not notify:
+        return None
+    from gpuwatch.alerts.alerts import Alerts
+    from gpuwatch.alerts.webhook import checked
+
+    return Alerts(command=on_finding, webhook=None if webhook is None else checked(webhook), notify=notify)
 
 
 def enter_simulation(

@@ -15,7 +15,16 @@ from click.core import ParameterSource
 
 from gpuwatch.cli.command_group import Group
 from gpuwatch.cli.completion import files
-from gpuwatch.cli.options import asked_gpm, enter_simulation, gpm_option, progress, progress_wanted, sim_option
+from gpuwatch.cli.options import (
+    alert_options,
+    asked_alerts,
+    asked_gpm,
+    enter_simulation,
+    gpm_option,
+    progress,
+    progress_wanted,
+    sim_option,
+)
 from gpuwatch.cli.output import say
 from gpuwatch.cli.quantities import Duration, Size
 from gpuwatch.errors import UsageError
@@ -29,6 +38,7 @@ Examples:
   gpuwatch record --max-size 500MB --max-age 7d
   gpuwatch record info night.gpuwatch         what is in it
   gpuwatch record cut night.gpuwatch -b 14:00 -e 14:20 -o incident.gpuwatch
+  gpuwatch record --on-finding 'mail -s GPU me'   JSON on stdin when something begins or ends
   gpuwatch record --print-unit                a systemd unit, to record always
 """
 _SEAL = "GPUWATCH_RECORD_SEAL_SECONDS"
@@ -95,6 +105,7 @@ def _to_file(ctx: click.Context, file: Path) -> None:
     help="Delete samples older than this. Averages per minute are kept 3 times as long, per hour 12 times.",
 )
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit that records with these options, and exit.")
+@alert_options
 @gpm_option
 @sim_option
 @click.pass_context
@@ -123,12 +134,27 @@ def record(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _record(
-    ctx: click.Context, file: Path | None, every: float, max_size: int, max_age: float, print_unit: bool
+    ctx: click.Context,
+    file: Path | None,
+    every: float,
+    max_size: int,
+    max_age: float,
+    print_unit: bool,
+    on_finding: str | None,
+    webhook: str | None,
+    notify: bool,
 ) -> None:
+    alerts = asked_alerts(on_finding, webhook, notify)
     if print_unit:
+        if on_finding is not None or notify or webhook != os.environ.get("GPUWATCH_WEBHOOK"):
+            raise UsageError(
+                "a printed unit has no alerts", hint="add --on-finding or GPUWATCH_WEBHOOK with systemctl edit gpuwatch"
+            )
         click.echo(_unit(file, every, max_size, max_age), nl=False)
         return
     enter_simulation(ctx)
+    if alerts is not None and sys.stderr.isatty():
+        alerts.write_to(_to_terminal)
     from gpuwatch.monitor.live_feed import LiveFeed
     from gpuwatch.recording.running_recorders import Announcement
     from gpuwatch.recording.writer import SEAL_SECONDS, RecordingWriter
@@ -151,7 +177,7 @@ def _record(
         announcement = Announcement(path, every, gpm=gpm)
     except OSError as error:
         say(f"gpuwatch: dashboards will not find this recorder: {error.filename}: {error.strerror}")
-    recorder = Recorder(feed, writer, announcement=announcement)
+    recorder = Recorder(feed, writer, announcement=announcement, alerts=alerts)
     ended: list[str] = []
 
     def end(number: int, frame: object) -> None:
@@ -190,6 +216,11 @@ def _record(
             announcement.close()
         writer.close(f"by {ended[0]}" if ended else "")
     say(f"gpuwatch: recorded {writer.samples:,} samples to {name} ({size(writer.size_bytes)})")
+
+
+def _to_terminal(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
 
 
 def default_file() -> Path:

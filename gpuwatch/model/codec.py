@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from gpuwatch.model.alert import Alert
 from gpuwatch.model.cause_list import CauseList, CausePage
 from gpuwatch.model.characters import escaped, printable
 from gpuwatch.model.contrast import Contrast
@@ -58,6 +59,7 @@ PRINTED: dict[str, type[msgspec.Struct]] = {
     "means": MeansLine,
     "recording": RecordingInfo,
     "recording-check": RecordingCheck,
+    "alert": Alert,
 }
 """Documents that are printed but never read."""
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from gpuwatch.alerts.alerts import Alerts
 from gpuwatch.diagnosis.condition_engine import Conditions
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.feed import Feed
@@ -29,11 +30,13 @@ class Recorder:
         *,
         clock: Callable[[], float] = time.time,
         announcement: Announcement | None = None,
+        alerts: Alerts | None = None,
     ) -> None:
-        """``announcement``: by which dashboards on this machine find the recording."""
+        """``announcement``: by which dashboards on this machine find the recording. ``alerts`` end with :meth:`run`."""
         self._feed = feed
         self._writer = writer
         self._announcement = announcement
+        self._alerts = alerts
         self._came = time.monotonic()
         """When the last sample came."""
         self._clock = clock
@@ -62,15 +65,22 @@ class Recorder:
                 show()
         finally:
             self._feed.stop()
+            if self._alerts is not None:
+                self._alerts.close()
 
     def _take(self) -> None:
         arrived = self._feed.drain()
         for snapshot in arrived:
             events = self._conditions.look(snapshot)
-            self._writer.add(snapshot, all_findings(snapshot.findings, self._conditions), events)
+            findings = all_findings(snapshot.findings, self._conditions)
+            self._writer.add(snapshot, findings, events)
+            if self._alerts is not None:
+                self._alerts.look(findings, snapshot)
             self.snapshot = snapshot
         status = self._feed.status()
         self._writer.add_events(self._conditions.feed(status, self._clock()))
+        if self._alerts is not None:
+            self._writer.add_events(self._alerts.events())
         if arrived:
             self._came = time.monotonic()
         if self._announcement is not None:

@@ -21,6 +21,7 @@ from gpuwatch.session.process_history import Identity, ProcessHistories, Process
 from gpuwatch.session.view import View, ranked
 
 if TYPE_CHECKING:
+    from gpuwatch.alerts.alerts import Alerts
     from gpuwatch.diagnosis.condition_engine import Conditions
     from gpuwatch.diagnosis.conditions.throttling import Episode
     from gpuwatch.session.joined_samples import JoinedSamples, Past
@@ -47,8 +48,11 @@ class Session:
         timeline: SampleStore | None = None,
         read_only: bool = False,
         looks_back: bool = False,
+        alerts: Alerts | None = None,
     ) -> None:
         self.feed = feed
+        self.alerts = alerts
+        """Who is told of findings; they end with the session."""
         self.looks_back = looks_back
         self.clock = clock
         """Seconds since the epoch."""
@@ -98,6 +102,8 @@ class Session:
         if self._running:
             self._running = False
             self.feed.stop()
+            if self.alerts is not None:
+                self.alerts.close()
             if self._past is not None:
                 self._past.recording.close()
 
@@ -155,6 +161,8 @@ class Session:
                 self._unjudged.append(snapshot)
             else:
                 self._record(self._conditions.look(snapshot))
+                if self.alerts is not None:
+                    self.alerts.look(self.findings, snapshot)
             if self._kept is not None:
                 self._kept.add(snapshot, self.findings)
         self.look_at_feed()
@@ -172,6 +180,8 @@ class Session:
 
     def look_at_feed(self) -> None:
         """Checks the collector and the driver; call it regularly while no snapshots come."""
+        if self.alerts is not None:
+            self._record(self.alerts.events())
         status = self.feed.status()
         if self._conditions is None and (status.replaced or status.state == "not-answering"):
             self.diagnose()

@@ -71,6 +71,8 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, **options)
         self.app = app
         app.terminal = self
+        if app.session.alerts is not None:
+            app.session.alerts.write_to(self.write_beside)
 
     def start_application_mode(self) -> None:
         """See :class:`LinuxDriver`. Waits until this process is in the foreground, for example after ``bg``."""
@@ -152,6 +154,11 @@ class TerminalDriver(LinuxDriver):
             self._held.append(data)
         else:
             super().write(data)
+
+    def write_beside(self, data: str) -> None:
+        """Writes something that is not part of the screen, from any thread; nothing once the terminal is left."""
+        with suppress(AssertionError):  # of LinuxDriver, which has no thread that writes before and after
+            self.write(data)
 
     @property
     def holds(self) -> bool:

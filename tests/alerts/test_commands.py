@@ -1,0 +1,115 @@
+"""``gpuwatch record`` and the dashboard with alerts, on simulated GPUs that break."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.recording.reader import Recording
+from gpuwatch.sim import faults
+from gpuwatch.sim.machine import SimMachine
+from tests.conftest import gpuwatch
+from tests.terminal import Terminal
+
+
+def lines(path: Path, count: int, seconds: float = 60.0) -> list[dict[str, object]]:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found = path.read_text().splitlines() if path.exists() else []
+        if len(found) >= count:
+            return [json.loads(line) for line in found]
+        time.sleep(0.05)
+    raise AssertionError(f"{path.name} did not get {count} lines")
+
+
+@pytest.fixture
+def machine(sim_machine: Callable[[str], SimMachine]) -> SimMachine:
+    return sim_machine("2x8GiB")
+
+
+def test_record_tells_a_command(machine: SimMachine, tmp_path: Path) -> None:
+    file, out = tmp_path / "x.gpuwatch", tmp_path / "out"
+    command = [sys.executable, "-m", "gpuwatch", "record", str(file), "--on-finding", f"cat >> {out}; sleep 600"]
+    with subprocess.Popen(
+        command, env=machine.environment(os.environ), stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            time.sleep(2)
+            faults.lose(machine, 1)
+            (alert,) = lines(out, 1)
+            assert (alert["schema"], alert["phase"], alert["device_index"]) == ("gpuwatch.alert/1", "onset", 1)
+            assert alert["simulated"] is True
+            assert alert["finding"]["id"] == "hardware.fault"  # type: ignore[index]
+            with Recording(file) as recording:
+                before = recording.samples
+            time.sleep(3)  # the command hangs, the samples go on
+            with Recording(file) as recording:
+                assert recording.samples >= before + 2
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+    assert not [one for one in Path("/proc").glob("[0-9]*/cmdline") if str(out).encode() in _read(one)]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_failure_is_an_event_of_the_recording(machine: SimMachine, tmp_path: Path) -> None:
+    file = tmp_path / "x.gpuwatch"
+    faults.lose(machine, 1)
+    command = [sys.executable, "-m", "gpuwatch", "record", str(file), "--webhook", "http://127.0.0.1:9/s3cret"]
+    with subprocess.Popen(command, env=machine.environment(os.environ), stderr=subprocess.PIPE) as process:
+        until = time.monotonic() + 40
+        found: list[str] = []
+        while not found and time.monotonic() < until:
+            time.sleep(0.5)
+            if file.exists() and file.stat().st_size:
+                with Recording(file) as recording:
+                    found = [event.text for event in recording.events() if event.kind == "alert.failed"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert found == ["no alert by webhook http://127.0.0.1: no connection: Connection refused"]
+
+
+def test_the_dashboard_tells_a_command_and_the_terminal(machine: SimMachine, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    environment = machine.environment(os.environ) | {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    environment = {name: value for name, value in environment.items() if name not in ("TMUX", "STY")}
+    command = [sys.executable, "-m", "gpuwatch", "--on-finding", f"cat >> {out}", "--notify"]
+    terminal = Terminal(command, environment, 120, 40)
+    try:
+        assert terminal.drain(30, lambda text: b"GPU" in text) is not None
+        terminal.drain(2)
+        faults.lose(machine, 1)
+        assert terminal.drain(30, lambda text: b"\x1b]9;gpuwatch: GPU 1: " in text) is not None
+        (alert,) = lines(out, 1)
+        assert alert["phase"] == "onset"
+    finally:
+        terminal.keys("q")
+        terminal.drain(5)
+        assert terminal.close() == 0
+
+
+@pytest.mark.parametrize("command", [(), ("record",)])
+def test_a_url_that_is_none(command: tuple[str, ...]) -> None:
+    done = gpuwatch(*command, "--webhook", "file:///etc/passwd")
+    assert (done.code, done.out) == (2, "")
+    assert "--webhook takes a URL" in done.err or "needs a terminal" in done.err
+
+
+def test_a_unit_has_no_alerts() -> None:
+    done = gpuwatch("record", "--print-unit", "--on-finding", "x")
+    assert (done.code, done.out) == (2, "")
+    assert "a printed unit has no alerts" in done.err
