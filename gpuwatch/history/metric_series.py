@@ -43,6 +43,14 @@ class Series(Sequence[float | None]):
         if len(self._kept) > self._capacity + _SPARE:
             del self._kept[: -self._capacity]
 
+    def put_all(self, values: array[float]) -> None:
+        """Appends these samples, at least one, after :meth:`upto`; the last one is :attr:`last`."""
+        self._kept.extend(values[:-1])
+        self.last = values[-1]
+        self.seen += len(values) - 1
+        if len(self._kept) > self._capacity + _SPARE:
+            del self._kept[: -self._capacity]
+
     def __len__(self) -> int:
         return min(len(self._kept), self._capacity)
 
@@ -167,6 +175,29 @@ class History:
                 self._known[key] = series.last
             series.last = value
         self._count(at)
+
+    def put_all(self, times: Sequence[float], columns: Mapping[tuple[str, str], Sequence[float | None]]) -> None:
+        """Appends samples, as :meth:`put` would one by one; each column has as many values, None for a gap."""
+        if not times:
+            return
+        before, none = self.snapshots, array("d", (_GAP,)) * len(times)
+        for key in columns:
+            if key not in self._series:
+                self._series[key] = Series(self.capacity, before)
+        self._devices = None
+        for key, series in self._series.items():
+            series.upto(before)
+            column = columns.get(key)
+            last = series.last
+            if column is None:
+                series.put_all(none)
+            else:
+                series.put_all(array("d", [_GAP if value is None else value for value in column]))
+                last = next((value for value in reversed(column) if value is not None), last)
+            if series.last != series.last and last == last:
+                self._known[key] = last
+        self.snapshots += len(times)
+        self._times.extend(times)
 
     def _count(self, at: float) -> None:
         """Adds a sample's time. Series are extended when they are read, or when their value changes."""

@@ -271,6 +271,8 @@ class Minute:
         self.samples = self._block.samples
         self._devices: list[tuple[Device, ...]] | None = None
         """The devices of each sample without their numbers."""
+        self._steady = False
+        """Whether they are the same in all samples, apart from numbers."""
         self._unpacked: dict[tuple[str, int], Sequence[Any]] = {}
 
     @property
@@ -310,21 +312,24 @@ class Minute:
         if row is None or row not in self._block.columns.get(metric, ()):
             return None
         with _damage():
-            values, there = self._column(metric, row), list[bool]()
-            last, has = None, False
-            for devices in self.devices():
+            values, every = self._column(metric, row), self.devices()
+            there, last, has = list[bool](), None, False
+            for devices in every[:1] if self._steady else every:
                 if devices is not last:
                     last = devices
                     found = next((one for one in devices if one.uuid == uuid), None)
                     has = found is not None and found.readings.get(metric) == 0
                 there.append(has)
+        if self._steady:
+            return list(map(float, values)) if has else [None] * self.samples
         return [float(value) if has else None for value, has in zip(values, there, strict=True)]
 
     def devices(self) -> list[tuple[Device, ...]]:
         """The devices of each sample, with the readings that are words; every number is 0."""
         with _damage():
             if self._devices is None:
-                self._devices = [outline().devices for outline, _ in self._outlines()]
+                every = self._devices = [outline().devices for outline, _ in self._outlines()]
+                self._steady = len(every) == self.samples and all(devices is every[0] for devices in every)
         return self._devices
 
     def process(self, pid: int, create_time: float | None) -> Iterator[tuple[Process, ...]]:

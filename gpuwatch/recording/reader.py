@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -32,7 +32,7 @@ from gpuwatch.recording.minute_blocks import DamagedMinute, Minute, OpenSamples,
 from gpuwatch.recording.process_lives import ProcessLife
 from gpuwatch.recording.storage import DATABASE_ERRORS, looked_at, open_to_read, unreadable
 
-_DECODED = 4
+_DECODED = 12
 """Blocks that are kept decoded."""
 _TIMES = 256
 """Blocks whose times are kept."""
@@ -273,7 +273,7 @@ class Recording:
         if not self._blocks:
             return None
         place = max(bisect_right(self._begins, moment) - 1, 0)
-        order = [*range(place, -1, -1), *range(place + 1, len(self._blocks))]
+        order = chain(range(place, -1, -1), range(place + 1, len(self._blocks)))
         for number in order:  # the next one only where a block is damaged
             block = self._blocks[number]
             times = self._times_of(block.number)[: block.samples]
@@ -305,14 +305,8 @@ class Recording:
     def history(self, end: float, seconds: float, metrics: frozenset[str]) -> History:
         """These metrics of the devices over the ``seconds`` up to ``end``."""
         history = History()
-        begin = end - seconds
-        for block in self._between(begin, end):
-            times = self._times_of(block.number)[: block.samples]
-            columns = self._columns(block, metrics)
-            for place, at in enumerate(times):
-                if begin <= at <= end:
-                    values = {key: column[place] for key, column in columns.items()}
-                    history.put(at, {key: value for key, value in values.items() if value is not None})
+        for times, columns in self.numbers(end - seconds, end, metrics):
+            history.put_all(times, columns)
         return history
 
     def numbers(

@@ -41,8 +41,18 @@ class ReplaySession(Session):
     Findings and events are the recorded ones: after a jump they are known at once, with their durations.
     """
 
-    def __init__(self, feed: RecordedFeed, recording: Recording, *, today: Callable[[], float] = time.time) -> None:
-        """``recording``: has samples; open for this session alone. ``today``: what time it is really."""
+    def __init__(
+        self,
+        feed: RecordedFeed,
+        recording: Recording,
+        moment: float | None = None,
+        *,
+        today: Callable[[], float] = time.time,
+    ) -> None:
+        """``recording``: has samples; open for this session alone. ``moment``: where to begin; None: at its beginning.
+
+        ``today``: what time it is really.
+        """
         super().__init__(feed, clock=feed.now, timeline=recording, read_only=True)
         self._played, self._today = feed, today
         self._recording = recording
@@ -63,9 +73,7 @@ class ReplaySession(Session):
         """The recorded times, for the track; None if they have changed."""
         self._navigation = _ReplayNavigation(self)
         self._take_events()
-        begin = recording.begin
-        if begin is not None:
-            self.go(begin)
+        self.go(self.begin if moment is None else moment)
 
     # The feed
 
@@ -318,8 +326,6 @@ def open_replay(
     today: Callable[[], float] = time.time,
 ) -> ReplaySession:
     """A replay that plays as soon as it is started, from ``moment`` on, by default from the beginning."""
-    session = ReplaySession(feed, recording, today=today)
-    if moment is not None:
-        session.go(moment)
+    session = ReplaySession(feed, recording, moment, today=today)
     session.resume()
     return session
