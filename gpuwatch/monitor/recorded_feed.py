@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ _WAKE = 0.2
 """Minimum seconds between two wake-ups, however fast it plays."""
 _LOOK = 0.5
 """Seconds between looks at a file that has been played to its end and may grow."""
+_SET_BACK = 1.0
+"""Seconds by which the clock was set back at least if samples get earlier."""
 _LATE = 1.0
 """Seconds that playing may be behind, as after a suspend, before it goes on from where it is."""
 
@@ -46,7 +49,7 @@ class RecordedHost(HostAccess):
     @property
     def unreachable(self) -> str:
         """As in the base."""
-        return "this is a recording: only what was recorded is known"
+        return "not part of a recording"
 
 
 class RecordedFeed:
@@ -70,7 +73,7 @@ class RecordedFeed:
         self._turn = threading.Condition()
         self._thread: threading.Thread | None = None
         self._wake: Callable[[], None] = lambda: None
-        self._woken = float("-inf")
+        self._woken = -math.inf
         self._stopping = False
         self._failure: Exception | None = None
         self._speed = speed
@@ -79,7 +82,7 @@ class RecordedFeed:
         self._at = begin if begin is not None else 0.0
         """The moment that is played at :attr:`_since`."""
         self._since = clock()
-        self._after = float("-inf")
+        self._after = -math.inf
         """Time of the last sample that was delivered or passed over."""
         self._until = self._at
         """Time of the next sample, which :meth:`now` does not pass."""
@@ -88,6 +91,8 @@ class RecordedFeed:
         self._ended = False
         self._arrived: list[Kept] = []
         self._skipped: list[Skipped] = []
+        self._told = (-math.inf, -math.inf)
+        """Begin and end of the last of them."""
 
     # As a feed
 
@@ -218,7 +223,7 @@ class RecordedFeed:
     def _play(self) -> None:
         samples: Iterator[Kept] = iter(())
         ahead: Kept | None = None
-        sought, damaged = -1, 0
+        sought, damaged, exhausted = -1, 0, False
         while True:
             with self._turn:
                 while not self._stopping and self._paused and sought == self._sought:
@@ -226,33 +231,43 @@ class RecordedFeed:
                 if self._stopping:
                     return
                 if sought != self._sought:
-                    sought, ahead, after = self._sought, None, self._after
-                    samples, damaged = iter(()), len(self._recording.damaged)
+                    sought, after = self._sought, self._after
+                    samples, ahead, exhausted = iter(()), None, False
+                    damaged = len(self._recording.damaged)
+            # Reading is done outside of the lock: it takes milliseconds.
             if ahead is None:
                 ahead = next((kept for kept in samples if kept.at > after), None)
-            if ahead is None:  # reading is done outside of the lock: it takes milliseconds
-                samples, more = self._rest(after)
-                if not more:
-                    self._wait_for_more(sought)
-                continue
             hurt = len(self._recording.damaged) > damaged
-            if self._deliver(ahead, sought, damaged=hurt):
-                after, ahead, damaged = ahead.at, None, len(self._recording.damaged)
+            if ahead is not None:
+                if self._deliver(ahead, sought, damaged=hurt):
+                    after, ahead, exhausted = ahead.at, None, False
+                    damaged = len(self._recording.damaged)
+            elif self._recording.refresh() or not exhausted:
+                exhausted = True
+                after = self._before_the_clock_was_set_back(after)
+                self._runs = self._recording.runs
+                samples = self._recording.snapshots(after)
+            else:
+                self._wait_for_more(sought, damaged=hurt)
+                damaged = len(self._recording.damaged)
 
-    def _rest(self, after: float) -> tuple[Iterator[Kept], bool]:
-        """The samples after a moment, and whether there are any."""
-        recording = self._recording
-        recording.refresh()
-        end = recording.end
-        if end is None or end <= after:
-            return iter(()), False
-        self._runs = recording.runs
-        return recording.snapshots(after), True
+    def _before_the_clock_was_set_back(self, after: float) -> float:
+        """``after``, or what is before the last sample if that one is earlier: it is later, by another clock."""
+        end = self._recording.end
+        if end is None or end > after - _SET_BACK:
+            return after
+        with self._turn:
+            self._after = math.nextafter(end, -math.inf)
+            self._anchor(end)
+            return self._after
 
-    def _wait_for_more(self, sought: int) -> None:
+    def _wait_for_more(self, sought: int, *, damaged: bool) -> None:
         with self._turn:
             if sought != self._sought:
                 return
+            end = self._recording.end
+            if damaged and end is not None and end > self._after:
+                self._skipped.append(Skipped(self._after, end, damaged=True))
             self._until = max(self._after, self._at)
             if not self._ended:
                 self._ended = True
@@ -267,10 +282,11 @@ class RecordedFeed:
             if self._ended:  # a file that grows: the next sample is due when it is there
                 self._ended = False
                 self._anchor(kept.at)
-            if kept.at - self._after > gap_limit(self.interval) and self._after > float("-inf"):
-                self._skipped.append(Skipped(self._after, kept.at, damaged))
+            gap = damaged or kept.at - self._after > gap_limit(self.interval)
+            if gap and self._after > -math.inf and self._told != (self._after, kept.at):
+                self._told = (self._after, kept.at)
+                self._skipped.append(Skipped(*self._told, damaged))
                 self._anchor(kept.at)
-                self._after = kept.at - self.interval  # said once
             self._until = max(kept.at, self._at)
             late = self._clock() - self._since - (kept.at - self._at) / self._speed
             if late < 0:

@@ -94,14 +94,19 @@ class ReplaySession(Session):
 
     def change_interval(self, step: int) -> None:
         """Plays faster (-1) or slower (1): the interval between recorded samples cannot change."""
-        nearest = min(range(len(SPEEDS)), key=lambda n: abs(math.log(SPEEDS[n] / self.speed)))
-        self._played.speed = SPEEDS[min(max(nearest - step, 0), len(SPEEDS) - 1)]
+        others = [speed for speed in SPEEDS if (speed > self.speed if step < 0 else speed < self.speed)]
+        if others:
+            self._played.speed = min(others) if step < 0 else max(others)
 
     def take(self) -> list[Snapshot]:
         """As in the base; nothing is judged again."""
         arrived = self._played.take()
         for kept in arrived:
-            self._add(kept)
+            newest = self._navigation.moment
+            if newest is not None and kept.at < newest:  # the clock was set back while it was recorded
+                self._begin_with(kept)
+            else:
+                self._add(kept)
         self._skipped += self._played.take_skipped()
         self.look_at_feed()
         return [kept.snapshot for kept in arrived]
@@ -139,16 +144,21 @@ class ReplaySession(Session):
         kept = self._recording.at(moment)
         if kept is None:
             return
-        following = self._following(kept.at)
-        gap = following - kept.at > gap_limit(self.feed.interval) and moment > kept.at
+        following, limit = self._following(kept.at), gap_limit(self.feed.interval)
+        damaged = following <= moment
+        gap = moment > kept.at and (damaged or following - kept.at > limit) and moment <= self.end
         self._played.seek(kept.at, kept.at if gap and not within else min(max(moment, kept.at), self.end))
-        self._skipped = [Skipped(kept.at, following, False)] if gap and following < math.inf else []
+        self._begin_with(kept)
+        self._skipped = [Skipped(kept.at, moment if damaged else following, damaged)] if gap else []
+        self._seen_events = self.event_count
+
+    def _begin_with(self, kept: Kept) -> None:
+        """Shows a sample that does not follow the last one."""
         self.history = self._recording.history(math.nextafter(kept.at, 0), GRAPHED_SECONDS, GRAPHED)
         self._remember_lost(kept)
         self.energy, self._process_histories, self._episodes = EnergyMeter(), ProcessHistories(), None
         self._since = kept.at
         self._add(kept)
-        self._seen_events = self.event_count
 
     def _remember_lost(self, kept: Kept) -> None:
         """Finds what devices that no longer answer last had."""
@@ -279,23 +289,26 @@ class ReplaySession(Session):
     def view(self) -> View:
         """The moment that is played."""
         view = self.live_view()
-        now, moment = view.now, view.moment
+        now, end, today = view.now, self.end, self._today()
+        limit = gap_limit(self.feed.interval)
+        recording = abs(today - end) < limit
         state = ReplayState(
             moment=now,
             begin=self.begin,
-            end=self.end,
+            end=end,
             speed=self.speed,
             paused=self.paused,
-            ended=self._played.ended and not self.paused,
-            today=self._today(),
+            ended=self._played.ended and not recording,
+            following=recording and end - now < limit,
+            today=today,
             since=self._since,
             looked_back=self._looked_back,
         )
         if not self.paused:
             return replace(view, replay=state)
         if self._stretches is None:
-            self._stretches = self._recording.stretches(gap_limit(self.feed.interval))
-        position = PlayheadPosition(moment, (self.begin, self.end), self._bad, self.feed.interval, self._stretches)
+            self._stretches = self._recording.stretches(limit)
+        position = PlayheadPosition(view.moment, (self.begin, self.end), self._bad, self.feed.interval, self._stretches)
         return replace(view, replay=state, paused_since=now, past=position)
 
 

@@ -50,6 +50,8 @@ class ReplayState:
     paused: bool
     ended: bool
     """Whether it has been played to its end."""
+    following: bool
+    """Whether it shows what is recorded just now."""
     today: float
     """What time it is for who watches: other days are shown with their date."""
     since: float

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _TICK = 1.0
 _SETTLED = 8.0
 """Seconds after which all long-lived objects of the dashboard exist."""
+_TOLD = 15.0
+"""Seconds for which a gap is told."""
 _PREPARE_AFTER, _PREPARE_EVERY = 0.7, 0.3
 """Seconds until the other tabs are imported, and between two of them."""
 _PAST_AFTER, _PAST_EVERY = 1.5, 10.0
@@ -370,7 +372,8 @@ class GpuwatchApp(PreferencesApp):
         if skipped:
             from gpuwatch.ui.details.recorded_gaps import told
 
-            self.tab.say(told(skipped, self.session.clock(), self.session.timeline.events()), "warning")
+            text = told(skipped, self.session.clock(), self.session.timeline.events())
+            self.tab.show_message(text, "warning", _TOLD)
 
     def change_interval(self, step: int) -> None:
         """Samples at the next longer (1) or shorter (-1) interval."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,18 +13,23 @@ import pytest
 from rich.segment import Segment
 from textual.pilot import Pilot
 
+from gpuwatch.diagnosis.condition_engine import Conditions
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.monitor.recorded_feed import RecordedFeed, RecordedHost
 from gpuwatch.recording.reader import open_recording
 from gpuwatch.session.replay import open_replay
+from gpuwatch.session.session import all_findings
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens import gpu
+from gpuwatch.ui.settings.actions import REPLAY
 from gpuwatch.ui.settings.tabs import TABS
 from gpuwatch.ui.widgets.paint import Painted
-from tests.recording.recordings import BEGIN, Growing, recorded, troubled
+from tests.recording.days import day
+from tests.recording.recordings import BEGIN, Growing, later, recorded, troubled, with_gap
 from tests.ui.conftest import Stage
 
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 JUST = 0.0005
 """Seconds after a sample at which the screens are looked at: it has been played then."""
 
@@ -32,7 +40,7 @@ class Replayed:
     def __init__(self, path: Path, *, speed: float = 1.0, at: float | None = None) -> None:
         self.seconds = 0.0
         self.feed = RecordedFeed(path, speed=speed, clock=lambda: self.seconds)
-        self.session = open_replay(self.feed, open_recording(path), at, today=lambda: BEGIN)
+        self.session = open_replay(self.feed, open_recording(path), at, today=lambda: BEGIN + 7200)
         self.app = GpuwatchApp(self.session)
 
     @property
@@ -51,7 +59,7 @@ class Replayed:
             until = time.monotonic() + 10
             while time.monotonic() < until and not self._caught_up():
                 await pilot.pause(0.002)
-        self.session.take()
+        self.app._draw_news()
         self.app.tab.show(self.session.view())
         await settle(pilot)
 
@@ -123,7 +131,8 @@ async def test_a_replay_draws_what_the_dashboard_drew(
 ) -> None:
     """Every tab at moments before, in and after faults, cell by cell, played from the beginning or jumped to.
 
-    Not compared: the top line, which has the chip, and the footer, which has other keys.
+    Not compared: the top line, which has the chip, and the footer, which has other keys. On the Probes tab, the pane
+    below the list says that probe runs are not part of a recording.
     """
     # "since gpuwatch started" is another time of the same beginning.
     monkeypatch.setattr(gpu, "_since", lambda view, what: "12:04:31")
@@ -165,11 +174,12 @@ async def test_a_replay_draws_what_the_dashboard_drew(
                 await then.play(pilot, wanted - then.feed.now())
             assert then.moment == pytest.approx(wanted - JUST - BEGIN, abs=1e-5)
             await every_tab(pilot, then.app, again, place)
+        below = then.app.tabs["probes"].query_one("#below").region.y
     for key, before in drawn.items():
         differ = [
             (y, "".join(c for c, _ in row), "".join(c for c, _ in now))
             for y, (row, now) in enumerate(zip(before, again[key], strict=True))
-            if 0 < y < len(before) - 1 and row != now
+            if 0 < y < (len(before) - 1 if key[1] != "probes" else below) and row != now
         ]
         assert not differ, (key, differ)
 
@@ -190,3 +200,402 @@ async def every_tab(
         drawn[place, tab.id] = cells(app)
     await app.show_tab("overview")
     await settle(pilot)
+
+
+async def test_space_plays_and_pauses(replay: Callable[..., Replayed]) -> None:
+    one = replay(list(day(1, 2, 60)))
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await one.play(pilot, 5.01)
+        assert round(one.moment) == 5
+        assert "▶ REPLAY 8 %" in one.top
+        await pilot.press("space")
+        await settle(pilot)
+        assert "‖ REPLAY 8 %" in one.top
+        assert one.app.tab.timeline is not None
+        strip = one.app.tab.timeline.plain
+        assert "PAUSED · 12:04:36" in strip
+        assert "12:04:31 ─" in strip
+        assert "─ 12:05:30" in strip
+        assert "space play" in one.footer
+        await one.play(pilot, 20)
+        assert round(one.moment) == 5
+        await pilot.press("space")
+        await one.play(pilot, 3)
+        assert round(one.moment) == 8
+        assert not one.app.tab.timeline.display
+        await pilot.press("P")  # as in the live dashboard
+        await settle(pilot)
+        assert one.session.paused
+        await pilot.press("escape")
+        await settle(pilot)
+        assert not one.session.paused
+
+
+async def test_steps_minutes_and_ends(replay: Callable[..., Replayed]) -> None:
+    one = replay(list(day(1, 2, 300)), at=BEGIN + 100.5)
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("right_square_bracket")
+        await settle(pilot)
+        assert one.session.paused
+        for key, moment in (
+            ("left_square_bracket", 100),
+            ("right", 101),
+            ("left", 100),
+            ("right_curly_bracket", 160),
+            ("left_curly_bracket", 100),
+            ("pagedown", 161),
+            ("home", 0),
+            ("end", 299),
+        ):
+            await pilot.press(key)
+            await settle(pilot)
+            assert one.moment == pytest.approx(moment, abs=1.1), key
+        graph = list(one.session.view().history.times)
+        assert len(graph) == 300
+        assert graph[-1] == one.session.view().moment
+        await pilot.press("space")
+        await one.play(pilot, 2)
+        assert round(one.moment) == 299
+        assert "■ REPLAY end" in one.top
+
+
+async def test_speed(replay: Callable[..., Replayed]) -> None:
+    one = replay(list(day(1, 2, 300)))
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("plus", "plus", "plus")
+        assert one.session.speed == 8
+        assert "REPLAY 8x" in one.top
+        await one.play(pilot, 5)
+        assert round(one.moment) == pytest.approx(40, abs=1)
+        await pilot.press(*["minus"] * 20)
+        assert one.session.speed == 0.25
+        assert "REPLAY 1/4x" in one.top
+        before = one.moment
+        await one.play(pilot, 8)
+        assert one.moment - before == pytest.approx(2, abs=1.1)
+        await pilot.press(*["plus"] * 20)
+        assert one.session.speed == 64
+
+
+async def test_problems_and_events_can_be_gone_to(replay: Callable[..., Replayed]) -> None:
+    one = replay(troubled())
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        found = []
+        for _ in range(6):
+            await pilot.press("n")
+            await settle(pilot)
+            found.append((round(one.moment), one.footer.strip()[:60]))
+        marks = {event.at: event for event in one.session.timeline.events() if event.severity in ("warning", "error")}
+        times = sorted(marks)  # some at the same time
+        assert [moment for moment, _ in found[: len(times)]] == [round(at - BEGIN) for at in times]
+        assert "throttled" in found[0][1]
+        assert "no later warning or error" in found[-1][1]
+        assert not one.session.paused  # it plays on from there
+        await pilot.press("N")
+        await settle(pilot)
+        assert round(one.moment) == round(times[-2] - BEGIN)
+        await pilot.press("full_stop", "comma", "comma")
+        await settle(pilot)
+        kinds = {event.kind for event in one.session.timeline.events()}
+        assert "process.exited" in kinds
+        assert one.moment < times[-1] - BEGIN
+
+
+async def test_a_time_is_typed(replay: Callable[..., Replayed]) -> None:
+    one = replay(list(day(1, 2, 300)))
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        for typed, moment in (("12:06", 88), ("1 min ago", 238), ("2026-05-11T12:05:01", 29)):
+            await pilot.press("T", *("space" if char == " " else char for char in typed), "enter")
+            await settle(pilot)
+            assert moment <= one.moment <= moment + 1.1, typed
+        await pilot.press("T", *"13:00", "enter")  # yesterday's, seen from its end
+        await settle(pilot)
+        assert "is not in it: 2026-05-11 12:04:31 to 2026-05-11 12:09:30" in one.text()
+        await pilot.press(*["backspace"] * 5, *"lunch", "enter")
+        await settle(pilot)
+        assert "not a time: 'lunch'" in one.text()
+        await pilot.press("escape")
+        await settle(pilot)
+        assert one.app.screen is one.app.tab
+        assert one.moment < 31
+
+
+async def test_keys_typed_into_a_filter_are_text(replay: Callable[..., Replayed]) -> None:
+    one = replay(list(day(1, 2, 60)))
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("slash", *"a", "space", *"nNT+-.,")
+        await settle(pilot)
+        bar = one.app.overview.filter_bar
+        assert bar is not None
+        assert bar._input.value == "a nNT+-.,"
+        assert not one.session.paused
+        assert one.session.speed == 1
+
+
+async def test_nothing_is_done_to_this_machine(
+    replay: Callable[..., Replayed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = replay(list(day(1, 2, 60)))
+    async with one.app.run_test(size=(160, 40)) as pilot:
+        await settle(pilot)
+        for key in ("K", "f9"):
+            await pilot.press(key)
+            await settle(pilot)
+            assert "no signals: this is a recording" in one.footer
+        await pilot.press("r")
+        await settle(pilot)
+        assert "no report from here" in one.footer
+        await pilot.press("4")
+        await settle(pilot)
+        await pilot.press("x")
+        await settle(pilot)
+        assert "no probes in a recording" in one.text()
+        assert one.app.screen is one.app.tab
+        await pilot.press("3")
+        await settle(pilot)
+        screen = one.app.tab
+        for _ in range(100):
+            await pilot.pause(0.01)
+            if not screen.reading:  # type: ignore[attr-defined]
+                break
+        await settle(pilot)
+        assert "cannot be read: not part of a recording" in one.text()
+        await pilot.press("space", "K")
+        await settle(pilot)
+        assert "no signals" in one.footer
+    assert not list(tmp_path.glob("*.html"))
+
+
+async def test_settings_of_the_live_dashboard_stay(
+    replay: Callable[..., Replayed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = replay(recorded(tmp_path / "slow.gpuwatch", day(1, 2, 30, apart=5.0), interval=5.0))
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        kept = one.app.gathered()
+        assert (kept.interval, kept.read_only) == (1.0, False)
+        await pilot.press("plus")
+        await pilot.press("T", *"12:05", "enter")
+        await settle(pilot)
+        await pilot.press("space", "y")
+        await settle(pilot)
+        wanted = f"gpuwatch replay {one.session.path} -t 2026-05-11T12:05:00 --speed 2"
+        assert " ".join(one.app.tab.command()) == wanted.removeprefix("gpuwatch ")
+
+
+async def test_gaps_are_passed_over_and_told(replay: Callable[..., Replayed]) -> None:
+    one = replay(with_gap(120, at=60, seconds=3600), at=BEGIN + 57.5)
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await one.play(pilot, 4)
+        assert one.moment == pytest.approx(3661, abs=2)
+        assert "nothing recorded 12:05:30–13:05:31 (60 min)" in one.footer
+        await pilot.press("T", *"12:30", "enter")
+        await settle(pilot)
+        assert round(one.moment) == 59
+        assert "nothing recorded 12:05:30–13:05:31 (60 min)" in one.footer
+        await pilot.press("space")
+        await settle(pilot)
+        assert one.app.tab.timeline is not None
+        track = one.app.tab.timeline.plain.partition("12:04 ")[2].partition(" 13:06")[0]
+        assert "●" in track
+        assert 20 < track.count(" ") == len(track) - len(track.replace(" ", ""))
+        assert track[-1] == "─"
+
+
+async def test_why_nothing_was_recorded(tmp_path: Path, replay: Callable[..., Replayed]) -> None:
+    path, shots = tmp_path / "two.gpuwatch", with_gap(120, at=60, seconds=3600)
+    recorded(path, shots[:60])
+    recorded(path, shots[60:], begin=shots[60].taken_at.timestamp())
+    one = replay(path, at=BEGIN + 58.5)
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await one.play(pilot, 3)
+        assert "(60 min): the recorder was off" in one.footer
+
+
+async def test_damage_is_told(tmp_path: Path, replay: Callable[..., Replayed]) -> None:
+    path = recorded(tmp_path / "a.gpuwatch", day(1, 2, 60), seal_seconds=10.0)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE data SET block = x'00' WHERE id = 3")
+    one = replay(path, at=BEGIN + 15)
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        for _ in range(20):
+            await one.play(pilot, 1)
+            if "damaged" in one.footer:
+                break
+        assert "damaged, cannot be read: 12:04:49–12:05:00" in one.footer
+        await pilot.press("T", *"12:04:55", "enter")
+        await settle(pilot)
+        assert round(one.moment) == 18
+        assert "damaged, cannot be read" in one.footer
+
+
+async def test_a_damaged_end_is_told(tmp_path: Path, replay: Callable[..., Replayed]) -> None:
+    path = recorded(tmp_path / "a.gpuwatch", day(1, 2, 30), seal_seconds=10.0)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE data SET block = x'00' WHERE id = (SELECT max(id) FROM data)")
+    one = replay(path, at=BEGIN + 25)
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        for _ in range(20):
+            await one.play(pilot, 1)
+            if "damaged" in one.footer:
+                break
+        assert "damaged, cannot be read" in one.footer
+        assert "■ REPLAY end" in one.top
+
+
+async def test_a_growing_file_is_followed(tmp_path: Path, replay: Callable[..., Replayed]) -> None:
+    """At its end a replay is the live dashboard of the recorder."""
+    file, shots = Growing(tmp_path / "growing.gpuwatch", seal_seconds=5.0), troubled(90)
+    file.add(*shots[:20])
+    one = replay(file.path, at=BEGIN + 18)
+    one.session._today = lambda: file.now
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await one.play(pilot, 3)
+        assert round(one.moment) == 19
+        for place in range(20, 70):
+            file.add(shots[place])
+            one.seconds += 1.1
+            until = time.monotonic() + 10
+            while round(one.moment) < place and time.monotonic() < until:
+                await pilot.pause(0.02)
+        await settle(pilot)
+        assert round(one.moment) == 69
+        assert "▶ REPLAY now" in one.top
+        assert "throttled" in one.text()
+        assert "throttle.began" in {event.kind for event in one.session.events}
+    file.end()
+
+
+async def test_a_clock_set_back_while_it_grows(tmp_path: Path, replay: Callable[..., Replayed]) -> None:
+    file, shots = Growing(tmp_path / "growing.gpuwatch"), list(day(1, 2, 100))
+    file.add(*(later(shot, 3600) for shot in shots[:20]))
+    one = replay(file.path, at=BEGIN + 3618)
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await one.play(pilot, 3)
+        assert round(one.moment) == 3619
+        file.add(*shots[:30])
+        until = time.monotonic() + 10
+        while one.moment > 100 and time.monotonic() < until:
+            await pilot.pause(0.02)
+        await settle(pilot)
+        assert one.moment < 100
+        assert one.session.end == pytest.approx(BEGIN + 29, abs=1)
+    file.end()
+
+
+async def test_gpus_that_come_and_go(replay: Callable[..., Replayed]) -> None:
+    """The set of GPUs changes in the middle of a recording."""
+    shots = []
+    for tick, (one, four) in enumerate(zip(day(1, 2, 90), day(4, 6, 90), strict=True)):
+        shots.append(one if tick < 30 or tick >= 60 else four)
+    played = replay(shots)
+    async with played.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        for moment, count in ((10, 1), (45, 4), (80, 1), (45, 4), (10, 1)):
+            played.session.go(BEGIN + moment + 0.5)
+            for tab in TABS:
+                await played.app.show_tab(tab.id)
+                await settle(pilot)
+            await played.app.show_tab("overview")
+            await settle(pilot)
+            assert len(played.session.view().devices) == count
+        await played.play(pilot, 25)
+        assert len(played.session.view().devices) == 4
+
+
+@pytest.mark.parametrize("old", sorted(FIXTURES.glob("recording-*.gpuwatch")), ids=lambda path: path.stem)
+async def test_recordings_of_every_schema_are_played(
+    tmp_path: Path, replay: Callable[..., Replayed], old: Path
+) -> None:
+    path = Path(shutil.copy(old, tmp_path / old.name))
+    one = replay(path, speed=8)
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        for tab in TABS:
+            await one.app.show_tab(tab.id)
+            await one.play(pilot, 2)
+            assert one.session.view().devices
+        await pilot.press("n", "N", "full_stop", "space", "home", "end")
+        await settle(pilot)
+
+
+async def test_findings_judged_again_are_the_recorded_ones(replay: Callable[..., Replayed]) -> None:
+    """While it plays, over faults: what is shown is what the rules find in the played samples."""
+    one = replay(troubled())
+    again, seen = Conditions(), set()
+    one.feed.stop()
+    feed = RecordedFeed(one.session.path, speed=64, clock=lambda: one.seconds)
+    arrived = threading.Event()
+    feed.start(arrived.set)
+    feed.paused = False
+    count, until = 0, time.monotonic() + 60
+    while count < 400 and time.monotonic() < until:
+        one.seconds += 0.5
+        arrived.wait(0.02)
+        arrived.clear()
+        for kept in feed.take():
+            again.look(kept.snapshot)
+            assert kept.findings == all_findings(kept.snapshot.findings, again)
+            seen |= {found.id for found in kept.findings}
+            count += 1
+    feed.stop()
+    assert count == 400
+    assert {"healthy", "throttle.thermal", "hardware.fault"} <= seen
+
+
+async def test_help_and_palette_have_the_keys(replay: Callable[..., Replayed]) -> None:
+    one = replay(list(day(1, 2, 10)))
+    async with one.app.run_test(size=(120, 50)) as pilot:
+        await settle(pilot)
+        await pilot.press("question_mark")
+        await settle(pilot)
+        words = one.text()
+        assert "Replay of a recording" in words
+        for words_of in (action.pair or action.help for action in REPLAY if action.pair or action.help):
+            assert words_of in words or any(other.pair for other in REPLAY if other.help == words_of or other.help)
+        assert "Next or previous warning or error" in words
+        assert "Signal it" not in words
+        assert "Sample more" not in words
+        await pilot.press("escape")
+        await settle(pilot)
+        offered = {command.title for command in one.app.get_system_commands(one.app.tab)}
+        assert {action.name for action in REPLAY if action.name} <= offered
+        assert not offered & {"Send a signal", "Run probes", "Sample more often", "Probe this GPU"}
+        assert not any(title.endswith(("Run probes", "Send a signal")) for title in offered)
+
+
+async def test_the_date_is_shown_on_another_day(replay: Callable[..., Replayed]) -> None:
+    one = replay(list(day(1, 2, 30)))
+    one.session._today = lambda: BEGIN + 5 * 86_400
+    async with one.app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await one.play(pilot, 1.01)
+        assert "05-11 12:04:32" in one.top
+        one.session._today = lambda: BEGIN
+        await one.play(pilot, 1)
+        assert "05-11" not in one.top
+        assert "12:04:33" in one.top
+
+
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (100, 30), (120, 40), (200, 60)])
+async def test_the_chip_is_never_cut(replay: Callable[..., Replayed], size: tuple[int, int]) -> None:
+    one = replay(troubled(300), at=BEGIN + 290)
+    async with one.app.run_test(size=size) as pilot:
+        await settle(pilot)
+        for tab in TABS:
+            await one.app.show_tab(tab.id)
+            await settle(pilot)
+            assert "▶ REPLAY" in one.top, one.top
+            assert "✖ 1" in one.top, one.top

@@ -179,11 +179,11 @@ def _marks(view: View, level: int) -> list[Span]:
 def _replayed(replay: ReplayState, level: int) -> str:
     """``▶ REPLAY 8x 37 %``; shorter at a higher ``level``."""
     words = ["‖" if replay.paused else "■" if replay.ended else "▶", "REPLAY"]
-    if replay.ended:
-        words.append("end")
-    elif replay.speed != 1 and level < 5:
+    if not replay.paused and (replay.following or replay.ended):
+        return " ".join([*words, "now" if replay.following else "end"])
+    if replay.speed != 1 and level < 5:
         words.append(_SPEED.get(replay.speed, f"{replay.speed:g}x"))
-    if level < 3 and not replay.ended:
+    if level < 3:
         words.append(f"{int(replay.share * 100)} %")
     return " ".join(words)
 

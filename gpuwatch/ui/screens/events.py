@@ -127,6 +127,10 @@ def _nothing(view: View, width: int, *, filtered: bool) -> list[Line]:
     return lines + [Line((("    ", "text"), (part, "dim"))) for part in wrap(_KINDS, max(min(width - 6, 90), 20))]
 
 
+def _played_since(view: View) -> float | None:
+    return view.replay.since if view.replay is not None else None
+
+
 class EventsScreen(FilterableScreen):
     """The list of events."""
 
@@ -139,6 +143,8 @@ class EventsScreen(FilterableScreen):
         self.event_list = EventList(id="event-list")
         self._new = 0
         self._count = 0
+        self._since: float | None = None
+        """Since when a replay has been played without a jump."""
         self.about = ScrollList("Event", cursor=False, id="event")
         """The event under the cursor and the machine then, beside the list on a wide terminal."""
         self.about.can_focus = False
@@ -150,6 +156,7 @@ class EventsScreen(FilterableScreen):
         """Highlights events since the last visit."""
         self._new = min(self.gpuwatch.session.unseen_events, EVENTS)
         self._count = self.gpuwatch.session.event_count
+        self._since = _played_since(self.gpuwatch.session.view())
         self.gpuwatch.session.see_events()
         super().on_screen_resume()
 
@@ -159,6 +166,9 @@ class EventsScreen(FilterableScreen):
         width = self.app.size.width
         self.about.display = width >= _WIDE
         self.about.styles.width = width * 2 // 5 if width >= _WIDE else 0
+        since = _played_since(view)
+        if since != self._since:
+            self._since, self._new, self._count = since, 0, self.gpuwatch.session.event_count
         count = self.gpuwatch.session.event_count if view.paused_since is None else self._count
         self.gpuwatch.session.see_events()
         self.event_list.title = self.filter_title("Events")

@@ -173,6 +173,8 @@ class GpuScreen(FilterableScreen, ProcessRowsScreen):
         framed = self.framed
         self.readings.framed = self.graphs.framed = self.about.framed = self.device_events.framed = framed
         runs = self._probe_runs.known if self._probe_runs is not None else []
+        if view.replay is not None:
+            runs = [run for run in runs if run.started_at.timestamp() <= view.now]
         self.about.headed = not framed
         self.below.styles.height = max(height // 4, 5 if height >= _SHORT else 3)
         self.device_events.display = width >= _TWO

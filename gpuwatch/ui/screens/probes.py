@@ -221,6 +221,9 @@ class ProbesScreen(TabScreen):
         lines += [[("▲ ", "warning"), (printable(note), "text")] for note in probe_runs.notes]
         if self._message[0]:
             lines.append([self._message])
+        replay = self.gpuwatch.session.replay is not None
+        if replay:
+            lines.append([("Probe runs are not part of a recording: these are the ones saved on this machine.", "dim")])
         row = self.table.chosen
         title = "About"
         if isinstance(row, Group):
@@ -230,6 +233,8 @@ class ProbesScreen(TabScreen):
             lines.append([("", "text"), (printable(names), "dim")])
             fold = " unfolds, " if row.folded else " folds, "
             keys = (("space", " selects all, "), ("↵", fold), ("x", " runs them"))
+            if replay:
+                keys = (("↵", fold.removesuffix(", ")),)
             lines.append([span for key, does in keys for span in ((key, "key"), (does, "dim"))])
         elif row is not None:
             config = row.script.name if isinstance(row, Config) else row.run.config
@@ -315,7 +320,7 @@ class ProbesScreen(TabScreen):
             self._stop()
             return
         if self.gpuwatch.session.replay is not None:
-            self.say("no probes in a recording: they run on a machine as it is now; start gpuwatch there", "warning")
+            self.say("no probes in a recording: they need the machine as it is now; start gpuwatch there", "warning")
             return
         wanted = [name for name in self.probe_runs.scripts if name in self.probe_runs.chosen] or self._under_cursor()
         if not wanted:

@@ -24,7 +24,7 @@ def refuse_while_paused(screen: TabScreen) -> bool:
     """Reports that signals are disabled while paused and in a replay; False if the display is live."""
     session = screen.gpuwatch.session
     if session.replay is not None:
-        screen.say(f"no signals: {session.host.unreachable}", "warning")
+        screen.say("no signals: this is a recording", "warning")
         return True
     past = session.view().past
     if past is None:
