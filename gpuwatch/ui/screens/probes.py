@@ -232,9 +232,9 @@ class ProbesScreen(TabScreen):
             names = ", ".join(script.name for script in self._of(row))
             lines.append([("", "text"), (printable(names), "dim")])
             fold = " unfolds, " if row.folded else " folds, "
-            keys = (("space", " selects all, "), ("↵", fold), ("x", " runs them"))
+            keys = [("space", " selects all, "), ("↵", fold), ("x", " runs them")]
             if replay:
-                keys = (("↵", fold.removesuffix(", ")),)
+                keys = [("↵", fold.removesuffix(", "))]
             lines.append([span for key, does in keys for span in ((key, "key"), (does, "dim"))])
         elif row is not None:
             config = row.script.name if isinstance(row, Config) else row.run.config

@@ -271,10 +271,8 @@ class TabScreen(Screen[None]):
 
     def action_no_signal(self) -> None:
         """The signal key while the timeline is focused."""
-        replayed = self.gpuwatch.session.replay is not None
-        self.say(
-            "no signals: this is a recording" if replayed else "no signals while paused; P goes back to now", "warning"
-        )
+        why = "no signals while paused; P goes back to now"
+        self.say("no signals: this is a recording" if self.gpuwatch.session.replay is not None else why, "warning")
 
     def action_up_by_k(self) -> None:
         """``k`` moves up; the first time, the footer says that signals have another key."""
