@@ -13,6 +13,10 @@ from gpuwatch.reports.speed import step_time
 from gpuwatch.reports.trial_summary import Summary, apart, recorded_profiles, speed_against, summaries
 
 _NAMES = 4
+_TRIFLE = 0.01
+"""Share of the card by which recorded peaks of the same work may differ."""
+_WHOLE = 1.02
+"""Factor by which the program's own peak may exceed the recorded one."""
 
 
 def answer(trials: Sequence[Trial], codes: Mapping[str, str]) -> Answer:
@@ -165,24 +169,25 @@ def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bo
 
 
 def _held(trials: Sequence[Trial], passed: Sequence[Summary], best: Summary | None) -> str:
-    """What became of the tensors, where that was recorded: ``; activations hold 8.0 MiB instead of 16.0 MiB``.
+    """What became of the tensors, where that was recorded: ``; activations take 8.0 MiB instead of 16.0 MiB``.
 
-    Compared are the answer, or else the setting with the highest peak, and the first.
+    Compared are the answer, or else the setting with the highest peak, and the first. The same work takes a little more
+    or less each time: of it, only what matters on this card is told.
     """
     profiles = recorded_profiles(trials)
-    known = [one.name for one in passed if one.name in profiles]
-    if len(known) < 2 or known[0] != passed[0].name:
+    known = [one for one in passed if one.name in profiles]
+    if len(known) < 2 or known[0] is not passed[0]:
         return ""
-    base = profiles[known[0]]
-    other = (
-        best.name
-        if best is not None and best.name in known[1:]
-        else max(known[1:], key=lambda name: profiles[name].peak_bytes)
-    )
-    one = profiles[other]
-    if abs(one.peak_bytes - base.peak_bytes) <= SAME_MEMORY * base.peak_bytes:
-        return f"; the tensors take the same {size(one.peak_bytes)} at their peak" if best is not None else ""
+    first, others = known[0], known[1:]
+    other = best if best in others else max(others, key=lambda summary: profiles[summary.name].peak_bytes)
+    base, one = profiles[first.name], profiles[other.name]
     more = one.peak_bytes - base.peak_bytes
+    same_program = first.trials[0].values == other.trials[0].values
+    card = max((run.memory.device_total_bytes or 0 for run in first.runs), default=0)
+    if abs(more) <= SAME_MEMORY * base.peak_bytes or (same_program and abs(more) <= _TRIFLE * card):
+        return f"; its tensors take {size(max(one.peak_bytes, base.peak_bytes))} at most" if best is not None else ""
+    if any((profile.program_peak_bytes or 0) > _WHOLE * profile.peak_bytes for profile in (base, one)):
+        return ""  # the peak of one was not recorded
     changes = {
         group: (one.groups.get(group, 0) - base.groups.get(group, 0)) / more
         for group in {*one.groups, *base.groups}
@@ -190,9 +195,11 @@ def _held(trials: Sequence[Trial], passed: Sequence[Summary], best: Summary | No
     }
     group = max(changes, key=lambda name: changes[name], default="")
     if changes.get(group, 0) < 0.5:  # no group makes up most of the difference
-        return f"; {other}: the tensors take {size(one.peak_bytes)} at their peak instead of {size(base.peak_bytes)}"
+        return (
+            f"; {other.name}: the tensors take {size(one.peak_bytes)} at their peak instead of {size(base.peak_bytes)}"
+        )
     amounts = f"{size(one.groups.get(group, 0))} instead of {size(base.groups.get(group, 0))}"
-    return f"; {other}: {group} take {amounts} at the peak of {size(one.peak_bytes)}"
+    return f"; {other.name}: {group} take {amounts} at the peak of {size(one.peak_bytes)}"
 
 
 def _alone(one: Summary) -> str:

@@ -49,7 +49,7 @@ class Rule:
     def __str__(self) -> str:
         match self.kind:
             case "steps":
-                return f"after {self.amount:.0f} steps"
+                return f"after {'at least ' if self.least else ''}{self.amount:.0f} steps"
             case "seconds":
                 return f"after {shown_time(self.amount)} of steps"
             case "end":

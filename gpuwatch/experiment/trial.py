@@ -161,7 +161,8 @@ def run_trial(
 ) -> Trial:
     """Runs the program once under ``configuration``, until ``goal`` is reached or it ends.
 
-    ``number``: of the round. ``no_retry``: TensorFlow's allocator fails at once instead of retrying for 10 s.
+    ``number``: of the round. ``no_retry``: TensorFlow's allocator fails at once instead of retrying for 10 s, except
+    on a PluggableDevice.
     ``record``: also record who allocates GPU memory. ``copy``: number among copies at once, which run in threads of
     their own, each with its ``stop`` and ``feed``.
 

@@ -94,7 +94,9 @@ def _largest(profile: MemoryProfile) -> str:
 
 def _why_not(trial: Trial) -> str:
     problems = trial.run.problems if trial.run is not None else ()
-    return clean(next((text.partition(": ")[2] for text in problems if text.startswith("memory")), UNKNOWN))
+    return clean(
+        next((text.partition(": ")[2] for text in problems if text.startswith("memory")), "no GPU memory was recorded")
+    )
 
 
 def _holders(profiles: dict[str, MemoryProfile]) -> Table:

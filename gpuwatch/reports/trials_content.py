@@ -61,7 +61,7 @@ def trials_content(document: Experiment) -> Content:
                 _copies(document.trials),
                 _settings(document, known),
                 *recorded_tables(document.trials),
-                _failures([trial for trial in document.trials if not _expected(document, trial)]),
+                _failures([trial for trial in document.trials if _unexpected(document, trial)]),
                 _not_tried(known),
                 _every_run(document),
             )
@@ -193,11 +193,11 @@ def _step(time: StepTime | None) -> str:
     return f"{step_time(time.median_seconds)} ±{max(100 * spread(time), 0.1):.{1 if spread(time) < 0.1 else 0}f} %"
 
 
-def _expected(document: Experiment, trial: Trial) -> bool:
-    """Whether a run was to show that memory runs out."""
-    return (
-        (document.largest is not None or bool(document.fits)) and trial.run is not None and trial.run.verdict == "oom"
-    )
+def _unexpected(document: Experiment, trial: Trial) -> bool:
+    """Whether a failure has to be explained: it is the setting's own, and no search was made for it."""
+    searched = document.largest is not None or bool(document.fits)
+    own = not trial.overridden and not trial.not_tried
+    return own and not (searched and trial.run is not None and trial.run.verdict == "oom")
 
 
 def _largest(document: Experiment) -> Table:

@@ -602,9 +602,12 @@ def _amount(options):
 
 
 def _no_retry(config):
-    """TensorFlow then fails at once where memory runs out, instead of trying again for ten seconds."""
-    for options in (config.gpu_options, *_pluggable(config)):
-        options.experimental.disallow_retry_on_allocation_failure = True
+    """TensorFlow then fails at once where memory runs out, instead of trying again for ten seconds.
+
+    Not on a PluggableDevice: its allocator (pluggable_device_bfc_allocator.cc) reads of the options only whether memory
+    may grow, and always tries again.
+    """
+    config.gpu_options.experimental.disallow_retry_on_allocation_failure = True
 
 
 def _pluggable(config):

@@ -99,7 +99,7 @@ FITS = {"weights": 8 * MIB, "activations": 20 * MIB}
 @pytest.mark.parametrize(
     ("groups", "said"),
     [
-        (FITS, "growth: the same speed (±1 %) in 326 MiB instead of 22.0 GiB; the tensors take the same 28.0 MiB at"),
+        (FITS, "growth: the same speed (±1 %) in 326 MiB instead of 22.0 GiB; its tensors take 28.0 MiB at most"),
         (
             {**FITS, "activations": 5 * MIB},
             "; growth: activations take 5.0 MiB instead of 20.0 MiB at the peak of 13.0 MiB",
@@ -118,3 +118,16 @@ def test_what_became_of_the_tensors_where_that_was_recorded(groups: dict[str, in
     assert found.best == "growth"
     # The recorder slows a program down: its speed is none of the setting's.
     assert answer((*plain, recorded("growth", groups)), CODES) == answer(plain, CODES)
+
+
+def test_what_the_same_work_takes_more_or_less_each_time_is_not_put_down_to_a_setting() -> None:
+    runs = [trial("default", LARGE), trial("growth", SMALL)]
+    card = [
+        msgspec.structs.replace(
+            one, run=msgspec.structs.replace(one.run, memory=Memory(nvml_peak_bytes=held, device_total_bytes=24 * GIB))
+        )
+        for one, held in zip(runs, (LARGE, SMALL), strict=True)
+    ]
+    more = {**FITS, "other variables": 30 * MIB}
+    found = answer((*card, recorded("default", FITS), recorded("growth", more)), CODES)
+    assert found.sentence.endswith("instead of 22.0 GiB; its tensors take 58.0 MiB at most")
