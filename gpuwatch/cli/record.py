@@ -271,8 +271,8 @@ _UNIT = """\
 # sudo useradd --system --no-create-home --shell /usr/sbin/nologin gpuwatch
 # sudo systemctl daemon-reload && sudo systemctl enable --now gpuwatch
 #
-# To let somebody read the recording: sudo usermod -aG gpuwatch alice, and once, after the start:
-# sudo chmod 0640 {folder}/*.gpuwatch*
+# Dashboards of members of the group gpuwatch take their samples from it, and go back into it:
+# sudo usermod -aG gpuwatch alice, and once, after the start: sudo chmod 0640 {folder}/*.gpuwatch*
 
 [Unit]
 Description=gpuwatch: record the GPUs and their processes
@@ -286,6 +286,9 @@ Restart=on-failure
 RestartSec=30
 StateDirectory=gpuwatch
 StateDirectoryMode=0750
+RuntimeDirectory=gpuwatch
+RuntimeDirectoryMode=0755
+UMask=0027
 ReadWritePaths={folder}
 Environment=XDG_STATE_HOME={state}
 Nice=5
@@ -299,6 +302,7 @@ ProtectHome=read-only
 PrivateTmp=yes
 ProtectKernelTunables=yes
 ProtectKernelModules=yes
+ProtectKernelLogs=yes
 ProtectControlGroups=yes
 ProtectClock=yes
 ProtectHostname=yes
@@ -307,8 +311,12 @@ IPAddressDeny=any
 RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
+PrivateMounts=yes
+KeyringMode=private
 LockPersonality=yes
 SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallErrorNumber=EPERM
 MemoryMax=512M
 
 [Install]

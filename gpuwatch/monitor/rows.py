@@ -156,7 +156,7 @@ def _gpu_process(
         readings["memory_percent"] = utilization.memory
         readings["encoder_percent"] = utilization.encoder
         readings["decoder_percent"] = utilization.decoder
-    mapped, note = _sees(facts, devices) if facts is not None else ((), absent)
+    mapped, note = sees(facts, devices) if facts is not None else ((), absent)
     return Process(
         pid=entry.pid,
         create_time=None if facts is None else facts.create_time,
@@ -180,7 +180,7 @@ def _gpu_process(
     )
 
 
-def _sees(facts: Facts, devices: list[Device]) -> tuple[tuple[Mapped, ...], str]:
+def sees(facts: Facts, devices: Sequence[Device]) -> tuple[tuple[Mapped, ...], str]:
     """The process's CUDA device numbers, from its environment, and a note for the user."""
     if facts.environment is None:
         return (), facts.note or "environment cannot be read"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.formatting.text import printable
@@ -14,6 +15,9 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.model.xids import Xid
 from gpuwatch.monitor.wire import Source
 from gpuwatch.recording.running_recorders import RunningRecorder, running
+
+if TYPE_CHECKING:
+    from gpuwatch.monitor.own_processes import OwnProcesses
 
 Xids = Mapping[str, tuple[Xid, ...]]
 """By UUID of the device."""
@@ -47,6 +51,11 @@ class SharedSamples:
         self._tail = Tail(Path(recorder.entry.path))
         self._last = self._looked = time.monotonic()
         """When the last sample came, and when this was last looked for."""
+        self._own: OwnProcesses | None = None
+        if recorder.reads_less:
+            from gpuwatch.monitor.own_processes import OwnProcesses
+
+            self._own = OwnProcesses()
         try:
             self.first = self._first()
         except BaseException:
@@ -56,9 +65,13 @@ class SharedSamples:
     def _first(self) -> Snapshot | None:
         for wait in _FIRST_LOOKS:
             time.sleep(wait)
-            if found := self._tail.take():
+            if found := self._take():
                 return found[-1]
         return None
+
+    def _take(self) -> list[Snapshot]:
+        found = self._tail.take()
+        return found if self._own is None else list(map(self._own.complete, found))
 
     @property
     def name(self) -> str:
@@ -73,10 +86,21 @@ class SharedSamples:
         detail, blame = (silence.detail, silence.blame) if silence is not None else ("", "")
         return Source(path, f"samples come from {self.name}, {printable(Path(path).name)}", detail, blame)
 
+    def is_usable(self, xids: Xids) -> bool:
+        """Whether its first sample is new and has what a collector here would have."""
+        first = self.first
+        if first is None or not _is_new(first, self.interval) or not _has(first, xids):
+            return False
+        if self._own is None:
+            return True
+        from gpuwatch.monitor.own_processes import hides_processes
+
+        return not hides_processes(first)
+
     def news(self) -> tuple[list[Snapshot], str]:
         """The samples since the last call, oldest first, and why there will be no more; empty if there will."""
         try:
-            found = self._tail.take()
+            found = self._take()
         except (GpuwatchError, DamagedFrame) as error:
             return [], str(error)
         now = time.monotonic()
@@ -132,7 +156,7 @@ def find(interval: float, *, gpm: bool, xids: Xids) -> SharedSamples | None:
         if chosen is None and _suits(recorder, interval, gpm=gpm):
             with suppress(GpuwatchError, DamagedFrame, OSError):
                 shared = SharedSamples(recorder)
-                if shared.first is not None and _is_new(shared.first, shared.interval) and _has(shared.first, xids):
+                if shared.is_usable(xids):
                     chosen = shared
                     continue
                 shared.close()

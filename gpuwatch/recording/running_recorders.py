@@ -120,9 +120,11 @@ class Announcement:
 class RunningRecorder:
     """A recorder that lived when it was found; close it after use."""
 
-    def __init__(self, descriptor: int, entry: Entry) -> None:
+    def __init__(self, descriptor: int, entry: Entry, user: int) -> None:
         self._descriptor = descriptor
         self.entry = entry
+        self.reads_less = user not in (0, os.geteuid())
+        """Whether it may not read what this user may read: the environment of this user's processes."""
 
     @property
     def alive(self) -> bool:
@@ -144,19 +146,19 @@ class RunningRecorder:
 
 
 def running(environment: Mapping[str, str] | None = None) -> list[RunningRecorder]:
-    """The recorders of what this process would see too, the shortest interval first.
+    """The recorders of what this process would see too, those that may read most and have the shortest interval first.
 
-    Those of this user and of root, whose samples have at least what this user may read.
+    Those of this user, and those of the system folder, which only root can have created.
     """
     here, found = place(environment), list[RunningRecorder]()
     for folder in (_user_folder(), SYSTEM_FOLDER):
         for file in _entries(folder):
-            one = _opened(file)
+            one = _opened(file, anybody=folder == SYSTEM_FOLDER)
             if one is not None and one.entry.place == here and one.alive:
                 found.append(one)
             elif one is not None:
                 one.close()
-    return sorted(found, key=lambda one: (one.entry.interval, one.entry.pid))
+    return sorted(found, key=lambda one: (one.reads_less, one.entry.interval, one.entry.pid))
 
 
 def _entries(folder: Path) -> Iterator[Path]:
@@ -164,7 +166,7 @@ def _entries(folder: Path) -> Iterator[Path]:
         yield from sorted(one for one in folder.iterdir() if one.suffix == _SUFFIX)
 
 
-def _opened(file: Path) -> RunningRecorder | None:
+def _opened(file: Path, *, anybody: bool) -> RunningRecorder | None:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -172,10 +174,11 @@ def _opened(file: Path) -> RunningRecorder | None:
     status = os.fstat(descriptor)
     entry = _read(descriptor)
     others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if entry is None or others or not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()):
+    trusted = anybody or status.st_uid in (0, os.geteuid())
+    if entry is None or others or not stat.S_ISREG(status.st_mode) or not trusted:
         os.close(descriptor)
         return None
-    return RunningRecorder(descriptor, entry)
+    return RunningRecorder(descriptor, entry, status.st_uid)
 
 
 def _read(descriptor: int) -> Entry | None:

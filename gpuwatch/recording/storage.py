@@ -113,6 +113,12 @@ def open_to_read(path: Path) -> sqlite3.Connection:
             waiting = path.with_name(f"{path.name}-wal")
             if options == "mode=ro" and not (waiting.exists() and waiting.stat().st_size):
                 continue  # a folder in which the reader may not create the shared memory of a file at rest
+            for part in (waiting, path.with_name(f"{path.name}-shm")):
+                if part.exists() and not os.access(part, os.R_OK):
+                    raise GpuwatchError(
+                        f"cannot read {file_name(path)}: {part.name} may not be read",
+                        hint=f"its owner can allow it: chmod --reference={file_name(path)} {file_name(path)}-*",
+                    ) from None
             if not os.access(path.parent, os.W_OK):
                 raise GpuwatchError(
                     f"cannot read {file_name(path)}: its recorder was killed",

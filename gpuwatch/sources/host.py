@@ -48,6 +48,8 @@ _FRAMEWORKS = (
     (re.compile(r"(\S+)/torch/lib/libtorch"), "torch"),
     (re.compile(r"(\S+)/jaxlib/"), "jaxlib"),
 )
+DENIED = "permission denied: "
+"""Begin of the note on a process of which not everything may be read."""
 _YOUNG_SECONDS = 120.0
 _RETRY_FRAMEWORK_YOUNG = 10.0
 _RETRY_FRAMEWORK_OLD = 120.0
@@ -254,7 +256,7 @@ class ProcessTable:
         if state == "Z":
             facts.note = "zombie: its parent has not waited for it"
         elif denied:
-            facts.note = "permission denied: " + ", ".join(denied)
+            facts.note = DENIED + ", ".join(denied)
 
     def _user(self, uid: int) -> str:
         if uid not in self._users:

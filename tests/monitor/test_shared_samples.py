@@ -13,13 +13,18 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.model.snapshot import Process, Snapshot
 from gpuwatch.monitor.live_feed import LiveFeed
+from gpuwatch.monitor.own_processes import OwnProcesses, hides_processes
+from gpuwatch.recording import running_recorders
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.running_recorders import Announcement, running
 from gpuwatch.sim import faults
 from gpuwatch.sim.machine import SimMachine
+from gpuwatch.sources.host import DENIED
+from gpuwatch.sources.missing_process import HIDDEN
 
 GIB = 1024**3
 Open = Callable[[str], SimMachine]
@@ -239,3 +244,87 @@ def test_entries_that_nobody_holds_are_nothing(here: Machine, tmp_path: Path) ->
     assert not running({**os.environ})
     Announcement(tmp_path / "a", 1.0, gpm=False).close()
     assert {one.name for one in folder.iterdir()} <= {"3.recorder", "4.recorder"}
+
+
+# A recorder of another user
+
+
+def denied(row: Process) -> Process:
+    """The row as somebody sees it who may not read the process's environment and libraries."""
+    return replace(
+        row,
+        note=f"{DENIED}environment",
+        framework=None,
+        cuda_visible_devices=None,
+        device_map=(),
+    )
+
+
+def test_what_another_user_could_not_read_is_read_here(here: Machine, sleeper: Callable[[], int]) -> None:
+    chosen = subprocess.Popen(["sleep", "300"], env={"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "1"})
+    try:
+        here.machine.attach(chosen.pid, 1, 3 * GIB)
+        here.machine.attach(sleeper(), 0, GIB)
+        seen = here.feed().wait(1, 20)[-1]
+    finally:
+        chosen.kill()
+        chosen.wait()
+    assert {row.cuda_visible_devices for row in seen.processes} == {"1", None}
+    own = OwnProcesses()
+    (gone,) = (row for row in seen.processes if row.pid == chosen.pid)
+    (alive,) = (row for row in seen.processes if row.pid != chosen.pid)
+    less = replace(seen, processes=tuple(map(denied, (gone, alive))))
+    whole = own.complete(less)
+    assert whole.processes == (less.processes[0], alive), "one has exited, of the other all is read"
+    assert own.complete(less).processes is whole.processes
+    reused = replace(alive, create_time=(alive.create_time or 0) - 60)
+    assert OwnProcesses().complete(replace(seen, processes=(denied(reused),))).processes == (denied(reused),)
+    assert not hides_processes(less)
+    assert hides_processes(replace(seen, processes=(replace(alive, note=f"{HIDDEN}hidepid=2"),)))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_the_service_is_a_user_of_its_own(
+    here: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: Callable[[], int]
+) -> None:
+    """Its entries are believed in the system's folder alone; what it records is completed."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    monkeypatch.setattr(running_recorders, "SYSTEM_FOLDER", folder)
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(folder))
+    announced = Announcement(tmp_path / "a", 1.0, gpm=False)
+    try:
+        (entry,) = folder.iterdir()
+        os.chown(entry, 65534, 65534)
+        (one,) = running()
+        assert one.reads_less
+        monkeypatch.setattr(running_recorders, "SYSTEM_FOLDER", tmp_path / "none")
+        user = tmp_path / "gpuwatch" / "recorders"
+        user.mkdir(parents=True)
+        os.link(entry, user / entry.name)
+        assert not running()
+    finally:
+        announced.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_a_reader_who_was_given_the_file_reads_it_while_it_grows(here: Machine, tmp_path: Path) -> None:
+    here.record()
+    here.file.chmod(0o644)
+    log = here.file.with_name("a.gpuwatch-wal")
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[2]); from gpuwatch.recording.tail import Tail; "
+        "from pathlib import Path; os.setgid(65534); os.setuid(65534); "
+        "print(len(Tail(Path(sys.argv[1])).take()))"
+    )
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        if folder != Path("/tmp"):
+            folder.chmod(0o755)
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, "-c", code, str(here.file), root]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "a.gpuwatch-wal may not be read" in done.stderr
+    for file in (log, here.file.with_name("a.gpuwatch-shm")):
+        file.chmod(0o644)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "1\n", done.stderr
