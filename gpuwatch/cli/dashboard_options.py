@@ -91,6 +91,12 @@ _OF_LIVE = (
         help="Query the driver even if gpuwatch record, which the samples could come from, runs on this machine.",
         show_default="no",
     ),
+    click.option(
+        "--notify/--no-notify",
+        default=None,
+        help="Show on the desktop, through the terminal (OSC 9 or 777), when a warning or error begins or ends.",
+        show_default="no",
+    ),
 )
 """Options that mean nothing for a recording."""
 

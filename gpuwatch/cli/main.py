@@ -92,7 +92,6 @@ def cli(
     config_file: Path | None,
     on_finding: str | None,
     webhook: str | None,
-    notify: bool,
     **given: Any,
 ) -> None:
     """Monitor NVIDIA GPUs, and find out by experiment what TensorFlow does on them.
@@ -110,7 +109,7 @@ def cli(
         settings = preferred(config_file, {**given, "gpm": asked_gpm(ctx)})
         from gpuwatch.cli.dashboard import run
 
-        ctx.exit(run(ctx, settings, asked_alerts(on_finding, webhook, notify)))
+        ctx.exit(run(ctx, settings, asked_alerts(on_finding, webhook, settings.preferences.notify)))
 
 
 def _refuse_what_has_no_effect(ctx: click.Context, group: click.Group, name: str) -> None:

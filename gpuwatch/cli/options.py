@@ -117,7 +117,7 @@ def asked_gpm(ctx: click.Context) -> bool | None:
 
 
 def alert_options(command: F) -> F:
-    """``--on-finding``, ``--webhook`` and ``--notify``: who is told of findings (:func:`asked_alerts`)."""
+    """``--on-finding`` and ``--webhook``: who is told of findings (:func:`asked_alerts`)."""
     options = (
         click.option(
             "--on-finding",
@@ -131,7 +131,6 @@ def alert_options(command: F) -> F:
             show_envvar=True,
             help="Post the same JSON to this URL.",
         ),
-        click.option("--notify", is_flag=True, help="Notify through the terminal too (OSC 9 or 777)."),
     )
     for option in reversed(options):
         command = option(command)

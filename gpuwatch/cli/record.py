@@ -106,6 +106,7 @@ def _to_file(ctx: click.Context, file: Path) -> None:
 )
 @click.option("--print-unit", is_flag=True, help="Print a systemd unit that records with these options, and exit.")
 @alert_options
+@click.option("--notify", is_flag=True, help="Show it on the desktop, through the terminal (OSC 9 or 777).")
 @gpm_option
 @sim_option
 @click.pass_context

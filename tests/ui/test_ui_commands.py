@@ -45,6 +45,7 @@ def test_options_mean_the_same_preferences(tmp_path: Path) -> None:
         interval=2.5,
         read_only=True,
         own_collector=True,
+        notify=True,
         tab="events",
         columns=("pid", "command"),
         sort="cpu",

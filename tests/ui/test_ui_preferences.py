@@ -38,6 +38,7 @@ interval = 2
 read-only = true
 gpm = true
 own-collector = true
+notify = true
 tab = "events"
 
 [processes]
@@ -78,6 +79,7 @@ def test_everything_is_read() -> None:
         read_only=True,
         gpm=True,
         own_collector=True,
+        notify=True,
         tab="events",
         columns=("pid", "memory", "command"),
         sort="cpu",
@@ -390,6 +392,7 @@ _some = st.builds(
     read_only=st.booleans(),
     gpm=st.booleans(),
     own_collector=st.booleans(),
+    notify=st.booleans(),
     tab=st.sampled_from([tab.id for tab in TABS]),
     columns=st.lists(st.sampled_from(sorted(BY_ID)), min_size=1, unique=True).map(tuple),
     sort=st.one_of(st.none(), st.sampled_from(sorted(BY_ID))),

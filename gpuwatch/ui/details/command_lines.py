@@ -16,9 +16,9 @@ from gpuwatch.ui.settings.preferences import Preferences
 
 _VALUES = ("interval", "theme", "tab", "layout", "gpu_order", "sort", "filter")
 _LISTS = ("columns", "gpu_fields", "graphs")
-_FLAGS = ("ascii", "gpm", "own_collector", "read_only", "descending", "tree")
+_FLAGS = ("ascii", "gpm", "notify", "own_collector", "read_only", "descending", "tree")
 """Preferences that have an option of the same name."""
-_OF_LIVE = ("interval", "gpm", "own_collector", "read_only")
+_OF_LIVE = ("interval", "gpm", "notify", "own_collector", "read_only")
 """Those that mean nothing for a recording."""
 
 

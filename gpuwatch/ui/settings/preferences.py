@@ -63,6 +63,8 @@ class Preferences:
     """Whether to collect GPM metrics, which use hardware counters that other tools may need."""
     own_collector: bool = False
     """Whether to query the driver even if a recorder on this machine does."""
+    notify: bool = False
+    """Whether findings are shown on the desktop, through the terminal."""
 
     @property
     def thresholds(self) -> Thresholds:
@@ -197,6 +199,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("", "read-only", "read_only", _flag, help="true: send no signals"),
     Setting("", "gpm", "gpm", _flag, help="SM, tensor core and DRAM activity; uses hardware counters"),
     Setting("", "own-collector", "own_collector", _flag, help="true: take no samples from gpuwatch record"),
+    Setting("", "notify", "notify", _flag, help="true: show warnings and errors on the desktop, through the terminal"),
     Setting("", "tab", "tab", _one_of(_TAB_IDS, "tab"), help="first tab: " + ", ".join(_TAB_IDS)),
     Setting(
         "processes",
