@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -80,6 +81,7 @@ LONGEST = (
     "tests/agreement/test_one_cause.py",
     "tests/probing/test_verdicts.py",
     "tests/cli/test_run.py",
+    "tests/experiment/test_trials.py",
     "tests/sim/test_programs.py",
     "tests/probing/test_recipe.py",
     "tests/cli/test_report.py",
@@ -121,6 +123,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is looked for among what tests make: to walk thousands of collected tests took a tenth of their CPU."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.forked import gpuwatch_forked
 
 
 def program(folder: Path, text: str) -> list[str]:
@@ -25,6 +28,16 @@ def tried(*arguments: str, **keywords: Any) -> subprocess.CompletedProcess[str]:
 def document(*arguments: str, **keywords: Any) -> dict[str, Any]:
     """The document that ``--json`` prints."""
     result = tried("--json", "--no-save", *arguments, **keywords)
-    found: dict[str, Any] = json.loads(result.stdout or f'{{"stderr": {json.dumps(result.stderr)}}}')
-    assert "trials" in found, result.stderr
+    return _read(result.stdout, result.stderr)
+
+
+def forked_document(*arguments: str, environment: Mapping[str, str], timeout: float) -> dict[str, Any]:
+    """As :func:`document`, for programs that use TensorFlow: each is a fork of a process that has imported it."""
+    result = gpuwatch_forked("try", "--json", "--no-save", *arguments, environment=environment, timeout=timeout)
+    return _read(result.out, result.err)
+
+
+def _read(out: str, err: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(out or f'{{"stderr": {json.dumps(err)}}}')
+    assert "trials" in found, err
     return found

@@ -20,7 +20,8 @@ from gpuwatch.experiment.largest import Search, Span, fit, parse_span
 from gpuwatch.probing.probe_scripts import hooked
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import has_cuda_wheel
-from tests.experiment.programs import document, tried
+from tests.experiment.programs import document, forked_document, tried
+from tests.forked import forked
 from tests.probing.watched import until, with_torch
 
 COMMAND = ("python", "train.py", "--batch", "{BATCH}")
@@ -255,10 +256,11 @@ def test_it_finds_the_border_that_a_loop_by_hand_finds(
     environment = sim_machine("1x1GiB").environment(os.environ, tier=tier)
     script = tmp_path / "train.py"
     script.write_text(_TENSORFLOW)
-    found = document(
+    found = forked_document(
         *("--largest", f"SIZE=300..900:{step}", "--config", setting, "--sim-tier", tier, "--budget", "8min", "--"),
         *(sys.executable, str(script), "{SIZE}"),
-        env=environment,
+        environment=environment,
+        timeout=600,
     )
     largest = found["largest"]
     assert largest["confirmed"], (found["answer"], found["notes"])
@@ -267,7 +269,8 @@ def test_it_finds_the_border_that_a_loop_by_hand_finds(
     last, failing = largest["value"], largest["first_failing"]
     assert failing == last + step
     for value in (last - step, last, failing, failing + step):
-        done = subprocess.run([sys.executable, str(script), str(value)], env=own, capture_output=True, check=False)
+        with forked([str(script), str(value)], own) as done:
+            done.communicate()
         by_hand[value] = done.returncode == 0
     assert list(by_hand.values()) == [True, True, False, False], json.dumps(by_hand)
     assert largest["bytes_per_unit"] == pytest.approx(1 << 20, rel=0.05)
