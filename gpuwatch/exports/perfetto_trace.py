@@ -68,7 +68,7 @@ class _Writer:
         self._selection = selection
         # Ids must not collide with those of a trace beside which this one is shown.
         seed = hashlib.sha256(f"{selection.host} {selection.begin}".encode()).digest()
-        self._first = self._next = int.from_bytes(seed[:4], "big") << 16
+        self._next = int.from_bytes(seed[:4], "big") << 16
         self._gpus: dict[str, int] = {}
         """Tracks by UUID."""
 

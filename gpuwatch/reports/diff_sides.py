@@ -99,9 +99,9 @@ class Facts:
         return gpus(indices) if indices else ""
 
     def take_findings(self, findings: tuple[Finding, ...]) -> None:
-        """Adds findings; that there are none is none."""
+        """Adds errors and warnings."""
         for one in findings:
-            if one.id != "healthy":
+            if one.severity != "info":
                 self.findings.setdefault(one.id, []).append(one)
         for listed in self.findings.values():
             listed.sort(key=lambda one: SEVERITY_ORDER[one.severity])
