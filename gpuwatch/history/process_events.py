@@ -6,7 +6,9 @@ import msgspec
 
 from gpuwatch.formatting.text import printable
 from gpuwatch.formatting.units import memory
-from gpuwatch.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, gpus, lasted, of_process
+from gpuwatch.history.machine_event import ASLEEP, BAD_STATES, MachineEvent, gpus, lasted, of_device, of_process
+from gpuwatch.history.unsampled_processes import UnsampledProcesses
+from gpuwatch.model.accounting import AccountedProcess
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 _Key = tuple[str | None, int, float | None]
@@ -75,6 +77,7 @@ class ProcessEvents:
         """Rows of processes whose start has not been reported yet."""
         self._leaving: dict[_Identity, list[_User]] = {}
         """Processes that have left some of their devices, and may be about to exit."""
+        self._unsampled = UnsampledProcesses()
         self._peaks: dict[_Identity, float] = {}
         """The most memory that a process held on all its devices together, in bytes."""
 
@@ -86,11 +89,12 @@ class ProcessEvents:
     def look(self, snapshot: Snapshot, at: float) -> tuple[list[MachineEvent], dict[str, float]]:
         """The events, and the memory of processes that have exited, in bytes by device UUID."""
         read = [device.uuid for device in snapshot.devices if lists_processes(device)]
+        unsampled = _unsampled(self._unsampled.look(snapshot), at)
         if snapshot.processes is self._rows and read == self._read:
             for uuid in read:
                 for one in self._here[uuid].values():
                     one.add(at)
-            return self._events({}, {}, snapshot, at) if self.waiting else [], {}
+            return unsampled + (self._events({}, {}, snapshot, at) if self.waiting else []), {}
         self._rows, self._read = snapshot.processes, read
         gone: dict[_Identity, list[_User]] = {}
         added: dict[_Identity, list[Process]] = {}
@@ -114,7 +118,7 @@ class ProcessEvents:
                         added.setdefault(_identity(row), []).append(row)
                 present.look(row, at)
                 here[key] = present
-        return self._events(gone, added, snapshot, at), freed
+        return unsampled + self._events(gone, added, snapshot, at), freed
 
     def _events(
         self,
@@ -173,7 +177,38 @@ def _exited(users: list[_User], at: float, snapshot: Snapshot, peak: float | Non
     what = f"stopped using {where}" if lives else f"exited on {where}"
     after = f" after {lasted(ran)}" if ran is not None else ""
     observed = _observed(users, None if lives else peak)
-    return of_process(rows, at, "process.exited", f"{', '.join((what + after, *observed))}{_unnamed(row)}")
+    accounted = [] if lives else _accounted(rows, snapshot)
+    return of_process(rows, at, "process.exited", f"{', '.join((what + after, *observed, *accounted))}{_unnamed(row)}")
+
+
+def _accounted(rows: list[Process], snapshot: Snapshot) -> list[str]:
+    """What the driver's accounting mode tells of the whole life of a process on its devices."""
+    found = []
+    for row in rows:
+        device = snapshot.device(row.device_uuid)
+        mine = [one for one in device.accounted if one.is_of(row.pid, row.create_time)] if device is not None else []
+        found += mine[-1:]
+    known = [one.gpu_percent for one in found if one.gpu_percent is not None]
+    if len(found) < len(rows) or not known:
+        return []
+    return [f"by the driver's accounting GPU avg {sum(known) / len(known):.0f} % over its life"]
+
+
+def _unsampled(found: list[tuple[Device, AccountedProcess]], at: float) -> list[MachineEvent]:
+    """An event for the processes of each device that were in no sample."""
+    by_device: dict[str, list[tuple[Device, AccountedProcess]]] = {}
+    for device, one in found:
+        by_device.setdefault(device.uuid, []).append((device, one))
+    events = []
+    for entries in by_device.values():
+        device, first = entries[0]
+        who = f"process {first.pid}" if len(entries) == 1 else f"{len(entries)} processes"
+        seconds = sum(one.used_seconds for _, one in entries)
+        peak = max((one.peak_bytes or 0 for _, one in entries), default=0)
+        most = f", peak {memory(peak)}" if peak else ""
+        text = f": {who} used it for {seconds:.1f} s between samples, by the driver's accounting{most}"
+        events.append(of_device(device, at, "process.exited", text, "info"))
+    return events
 
 
 def _observed(users: list[_User], peak: float | None) -> list[str]:

@@ -7,6 +7,7 @@ from operator import attrgetter, is_
 
 import msgspec
 
+from gpuwatch.model.accounting import AccountedProcess
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.metrics import BY_ID, Lane
 from gpuwatch.model.reading import Missing, Reading, Value, number
@@ -113,6 +114,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     """The latest errors that the driver reported since gpuwatch started listening, the newest last."""
     xids_missing: Missing | None = None
     """Why none can be received; None if they can, or it was not tried."""
+    accounted: tuple[AccountedProcess, ...] = ()
+    """The latest processes that ended, the newest last, if the driver's accounting mode is on."""
 
     def get(self, metric_id: str) -> Reading:
         """The reading of a metric; KeyError for an unknown id."""

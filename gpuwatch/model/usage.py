@@ -75,6 +75,10 @@ class UsageDevice(msgspec.Struct, frozen=True, kw_only=True):
     """What its energy counter has counted in the recorded time; null if it has none."""
     energy_free_joules: float | None
     """The part of its energy while no process was on it."""
+    processes_unsampled: int = 0
+    """Processes between two samples, by the driver's accounting mode. They are in no group and no hours."""
+    hours_unsampled: float = 0.0
+    """Hours for which those held it."""
 
 
 class UsageGap(msgspec.Struct, frozen=True, kw_only=True):

@@ -172,6 +172,8 @@ class Collector:
         self._rows.devices(described)
         for (source, device, read, lacks), description in zip(listed, described, strict=True):
             rows, complete = self._processes(source, device, problems)
+            if device.accounted is not description.accounted:  # a process has just exited
+                description = replace(description, accounted=device.accounted)
             made = self._made.get(device.uuid)
             if made is not None and made.same(read, lacks, rows, description) and not device.mig_instances:
                 devices.append(made.device)
@@ -341,6 +343,7 @@ def _device(device: SourceDevice, source: DeviceSource[SourceDevice]) -> Device:
         missing={},
         xids=device.xids,
         xids_missing=device.xids_missing,
+        accounted=device.accounted,
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpuwatch.history.process_events import lists_processes
+from gpuwatch.history.unsampled_processes import UnsampledProcesses
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 HOUR = 3600
@@ -110,6 +111,10 @@ class DeviceTime(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Seconds for which its energy is known."""
     free_joules: float = 0.0
     """The part of its energy while nobody held it."""
+    unsampled_processes: int = 0
+    """Processes that were in no sample, by the driver's accounting mode."""
+    unsampled_seconds: float = 0.0
+    """Seconds for which those held it."""
 
     def merge(self, other: DeviceTime) -> None:
         """Adds the time of another stretch."""
@@ -120,7 +125,7 @@ class DeviceTime(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 _DEVICE_SUMS = (
     *("seconds", "held_seconds", "idle_seconds", "unknown_seconds"),
-    *("energy_joules", "energy_seconds", "free_joules"),
+    *("energy_joules", "energy_seconds", "free_joules", "unsampled_processes", "unsampled_seconds"),
 )
 
 
@@ -186,6 +191,7 @@ class GpuTimeMeter:
         self._held: dict[str, set[Key]] = {}
         """The processes of each device in the last sample; a device whose list could not be read is missing."""
         self._windows: dict[str, _Window] = {}
+        self._unsampled = UnsampledProcesses()
         self._hours: dict[int, _Hour] = {}
         self._rows: dict[Key, Process] = {}
         """The last row of each process."""
@@ -221,6 +227,10 @@ class GpuTimeMeter:
                 self._held[device.uuid] = {_key(row) for row in here}
                 known = before.get(device.uuid)
                 self._device(hour, device, here, known or set(), seconds if known is not None else 0.0)
+        for device, one in self._unsampled.look(snapshot):
+            if (time := hour.devices.get(device.uuid)) is not None:
+                time.unsampled_processes += 1
+                time.unsampled_seconds += one.used_seconds
         if len(self._rows) > _MOST_ROWS + 2 * len(snapshot.processes):
             needed = set().union(*self._held.values(), *(window.shares for window in self._windows.values()))
             self._rows = {key: row for key, row in self._rows.items() if key in needed}

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from gpuwatch.model.snapshot import Process, Snapshot
+from gpuwatch.model.accounting import SLACK, AccountedProcess
+from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 Key = tuple[int, float, str]
 """Pid, start time (-1 if unknown) and UUID of the device."""
@@ -38,6 +39,8 @@ class ProcessLife(msgspec.Struct, kw_only=True):
     """Seconds for which its SM utilization is known."""
     held_seconds: float = 0.0
     """Seconds for which it was seen on the device, without gaps in the recording."""
+    accounted: AccountedProcess | None = None
+    """Its whole life by the driver's accounting mode, if that is on, once it has ended."""
 
     @property
     def key(self) -> Key:
@@ -57,6 +60,7 @@ class ProcessLives:
         self._gap = gap
         self._lives: dict[Key, ProcessLife] = {}
         self._changed: set[Key] = set()
+        self._accounted: dict[str, tuple[AccountedProcess, ...]] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Takes a snapshot; the host's own processes, on a machine without GPUs, are left out."""
@@ -64,6 +68,24 @@ class ProcessLives:
         for row in snapshot.processes:
             if row.device_uuid is not None:
                 self._add(row, at)
+        for device in snapshot.devices:
+            if device.accounted is not self._accounted.get(device.uuid):
+                self._accounted[device.uuid] = device.accounted
+                self._account(device)
+
+    def _account(self, device: Device) -> None:
+        """Notes what the driver tells of processes that have ended, with the last life of their pid."""
+        for one in device.accounted:
+            mine = [life for life in self._lives.values() if life.device_uuid == device.uuid]
+            fitting = [
+                life
+                for life in mine
+                if one.is_of(life.pid, life.create_time) and one.started_at <= life.last + SLACK and not life.accounted
+            ]
+            if fitting:
+                life = max(fitting, key=lambda life: life.last)
+                life.accounted = one
+                self._changed.add(life.key)
 
     def _add(self, row: Process, at: float) -> None:
         key = (row.pid, -1.0 if row.create_time is None else row.create_time, row.device_uuid or "")

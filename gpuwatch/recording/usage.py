@@ -127,6 +127,8 @@ def _device(one: DeviceTime, time: GpuTime) -> UsageDevice:
         hours_free=max(one.seconds - one.held_seconds, 0.0) / _HOUR,
         energy_joules=one.energy_joules if one.energy_seconds else None,
         energy_free_joules=one.free_joules if one.energy_seconds else None,
+        processes_unsampled=one.unsampled_processes,
+        hours_unsampled=one.unsampled_seconds / _HOUR,
     )
 
 

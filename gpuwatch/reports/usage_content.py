@@ -108,6 +108,11 @@ def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, st
         without = len(usage.devices) - len(known)
         left_out = f"; {without} of {len(usage.devices)} GPUs have no energy counter" if without else ""
         yield "energy", f"{energy(sum(known))}, of it {energy(free_joules)} while nobody held the GPU{left_out}"
+    unsampled = sum(device.processes_unsampled for device in usage.devices)
+    if unsampled:
+        length = sum(device.hours_unsampled for device in usage.devices) * 3600
+        whole = f"{unsampled} processes held GPUs for {lasted(length)} between samples"
+        yield "not counted", f"{whole}, by the driver's accounting mode"
     for note in usage.notes:
         yield "note", clean(note)
 

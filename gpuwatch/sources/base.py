@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from gpuwatch.model.accounting import AccountedProcess
 from gpuwatch.model.metrics import Lane
 from gpuwatch.model.reading import Missing, Value
 from gpuwatch.model.snapshot import Driver, MigInstance, Problem, Topology
@@ -46,6 +47,8 @@ class SourceDevice(msgspec.Struct):
     """The latest errors that the driver reported."""
     xids_missing: Missing | None = None
     """Why errors are not reported."""
+    accounted: tuple[AccountedProcess, ...] = ()
+    """The latest processes that ended, if the driver keeps account of them."""
 
 
 class GpuProcess(msgspec.Struct, frozen=True):

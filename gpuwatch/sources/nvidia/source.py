@@ -19,6 +19,7 @@ from gpuwatch.model.xids import Xid
 from gpuwatch.sources import procfs
 from gpuwatch.sources.base import ASLEEP, GpuProcess, MissingReadings, Readings, SourceUnavailable, Utilization
 from gpuwatch.sources.nvidia import errors, mig, nvml_binding
+from gpuwatch.sources.nvidia.accounting import Accounting
 from gpuwatch.sources.nvidia.decode import decode
 from gpuwatch.sources.nvidia.device import NvmlDevice
 from gpuwatch.sources.nvidia.device_list import DeviceList, maybe
@@ -69,6 +70,7 @@ class NvmlSource:
         self._activity = Activity(pynvml, _GPM)
         self._process_lists = ProcessLists(pynvml)
         self._xids = Xids(pynvml, xids)
+        self._accounting = Accounting(pynvml)
         self._topology: tuple[list[Member], Topology] | None = None
         self._gpm = False
         self._dcgm_at = float("-inf")
@@ -152,6 +154,7 @@ class NvmlSource:
         device.mig_instances = self._mig_instances(device) if device.instances else ()
         if Lane.SLOW in asked and slow_before:  # not before the first frame
             self._xids.register([device])
+            self._accounting.look(device)
         if self.devices and device is self.devices[-1]:  # one set of events serves all devices
             self._xids.receive(self.devices)
         return found
@@ -160,7 +163,12 @@ class NvmlSource:
         """Compute, graphics and MPS processes, each pid once."""
         if device.lost or device.state == ASLEEP or device.handle is None:
             return None
-        return self._process_lists.processes(device)
+        before = device.listed
+        found = self._process_lists.processes(device)
+        if device.listed is not before:
+            gone = {entry.pid for entry in before} - {entry.pid for entry in device.listed}
+            self._accounting.note_gone(device, gone)
+        return found
 
     def utilization(self, device: NvmlDevice) -> tuple[Mapping[int, Utilization], Missing | None]:
         """``nvmlDeviceGetProcessUtilization``: the newest sample of each pid since the last call."""
