@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import msgspec
 
 from gpuwatch.formatting.text import printable
@@ -12,17 +14,19 @@ from gpuwatch.model.accounting import AccountedProcess
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 _Key = tuple[str | None, int, float | None]
-_GAP = 15.0
-"""Seconds between two samples from which the time between them counts as not sampled."""
+GAP = 15.0
+"""Seconds between two samples that are counted for no process, if samples are usually more frequent."""
+USUAL = 2.5
+"""A gap is this many times the usual interval, if samples are less frequent."""
+_STEPS = 8
 
 
 class _User(msgspec.Struct):
     """A process on a device, and what was observed of it there."""
 
     row: Process
-    since: float
-    """When it was first seen on this device."""
     last: float
+    """When it was last seen on this device."""
     older: bool
     """Whether it was already there in the first sample."""
     peak: float | None = None
@@ -32,29 +36,28 @@ class _User(msgspec.Struct):
     sm_sum: float = 0.0
     """Percent times seconds."""
     sm_max: float | None = None
+    seconds: float = 0.0
+    """How long it was seen on this device, without gaps."""
 
-    def look(self, row: Process, at: float) -> None:
+    def look(self, row: Process, at: float, gap: float) -> None:
         """Takes its row of a new sample, whose utilization is that of the time since the previous one."""
         self.row = row
         held = row.number("gpu_memory_bytes")
         if held is not None:
             self.peak = max(self.peak or 0.0, held)
-        self.add(at)
+        self.add(at, gap)
 
-    def add(self, at: float) -> None:
-        """Adds the time until ``at`` with the utilization of its row."""
+    def add(self, at: float, gap: float) -> None:
+        """Adds the time until ``at`` with the utilization of its row, unless it is longer than ``gap`` seconds."""
         seconds, self.last = at - self.last, at
+        if not 0 < seconds <= gap:
+            seconds = 0.0
+        self.seconds += seconds
         used = self.row.number("sm_percent")
         if used is not None:
             self.sm_max = used if self.sm_max is None else max(self.sm_max, used)
-            if 0 < seconds <= _GAP:
-                self.sm_seconds += seconds
-                self.sm_sum += used * seconds
-
-    @property
-    def seconds(self) -> float:
-        """How long it was seen on this device."""
-        return self.last - self.since
+            self.sm_seconds += seconds
+            self.sm_sum += used * seconds
 
 
 _Identity = tuple[int, float | None]
@@ -78,6 +81,9 @@ class ProcessEvents:
         self._leaving: dict[_Identity, list[_User]] = {}
         """Processes that have left some of their devices, and may be about to exit."""
         self._unsampled = UnsampledProcesses()
+        self._at: float | None = None
+        self._steps: deque[float] = deque(maxlen=_STEPS)
+        """Seconds between the last samples."""
         self._peaks: dict[_Identity, float] = {}
         """The most memory that a process held on all its devices together, in bytes."""
 
@@ -89,11 +95,12 @@ class ProcessEvents:
     def look(self, snapshot: Snapshot, at: float) -> tuple[list[MachineEvent], dict[str, float]]:
         """The events, and the memory of processes that have exited, in bytes by device UUID."""
         read = [device.uuid for device in snapshot.devices if lists_processes(device)]
+        gap = self._gap(at)
         unsampled = _unsampled(self._unsampled.look(snapshot), at)
         if snapshot.processes is self._rows and read == self._read:
             for uuid in read:
                 for one in self._here[uuid].values():
-                    one.add(at)
+                    one.add(at, gap)
             return unsampled + (self._events({}, {}, snapshot, at) if self.waiting else []), {}
         self._rows, self._read = snapshot.processes, read
         gone: dict[_Identity, list[_User]] = {}
@@ -113,12 +120,20 @@ class ProcessEvents:
             for key, row in now.items():
                 present = known.get(key) if known is not None else None
                 if present is None:
-                    present = _User(row, at, at, older=known is None)
+                    present = _User(row, at, older=known is None)
                     if known is not None:
                         added.setdefault(_identity(row), []).append(row)
-                present.look(row, at)
+                present.look(row, at, gap)
                 here[key] = present
         return unsampled + self._events(gone, added, snapshot, at), freed
+
+    def _gap(self, at: float) -> float:
+        """Takes the time of a sample; from how many seconds on the time before one is a gap."""
+        usual = min(self._steps, default=0.0)
+        if self._at is not None and at > self._at:
+            self._steps.append(at - self._at)
+        self._at = at
+        return max(GAP, USUAL * usual)
 
     def _events(
         self,

@@ -14,16 +14,14 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from gpuwatch.history.process_events import GAP as GAP
+from gpuwatch.history.process_events import USUAL as USUAL
 from gpuwatch.history.process_events import lists_processes
 from gpuwatch.history.unsampled_processes import UnsampledProcesses
 from gpuwatch.model.snapshot import Device, Process, Snapshot
 
 HOUR = 3600
 """Seconds of what is counted together; it begins at a multiple of them."""
-GAP = 15.0
-"""Seconds between two samples that are not counted, if samples are more frequent."""
-_USUAL = 2.5
-"""A gap is this many times the interval, if samples are less frequent."""
 _IDLE = 1.0
 """Utilization in percent up to which a device counts as idle."""
 _MOST_PACKED = 64 << 20
@@ -186,7 +184,7 @@ class GpuTimeMeter:
 
     def __init__(self, interval: float = 1.0) -> None:
         """``interval``: seconds between samples, as they were asked for."""
-        self.gap = max(GAP, _USUAL * interval)
+        self.gap = max(GAP, USUAL * interval)
         self._at: float | None = None
         self._held: dict[str, set[Key]] = {}
         """The processes of each device in the last sample; a device whose list could not be read is missing."""

@@ -11,16 +11,13 @@ from gpuwatch.formatting.brief import program_of
 from gpuwatch.formatting.terminal import file_name
 from gpuwatch.formatting.text import printable
 from gpuwatch.model.usage import By, Usage, UsageDevice, UsageGap, UsageGroup
-from gpuwatch.recording.gpu_time import DeviceTime, GpuTime, ProcessTime
+from gpuwatch.recording.gpu_time import GAP, USUAL, DeviceTime, GpuTime, ProcessTime
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.time_expressions import shown
 
 _HOUR = 3600.0
 _GAPS = 10
 """Gaps that are listed."""
-_USUAL = 2.5
-_LONG_GAP = 15.0
-"""As in :mod:`gpuwatch.recording.gpu_time`."""
 _CONTAINERS = ("pod ", "container ")
 
 
@@ -135,7 +132,7 @@ def _device(one: DeviceTime, time: GpuTime) -> UsageDevice:
 def _gaps(recording: Recording, begin: float, end: float) -> Iterator[UsageGap]:
     """The longest gaps from ``begin`` to ``end``, in the order of time."""
     interval = max((run.interval for run in recording.runs), default=1.0)
-    longer = max(_LONG_GAP, _USUAL * interval)
+    longer = max(GAP, USUAL * interval)
     gaps = [gap for gap in recording.gaps_of_blocks(begin, end) if gap[1] - gap[0] > longer]
     longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_GAPS]
     for first, last in sorted(longest):

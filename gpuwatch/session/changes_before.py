@@ -15,6 +15,7 @@ from gpuwatch.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.model.period import Change, ChangeKind
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device, Snapshot
+from gpuwatch.recording.gpu_time import GAP, USUAL
 from gpuwatch.recording.reader import Recording
 
 LOOK_BACK = 600.0
@@ -37,8 +38,6 @@ _READINGS: dict[str, tuple[float, str]] = {
     "clocks.sm_mhz": (0.15, "clocks.sm_max_mhz"),
 }
 """By how much a reading must have changed to be named: in its unit, or as a share of another reading."""
-_LONG_GAP = 15.0
-_USUAL = 2.5
 
 
 def changes(recording: Recording, moment: float, uuid: str | None) -> Iterator[Change]:
@@ -66,7 +65,7 @@ def _events(recording: Recording, begin: float, moment: float) -> Iterator[Chang
 def _gaps(recording: Recording, begin: float, moment: float) -> Iterator[Change]:
     first, _ = recording.extent()
     interval = max((run.interval for run in recording.runs), default=1.0)
-    longer = max(_LONG_GAP, _USUAL * interval)
+    longer = max(GAP, USUAL * interval)
     if first - begin > longer:
         unknown = lasted(first - begin)
         yield _change(first, "recording", f"the recording begins: nothing is known of the {unknown} before")
@@ -105,7 +104,7 @@ def _named(name: str) -> str:
 
 def _readings(recording: Recording, begin: float, moment: float, devices: list[Device]) -> Iterator[Change]:
     interval = max((run.interval for run in recording.runs), default=1.0)
-    since = moment - max(_BEFORE, _USUAL * interval)
+    since = moment - max(_BEFORE, USUAL * interval)
     sums: dict[tuple[str, str], list[float]] = {}
     for times, columns in recording.numbers(begin, moment, frozenset(_READINGS)):
         for key, values in columns.items():

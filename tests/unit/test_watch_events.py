@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.diagnosis.condition_engine import AGAIN, Conditions
-from gpuwatch.history.machine_event import MachineEvent, ago, gpus, lasted
+from gpuwatch.history.machine_event import MachineEvent, ago, gpus, lasted, span
+from gpuwatch.history.process_events import ProcessEvents
 from gpuwatch.model.reading import Missing
 from gpuwatch.model.snapshot import Device, Mapped, MigInstance, Process
 from gpuwatch.monitor.feed import FeedStatus
@@ -494,3 +495,19 @@ def test_a_machine_on_which_nothing_changes_is_judged_seldom_and_no_differently(
     assert [kind for kind, _ in told] == [kind for kind, _ in seen]
     assert all(0 <= at - then <= AGAIN for (_, at), (_, then) in zip(told, seen, strict=True))
     assert [(one.id, one.severity) for one in still.findings] == [(one.id, one.severity) for one in looking.findings]
+
+
+@pytest.mark.parametrize("apart", [1.0, 30.0, 60.0])
+def test_what_was_not_sampled_is_held_by_nobody(apart: float) -> None:
+    """As recordings count it: a gap is 15 s, or 2.5 intervals where samples are less frequent."""
+    row = machines.process(0, gpu=0, readings={"sm_percent": 50})
+    ticks = [*range(6), *range(400, 406)]
+    events, told = ProcessEvents(), []
+    for number, tick in enumerate((*ticks, 406)):
+        at = machines.NOON.timestamp() + tick * apart
+        rows = (row,) if 0 < number < len(ticks) else ()
+        shot = msgspec.structs.replace(machines.many(1, 0), devices=(device(),), processes=rows)
+        told += events.look(shot, at)[0]
+    (text,) = [one.text for one in told if one.kind == "process.exited"]
+    assert f"held it for {span(9 * apart)}" in text, "4 intervals before the gap, 5 after it"
+    assert "SM avg 50 % max 50 %" in text
