@@ -14,7 +14,8 @@ def without_folder(command: str) -> str:
     """The command line with the program's name instead of its path: ``python train.py``."""
     program, space, rest = command.partition(" ")
     name = program.rpartition("/")[2]
-    return f"{name}{space}{rest}" if name and program.startswith("/") else command
+    # The name of a kernel's thread may have a slash too: [kworker/0:1].
+    return f"{name}{space}{rest}" if name and not program.startswith("[") else command
 
 
 _INTERPRETERS = ("python", "pypy", "bash", "sh")

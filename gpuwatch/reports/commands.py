@@ -16,7 +16,7 @@ _COMMAND = re.compile(
     r"|\bgpuwatch cause [a-z][\w.-]*\w"
     r"|\bgpuwatch (?:probe|doctor|report|explain|env|compare)\b"
     r"(?: (?:-o|--(?:group|config|python|framework|output|sim|memory-limit|fraction)) [\w./=-]*\w| --?[a-z][\w-]*)*"
-    r"|\bnvidia-smi(?: -[\w-]+(?: \d)?)+"
+    r"|\bnvidia-smi(?: -d [A-Z][A-Z,_]*[A-Z]\b| -[\w-]+(?: \d)?)+"
     r"|\bdocker run(?: --[\w-]+(?:[ =][\w-]+)?)+(?: IMAGE)?"
     r"|\bsudo fuser(?: -\w+)? /[\w/]+"
     r"|\bdmesg(?: \| grep -i [\w]+)?"

@@ -37,6 +37,9 @@ _HERE = "this shell"
 _SHELL = "Environment variables are those of the shell that made this report"
 
 
+_OF_DOCTOR = ("Framework", "CUDA", "Doctor got")
+
+
 def device_map(document: Diagnostic) -> Table:
     """Framework device, CUDA ordinal, NVML index, address, UUID, memory limits and use."""
     snapshot, doctor = document.snapshot, document.doctor
@@ -83,19 +86,27 @@ def device_map(document: Diagnostic) -> Table:
     )
     if snapshot is not None:
         note = f"{note} In use: at {utc(snapshot.taken_at)}{_reserve(snapshot)}.".strip()
+    heads = (
+        *("Framework", "CUDA", "NVML", "Name", "Capability", "PCI bus id", "Doctor got"),
+        *(("Program got",) if program is not None else ()),
+        *("In use", "UUID"),
+    )
+    # Without the doctor nothing is known of these.
+    shown = [place for place, head in enumerate(heads) if doctor is not None or head not in _OF_DOCTOR]
+    places = {heads[place]: number for number, place in enumerate(shown)}
+
+    def of(*names: str) -> frozenset[int]:
+        return frozenset(places[name] for name in names if name in places)
+
     return Table(
         "Which device is which GPU",
-        (
-            *("Framework", "CUDA", "NVML", "Name", "Capability", "PCI bus id", "Doctor got"),
-            *(("Program got",) if program is not None else ()),
-            *("In use", "UUID"),
-        ),
-        rows,
-        frozenset({1, 2, 6, 7} if program is not None else {1, 2, 6}),
+        tuple(heads[place] for place in shown),
+        tuple(tuple(row[place] for place in shown) for row in rows),
+        of("CUDA", "NVML", "Doctor got", "Program got"),
         note=note,
-        keep=frozenset({0, 5, 8 if program is not None else 7}),
-        optional=(4,),
-        below=9 if program is not None else 8,
+        keep=of("Framework", "PCI bus id", "In use"),
+        optional=(places["Capability"],),
+        below=len(shown) - 1,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.formatting.units import size
+from gpuwatch.formatting.units import UNKNOWN, size
 from gpuwatch.logs.clean import source_message
 from gpuwatch.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.model.run import Difference, Run, Setting
@@ -81,9 +81,14 @@ def _who(run: Run, other: Run) -> list[str]:
         (comparable.framework(run), comparable.framework(other)),
         (clean(run.host), clean(other.host)),
         (comparable.gpus(run), comparable.gpus(other)),
-        (f"driver {clean(run.driver_version)}", f"driver {clean(other.driver_version)}"),
+        (_driver(run), _driver(other)),
     )
-    return [one for one, another in facts if one != another]
+    # Only what is known of both can differ.
+    return [one for one, another in facts if one != another and UNKNOWN not in (one, another)]
+
+
+def _driver(run: Run) -> str:
+    return f"driver {clean(run.driver_version)}" if run.driver_version else UNKNOWN
 
 
 def _changed(run: Run, other: Run) -> Iterator[str]:

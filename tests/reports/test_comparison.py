@@ -303,3 +303,12 @@ def test_a_comparison_says_why_a_run_was_skipped() -> None:
 def test_what_was_skipped_or_interrupted_has_not_completed(verdicts: tuple[str, ...], state: str, shown: str) -> None:
     content = comparison_content(compare([timed(name, verdict=name) for name in verdicts]))
     assert (content.state, content.verdict) == (state, shown)
+
+
+def test_what_is_unknown_of_a_run_does_not_differ() -> None:
+    told = " ".join(" ".join(one.changed) for one in compare([full_run(), bare_run()]).differences)
+    assert "–" not in told
+    other = msgspec.structs.replace(full_run(), config="other", host="node08", driver_version=None)
+    told = " ".join(" ".join(one.changed) for one in compare([full_run(), other]).differences)
+    assert "node08 instead of node07" in told
+    assert "driver" not in told

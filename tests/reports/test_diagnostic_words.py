@@ -210,6 +210,8 @@ def test_what_every_start_prints_and_libraries_that_opened_are_one_line_each() -
         ("Send it: gpuwatch doctor -o doctor.md", "gpuwatch doctor -o doctor.md"),
         ("Unset CUDA_VISIBLE_DEVICES, or list the GPUs.", "unset CUDA_VISIBLE_DEVICES"),
         ("If it is slow: gpuwatch run -- python train.py, then again.", "gpuwatch run -- python train.py"),
+        ("(nvidia-smi -q -d TEMPERATURE,PERFORMANCE), have", "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"),
+        ("nvidia-smi -i 1 -pm 1, then nvidia-smi -L.", "nvidia-smi -i 1 -pm 1"),
         ("Make the batch or the model smaller.", None),
     ],
 )
@@ -469,3 +471,11 @@ def test_a_source_with_several_runs_is_named_once() -> None:
     repeated = replace(main, sources=("run of train.py", "run of train.py", "run of eval.py"))
     facts = dict(diagnostic_content(replace(document, findings=(repeated, *rest))).facts)
     assert facts["found in"] == "run of train.py (2 times), run of eval.py"
+
+
+def test_without_the_doctor_the_map_has_no_columns_for_it() -> None:
+    shown = table(diagnostic(looks(doctor=None)), "Which device is which GPU")
+    assert shown.heads == ("NVML", "Name", "Capability", "PCI bus id", "In use", "UUID")
+    assert [row[0] for row in shown.rows] == ["0", "1"]
+    assert shown.right == frozenset({0})
+    assert "Doctor got" in table(diagnostic(looks()), "Which device is which GPU").heads

@@ -96,6 +96,7 @@ async def test_nothing_has_happened(stage: Stage) -> None:
         stage.push(machines.pair(0))
         await settle(pilot)
         assert "No events since" in plain(stage)
+        assert "view state" not in stage.app.screen.keys.plain, "nothing to view"  # type: ignore[attr-defined]
 
 
 async def test_the_top_line_tells_the_last_event_where_it_fits(stage: Stage) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.formatting.brief import program_of
+from gpuwatch.formatting.brief import program_of, without_folder
 from gpuwatch.formatting.text import printable, shorten
 from gpuwatch.formatting.units import duration, gib, memory, rate, seconds, short_size, shown_memory, size
 
@@ -117,3 +117,19 @@ def test_sizes_and_times() -> None:
 )
 def test_a_program_is_named_by_its_script(command: str, program: str) -> None:
     assert program_of(command) == program
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("/usr/bin/python3 train.py", "python3 train.py"),
+        (".venv/bin/python -u a/b.py", "python -u a/b.py"),
+        ("./run.sh x", "run.sh x"),
+        ("python a/b.py", "python a/b.py"),
+        ("[kworker/0:1]", "[kworker/0:1]"),
+        ("/", "/"),
+        ("", ""),
+    ],
+)
+def test_a_command_is_shown_without_the_folder_of_its_program(command: str, shown: str) -> None:
+    assert without_folder(command) == shown

@@ -24,6 +24,7 @@ from gpuwatch.reports.formats.graphs import period_graphs
 
 _BREAKS = re.compile(r"(?<=\w[_=/,→.])(?=[^\s\d])")
 _HERE = Path(__file__).parent
+_UNIT = re.compile(r"(?<=\d) (?=[KMGT]iB\b|%|m?s\b|W\b|°C)")
 _SIGNS = {"●": " good", "▲": " warning", "✖": " error", "○": " none"}
 
 
@@ -77,6 +78,11 @@ def _along(amount: float, top: float) -> float:
     return min(max(amount / top, 0.0), 1.0) * 1000
 
 
+def _whole(text: str) -> str:
+    """Large text with no line break between a number and its unit."""
+    return _UNIT.sub("\u00a0", text)
+
+
 def _anchor(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
@@ -93,5 +99,5 @@ def _template() -> Template:
     )
     environment.filters.update(breakable=_breakable, along=_along, anchor=_anchor, sign=_sign)
     environment.filters.update(timeline=memory_chart, areas=memory_areas, graphs=period_graphs)
-    environment.filters.update(code=_code, command=command, sentence=sentence_case)
+    environment.filters.update(whole=_whole, code=_code, command=command, sentence=sentence_case)
     return environment.get_template("report.html.jinja")

@@ -209,6 +209,11 @@ class EventsScreen(FilterableScreen):
         """The list."""
         return self.event_list
 
+    def titles(self) -> dict[str, str]:
+        """Hides what needs an event while there is none."""
+        absent = {} if self.event_list.chosen is not None else {"open_event": "", "view_event": ""}
+        return super().titles() | absent
+
     def action_move(self, where: str) -> None:
         """Moves the cursor."""
         self.event_list.move(where)

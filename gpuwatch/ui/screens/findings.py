@@ -27,6 +27,8 @@ from gpuwatch.ui.widgets.scroll_list import WAITING, ScrollList
 
 _WIDE = 160
 """Columns of a terminal from which the page of the cause stands beside the list."""
+_FRAMED = 20
+"""Rows of a terminal from which list and evidence have frames."""
 _TITLE_LEAST = 30
 """Minimum cells of a title beside the text at its right."""
 
@@ -189,7 +191,13 @@ class FindingsScreen(FilterableScreen):
         width, height = self.app.size
         self.page.display = width >= _WIDE
         self.page.styles.width = width - self._left if width >= _WIDE else 0
-        self.finding_list.styles.height = min(max(len(entries_of(view)), 1) + 2, max(height // 2 - 1, 4))
+        framed = height >= _FRAMED
+        self.finding_list.framed = self.evidence.framed = framed
+        self.evidence.headed = not framed
+        self.finding_list.headed = not framed and self.filter is not None
+        least, most = (4, height // 2 - 1) if framed else (1, height // 3)
+        lines = max(len(entries_of(view)), 1) + (2 if framed else int(self.finding_list.headed))
+        self.finding_list.styles.height = min(lines, max(most, least))
         self.finding_list.title = self.filter_title("Findings")
         self.finding_list.show(view, self.filter)
         self.counts = self.finding_list.counts

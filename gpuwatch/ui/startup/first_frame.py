@@ -46,7 +46,7 @@ def picture(
     ``whole``: whether processes have been read.
     """
     if chosen.gpu_order != "index":
-        view = with_devices(view, in_order(view.devices, chosen.gpu_order, view))
+        view = with_devices(view, in_order(view.devices, chosen.gpu_order))
     rows = len(view.snapshot.processes) if view.snapshot is not None else 0
     fields = shown_fields(chosen.gpu_fields, view.devices)
     gpus = len(view.devices)

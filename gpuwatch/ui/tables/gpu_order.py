@@ -17,8 +17,6 @@ ORDERS: tuple[GpuOrder, ...] = ("index", "utilization", "memory", "temperature",
 
 _AGAIN = 5.0
 """Seconds for which an order stays: GPUs that change places with every sample cannot be read."""
-_SAMPLES = 10
-"""Samples whose mean decides, so that a moment's pause does not move a GPU."""
 _METRICS = {
     "utilization": "utilization.gpu_percent",
     "memory": "memory.used_bytes",
@@ -27,7 +25,7 @@ _METRICS = {
 }
 
 
-def _load(device: Device, order: GpuOrder, view: View) -> float | None:
+def _load(device: Device, order: GpuOrder) -> float | None:
     """What a device is sorted by; the memory as a share, as its bar shows it. None if it was not read."""
     metric = _METRICS[order]
     value = device.number(metric)
@@ -36,16 +34,14 @@ def _load(device: Device, order: GpuOrder, view: View) -> float | None:
     if order == "memory":
         total = device.number("memory.total_bytes")
         return value / total if total else None
-    series = view.history.series(device.uuid, metric)
-    last = [one for one in list(series)[-_SAMPLES:] if one is not None]
-    return sum(last) / len(last) if last else value
+    return value
 
 
-def in_order(devices: Sequence[Device], order: GpuOrder, view: View) -> list[Device]:
+def in_order(devices: Sequence[Device], order: GpuOrder) -> list[Device]:
     """The devices, most loaded first; ties by index, then those without a value."""
 
     def key(device: Device) -> tuple[bool, float, int]:
-        load = _load(device, order, view)
+        load = _load(device, order)
         return (load is None, -(load or 0.0), device.index)
 
     return sorted(devices, key=(lambda one: one.index) if order == "index" else key)
@@ -75,5 +71,5 @@ class SteadyOrder:
         of = (order, frozenset(device.uuid for device in devices))
         if of != self._of or not 0 <= view.moment - self._at < _AGAIN:
             self._of, self._at = of, view.moment
-            self._places = {device.uuid: place for place, device in enumerate(in_order(devices, order, view))}
+            self._places = {device.uuid: place for place, device in enumerate(in_order(devices, order))}
         return tuple(sorted(devices, key=lambda device: self._places[device.uuid]))
