@@ -43,6 +43,7 @@ _COMMANDS = {
     "replay": "gpuwatch.cli.replay:replay",
     "export": "gpuwatch.cli.export:export",
     "usage": "gpuwatch.cli.usage:usage",
+    "pick": "gpuwatch.cli.pick:pick",
     "compare": "gpuwatch.cli.report:compare",
     "diff": "gpuwatch.cli.diff:diff",
     "explain": "gpuwatch.cli.explain:explain",

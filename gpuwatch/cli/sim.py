@@ -50,7 +50,7 @@ def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
         from gpuwatch.probing.termination import not_started
 
         raise not_started(command[0], errno.EACCES if shutil.which(command[0], mode=os.F_OK) else errno.ENOENT)
-    environment = _adapted(
+    environment = adapted(
         simulated_environment(shape, options["tier"], name=ctx.meta.get(SIM_NAME), command=command, hold=True)
     )
     try:
@@ -59,7 +59,7 @@ def _program(ctx: click.Context, command: tuple[str, ...]) -> None:
         raise GpuwatchError(f"{command[0]} cannot be started: {error.strerror}") from error
 
 
-def _adapted(environment: dict[str, str]) -> dict[str, str]:
+def adapted(environment: dict[str, str]) -> dict[str, str]:
     """On the plugin tier, adapts every Python process (probes/_gpuwatch_watch/_gpuwatch_simulated.py)."""
     from gpuwatch.probing.probe_scripts import hooked
     from gpuwatch.sim.environment import ENV_PLUGIN

@@ -24,6 +24,7 @@ from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.explanation import Explanation
 from gpuwatch.model.lines import EventLine, FindingLine, MeansLine
 from gpuwatch.model.period import Period
+from gpuwatch.model.pick import Pick
 from gpuwatch.model.probe_list import ProbeList, RecipeList
 from gpuwatch.model.recording import RecordingCheck, RecordingInfo
 from gpuwatch.model.run import Comparison, Run
@@ -60,6 +61,7 @@ PRINTED: dict[str, type[msgspec.Struct]] = {
     "recording": RecordingInfo,
     "recording-check": RecordingCheck,
     "alert": Alert,
+    "pick": Pick,
 }
 """Documents that are printed but never read."""
 

@@ -1,0 +1,192 @@
+"""``gpuwatch pick``: the GPUs that are free, as CUDA_VISIBLE_DEVICES, or runs a command on them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from gpuwatch.cli.completion import files
+from gpuwatch.cli.options import SIM_NAME, asked_shape, enter_simulation, progress, sim_option, simulated_environment
+from gpuwatch.cli.output import data, say
+from gpuwatch.cli.quantities import Duration, Size
+from gpuwatch.errors import EXIT_FAILED, GpuwatchError, UsageError
+from gpuwatch.formatting.units import size
+from gpuwatch.model.codec import to_json
+from gpuwatch.model.pick import Pick
+from gpuwatch.session.free_gpus import Conditions, impossible, reasons
+from gpuwatch.session.free_gpus import pick as pick_from
+from gpuwatch.session.gpu_reservations import Reservation, reserve, reserved
+from gpuwatch.session.single_snapshot import findings, take
+
+_EXAMPLES = """\b
+Examples:
+  gpuwatch pick -n 2 --free 20GiB -- python train.py
+  gpuwatch pick --idle --reserve --wait 12h -- python train.py
+  gpus=$(gpuwatch pick --free 20GiB) && CUDA_VISIBLE_DEVICES=$gpus python train.py
+  gpuwatch pick --free 20GiB --json
+"""
+_LOOK = 5.0
+"""Seconds between looks while waiting."""
+_TRIES = 10
+"""Attempts to reserve, where others are faster each time."""
+_LONGEST = 30 * 86_400.0
+
+
+@click.command(epilog=_EXAMPLES, context_settings={"allow_interspersed_args": False})
+@click.option("-n", "--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many GPUs.")
+@click.option("--free", type=Size(1), metavar="SIZE", help="Only GPUs with this much free memory, for example 20GiB.")
+@click.option("--idle", is_flag=True, help="Only GPUs on which nobody computes.")
+@click.option(
+    "--reserve",
+    "keep",
+    is_flag=True,
+    help="Reserve them for COMMAND while it runs. Only gpuwatch pick heeds that: other programs are not kept out.",
+)
+@click.option(
+    "--wait",
+    type=Duration(0.0, _LONGEST),
+    metavar="DURATION",
+    help="If too few are free, wait up to this long for them.",
+)
+@click.option(
+    "--index", is_flag=True, help="Give NVML's indices instead of UUIDs; they need CUDA_DEVICE_ORDER=PCI_BUS_ID."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (gpuwatch.pick/1), with the reason for each refusal.")
+@click.option(
+    "--deadline",
+    type=Duration(0.5, 3600.0),
+    default="10s",
+    show_default=True,
+    metavar="DURATION",
+    help="Wait this long for the driver.",
+)
+@sim_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
+@click.pass_context
+def pick(
+    ctx: click.Context,
+    count: int,
+    free: int | None,
+    idle: bool,
+    keep: bool,
+    wait: float | None,
+    index: bool,
+    as_json: bool,
+    deadline: float,
+    command: tuple[str, ...],
+) -> None:
+    """Pick free GPUs, or run COMMAND on them.
+
+    Prints their UUIDs, as for CUDA_VISIBLE_DEVICES, which COMMAND gets. GPUs without processes come first, then those
+    that are not busy, then those with the most free memory. A CUDA_VISIBLE_DEVICES that is set limits the choice.
+    Exits with 1, and prints nothing, if there are too few.
+    """
+    if keep and not command:
+        raise UsageError(
+            "--reserve needs a command, which holds the reservation", hint="gpuwatch pick --reserve -- CMD"
+        )
+    if as_json and command:
+        raise UsageError("--json cannot be combined with a command")
+    program = _program(command) if command else ""
+    enter_simulation(ctx, command=command)
+    conditions = Conditions(count, free, idle)
+    picked, reservation = _picked(conditions, deadline, wait or 0.0, keep=keep)
+    if as_json:
+        data(to_json(picked))
+        ctx.exit(0 if picked.chosen else EXIT_FAILED)
+    if not picked.chosen:
+        raise GpuwatchError(_too_few(picked, conditions), hint="" if wait else "--wait 1h waits for them")
+    if sys.stderr.isatty() or command:
+        for one in picked.chosen:
+            instance = f" MIG {one.mig_instance}" if one.mig_instance else ""
+            of = f", {size(one.memory_free_bytes)} free" if one.memory_free_bytes is not None else ""
+            with_others = f", beside {one.processes} process{'es' * (one.processes > 1)}" if one.processes else ""
+            say(f"gpuwatch: GPU {one.index}{instance} ({one.name}{of}{with_others})")
+    listed = ",".join(str(one.index) if index and not one.mig_instance else one.uuid for one in picked.chosen)
+    if not command:
+        click.echo(listed)
+        return
+    if reservation is not None:
+        reservation.keep_across_exec()
+    _run(ctx, program, command, listed, by_index=index)
+
+
+def _picked(conditions: Conditions, deadline: float, wait: float, *, keep: bool) -> tuple[Pick, Reservation | None]:
+    """The choice, reserved if ``keep``; looks again until ``wait`` seconds are over."""
+    until = time.monotonic() + wait
+    lost = 0
+    while True:
+        machine, answered = take(deadline)
+        left = until - time.monotonic()
+        if not answered and left > 0:  # a driver that hangs for a while ends no wait of hours
+            progress("waiting for the driver")
+            continue
+        if machine.driver is None or not machine.devices:
+            problem = machine.problems[0] if machine.problems else None
+            raise GpuwatchError(
+                problem.detail if problem else "there are no GPUs", hint=problem.hint if problem else ""
+            )
+        if why := impossible(machine, conditions):
+            raise GpuwatchError(why)
+        picked = pick_from(machine, conditions, os.environ, reserved(), findings(machine))
+        if picked.chosen and not keep:
+            progress("")
+            return picked, None
+        if picked.chosen:
+            if (reservation := reserve([one.uuid for one in picked.chosen])) is not None:
+                progress("")
+                return picked, reservation
+            lost += 1
+            if lost >= _TRIES:
+                raise GpuwatchError("others reserved these GPUs first, time after time", hint="try again")
+            continue
+        if left <= 0:
+            progress("")
+            return picked, None
+        progress(f"waiting for {conditions}; {reasons(picked)}"[: shutil.get_terminal_size().columns - 3])
+        time.sleep(min(_LOOK, left))
+
+
+def _too_few(picked: Pick, conditions: Conditions) -> str:
+    """``wanted 2 GPUs, but 1 fits: GPU 0: 3.1 of 24.0 GiB free``."""
+    head = f"wanted {conditions}, but {picked.spare or 'none'} {'fit' if picked.spare > 1 else 'fits'}"
+    why = reasons(picked)
+    return f"{head}: {why}" if why else head
+
+
+def _program(command: Sequence[str]) -> str:
+    """The path of the command; the error says why it cannot be started, before anything is waited for."""
+    path = shutil.which(command[0])
+    if path is None:
+        from gpuwatch.probing.termination import not_started
+
+        raise not_started(command[0], errno.EACCES if shutil.which(command[0], mode=os.F_OK) else errno.ENOENT)
+    return path
+
+
+def _run(ctx: click.Context, program: str, command: Sequence[str], listed: str, *, by_index: bool) -> NoReturn:
+    """Replaces this process by the command."""
+    environment = dict(os.environ)
+    shape = asked_shape(ctx)
+    if shape is not None:
+        from gpuwatch.cli.sim import adapted
+
+        environment = adapted(
+            simulated_environment(shape, "auto", name=ctx.meta.get(SIM_NAME), command=command, hold=True)
+        )
+    environment["CUDA_VISIBLE_DEVICES"] = listed
+    if by_index:
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    try:
+        os.execve(program, list(command), environment)
+    except OSError as error:
+        from gpuwatch.probing.termination import not_started
+
+        raise not_started(command[0], error.errno or errno.EACCES) from error

@@ -1,0 +1,46 @@
+"""The output of ``gpuwatch pick --json``: which GPUs are free, and why the others are not. ``gpuwatch.pick/1``."""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+
+
+class PickedGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU or MIG instance to use."""
+
+    uuid: str
+    """``GPU-...`` or ``MIG-...``, for CUDA_VISIBLE_DEVICES."""
+    index: int
+    """NVML's index of the GPU."""
+    name: str
+    mig_instance: str | None = None
+    """``1/0``: GPU instance and compute instance; null for a whole GPU."""
+    memory_free_bytes: int | None
+    """Null if it could not be read."""
+    processes: int
+    """Processes that compute on it."""
+
+
+class RefusedGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU or MIG instance that was not chosen although more were wanted, or that does not meet the conditions."""
+
+    uuid: str | None
+    index: int
+    mig_instance: str | None = None
+    reason: str
+    """Why, in words."""
+
+
+class Pick(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gpuwatch.pick/1"):
+    """The GPUs to use. ``chosen`` is empty if fewer than ``wanted`` meet the conditions."""
+
+    taken_at: datetime.datetime
+    wanted: int
+    """Number of GPUs asked for."""
+    chosen: tuple[PickedGpu, ...]
+    """In the order of preference: no processes, not busy, most free memory."""
+    spare: int
+    """How many more meet the conditions; if ``chosen`` is empty, how many do at all."""
+    refused: tuple[RefusedGpu, ...]

@@ -1,0 +1,258 @@
+"""Which GPUs are free for another program: :func:`pick` chooses from one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuwatch.diagnosis.rules.phrasing import HELD_LEAST, who
+from gpuwatch.errors import UsageError
+from gpuwatch.formatting.units import memory, size
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.pick import Pick, PickedGpu, RefusedGpu
+from gpuwatch.model.snapshot import Device, MigInstance, Process, Snapshot
+from gpuwatch.model.visibility import divided, read_visible
+
+_BUSY = 10.0
+"""Utilization in percent from which a GPU is busy, as in :mod:`gpuwatch.session.preflight`."""
+_NAMED = 2
+"""Processes that a reason names."""
+_SHOWN = 4
+"""GPUs whose reasons one line gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What GPUs must meet to be chosen."""
+
+    count: int = 1
+    free_bytes: int | None = None
+    """Memory that must be free on each."""
+    idle: bool = False
+    """Whether nobody may compute on them."""
+
+    def __str__(self) -> str:
+        rest = [f"with {size(self.free_bytes)} free"] if self.free_bytes is not None else []
+        rest += ["idle"] if self.idle else []
+        return f"{self.count} GPU{'s' if self.count != 1 else ''}" + (f" ({', '.join(rest)})" if rest else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What CUDA_VISIBLE_DEVICES can name: a GPU without MIG, or a MIG instance."""
+
+    device: Device
+    instance: MigInstance | None
+    tenants: tuple[Process, ...]
+    """Processes that compute on it, largest first."""
+
+    @property
+    def uuid(self) -> str | None:
+        return self.device.uuid if self.instance is None else self.instance.uuid
+
+    @property
+    def free(self) -> float | None:
+        return (self.device if self.instance is None else self.instance).number("memory.free_bytes")
+
+    @property
+    def total(self) -> float | None:
+        return (self.device if self.instance is None else self.instance).number("memory.total_bytes")
+
+    @property
+    def busy(self) -> float | None:
+        """Utilization in percent; None if unknown, as for a MIG instance."""
+        return self.device.number("utilization.gpu_percent") if self.instance is None else None
+
+    @property
+    def preference(self) -> tuple[int, bool, float, int]:
+        """The lowest is the best."""
+        return len(self.tenants), (self.busy or 0.0) >= _BUSY, -(self.free or 0.0), self.device.index
+
+
+def pick(
+    machine: Snapshot,
+    conditions: Conditions,
+    environment: Mapping[str, str],
+    reserved: Mapping[str, str],
+    findings: Sequence[Finding] = (),
+) -> Pick:
+    """Chooses GPUs.
+
+    ``environment``: its CUDA_VISIBLE_DEVICES limits the choice, as in a Slurm job. ``reserved``: who reserved a GPU, in
+    words, by UUID. ``findings``: of the snapshot; a GPU with one of severity error is refused.
+
+    Raises:
+        UsageError: CUDA_VISIBLE_DEVICES cannot be read as GPUs of this machine.
+    """
+    allowed = _allowed(machine.devices, environment)
+    errors = {finding.device_uuid: finding.title for finding in findings if finding.severity == "error"}
+    fit: list[_Unit] = []
+    refused: list[RefusedGpu] = []
+    for unit in _units(machine):
+        if allowed is not None and not _in(unit, allowed):
+            reason = "hidden by CUDA_VISIBLE_DEVICES"
+        else:
+            holder = reserved.get(unit.uuid or "")
+            reason = errors.get(unit.device.uuid) or _refusal(unit, conditions)
+            reason = reason or (f"reserved by {holder}" if holder else "")
+        if reason:
+            refused.append(_refused(unit, reason))
+        else:
+            fit.append(unit)
+    fit.sort(key=lambda unit: unit.preference)
+    enough = len(fit) >= conditions.count
+    return Pick(
+        taken_at=machine.taken_at,
+        wanted=conditions.count,
+        chosen=tuple(_picked(unit) for unit in fit[: conditions.count]) if enough else (),
+        spare=len(fit) - (conditions.count if enough else 0),
+        refused=tuple(refused),
+    )
+
+
+def impossible(machine: Snapshot, conditions: Conditions) -> str:
+    """Why no waiting helps; empty if it may."""
+    units = list(_units(machine))
+    usable = [unit for unit in units if unit.instance is None] if conditions.count > 1 else units
+    if conditions.count > len(usable):
+        kind = " without MIG" if len(usable) < len(units) else ""
+        return f"this machine has {len(usable)} GPU{'s' if len(usable) != 1 else ''}{kind}, not {conditions.count}"
+    if conditions.free_bytes is None or any(unit.total is None for unit in usable):
+        return ""
+    totals = sorted((unit.total or 0.0 for unit in usable), reverse=True)
+    if totals[conditions.count - 1] >= conditions.free_bytes:
+        return ""
+    have = "no GPU here has" if conditions.count == 1 else f"fewer than {conditions.count} GPUs here have"
+    return f"{have} {size(conditions.free_bytes)}; the largest has {size(totals[0])}"
+
+
+def reasons(picked: Pick) -> str:
+    """Why GPUs were refused: ``GPU 0: 3.1 of 24.0 GiB free, held by alice's python (4711)``; empty without any."""
+    # What a user can change comes first.
+    ordered = sorted(picked.refused, key=lambda one: one.reason.startswith("hidden by"))
+    shown = [
+        f"GPU {one.index}{f' MIG {one.mig_instance}' if one.mig_instance else ''}: {one.reason}"
+        for one in ordered[:_SHOWN]
+    ]
+    rest = len(ordered) - _SHOWN
+    return "; ".join(shown) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def _allowed(devices: Sequence[Device], environment: Mapping[str, str]) -> frozenset[str] | None:
+    """UUIDs, maybe abbreviated, that CUDA_VISIBLE_DEVICES leaves; None: all."""
+    listed = environment.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return None
+    seen = read_visible(listed, devices)
+    if seen.hides_all:
+        raise UsageError(f"CUDA_VISIBLE_DEVICES={listed} hides all GPUs", hint="unset it")
+    numbers = any(entry.isdigit() for entry in seen.entries)
+    if numbers and environment.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" and len({one.name for one in devices}) > 1:
+        raise UsageError(
+            f"CUDA_VISIBLE_DEVICES={listed} counts the GPUs fastest first, which differs from the order of nvidia-smi",
+            hint="set CUDA_DEVICE_ORDER=PCI_BUS_ID, or list UUIDs",
+        )
+    return frozenset(
+        entry if device is None else device.uuid for entry, device in zip(seen.entries, seen.devices, strict=True)
+    )
+
+
+def _in(unit: _Unit, allowed: frozenset[str]) -> bool:
+    if unit.device.uuid in allowed:
+        return True
+    uuid = unit.uuid
+    return unit.instance is not None and uuid is not None and any(uuid.startswith(entry) for entry in allowed)
+
+
+def _units(machine: Snapshot) -> Iterator[_Unit]:
+    for device in machine.devices:
+        rows = [row for row in machine.processes if row.device_uuid == device.uuid and row.type != "G"]
+        rows.sort(key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
+        if not divided(device):
+            yield _Unit(device, None, tuple(rows))
+            continue
+        for instance in device.mig_instances:
+            yield _Unit(device, instance, tuple(row for row in rows if row.mig_instance == instance.id))
+        if not device.mig_instances:
+            yield _Unit(device, None, tuple(rows))
+
+
+def _refusal(unit: _Unit, conditions: Conditions) -> str:
+    """Why a GPU does not meet the conditions; empty if it does."""
+    device = unit.device
+    if device.state not in ("ok", "asleep"):
+        return device.state_detail or device.state
+    if unit.instance is None and divided(device):
+        return "MIG is on, but it has no instances"
+    if unit.uuid is None:
+        return "the driver does not report the UUID of this MIG instance"
+    if unit.instance is not None and conditions.count > 1:
+        return "CUDA gives a program one MIG instance only"
+    mode = device.readings.get("mode.compute")
+    if mode == "prohibited":
+        return "its compute mode prohibits programs"
+    if unit.tenants and mode in ("exclusive-process", "exclusive-thread"):
+        return f"its compute mode is exclusive, and {_names(unit.tenants)} is on it"
+    return _too_full(unit, conditions) or (_in_use(unit) if conditions.idle else "")
+
+
+def _too_full(unit: _Unit, conditions: Conditions) -> str:
+    if conditions.free_bytes is None:
+        return ""
+    if unit.free is None:
+        return "its free memory could not be read"
+    if unit.free >= conditions.free_bytes:
+        return ""
+    if unit.total is not None and unit.total < conditions.free_bytes:
+        return f"has only {size(unit.total)}"
+    of = f"{size(unit.free)} of {size(unit.total)} free"
+    return f"{of}, held by {_names(unit.tenants)}" if unit.tenants else of
+
+
+def _in_use(unit: _Unit) -> str:
+    """Why it is not idle; what cannot be known counts against it."""
+    if unit.tenants:
+        return f"used by {_names(unit.tenants)}"
+    if unit.device.state == "asleep":
+        return ""
+    # Programs in other containers are not listed, but their memory is seen.
+    used = (unit.device if unit.instance is None else unit.instance).number("memory.used_bytes")
+    if used is None:
+        return "its used memory could not be read"
+    if used >= HELD_LEAST:
+        return f"{size(used)} used by no listed process"
+    if unit.instance is not None:
+        return ""  # NVML has no utilization of MIG instances
+    if unit.busy is None:
+        return "its utilization could not be read"
+    return f"{unit.busy:.0f} % utilization by no listed process" if unit.busy >= _BUSY else ""
+
+
+def _names(tenants: Sequence[Process]) -> str:
+    shown = [
+        who(row) + (f" {memory(held)}" if (held := row.number("gpu_memory_bytes")) is not None else "")
+        for row in tenants[:_NAMED]
+    ]
+    rest = len(tenants) - _NAMED
+    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _picked(unit: _Unit) -> PickedGpu:
+    assert unit.uuid is not None  # else refused
+    return PickedGpu(
+        uuid=unit.uuid,
+        index=unit.device.index,
+        name=unit.device.name,
+        mig_instance=unit.instance.id if unit.instance is not None else None,
+        memory_free_bytes=int(unit.free) if unit.free is not None else None,
+        processes=len(unit.tenants),
+    )
+
+
+def _refused(unit: _Unit, reason: str) -> RefusedGpu:
+    return RefusedGpu(
+        uuid=unit.uuid,
+        index=unit.device.index,
+        mig_instance=unit.instance.id if unit.instance is not None else None,
+        reason=reason,
+    )

@@ -1,0 +1,103 @@
+"""Reservations of GPUs between gpuwatch's users of one machine.
+
+A reservation is a Unix socket with an abstract name (unix(7)): only one process can bind a name, whoever the user is,
+and the kernel frees it when the last process that has the socket ends, however it ends. The program for which GPUs were
+reserved inherits the socket across execve. A second socket, whose name has the pid, tells others who reserved it.
+
+Advisory: a program that does not ask can use the GPU all the same, and containers with a network of their own do not
+see it (network_namespaces(7)).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import time
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpuwatch.formatting.secrets import mask_text
+from gpuwatch.formatting.text import shorten
+from gpuwatch.sim.sysfs import ENV_STATE
+from gpuwatch.sources.host import ProcessTable
+
+_LOCK = "gpuwatch-reserved:"
+_HOLDER = "gpuwatch-holder:"
+_COMMAND = 60
+_NAMES = Path("/proc/net/unix")
+
+
+class Reservation:
+    """GPUs that are reserved until the last process that inherits this is gone."""
+
+    def __init__(self, sockets: Iterable[socket.socket]) -> None:
+        self._sockets = tuple(sockets)
+
+    def keep_across_exec(self) -> None:
+        """The program that replaces this process, and what it forks, keeps it."""
+        for one in self._sockets:
+            one.set_inheritable(True)
+
+    def release(self) -> None:
+        """Ends it, as far as this process is concerned."""
+        for one in self._sockets:
+            one.close()
+
+
+def reserve(uuids: Iterable[str]) -> Reservation | None:
+    """Reserves all of these GPUs, or None if one of them is reserved already.
+
+    OSError if the kernel refuses sockets.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        # In one order for everybody: of two that want the same GPUs, one gets all.
+        for key in sorted(map(_key, uuids)):
+            for name in (_LOCK + key, f"{_HOLDER}{key}:{os.getpid()}"):
+                one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                sockets.append(one)
+                one.bind("\0" + name)
+    except OSError as error:
+        for one in sockets:
+            one.close()
+        if error.errno == errno.EADDRINUSE:
+            return None
+        raise
+    return Reservation(sockets)
+
+
+def reserved() -> dict[str, str]:
+    """Who reserved which GPU: ``pid 4711 (alice, python train.py)`` by UUID; nobody where the kernel does not tell."""
+    own = _key("")
+    found: dict[str, str] = {}
+    try:
+        text = _NAMES.read_text(errors="replace")
+    except OSError:
+        return {}
+    for line in text.splitlines():
+        _, at, name = line.rpartition(" @")
+        if not at:
+            continue
+        if name.startswith(_LOCK) and name.endswith(own):
+            found.setdefault(name[len(_LOCK) : len(name) - len(own)], "another gpuwatch pick")
+        elif name.startswith(_HOLDER):
+            key, _, pid = name[len(_HOLDER) :].rpartition(":")
+            if key.endswith(own) and pid.isdigit():
+                found[key[: len(key) - len(own)]] = _holder(int(pid))
+    return found
+
+
+def _key(uuid: str) -> str:
+    """The GPU; simulated machines have the same UUIDs, hence also which machine."""
+    state = os.environ.get(ENV_STATE)
+    return f"{uuid}@{zlib.crc32(os.fsencode(os.path.realpath(state))):08x}" if state else f"{uuid}@"
+
+
+def _holder(pid: int) -> str:
+    facts = ProcessTable().look(pid, time.time())
+    if facts is None:
+        return f"pid {pid}"
+    command = shorten(mask_text(facts.command), _COMMAND) if facts.command else facts.name
+    return f"pid {pid} ({', '.join(filter(None, (facts.user, command)))})"

@@ -1,0 +1,141 @@
+"""``gpuwatch pick`` as users run it: on simulated GPUs, with reservations of several at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from gpuwatch.session.gpu_reservations import reserve, reserved
+from gpuwatch.sim.machine import SimMachine
+from tests.conftest import gpuwatch
+
+Machine = Callable[[str], SimMachine]
+SHOW = "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def running(environment: dict[str, str], *arguments: str, count: int = 1) -> Iterator[list[subprocess.Popen[str]]]:
+    """Commands on GPUs that they reserved, until their stdin ends."""
+    command = [sys.executable, "-m", "gpuwatch", "pick", "--reserve", *arguments, "--", sys.executable, "-c", SHOW]
+    started = [
+        subprocess.Popen(
+            command,
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(count)
+    ]
+    try:
+        yield started
+    finally:
+        for one in started:
+            one.kill()
+            one.communicate()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_the_uuids_of_free_gpus(sim_machine: Machine) -> None:
+    machine = sim_machine("3x24GiB")
+    environment = machine.environment(os.environ)
+    done = gpuwatch("pick", "-n", "2", "--free", "20GiB", environment=environment)
+    assert done.code == 0
+    assert done.err == ""
+    assert [len(uuid) for uuid in done.out.strip().split(",")] == [40, 40]
+    assert gpuwatch("pick", "--index", environment=environment | {"CUDA_VISIBLE_DEVICES": "2"}).out == "2\n"
+    document = json.loads(gpuwatch("pick", "-n", "2", "--json", environment=environment).out)
+    assert document["schema"] == "gpuwatch.pick/1"
+    assert [one["index"] for one in document["chosen"]] == [0, 1]
+    assert document["spare"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("-n", "3"), 1, "gpuwatch: this machine has 2 GPUs, not 3\n"),
+        (("--free", "30GiB", "--wait", "1h"), 1, "gpuwatch: no GPU here has 30.0 GiB; the largest has 24.0 GiB\n"),
+        (("--reserve",), 2, "gpuwatch: --reserve needs a command, which holds the reservation"),
+        (("--json", "--", "true"), 2, "gpuwatch: --json cannot be combined with a command"),
+        (("--", "no-such-program"), 127, "gpuwatch: no-such-program: command not found"),
+        (("-n", "0"), 2, "gpuwatch: Invalid value for '-n'"),
+        (("--free", "much"), 2, "gpuwatch: Invalid value for '--free'"),
+    ],
+)
+def test_what_cannot_be(sim_machine: Machine, arguments: tuple[str, ...], code: int, error: str) -> None:
+    done = gpuwatch("pick", *arguments, environment=sim_machine("2x24GiB").environment(os.environ))
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith(error)
+    assert done.err.count("\n") == 1
+
+
+def test_two_at_once_never_get_the_same_gpu(sim_machine: Machine) -> None:
+    environment = sim_machine("4x24GiB").environment(os.environ)
+    with running(environment, "-n", "1", count=4) as started:
+        taken = [line(one) for one in started]
+        assert len(set(taken)) == 4
+        assert "" not in taken
+        full = gpuwatch("pick", environment=environment)
+        assert (full.code, full.out) == (1, "")
+        for one in started:
+            assert f"reserved by pid {one.pid} (" in full.err
+        # However it ends, its GPU is free again.
+        started[2].send_signal(signal.SIGKILL)
+        started[2].wait()
+        assert gpuwatch("pick", environment=environment).out.strip() == taken[2]
+
+
+def test_it_waits_for_a_gpu(sim_machine: Machine) -> None:
+    environment = sim_machine("1x24GiB").environment(os.environ)
+    with running(environment) as [first]:
+        assert line(first)
+        early = gpuwatch("pick", "--wait", "0.5", environment=environment)
+        assert early.code == 1
+        with running(environment, "--wait", "1min") as [second]:
+            time.sleep(2)
+            assert second.poll() is None
+            first.terminate()
+            assert line(second).startswith("GPU-")
+
+
+def test_the_command_replaces_gpuwatch(sim_machine: Machine) -> None:
+    environment = sim_machine("1x24GiB").environment(os.environ)
+    done = gpuwatch("pick", "--index", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER; exit 7")
+    assert done.code == 1, "no driver here"
+    done = gpuwatch(
+        "pick",
+        "--index",
+        "--",
+        "sh",
+        "-c",
+        "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER; exit 7",
+        environment=environment,
+    )
+    assert (done.code, done.out) == (7, "0 PCI_BUS_ID\n")
+    assert done.err == "gpuwatch: GPU 0 (Simulated GPU 24GiB, 23.8 GiB free)\n"
+
+
+def test_all_or_nothing() -> None:
+    first = reserve(["GPU-b"])
+    assert first is not None
+    assert reserve(["GPU-c", "GPU-b", "GPU-a"]) is None
+    assert set(reserved()) >= {"GPU-b"}
+    assert not {"GPU-a", "GPU-c"} & set(reserved()), "what it had already is released"
+    first.release()
+    assert "GPU-b" not in reserved()
+    again = reserve(["GPU-b"])
+    assert again is not None
+    again.release()

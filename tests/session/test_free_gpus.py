@@ -1,0 +1,157 @@
+"""Which GPUs ``gpuwatch pick`` takes, and why it refuses the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuwatch.errors import UsageError
+from gpuwatch.model.findings import Finding
+from gpuwatch.model.pick import Pick
+from gpuwatch.model.reading import Missing
+from gpuwatch.model.snapshot import Device, MigInstance, Snapshot
+from gpuwatch.session.free_gpus import Conditions, impossible, pick, reasons
+from tests.ui import machines
+from tests.ui.machines import GIB, uuid
+
+EMPTY: dict[str, Any] = {"memory.used_bytes": 0, "memory.reserved_bytes": 0}
+
+
+def gpu(index: int, *, used: float = 0.0, busy: float = 0.0, **changes: Any) -> Device:
+    """A GPU of 24 GiB."""
+    readings = {"memory.total_bytes": 24 * GIB, "memory.used_bytes": int(used * GIB), "memory.reserved_bytes": 0}
+    readings.update(changes.pop("readings", {}))
+    return machines.device(index, busy=busy, readings=readings, **changes)
+
+
+def machine(*devices: Device, on: tuple[int, ...] = (), **changes: Any) -> Snapshot:
+    """``on``: GPUs with a process each."""
+    rows = tuple(
+        machines.process(number, gpu=where, readings={"gpu_memory_bytes": 3 * GIB}) for number, where in enumerate(on)
+    )
+    return machines.snapshot(devices, changes.pop("processes", rows), **changes)
+
+
+def chosen(picked: Pick) -> list[int]:
+    return [one.index for one in picked.chosen]
+
+
+def refusals(picked: Pick) -> dict[int, str]:
+    return {one.index: one.reason for one in picked.refused}
+
+
+def test_free_ones_come_first_then_the_least_used() -> None:
+    here = machine(gpu(0, used=3), gpu(1, used=0.1), gpu(2), gpu(3, busy=80), on=(0,))
+    assert chosen(pick(here, Conditions(4), {}, {})) == [2, 1, 3, 0]
+    two = pick(here, Conditions(2), {}, {})
+    assert (chosen(two), two.spare, two.refused) == ([2, 1], 2, ())
+
+
+def test_free_memory() -> None:
+    here = machine(gpu(0, used=20), gpu(1, used=3), gpu(2, missing={"memory.free_bytes": Missing("unknown")}), on=(0,))
+    picked = pick(here, Conditions(1, 20 * GIB), {}, {})
+    assert chosen(picked) == [1]
+    assert refusals(picked) == {
+        0: "4.0 GiB of 24.0 GiB free, held by alice's python (2210) 3072 MiB",
+        2: "its free memory could not be read",
+    }
+    none = pick(here, Conditions(2, 20 * GIB), {}, {})
+    assert (none.chosen, none.spare) == ((), 1)
+    assert reasons(none).startswith("GPU 0: 4.0 GiB of 24.0 GiB free")
+
+
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [
+        (gpu(0, used=2), "2.0 GiB used by no listed process"),
+        (gpu(0, busy=55), "55 % utilization by no listed process"),
+        (gpu(0, missing={"utilization.gpu_percent": Missing("unknown")}), "its utilization could not be read"),
+        (gpu(0, missing={"memory.used_bytes": Missing("unknown")}), "its used memory could not be read"),
+        (gpu(0, used=0.4, busy=3), ""),
+    ],
+)
+def test_idle_is_what_nobody_uses_even_unseen(device: Device, reason: str) -> None:
+    picked = pick(machine(device), Conditions(1, idle=True), {}, {})
+    assert refusals(picked) == ({0: reason} if reason else {})
+    assert chosen(pick(machine(device), Conditions(1), {}, {})) == [0], "only --idle asks for that"
+
+
+def test_a_desktop_is_no_work() -> None:
+    here = machine(gpu(0), processes=(machines.denied_process(0),))
+    assert chosen(pick(here, Conditions(1, idle=True), {}, {})) == [0]
+
+
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [
+        (gpu(0, state="lost", state_detail="GPU is lost"), "GPU is lost"),
+        (gpu(0, readings={"mode.compute": "prohibited"}), "its compute mode prohibits programs"),
+        (
+            gpu(0, readings={"mode.compute": "exclusive-process"}),
+            "its compute mode is exclusive, and alice's python (2210) 3072 MiB is on it",
+        ),
+        (gpu(0, readings={"mig.mode": "enabled"}), "MIG is on, but it has no instances"),
+    ],
+)
+def test_gpus_that_no_program_can_use(device: Device, reason: str) -> None:
+    picked = pick(machine(device, on=(0,)), Conditions(1), {}, {})
+    assert refusals(picked) == {0: reason}
+
+
+def test_errors_and_reservations() -> None:
+    error = Finding(id="xid", severity="error", certainty="fact", title="Xid 79 on GPU 0", device_uuid=uuid(0))
+    here = machine(gpu(0), gpu(1), gpu(2))
+    picked = pick(here, Conditions(1), {}, {uuid(1): "pid 7 (bob, python)"}, [error])
+    assert chosen(picked) == [2]
+    assert refusals(picked) == {0: "Xid 79 on GPU 0", 1: "reserved by pid 7 (bob, python)"}
+
+
+def test_visible_devices_limit_the_choice() -> None:
+    here = machine(gpu(0), gpu(1, used=3), gpu(2))
+    for listed in ("1", uuid(1), f"1,{uuid(2)}"):
+        assert chosen(pick(here, Conditions(1), {"CUDA_VISIBLE_DEVICES": listed}, {})) == [1], listed
+    with pytest.raises(UsageError, match="hides all"):
+        pick(here, Conditions(1), {"CUDA_VISIBLE_DEVICES": ""}, {})
+    other = machine(gpu(0), gpu(1, name="NVIDIA A2"))
+    with pytest.raises(UsageError, match="fastest first"):
+        pick(other, Conditions(1), {"CUDA_VISIBLE_DEVICES": "1"}, {})
+    ordered = {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert chosen(pick(other, Conditions(1), ordered, {})) == [1]
+
+
+def instance(number: int, free: float, name: str | None = None) -> MigInstance:
+    readings = {"memory.total_bytes": 10 * GIB, "memory.free_bytes": int(free * GIB), "memory.used_bytes": 0}
+    return MigInstance(
+        id=f"{number}/0",
+        index=number,
+        uuid=name or f"MIG-{number:08x}-0000-0000-0000-000000000000",
+        gpu_instance=number,
+        compute_instance=0,
+        profile="1g.10gb",
+        readings=readings,
+    )
+
+
+def test_mig_instances() -> None:
+    divided = gpu(0, readings={"mig.mode": "enabled"}, mig_instances=(instance(1, 2), instance(2, 9)))
+    here = machine(divided, gpu(1, used=23))
+    [one] = pick(here, Conditions(1, 8 * GIB), {}, {}).chosen
+    assert (one.uuid, one.mig_instance, one.index) == ("MIG-00000002-0000-0000-0000-000000000000", "2/0", 0)
+    limited = {"CUDA_VISIBLE_DEVICES": "MIG-00000001-0000-0000-0000-000000000000"}
+    assert pick(here, Conditions(1), limited, {}).chosen[0].mig_instance == "1/0"
+    two = pick(here, Conditions(2), {}, {})
+    assert {one.mig_instance: one.reason for one in two.refused} == {
+        "1/0": "CUDA gives a program one MIG instance only",
+        "2/0": "CUDA gives a program one MIG instance only",
+    }
+    assert impossible(here, Conditions(2)) == "this machine has 1 GPU without MIG, not 2"
+
+
+def test_what_no_waiting_helps() -> None:
+    here = machine(gpu(0, used=23), gpu(1, used=23))
+    assert impossible(here, Conditions(2, 20 * GIB)) == ""
+    assert impossible(here, Conditions(3)) == "this machine has 2 GPUs, not 3"
+    assert impossible(here, Conditions(1, 25 * GIB)) == "no GPU here has 25.0 GiB; the largest has 24.0 GiB"
+    unknown = machine(gpu(0, missing={"memory.total_bytes": Missing("unknown")}))
+    assert impossible(unknown, Conditions(1, 25 * GIB)) == ""
