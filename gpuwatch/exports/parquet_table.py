@@ -52,8 +52,16 @@ def write(selection: Selection, table: Table) -> Iterator[bytes]:
 
 def _batch(rows: list[Row], schema: Any) -> Any:
     columns = zip(*rows, strict=True)
-    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
+    arrays = [_array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.record_batch(arrays, schema=schema)
+
+
+def _array(values: tuple[object, ...], kind: Any) -> Any:
+    try:
+        return pa.array(values, type=kind)
+    except UnicodeEncodeError:  # a name that is not text (PEP 383)
+        plain = [one.encode("utf-8", "backslashreplace").decode() if isinstance(one, str) else one for one in values]
+        return pa.array(plain, type=kind)
 
 
 def _microseconds(at: object) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from gpuwatch.errors import GpuwatchError, UsageError
@@ -21,6 +22,9 @@ STEPS = {"sample": 0, "1min": MINUTE, "1h": HOUR}
 """Seconds of the means that are exported; 0: the samples themselves."""
 NUMBERS = tuple(spec for spec in METRICS if spec.unit is not Unit.NAME)
 """The metrics that are numbers."""
+
+_FURTHEST = 1e11
+"""Seconds since the epoch: some thousand years."""
 
 
 class Means(NamedTuple):
@@ -58,8 +62,26 @@ class Selection:
         return self.recording.snapshots(self.begin, self.end)
 
     def numbers(self) -> Iterator[tuple[Sequence[float], dict[Key, Sequence[float | None]]]]:
-        """Times of some samples, and for each metric of each device as many values, None where there was none."""
-        return self.recording.numbers(self.begin, self.end, frozenset(spec.id for spec in NUMBERS))
+        """Times of some samples, and for each metric of each device as many values, None where there was none.
+
+        Times grow; what a damaged file has otherwise is left out.
+        """
+        last = float("-inf")
+        for times, columns in self.recording.numbers(self.begin, self.end, frozenset(spec.id for spec in NUMBERS)):
+            if times[0] > last and all(one < two for one, two in pairwise(times)):
+                last = times[-1]
+                yield times, columns
+                continue
+            places = list[int]()
+            for place, at in enumerate(times):
+                if at > last:
+                    places.append(place)
+                    last = at
+            if places:
+                kept: dict[Key, Sequence[float | None]] = {
+                    key: [column[place] for place in places] for key, column in columns.items()
+                }
+                yield [times[place] for place in places], kept
 
     def means(self) -> Iterator[Means]:
         """The means in steps of :attr:`step` seconds, oldest first, of each device in turn."""
@@ -99,11 +121,18 @@ class Selection:
         return [
             one._replace(until=max(one.until, at)) if _key(one.finding) in lasting else one
             for one in self.recording.findings(self.begin, self.end)
+            if _is_time(one.since) and _is_time(one.until)
         ]
 
     def lives(self) -> list[ProcessLife]:
         """The processes that were seen on a GPU in it, by the time at which they were first seen."""
-        return self.recording.processes(self.begin, self.end)
+        found = self.recording.processes(self.begin, self.end)
+        return [one for one in found if _is_time(one.first) and _is_time(one.last)]
+
+
+def _is_time(at: object) -> bool:
+    """Whether it can be a time; a damaged file may have anything."""
+    return isinstance(at, (int, float)) and -_FURTHEST < at < _FURTHEST
 
 
 def _key(finding: Finding) -> tuple[object, ...]:

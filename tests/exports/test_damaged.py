@@ -1,0 +1,65 @@
+"""Damaged recordings: what can be read is exported, and nothing ends in a traceback."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.exports import csv_table, json_lines, open_metrics, perfetto_trace, table_rows
+from gpuwatch.exports.selection import selected
+from gpuwatch.recording.reader import open_recording
+from tests.exports.recorded import record
+from tests.exports.trace_reader import Trace
+
+_PLACES = (
+    ("data", "block"), ("events", "event"), ("findings", "finding"), ("processes", "life"), ("tiers", "block"),
+    ("minutes", "times"),
+)  # fmt: skip
+_TIMES = (("findings", "since"), ("findings", "until"), ("events", "at"), ("processes", "first"), ("processes", "last"))
+
+
+def damage(path: Path, rng: random.Random) -> None:
+    with sqlite3.connect(path) as db:
+        for _ in range(rng.randrange(1, 6)):
+            if rng.random() < 0.3:
+                table, column = rng.choice(_TIMES)
+                value = rng.choice((1e300, -1e300, float("inf"), "text", b"bytes", 0, 10**18))
+                with suppress(sqlite3.IntegrityError):  # part of a key
+                    db.execute(f"UPDATE {table} SET {column} = ?", (value,))
+                continue
+            table, column = rng.choice(_PLACES)
+            rows = db.execute(f"SELECT {column} FROM {table}").fetchall()
+            (old,) = rng.choice(rows)
+            if not isinstance(old, bytes) or not old:
+                continue
+            new = bytearray(old)
+            for _ in range(rng.randrange(1, 4)):
+                new[rng.randrange(len(new))] = rng.randrange(256)
+            db.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (bytes(new), old))
+
+
+def test_no_damage_is_a_traceback(tmp_path: Path) -> None:
+    whole, path, rng = tmp_path / "whole", tmp_path / "x", random.Random(5)
+    record(whole, 130)
+    ended = Counter[str]()
+    for _ in range(60):
+        shutil.copy(whole, path)
+        damage(path, rng)
+        try:
+            with open_recording(path) as recording:
+                for step in (0, 60):
+                    selection = selected(recording, None, None, step)
+                    Trace(b"".join(perfetto_trace.write(selection)))
+                    for written in (json_lines.write(selection), open_metrics.write(selection)):
+                        assert b"".join(written)
+                    for name in ("devices",) if step else table_rows.NAMES:
+                        assert b"".join(csv_table.write(selection, table_rows.table(name, step)))
+            ended["exported"] += 1
+        except GpuwatchError:
+            ended["refused"] += 1
+    assert ended["exported"] > 30
