@@ -183,7 +183,7 @@ def _replayed(replay: ReplayState, level: int) -> str:
         return " ".join([*words, "now" if replay.following else "end"])
     if replay.speed != 1 and level < 5:
         words.append(_SPEED.get(replay.speed, f"{replay.speed:g}x"))
-    if level < 3:
+    if level < 2:
         words.append(f"{int(replay.share * 100)} %")
     return " ".join(words)
 
@@ -211,7 +211,8 @@ def _fitting(width: int, view: View, tab: str) -> tuple[_Labels, list[Span], lis
     calm = [mark for mark in in_full[0] if mark[0].strip() in ("SIMULATED", "read-only")]
     if view.replay is not None:
         calm.append((_LONGEST_REPLAY, "text"))
-    title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if width >= 80 else []
+    titled = width >= (80 if view.replay is None else 100)
+    title: _Labels = [("", " gpuwatch ", "title" if width >= 100 else "dim")] if titled else []
     still = (
         sum(width_of(text) for _, text, _ in title)
         + _length(_apart(calm, 0))

@@ -1,4 +1,4 @@
-"""Writes the diagnostic report from the dashboard, in a process of its own: it reads the machine anew."""
+"""Writes the diagnostic report or one of a recording, in a process of its own: it reads everything anew."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpuwatch.formatting.links import file_url
@@ -17,16 +17,17 @@ _START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpuwatch.cli.sta
 """Runs this gpuwatch, whatever the current folder holds."""
 
 
-async def write_diagnostic(say: Callable[[str, str], object]) -> None:
-    """Runs ``gpuwatch report --no-doctor``: the doctor would use GPUs, which only the Probes tab does, and asks first.
+async def write_diagnostic(say: Callable[[str, str], object], arguments: Sequence[str]) -> None:
+    """Runs ``gpuwatch report`` with these arguments.
 
+    Of this machine with ``--no-doctor``: the doctor would use GPUs, which only the Probes tab does, and asks first.
     ``say``: shows the result, as text and ink.
     """
     moment = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     path = Path(f"gpuwatch-report-{moment}.html")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-c", _START, str(Path(__file__).resolve().parents[3])),
-        *("report", "--no-doctor", "-o", str(path)),
+        *("report", *arguments, "-o", str(path)),
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,

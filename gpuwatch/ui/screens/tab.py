@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from gpuwatch.ui.widgets.timeline import TimelineStrip
 
 _MESSAGE_SECONDS = 8.0
+_REPORTED = 1800.0
+"""Seconds of a recording that a report is on."""
 _OF_REPLAY = frozenset(action.id.partition("(")[0] for action in REPLAY)
 _COMMAND_SECONDS = 30.0
 """Seconds that a command line stays in the footer: long enough to copy it by hand."""
@@ -246,19 +248,28 @@ class TabScreen(Screen[None]):
 
     def action_diagnostic(self) -> None:
         """Writes a diagnostic report into this folder."""
-        if self.gpuwatch.session.replay is not None:
-            self.say("no report from here: it would be of this machine as it is now", "warning")
-            return
+        self._write_report("this machine", ["--no-doctor"])
+
+    def action_report_stretch(self) -> None:
+        """Writes a report on the recorded time before the moment that is played."""
+        replay = self.gpuwatch.session.replay
+        if replay is not None:
+            end = replay.clock()
+            begin = max(end - _REPORTED, replay.begin)
+            span = [f"--{name}=@{at:.3f}" for name, at in (("since", begin), ("until", end))]
+            self._write_report(f"{clock(begin, end)} to {clock(end, end)}", [str(replay.path), *span])
+
+    def _write_report(self, what: str, arguments: list[str]) -> None:
         from gpuwatch.ui.screens.diagnostic_report import write_diagnostic
 
-        self.say("◌ writing a report on this machine…", "accent")
+        self.say(f"◌ writing a report on {what}…", "accent")
 
         def written(text: str, ink: str) -> None:
             here = self.gpuwatch.tab
             if isinstance(here, TabScreen):
                 here.show_message(text, ink, _COMMAND_SECONDS)
 
-        self.app.run_worker(write_diagnostic(written), group="diagnostic", exclusive=True)
+        self.app.run_worker(write_diagnostic(written, arguments), group="diagnostic", exclusive=True)
 
     def cursor_moved(self) -> None:
         """Called after a jump to a row: shows what belongs to it."""

@@ -411,6 +411,14 @@ REPLAY = (
         name="Play slower",
         pair="Play faster or slower, 1/4 to 64 times",
     ),
+    Action(
+        "report_stretch",
+        "r",
+        "report",
+        "Write a report on the half hour up to this moment",
+        footer=False,
+        name="Report on the last half hour",
+    ),
 )
 """Actions of a replay, on every tab; their keys do nothing else there."""
 NOT_IN_REPLAY = frozenset(
