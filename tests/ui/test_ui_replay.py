@@ -349,9 +349,6 @@ async def test_nothing_is_done_to_this_machine(
             await pilot.press(key)
             await settle(pilot)
             assert "no signals: this is a recording" in one.footer
-        await pilot.press("r")
-        await settle(pilot)
-        assert "no report from here" in one.footer
         await pilot.press("4")
         await settle(pilot)
         await pilot.press("x")
@@ -370,7 +367,27 @@ async def test_nothing_is_done_to_this_machine(
         await pilot.press("space", "K")
         await settle(pilot)
         assert "no signals" in one.footer
-    assert not list(tmp_path.glob("*.html"))
+
+
+@pytest.mark.slow
+async def test_a_report_is_of_the_recording(
+    replay: Callable[..., Replayed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = replay(troubled(200), at=BEGIN + 100.5)
+    async with one.app.run_test(size=(160, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("r")
+        await settle(pilot)
+        assert "writing a report on 12:04:31 to 12:06:11" in one.footer
+        for _ in range(600):
+            await pilot.pause(0.05)
+            if "report written" in one.footer or "no report" in one.footer:
+                break
+        assert "report written: gpuwatch-report-" in one.footer
+    (page,) = (path.read_text() for path in tmp_path.glob("*.html"))
+    assert "throttled (thermal)" in page
+    assert "node07" in page
 
 
 async def test_settings_of_the_live_dashboard_stay(

@@ -98,3 +98,32 @@ def test_the_ring_keeps_the_last_samples_in_their_order_and_reads_like_a_list() 
     cut = history.until(950.0)
     assert list(cut.series("GPU-a", "x")) == told[:51]
     assert list(cut.times) == [float(tick) for tick in range(900, 951)]
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from([None, 0.0, 1.5]), st.sampled_from([None, 2.0])), min_size=1, max_size=7),
+        max_size=6,
+    ),
+    st.integers(1, 9),
+)
+def test_blocks_are_put_as_their_samples_would_be(
+    blocks: list[list[tuple[float | None, float | None]]], capacity: int
+) -> None:
+    """Also over gaps, series that begin later, and more samples than are kept."""
+    one_by_one, by_blocks, at = History(capacity), History(capacity), 0.0
+    keys = [("GPU-0", "a"), ("GPU-0", "b")]
+    for block in blocks:
+        times = [at + place for place in range(len(block))]
+        at += len(block)
+        for moment, values in zip(times, block, strict=True):
+            one_by_one.put(moment, {key: value for key, value in zip(keys, values, strict=True) if value is not None})
+        columns = {key: [values[place] for values in block] for place, key in enumerate(keys)}
+        by_blocks.put_all(times, {key: column for key, column in columns.items() if any(v is not None for v in column)})
+    assert list(one_by_one.times) == list(by_blocks.times)
+    for key in keys:
+        expected, found = list(one_by_one.series(*key)), list(by_blocks.series(*key))
+        while len(found) > len(expected) and found[0] is None:  # a series begins with its block
+            del found[0]
+        assert expected == found
+        assert one_by_one.known(*key) == by_blocks.known(*key)
