@@ -131,7 +131,7 @@ def _better(best: Summary, base: Summary, *, simulated: bool) -> str:
 
 
 def _work(one: Summary, other: Summary) -> str:
-    return "the same work" if one.same_work and other.same_work else "as many seconds (no step could be counted)"
+    return "the same work" if one.same_work and other.same_work else "as long a run (no step could be counted)"
 
 
 def _no_winner(passed: Sequence[Summary], best: Summary | None, *, simulated: bool) -> str:

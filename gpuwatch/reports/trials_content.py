@@ -102,7 +102,8 @@ def _verdict(document: Experiment, known: Sequence[Summary]) -> tuple[str, str]:
     if not any(one.tried for one in known):
         return "warning", "nothing to compare"
     if failed:
-        return ("error" if failed == sum(one.tried for one in known) else "warning"), f"{failed} of {len(known)} failed"
+        tried = sum(one.tried for one in known)
+        return ("error" if failed == tried else "warning"), f"{failed} of {tried} failed"
     return "ok", "all ran"
 
 

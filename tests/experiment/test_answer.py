@@ -131,3 +131,10 @@ def test_what_the_same_work_takes_more_or_less_each_time_is_not_put_down_to_a_se
     more = {**FITS, "other variables": 30 * MIB}
     found = answer((*card, recorded("default", FITS), recorded("growth", more)), CODES)
     assert found.sentence.endswith("instead of 22.0 GiB; its tensors take 58.0 MiB at most")
+
+
+def test_runs_without_counted_steps_are_not_the_same_work() -> None:
+    runs = [trial(name, held, steps=None, step_time=None) for name, held in (("default", LARGE), ("growth", SMALL))]
+    assert answer(runs, CODES).sentence == (
+        "growth: as long a run (no step could be counted) in 326 MiB instead of 22.0 GiB"
+    )
