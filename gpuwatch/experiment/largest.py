@@ -7,7 +7,7 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuwatch.errors import UsageError
 from gpuwatch.experiment.answer import why_failed
@@ -195,6 +195,8 @@ class _Runs:
         if left <= 0:
             raise _Stopped("no time left within --budget")
         rule = self.rule or SEARCHED
+        if any(trial.steps for trial in self.trials):
+            rule = replace(rule, uncounted=None)  # its steps can be counted: a large value only takes longer
         if confirm and self.rule is None and value not in self.confirming:
             rule = Rule("seconds", left / 3)  # to its end, if there is time for that
         if confirm:
@@ -331,7 +333,9 @@ def _sentence(span: Span, found: Largest, stopped: str) -> str:
             return f"Nothing is known of {span.name}: {stopped}"
         sentence = f"Even {span.name}={found.first_failing} does not fit{setting}"
         return sentence + (f" (failed {times})" if found.confirmed else unsure) + _too_much(found)
-    if found.first_failing is not None:
+    if found.first_failing is not None and found.first_failing > found.value + span.step:
+        parts = [f"{span.name}={found.value} fits{setting}, values up to {found.first_failing} are not known"]
+    elif found.first_failing is not None:
         parts = [f"{span.name}={found.value} is the largest that fits{setting}"]
     elif found.value == span.aligned(span.high):
         parts = [f"{span.name}={found.value} fits{setting}, the largest that was asked for"]

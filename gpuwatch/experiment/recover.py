@@ -185,9 +185,17 @@ def _tried(setup: TrialSetup, one: Setting, goal: Goal, trials: list[Trial]) -> 
             why = f"the program sets the same itself (at {trial.overridden})" if trial.overridden else trial.not_tried
             return Recovery(name=one.name, reason=why)
         if run.verdict not in PASSED:
-            return Recovery(name=one.name, passed=passed, runs=number, reason=why_failed(run))
+            return Recovery(name=one.name, passed=passed, runs=number, reason=_why_not(one, run))
         passed += 1
     return Recovery(name=one.name, passed=passed, runs=passed, verified=True)
+
+
+def _why_not(one: Setting, run: Run) -> str:
+    """Why it did not pass. A limit that was tried is nearly the whole card: it is not what is too small."""
+    limit, total = one.options.get("memory_limit"), run.memory.device_total_bytes
+    if run.verdict == "oom" and limit and total:
+        return f"out of memory with {size(limit * _MIB)} of the card's {size(total)}"
+    return why_failed(run)
 
 
 def _answer(first: Trial, run: Run, found: ExperimentResult, best: Setting | None) -> Answer:

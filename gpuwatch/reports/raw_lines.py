@@ -13,7 +13,7 @@ from gpuwatch.logs.tail import decisive, not_kept
 _STAMP = re.compile(r"^(?:[IWEF]\d{4} [\d:.]{1,30}\s+\d{1,10} |\d{4}-\d\d-\d\d[ T][\d:.,]{8,16}:? )")
 _EMPTY_BIN = re.compile(r"Bin \(\d+\):\s+Total Chunks: 0,")
 _CHUNK = re.compile(r"\b(?:InUse|Free ) at [0-9a-f]+ of size \d+")
-_USUAL = re.compile(
+USUAL_LINES = re.compile(
     r"oneDNN custom operations are on|This TensorFlow binary is optimized to use available CPU instructions"
     r"|^To enable the following instructions: |All log messages before absl::InitializeLog\(\) is called"
 )
@@ -94,7 +94,7 @@ def _kind(line: str) -> str:
         return "bin"
     if _CHUNK.search(line):
         return "chunk"
-    if _USUAL.search(line):
+    if USUAL_LINES.search(line):
         return "usual"
     if _OPENED.search(line):
         return "opened"

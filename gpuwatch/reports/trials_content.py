@@ -13,6 +13,7 @@ from gpuwatch.model.trials import Experiment, StepTime, Trial
 from gpuwatch.reports import charts, run_content
 from gpuwatch.reports.chart_data import Chart
 from gpuwatch.reports.content import GLYPHS, Content, Table, clean
+from gpuwatch.reports.raw_lines import USUAL_LINES
 from gpuwatch.reports.run_content import setting_text, simulated_note
 from gpuwatch.reports.speed import step_time
 from gpuwatch.reports.tables import device_map
@@ -305,7 +306,8 @@ def _decisive(run: Run) -> list[str]:
     if where:
         return [clean(line) for line in (*where, *known)][:_DECISIVE]
     lines = [line for line in run.log_tail if line.strip()]
-    return [clean(line) for line in ([line for line in lines if not _BY_THE_WAY.match(line)] or lines)[-_DECISIVE:]]
+    telling = [line for line in lines if not _BY_THE_WAY.match(line) and not USUAL_LINES.search(line)]
+    return [clean(line) for line in telling[-_DECISIVE:]]
 
 
 def _not_tried(known: Sequence[Summary]) -> Table:

@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.errors import UsageError
+from gpuwatch.experiment import largest
 from gpuwatch.experiment.largest import Search, Span, fit, parse_span
+from gpuwatch.model.trials import Largest
 from gpuwatch.probing.probe_scripts import hooked
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import has_cuda_wheel
@@ -126,6 +128,13 @@ def test_what_is_known_stays_where_the_search_is_broken_off() -> None:
     with pytest.raises(KeyboardInterrupt):
         search.run()
     assert (search.border(), search.confirmed) == ((300, 301), False)
+
+
+def test_values_between_the_two_that_were_run_are_not_known() -> None:
+    found = Largest(name="B", value=64, first_failing=96, asked="default", confirmed=False, monotonic=True)
+    sentence = largest._sentence(Span("B", 1, 100), found, "interrupted")
+    assert sentence == ("B=64 fits, values up to 96 are not known; B=96 fails; not confirmed: interrupted")
+    assert largest._sentence(Span("B", 1, 100, 32), found, "interrupted").startswith("B=64 is the largest that fits;")
 
 
 def test_a_line_through_amounts_of_memory() -> None:

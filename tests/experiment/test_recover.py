@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from gpuwatch.experiment import recover
+from gpuwatch.experiment.settings import named
+from gpuwatch.model.run import Memory
 from tests.experiment.programs import document, program, tried
+from tests.reports.documents import GIB, full_run
 
 # The second process of the program finds no memory left, unless the first takes only what it needs.
 _TWO = """
@@ -67,3 +72,10 @@ def test_what_the_cause_rules_out_is_not_tried(tmp_path: Path) -> None:
     assert not any(entry["runs"] or entry["verified"] for entry in found["recover"])
     assert found["recover"][0]["reason"] == "one tensor asks for 3.9 GiB, and the card has 2.0 GiB"
     assert "no setting can help. Split this tensor" in found["answer"]["sentence"]
+
+
+def test_a_limit_of_nearly_the_whole_card_is_not_what_is_too_small() -> None:
+    run = full_run(config="x", group="run", verdict="oom", primary="memory.limit-too-small")
+    run = msgspec.structs.replace(run, memory=Memory(device_total_bytes=2 * GIB))
+    assert recover._why_not(named("grow-to-limit=1945MiB"), run) == "out of memory with 1.9 GiB of the card's 2.0 GiB"
+    assert "limit" in recover._why_not(named("growth"), run)
