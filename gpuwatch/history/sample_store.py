@@ -31,6 +31,10 @@ class SampleStore(Protocol):
         """Times of the samples, oldest first."""
         ...
 
+    def stretches(self, longer: float) -> Sequence[tuple[float, float]] | None:
+        """Begin and end of each time without a gap longer than so many seconds; None: they follow from ``times``."""
+        ...
+
     def at(self, moment: float) -> Kept | None:
         """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
         ...

@@ -150,6 +150,9 @@ class Timeline:
 
     # Looking back
 
+    def stretches(self, longer: float) -> None:
+        """They follow from the times, of which older ones are further apart."""
+
     def at(self, moment: float) -> Kept | None:
         """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
         chosen: Chunk | None = None

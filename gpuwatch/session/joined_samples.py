@@ -15,7 +15,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.history.machine_event import MachineEvent
 from gpuwatch.history.metric_series import History
 from gpuwatch.history.sample_store import Identity, Kept
-from gpuwatch.history.timeline import EVENTS, Timeline
+from gpuwatch.history.timeline import EVENTS, LEVELS, Timeline
 from gpuwatch.model.snapshot import Process
 from gpuwatch.recording.reader import Recording, open_recording
 from gpuwatch.recording.running_recorders import running
@@ -23,6 +23,10 @@ from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
 
 _LOOK_EVERY = 0.5
 """Seconds between looks at a file that grows."""
+_STRETCHES_EVERY = 5.0
+"""Seconds between two looks for gaps in all of the recording."""
+_THINNED = 1.4 * LEVELS[-1][1]
+"""Seconds between kept samples that are no gap, however old they are."""
 _NEAR = 2.5
 """A kept sample is used where the recording has none within so many seconds or intervals: the recorder did not run."""
 
@@ -47,6 +51,8 @@ class JoinedSamples:
         since = times[0] if times else time.time()
         self._earlier = [one for one in recording.events() if one.at < since]
         """Events from before the dashboard was started: it notices later ones itself."""
+        self._stretched = float("-inf")
+        self._stretches: list[tuple[float, float]] = []
         self._events: list[MachineEvent] = []
         self._latest: list[MachineEvent] = []
         self._last_event: tuple[int, MachineEvent | None] = (-1, None)
@@ -72,6 +78,22 @@ class JoinedSamples:
             self._own = set(own)
             self._times = _Times(recorded, first, sorted([*newest, *own]))
         return self._times
+
+    def stretches(self, longer: float) -> Sequence[tuple[float, float]]:
+        """As in the protocol; brought up to date every few seconds."""
+        now = time.monotonic()
+        if now - self._stretched >= _STRETCHES_EVERY:
+            self._stretched = now
+            longer = max(longer, _THINNED)
+            every = [*self.recording.stretches(longer), *((at, at) for at in self._own)]
+            found: list[tuple[float, float]] = []
+            for begin, end in sorted(every):
+                if found and begin - found[-1][1] <= longer:
+                    found[-1] = (found[-1][0], max(end, found[-1][1]))
+                else:
+                    found.append((begin, end))
+            self._stretches = found
+        return self._stretches
 
     def at(self, moment: float) -> Kept | None:
         """As in the protocol."""

@@ -121,7 +121,10 @@ class Playhead(Navigation):
         moment = self.moment
         position = None
         if moment is not None:
-            position = PlayheadPosition(moment, times, self._marked(), asked)
+            stretches = self.timeline.stretches(3 * asked)
+            if stretches is not None:
+                times = (times[0], times[-1])
+            position = PlayheadPosition(moment, times, self._marked(), asked, stretches)
         return replace(self._view, status=status, now=now, unseen=unseen, past=position, live=live)
 
     def _marked(self) -> tuple[tuple[float, str], ...]:

@@ -90,6 +90,12 @@ def test_the_recording_comes_first_and_gaps_are_filled_with_what_was_kept(tmp_pa
             kept.add(shot)
         assert list(joined.times) == [at(one) for one in shots[:400] + shots[402:598] + shots[600:610]]
         assert joined.at(at(shots[605])).snapshot == expected[605]
+        assert joined.stretches(5.0) == [(at(shots[0]), at(shots[609]))]
+    with Recording(recorded.path) as recording:
+        assert JoinedSamples(Timeline(), recording).stretches(5.0) == [
+            (at(shots[0]), at(shots[399])),
+            (at(shots[600]), at(shots[609])),
+        ]
 
 
 def test_a_memory_that_is_empty_or_older(tmp_path: Path) -> None:
@@ -155,7 +161,8 @@ def test_a_session_goes_back_beyond_its_start(tmp_path: Path) -> None:
     view = session.view()
     assert view.snapshot == Storable().of(shots[0])
     assert view.past is not None
-    assert len(view.past.times) == 100
+    assert view.past.times == (at(shots[0]), at(shots[-1]))
+    assert view.past.stretches == [(at(shots[0]), at(shots[-1]))]
     playhead.jump(60)
     assert playhead.moment == pytest.approx(at(shots[60]), abs=1.1)
     playhead.last()

@@ -357,7 +357,9 @@ class TabScreen(Screen[None]):
         """The keys of a replay do nothing while live, and are text while something is typed."""
         if action in _OF_REPLAY:
             typing = self.focused is not None and self.focused.check_consume_key("n", "n")
-            return self.gpuwatch.session.replay is not None and not typing
+            session = self.gpuwatch.session
+            here = session.replay is not None or (action == "go_to_time" and session.past is not None)
+            return here and not typing
         return super().check_action(action, parameters)
 
     def action_play(self) -> None:
@@ -388,17 +390,21 @@ class TabScreen(Screen[None]):
         """Asks for a time, and goes there."""
         from gpuwatch.ui.screens.time_prompt import TimePrompt
 
-        replay = self.gpuwatch.session.replay
-        if replay is None:
-            return
+        session = self.gpuwatch.session
+        replay, times = session.replay, session.timeline.times
 
         def answered(moment: float | None) -> None:
-            if moment is not None:
-                replay.go(moment)
-                self.gpuwatch.tell_skipped()
-                self.show(replay.view())
+            if moment is None:
+                return
+            if replay is None:
+                self._look(lambda past: past.go(moment))
+                return
+            replay.go(moment)
+            self.gpuwatch.tell_skipped()
+            self.show(replay.view())
 
-        self.app.push_screen(TimePrompt(replay.begin, replay.end), answered)
+        if times:
+            self.app.push_screen(TimePrompt(times[0], times[-1]), answered)
 
     def action_change_speed(self, step: int) -> None:
         """Plays faster (1) or slower (-1)."""

@@ -92,7 +92,10 @@ def _time(at: float, other: float) -> str:
 
 
 def _brief(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    for unit, name, most in ((1, "s", 100), (60, "min", 100), (3600, "h", 48)):
+        if seconds < most * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 86_400:.0f} d"
 
 
 def track(past: PlayheadPosition, width: int) -> list[Span]:
