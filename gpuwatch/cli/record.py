@@ -115,7 +115,8 @@ def record(ctx: click.Context, /, **options: Any) -> None:
 
     Records until Ctrl+C or SIGTERM; without FILE, to a file of this machine in the state folder. A recording is
     continued if it exists. Each sample is written at once, so a kill loses none. The file is private; to let others
-    read it, change its mode or group.
+    read it, change its mode or group. Dashboards on this machine take their samples from the recording, so that
+    one process queries the driver, and go back to its begin.
     """
     if ctx.invoked_subcommand in (None, _to_file.name):
         ctx.obj = options
