@@ -81,6 +81,8 @@ class Bars:
     whisker: str = ""
     more: str = ""
     """A note on bars that are not shown."""
+    keys: tuple[Part, ...] = ()
+    """The kinds of parts, named once for all bars; empty: below each bar."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,8 @@ class Table:
     """Drawn above the rows, by formats that can draw."""
     sortable: bool = False
     """Whether rows are equals that readers may want in another order, by formats that can sort."""
+    total: bool = False
+    """Whether the last row is the sum of the others, and stays last."""
     folded: bool = False
     """Whether formats that can fold it show it only on demand."""
 

@@ -111,7 +111,7 @@ def _changes(period: Period, main: PeriodFinding | None) -> Table | None:
     )
     if not rows:
         note = f"Nothing that was recorded changed in the {span} before {what} ({_time(period, period.trouble)})."
-    return Table("What changed before", ("When", "What", "Change"), rows, note=note, keep=frozenset({0, 1}))
+    return Table("What changed before", ("When", "What", "Change"), rows, note=note, keep=frozenset({0, 1}), below=2)
 
 
 def _graphs(period: Period, device: PeriodDevice) -> Table:

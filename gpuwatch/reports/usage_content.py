@@ -13,6 +13,9 @@ from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean
 
 _BARS = 25
 """Groups that have a bar."""
+_USED = Part("process", "used", 0.0, "")
+_UNUSED = Part("others", "held, not used", 0.0, "")
+_UNKNOWN = Part("unexplained", "held, use unknown", 0.0, "")
 _NONE: dict[By, str] = {
     "user": "(unknown)",
     "job": "(no job)",
@@ -95,7 +98,9 @@ def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, st
     total = usage.total
     yield "held", f"{hours(held)} GPU-hours{_share(held, recorded)}: at least one process was on the GPU"
     if total.gpu_hours_used is not None:
-        yield "used", f"{_used(total)} GPU-hours{_share(total.gpu_hours_used, held, 'of held')}: held × SM utilization"
+        part = _share(total.gpu_hours_used, held, "of held")
+        lower = part.replace("(", "(≥", 1) if _used(total).startswith("≥") else part
+        yield "used", f"{_used(total)} GPU-hours{lower}: held × SM utilization"
     idle = sum(device.hours_held_idle for device in usage.devices)
     free = sum(device.hours_free for device in usage.devices)
     unknown = sum(device.hours_held_unknown for device in usage.devices)
@@ -163,6 +168,7 @@ def groups_table(usage: Usage) -> Table:
         optional=(last, *optional),
         charts=tuple(_bars(usage)),
         sortable=True,
+        total=len(rows) > 1,
     )
 
 
@@ -217,10 +223,10 @@ def _bars(usage: Usage) -> Iterator[Bars]:
         held, used = group.gpu_hours_held, group.gpu_hours_used
         parts = []
         if used:
-            parts.append(Part("process", "used", used, f"{hours(used)} GPU-hours"))
+            parts.append(Part(_USED.kind, _USED.name, used, f"{hours(used)} GPU-hours"))
         if held - (used or 0.0) > 0:
-            rest = "held, not used" if used is not None else "held, use unknown"
-            parts.append(Part("others", rest, held - (used or 0.0), f"{hours(held - (used or 0.0))} GPU-hours"))
+            rest = _UNUSED if used is not None else _UNKNOWN
+            parts.append(Part(rest.kind, rest.name, held - (used or 0.0), f"{hours(held - (used or 0.0))} GPU-hours"))
         if parts:
             name = label(group, usage.by)
             of = f"{name} {clean(group.command)}" if usage.by == "process" else name
@@ -228,12 +234,14 @@ def _bars(usage: Usage) -> Iterator[Bars]:
     if rows:
         top = max(sum(part.amount for part in row.parts) for row in rows)
         more = len(usage.groups) - _BARS
+        kinds = {part.kind for row in rows for part in row.parts}
         yield Bars(
             "Held against used",
             tuple(rows),
             top,
             f"from 0 to {hours(top)} GPU-hours",
             more=f"{more} more are in the table." if more > 0 else "",
+            keys=tuple(part for part in (_USED, _UNUSED, _UNKNOWN) if part.kind in kinds),
         )
 
 

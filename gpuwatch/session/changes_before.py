@@ -49,7 +49,12 @@ def changes(recording: Recording, moment: float, uuid: str | None) -> Iterator[C
     found = [*_events(recording, begin, moment), *_gaps(recording, begin, moment)]
     before, after = recording.at(begin), recording.at(moment)
     if before is not None and after is not None and before.at < after.at:
-        found += _settings(before.snapshot, after.snapshot)
+        last = before.snapshot
+        for kept in recording.snapshots(begin, moment):
+            now = kept.snapshot
+            if now.devices is not last.devices or now.driver is not last.driver:
+                found += _settings(last, now)
+            last = now
         devices = [one for one in after.snapshot.devices if uuid in (None, one.uuid)]
         found += _readings(recording, begin, moment, devices)
     yield from sorted(found, key=lambda one: one.at)

@@ -49,7 +49,8 @@ const sorted = (rows, column, numeric, sign) => {
 };
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
-  const rows = [...body.rows];
+  const rows = [...body.rows].filter((row) => !row.classList.contains("total"));
+  const totals = [...body.rows].filter((row) => row.classList.contains("total"));
   const heads = [...table.tHead.rows[0].cells];
   for (const [column, head] of heads.entries()) {
     const button = document.createElement("button");
@@ -63,7 +64,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const now = order === undefined ? "ascending" : order;
       if (now) head.setAttribute("aria-sort", now);
       const numeric = head.classList.contains("num");
-      body.append(...(now ? sorted(rows, column, numeric, now === "ascending" ? 1 : -1) : rows));
+      body.append(...(now ? sorted(rows, column, numeric, now === "ascending" ? 1 : -1) : rows), ...totals);
     });
   }
 }
