@@ -15,6 +15,7 @@ import msgspec
 
 from gpuwatch.diagnosis.engine import ENDED_WORK, NO_GPU
 from gpuwatch.diagnosis.rules.visibility import KNOWN_VARIABLES, meant_by
+from gpuwatch.model.diagnostic import MACHINE as MACHINE
 from gpuwatch.model.diagnostic import Diagnostic, Effect, Excerpt, Gap, SourcedFinding, Variable
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import CAUSES, SEVERITY_ORDER, Finding
@@ -23,7 +24,7 @@ from gpuwatch.model.snapshot import Snapshot
 
 RECENT = datetime.timedelta(days=1)
 """A program that failed longer ago is reported, but not as the primary cause."""
-DOCTOR, MACHINE = "doctor", "the machine now"
+DOCTOR = "doctor"
 
 _PROGRAMS_OWN = frozenset(
     {

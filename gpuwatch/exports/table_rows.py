@@ -61,6 +61,18 @@ _WHO = (
 )
 
 
+_HOST_NUMBERS = {
+    "cpu_percent": "%",
+    "cpu_count": "",
+    "memory_used_bytes": "B",
+    "memory_total_bytes": "B",
+    "swap_used_bytes": "B",
+    "swap_total_bytes": "B",
+    "uptime_seconds": "s",
+}
+_LOADS = ("load_1min", "load_5min", "load_15min")
+
+
 def _text(value: str | None) -> str | None:
     return None if value is None else printable(value)
 
@@ -123,6 +135,13 @@ def _number(value: Value | None) -> Value | None:
     return None if type(value) is str else value
 
 
+def _host(selection: Selection) -> Iterator[Row]:
+    host = selection.host
+    measured = attrgetter(*_HOST_NUMBERS)
+    for at, snapshot, _ in selection.samples():
+        yield [at, host, *measured(snapshot.host), *(snapshot.host.load or (None, None, None))]
+
+
 def _lives(selection: Selection) -> Iterator[Row]:
     host = selection.host
     measured = attrgetter(*_LIFE_NUMBERS)
@@ -163,7 +182,7 @@ def _texts(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, Kind.TEXT) for name in names)
 
 
-NAMES = ("devices", "processes", "lives", "events", "findings")
+NAMES = ("devices", "processes", "lives", "host", "events", "findings")
 """``lives`` has one row for each process on each GPU, ``processes`` one for each sample of it too."""
 
 
@@ -185,6 +204,14 @@ def table(name: str, step: int) -> Table:
                 Column("sm_percent_mean", Kind.NUMBER, "%"),
             ),
             _lives,
+        ),
+        "host": Table(
+            (
+                *(_AT, _HOST),
+                *(Column(one, Kind.NUMBER, unit) for one, unit in _HOST_NUMBERS.items()),
+                *(Column(one, Kind.NUMBER) for one in _LOADS),
+            ),
+            _host,
         ),
         "events": Table(
             (

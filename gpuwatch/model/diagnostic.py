@@ -23,6 +23,10 @@ Effect = Literal["effect", "warning", "misspelt", "too-late", "unknown"]
 """
 
 
+MACHINE = "the machine now"
+"""Source of findings of the snapshot, in :attr:`SourcedFinding.sources`."""
+
+
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the report that could not be gathered, or was left out."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpuwatch.formatting.units import UNKNOWN, reading, size
 from gpuwatch.model.diff import Change, Diff, FactChange, FindingChange, NumberChange, Side, Spread
@@ -33,6 +34,7 @@ _ORDER = {"came": 0, "went": 1, "stayed": 2}
 def diff(first: Facts, second: Facts) -> Diff:
     """What differs, where both sides have the same kind of content."""
     shared = first.parts & second.parts
+    first, second = _of_one_scope(first, second), _of_one_scope(second, first)
     # A GPU that only one side has is a difference; its readings are not.
     facts, alike = [], 0
     for part, name in dict.fromkeys((*first.facts, *second.facts)):
@@ -64,6 +66,13 @@ def diff(first: Facts, second: Facts) -> Diff:
         alike=alike + same,
         notes=tuple(_notes(first, second)),
     )
+
+
+def _of_one_scope(side: Facts, other: Facts) -> Facts:
+    """With the machine's findings alone, if the other side has no others."""
+    if side.findings_of_machine is None or other.side.kind not in ("snapshot", "recording"):
+        return side
+    return replace(side, findings=side.findings_of_machine)
 
 
 def _findings(first: Facts, second: Facts) -> Iterator[FindingChange]:
@@ -124,18 +133,17 @@ def _notes(first: Facts, second: Facts) -> Iterator[str]:
     for one, two in ((first, second), (second, first)):
         only = sorted(part for part in one.parts - two.parts if not part.startswith("GPU "))
         if only:
-            yield f"Only {one.side.name} has {', '.join(only)}: not compared."
+            yield f"{', '.join(only)}: only {one.side.name} has them"
     unknown = (first.unknown | second.unknown) & (first.facts.keys() | second.facts.keys())
     if unknown:
         named = sorted(f"{part} {name}" for part, name in unknown)
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-        yield f"Not compared, as one side could not read it: {', '.join(named[:3])}{more}."
-    if not first.numbers.keys() & second.numbers.keys():
-        kinds = {first.side.kind, second.side.kind}
-        if "run" not in kinds:
-            yield "Load, memory, power and temperature are compared between recordings: one sample says little."
-    if (first.run is None) != (second.run is None):
-        yield "A run shares only its findings with anything but a run."
+        yield f"{', '.join(named[:3])}{more}: one side could not read them"
+    kinds = {first.side.kind, second.side.kind}
+    if "run" not in kinds and kinds != {"recording"}:
+        yield "load, memory, power and temperature: only recordings have enough samples"
+    if "run" in kinds and kinds != {"run"}:
+        yield "settings, memory and speed of the run: the other side is none"
 
 
 # Content
@@ -186,9 +194,12 @@ def diff_content(document: Diff) -> Content:
         subtitle=" · ".join(_about(side) for side in document.sides),
         state="error" if worse else "warning" if document.differs else "ok",
         verdict=f"They differ: {', '.join(filter(None, counts))}" if document.differs else "No difference",
-        reason=" ".join(document.notes),
+        reason="",
         simulated=SIMULATED_MACHINE if document.simulated else "",
-        facts=(("alike", f"{document.alike} facts and numbers do not differ"),),
+        facts=(
+            ("alike", f"{document.alike} facts and numbers do not differ"),
+            *(("not compared", clean(note)) for note in document.notes),
+        ),
         tables=tuple(tables),
         footer="gpuwatch diff",
     )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpuwatch.formatting.units import reading, size
 from gpuwatch.history.machine_event import gpus
-from gpuwatch.model.diagnostic import Diagnostic
+from gpuwatch.model.diagnostic import MACHINE, Diagnostic
 from gpuwatch.model.diff import Side, Spread
 from gpuwatch.model.doctor import Doctor
 from gpuwatch.model.findings import SEVERITY_ORDER, Finding
@@ -81,6 +81,8 @@ class Facts:
     """Facts that could not be read."""
     findings: dict[str, list[Finding]] = field(default_factory=dict)
     """By cause."""
+    findings_of_machine: dict[str, list[Finding]] | None = None
+    """Those of the machine itself, of a report that has findings of programs and of the doctor too."""
     devices: dict[str, int] = field(default_factory=dict)
     """Index by UUID."""
     numbers: dict[tuple[str, str], Spread] = field(default_factory=dict)
@@ -127,6 +129,10 @@ def of_document(document: Comparable, name: str, *, cards: bool) -> Facts:
         if isinstance(document, Diagnostic) and document.snapshot is not None:
             _snapshot(found, document.snapshot, cards)  # its findings are among those of the report
     found.take_findings(document.findings)
+    if isinstance(document, Diagnostic):
+        own = Facts(side, document.simulated)
+        own.take_findings(tuple(one for one in document.findings if MACHINE in one.sources))
+        found.findings_of_machine = own.findings
     return found
 
 

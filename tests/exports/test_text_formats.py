@@ -87,6 +87,14 @@ def test_csv_of_lives_events_and_findings(selection: Selection) -> None:
     assert finding["evidence"] == '91 °C, "hot"'
 
 
+def test_csv_of_the_host(selection: Selection) -> None:
+    rows = rows_of(selection, "host")
+    hosts = [shot.host for shot in shots(selection)]
+    assert [row["cpu_percent"] for row in rows] == [str(host.cpu_percent) for host in hosts]
+    assert [row["load_1min"] for row in rows] == [str(host.load[0]) for host in hosts if host.load]
+    assert rows[0]["swap_used_bytes"] == ("" if hosts[0].swap_used_bytes is None else str(hosts[0].swap_used_bytes))
+
+
 def test_csv_of_means(file: Path) -> None:
     with Recording(file) as recording:
         rows = rows_of(selected(recording, None, None, 60), "devices")

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.model.codec import from_json, to_json
+from gpuwatch.model.diagnostic import MACHINE, Diagnostic, SourcedFinding
 from gpuwatch.model.diff import Diff
 from gpuwatch.model.findings import Finding
 from gpuwatch.model.reading import Missing
@@ -196,7 +197,7 @@ def test_two_stretches_of_one_recording(folder: Path) -> None:
 def test_a_recording_and_a_snapshot_share_the_machine(folder: Path) -> None:
     done = gpuwatch("diff", str(folder / "a.gpuwatch"), str(folder / "shot.json"))
     assert done.code == 0, done.out
-    assert "one sample says little" in " ".join(done.out.split())
+    assert "only recordings have enough samples" in " ".join(done.out.split())
 
 
 @pytest.mark.parametrize(
@@ -223,3 +224,17 @@ def test_redacted(folder: Path) -> None:
     done = gpuwatch("diff", str(folder / "a.gpuwatch"), str(folder / "b.gpuwatch"), "--redact")
     assert "node07" not in done.out
     assert done.code == 3
+
+
+def test_of_a_report_only_the_machine_is_compared_with_a_snapshot() -> None:
+    of_machine = SourcedFinding(**{name: getattr(BUS, name) for name in BUS.__struct_fields__}, sources=(MACHINE,))
+    of_program = replace(of_machine, id="memory.fragmented", sources=("run of train.py",))
+    shot = machine(findings=(BUS,))
+    report = Diagnostic(
+        taken_at=NOON, took_seconds=1.0, gpuwatch_version="1", simulated=False, host="node07", snapshot=shot,
+        findings=(of_machine, of_program),
+    )  # fmt: skip
+    assert {one.id: one.change for one in compared(shot, report).findings} == {"hardware.fault": "stayed"}
+    assert {one.id: one.change for one in compared(report, report).findings} == {
+        "hardware.fault": "stayed", "memory.fragmented": "stayed",
+    }  # fmt: skip
