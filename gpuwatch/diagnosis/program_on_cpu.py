@@ -76,7 +76,7 @@ def _circumstances(process: Process, environment: Mapping[str, str] | None) -> l
             " GPU"
         )
     elif process.cuda_loaded:
-        lines.append("it has loaded libcuda, so it asked for GPUs: CUDA failed, or the program chose the CPU")
+        lines.append("it has loaded libcuda: CUDA failed, the program chose the CPU, or it has not used a GPU yet")
     if environment is None and process.cuda_visible_devices is None and process.note:
         lines.append(f"its environment cannot be read: {printable(process.note)}")
     elif not lines or process.cuda_loaded:

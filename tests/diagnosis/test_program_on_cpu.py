@@ -21,7 +21,7 @@ GPUS = (gpu(), gpu(1))
         ({"framework": "torch 2.11.0+cpu"}, None, "build.cpu-only", "is a build without CUDA"),
         ({"framework": "tensorflow 2.21.0+cpu"}, None, "build.cpu-only", "is a build without CUDA"),
         ({"cuda_loaded": False}, {}, "unknown", "it has not loaded libcuda"),
-        ({"cuda_loaded": True}, {}, "unknown", "CUDA failed, or the program chose the CPU"),
+        ({"cuda_loaded": True}, {}, "unknown", "CUDA failed, the program chose the CPU"),
         ({}, {}, "unknown", "nothing in its environment keeps it from the GPUs"),
         ({}, {"NVIDIA_VISIBLE_DEVICES": "void"}, "unknown", "its container was given no GPU"),
         ({"note": "permission denied: environ"}, None, "unknown", "its environment cannot be read: permission denied"),
