@@ -25,6 +25,7 @@ from gpuwatch.session.replay import open_replay
 from gpuwatch.sim.machine import SimMachine
 from tests.conftest import gpuwatch
 from tests.recording.make_fixture import FOLDER
+from tests.terminal import Terminal, family
 
 
 @pytest.fixture
@@ -192,6 +193,22 @@ def test_a_full_disk_is_reported_and_the_file_can_be_read(start: Start, tmp_path
     assert not checked(file).damaged
     with Recording(file) as recording:
         assert recording.samples > 3
+
+
+def test_a_dashboard_beside_it_asks_no_driver(start: Start, environment: dict[str, str], tmp_path: Path) -> None:
+    environment["XDG_STATE_HOME"] = str(tmp_path / "state")
+    recorder = start(str(tmp_path / "a.gpuwatch"))
+    wait_for(tmp_path / "a.gpuwatch", 2)
+    terminal = Terminal([sys.executable, "-P", "-m", "gpuwatch"], environment)
+    try:
+        assert terminal.drain(30, lambda output: b"recorded" in output) is not None
+        asks = {pid for pid in family(os.getpid()) if "libnvidia-ml" in Path(f"/proc/{pid}/maps").read_text()}
+        asks -= {os.getpid()}  # which controls the simulated machine
+        assert asks == set(children(recorder.pid))
+        assert len(family(terminal.pid)) == 2
+    finally:
+        terminal.keys("q")
+        terminal.close()
 
 
 def test_a_second_recorder_is_refused_in_one_line(start: Start, environment: dict[str, str], tmp_path: Path) -> None:
