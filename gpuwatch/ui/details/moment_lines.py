@@ -30,6 +30,8 @@ def then_lines(event: MachineEvent, then: Kept | None) -> Lines:
     lines.append([("The machine then", "title"), (f"  sample of {at:%H:%M:%S}; v shows it", "dim")])
     concerned = [device for device in snapshot.devices if event.concerns(device.uuid)]
     lines += [_device(device, marked=device in concerned) for device in snapshot.devices]
+    if not snapshot.devices:
+        lines.append([("  no GPU was read", "dim")])
     wanted = {device.uuid for device in concerned or snapshot.devices}
     rows = [row for row in snapshot.processes if row.device_uuid in wanted]
     rows.sort(key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
