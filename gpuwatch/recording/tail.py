@@ -11,6 +11,9 @@ from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording.minute_blocks import DamagedMinute, Minute
 from gpuwatch.recording.storage import DATABASE_ERRORS, open_to_read, unreadable
 
+_MOST_BLOCKS = 3
+"""Blocks that are read again after this process was stopped for some minutes; older ones are left out."""
+
 
 class Tail:
     """Follows the writer of a file. Used by one thread. :class:`~gpuwatch.errors.GpuwatchError` if it cannot be read.
@@ -41,22 +44,22 @@ class Tail:
         if version == self._version:
             return []
         self._version = version
-        missed: list[tuple[bytes]] = []
+        missed: list[tuple[int, bytes]] = []
         self._rows("BEGIN")  # or a block that is sealed in between would be seen twice or not at all
         try:
             newest = self._rows("SELECT max(id) FROM minutes")[0][0] or 0
             sealed = newest != self._block
             if sealed and self._began:
-                missed = self._rows("SELECT block FROM data WHERE id > ? ORDER BY id LIMIT 2", (self._block,))
+                blocks = "SELECT id, block FROM data WHERE id > ? ORDER BY id DESC LIMIT ?"
+                missed = self._rows(blocks, (self._block, _MOST_BLOCKS))
             after = 0 if sealed else self._frame
             frames = self._rows("SELECT id, frame FROM open_frames WHERE id > ? ORDER BY id", (after,))
         finally:
             self._rows("COMMIT")
         found: list[Snapshot] = []
         if sealed:
-            for (block,) in missed:
-                found += _samples(block, self._taken)
-                self._taken = 0
+            for number, block in reversed(missed):
+                found += _samples(block, self._taken if number == self._block + 1 else 0)
             self._block, self._frame, self._taken, self._decoder = newest, 0, 0, FrameDecoder()
         newest_only = not self._began
         for number, data in frames:

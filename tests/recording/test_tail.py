@@ -1,0 +1,73 @@
+"""Following a file that grows: every sample once, in order, whenever one looks."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.recording import tail
+from gpuwatch.recording.storable import Storable
+from gpuwatch.recording.tail import Tail
+from tests.recording.days import day
+from tests.recording.recordings import Growing
+
+
+def test_nothing_is_there_yet(tmp_path: Path) -> None:
+    growing = Growing(tmp_path / "a.gpuwatch")
+    following = Tail(growing.path)
+    assert following.take() == []
+    shots = list(day(1, 1, 2))
+    growing.add(*shots)
+    stored = Storable()
+    assert following.take() == [stored.of(one) for one in shots][1:], "of the first ones the newest"
+    assert following.take() == []
+    following.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_sample_comes_once_however_often_one_looks(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    growing = Growing(tmp_path / "a.gpuwatch", seal_seconds=10.0)
+    shots = list(day(2, 6, 300))
+    stored = Storable()
+    expected = [stored.of(one) for one in shots]
+    growing.add(*shots[:25])
+    following, found, written = Tail(growing.path), list[Snapshot](), 25
+    while written < len(shots):
+        found += following.take()
+        more = chance.choice((1, 1, 1, 2, 9, 10, 11, 17))
+        growing.add(*shots[written : written + more])
+        written += more
+    found += following.take()
+    assert found == expected[24:]
+    following.close()
+
+
+def test_after_a_long_stop_only_the_last_minutes_come(tmp_path: Path) -> None:
+    growing = Growing(tmp_path / "a.gpuwatch", seal_seconds=10.0)
+    shots = list(day(1, 1, 200))
+    growing.add(*shots[:5])
+    following = Tail(growing.path)
+    following.take()
+    growing.add(*shots[5:])
+    times = [one.taken_at for one in following.take()]
+    wanted = [one.taken_at for one in shots]
+    assert times == wanted[-len(times) :]
+    assert 10 * tail._MOST_BLOCKS <= len(times) <= 10 * tail._MOST_BLOCKS + 10
+
+
+def test_a_recorder_that_was_killed_and_another_one(tmp_path: Path) -> None:
+    """The next recorder seals what the first one left open."""
+    shots = list(day(1, 2, 30))
+    growing = Growing(tmp_path / "a.gpuwatch")
+    growing.add(*shots[:10])
+    following = Tail(growing.path)
+    assert [one.taken_at for one in following.take()] == [shots[9].taken_at]
+    growing.add(*shots[10:12])
+    growing.writer._lock.close()  # as its end does
+    again = Growing(growing.path)
+    again.add(*shots[12:])
+    assert [one.taken_at for one in following.take()] == [one.taken_at for one in shots[10:]]
