@@ -14,7 +14,8 @@ from gpuwatch.model.findings import CAUSES
 
 _OSC_777 = ("foot", "rxvt", "konsole")
 """Terminals, by the begin of TERM, that show OSC 777 and not OSC 9."""
-_ASK = ("tmux", "show-options", "-gv", "allow-passthrough")
+_ASK = ("tmux", "show-options", "-pAv", "allow-passthrough")
+"""What holds in this pane, wherever it was set."""
 _SECONDS = 2.0
 
 

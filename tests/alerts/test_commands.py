@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,6 +102,29 @@ def test_the_dashboard_tells_a_command_and_the_terminal(machine: SimMachine, tmp
         terminal.keys("q")
         terminal.drain(5)
         assert terminal.close() == 0
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+@pytest.mark.parametrize("lets", ["on", "off"])
+def test_tmux_lets_notifications_through_where_it_may(machine: SimMachine, tmp_path: Path, lets: str) -> None:
+    out, settings = tmp_path / "out", tmp_path / "tmux.conf"
+    settings.write_text(f"set -g allow-passthrough {lets}\n")
+    environment = machine.environment(os.environ) | {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    environment = {name: value for name, value in environment.items() if name not in ("TMUX", "STY", "TMUX_PANE")}
+    environment["TMUX_TMPDIR"] = str(tmp_path)
+    dashboard = f"{shlex.quote(sys.executable)} -m gpuwatch --on-finding 'cat >> {out}' --notify"
+    terminal = Terminal(["tmux", "-f", str(settings), "new-session", dashboard], environment, 120, 40)
+    try:
+        assert terminal.drain(30, lambda text: b"GPU" in text) is not None
+        terminal.drain(2)
+        faults.lose(machine, 1)
+        lines(out, 1)
+        terminal.drain(3)
+        assert (b"\x1b]9;gpuwatch: GPU 1: " in terminal.output) == (lets == "on")
+    finally:
+        subprocess.run(["tmux", "kill-server"], env=environment, check=False)
+        terminal.drain(2)
+        terminal.close()
 
 
 @pytest.mark.parametrize("command", [(), ("record",)])
