@@ -94,7 +94,7 @@ def _document(content: Content, level: int, room: _Room) -> Iterator[str]:
     for table in content.tables:
         yield from _table(table, level + 1, room.rows)
     if content.log_tail:
-        yield from _details("Log, last lines", _fence(content.log_tail))
+        yield from _details("End of the log", _fence(content.log_tail))
     for name, lines in content.raw if room.raw else ():
         kept = lines[-room.raw :]
         yield from _details(f"{name}, {len(kept)} lines", _fence(kept))

@@ -77,7 +77,7 @@ def _body(
 def _rest(content: Content, width: int, shorten: Callable[[str], str]) -> Iterator[str]:
     """What only files have: logs, documents inside this one, and the footer."""
     if content.log_tail:
-        yield from ("", "Log, last lines")
+        yield from ("", "End of the log")
         for line in content.log_tail[-20:]:
             yield from _raw(line, width)
     for name, raw in content.raw:
