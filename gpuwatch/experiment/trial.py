@@ -32,6 +32,9 @@ _STANDS, _LATEST = 0.5, 100
 """Seconds without a step after which a program may stand still, and latest steps whose times are looked at."""
 _RETRIES = 11.0
 """Seconds after which an allocation that TensorFlow retries (for 10 s) has failed, and that is known."""
+_LATER = 1.0
+"""Seconds after a message that memory ran out from which on a step shows that the program goes on."""
+WENT_ON = "It ran out of memory, handled that, and went on."
 _AGAIN = 1.1
 """Factor by which the number of steps must have grown before the interval is computed again."""
 
@@ -72,6 +75,8 @@ class Stop:
         """Seconds on a GPU, in a program whose steps cannot be counted."""
         self.succeeded = False
         """Set when the program printed what was declared as success."""
+        self.refused_at: float | None = None
+        """Monotonic time of the latest line of output that says that memory ran out."""
         self.why = ""
         """``steps``, ``success`` or ``deadline``; empty while the measurement goes on."""
 
@@ -184,6 +189,8 @@ def run_trial(
     asked = stop or Stop(goal, show)
 
     def line(raw: bytes) -> None:
+        if b"out of memory" in raw or b"RESOURCE_EXHAUSTED" in raw:
+            asked.refused_at = time.monotonic()
         if setup.success is not None and setup.success.search(raw.decode("utf-8", "replace")):
             asked.succeeded = True
 
@@ -257,6 +264,8 @@ def _finished(
         throughput=_throughput(run.throughput, steps.times, steps.count, steps.counted) or run.throughput,
     )
     run = complete(run, draft.log, draft.before)
+    if run.verdict == "oom" and _went_on(run, stop, steps, ended=measured.ended_by == "the program"):
+        run = msgspec.structs.replace(run, verdict="ok", verdict_reason=WENT_ON, primary=None)
     setting = configuration.setting
     if setting.variables.get("CUDA_VISIBLE_DEVICES") == _NO_GPU and run.verdict == "fallback":
         findings = tuple(found for found in run.findings if found.id != run.primary)
@@ -329,6 +338,14 @@ def _verdict(run: Run, stop: Stop, setup: TrialSetup, steps: int, *, ended: bool
         what = f"after {steps} steps" if steps else "and no step could be counted"
         return "timeout", f"It was ended after {took:.0f} s, its share of --budget, {what}."
     return "interrupted", run.verdict_reason
+
+
+def _went_on(run: Run, stop: Stop, steps: StepCount, *, ended: bool) -> bool:
+    """Whether the program handled that memory ran out, as by a smaller batch: it succeeded, or stepped on."""
+    if ended:
+        return run.outcome.exit_code == 0
+    later = stop.refused_at is not None and steps.last_at is not None and steps.last_at > stop.refused_at + _LATER
+    return stop.why == "success" or (stop.why == "steps" and later)
 
 
 def _covered(steps: StepCount, run: Run, uncounted: float | None, *, ended: bool) -> str:

@@ -236,7 +236,7 @@ def _fits(document: Experiment) -> Table:
         for one in document.fits
     )
     need = document.needed_bytes
-    note = f"It fails with {size(need[0])} and runs with {size(need[1])}." if need is not None else ""
+    note = f"It fails with {need[0] >> 20:,} MiB and runs with {need[1] >> 20:,} MiB." if need is not None else ""
     return Table("Cards", ("CARD", "RUNS", "HOW THAT IS KNOWN"), rows, note=note)
 
 
@@ -351,7 +351,7 @@ def _trial_row(trial: Trial) -> tuple[str, ...]:
     run = trial.run
     assert run is not None
     return (
-        "memory" if trial.recorded else str(trial.round),
+        "memory" if trial.recorded else f"copy {trial.copy}" if trial.copy else str(trial.round),
         clean(trial.name),
         size(run.memory.nvml_peak_bytes) if run.device_map else UNKNOWN,
         _step(trial.step_time),

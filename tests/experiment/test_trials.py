@@ -141,6 +141,26 @@ def test_one_that_hangs_without_memory_has_run_out_of_it(tmp_path: Path) -> None
     assert trial["run"]["verdict_reason"].startswith("Out of memory")
 
 
+@pytest.mark.parametrize(
+    ("rest", "verdict"),
+    [
+        ("time.sleep(0.3)\n", "ok"),
+        ("for _ in range(400): time.sleep(0.01); step()\n", "ok"),
+        ("sys.exit(1)\n", "oom"),
+    ],
+    ids=["it succeeds", "it steps on", "it fails"],
+)
+def test_one_that_handles_that_memory_ran_out_has_not_failed(rest: str, verdict: str, tmp_path: Path) -> None:
+    line = (
+        "2026-01-02 03:04:05.678901: W tensorflow/core/common_runtime/bfc_allocator.cc:497] Allocator (GPU_0_bfc) ran"
+        " out of memory trying to allocate 4.00GiB (rounded to 4294967296)requested by op MatMul"
+    )
+    command = program(tmp_path, f"print({line!r}, file=sys.stderr, flush=True)\n{rest}")
+    found = document("--config", "default", "--rounds", "1", "--stop-after", "250steps", "--", *command)
+    assert only(found)["run"]["verdict"] == verdict
+    assert any("handled that" in note for note in found["notes"]) == (verdict == "ok")
+
+
 def test_success_is_what_was_declared(tmp_path: Path) -> None:
     command = program(tmp_path, "print('accuracy 0.93', flush=True)\n" + FOREVER)
     trial = only(document("--config", "default", "--rounds", "1", "--success", "accuracy 0.9", "--", *command))
