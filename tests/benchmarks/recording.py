@@ -1,7 +1,7 @@
 """What a recording costs: ``python -m tests.benchmarks.recording``. Prints figures, tests nothing.
 
 * ``day``: 24 hours of 8 GPUs and 50 processes in seconds of work: bytes a day, a stored value, a changed value
-* ``month``: a file of 30 days, made of the sealed minutes of one day with shifted clocks: to open it, to jump in it
+* ``month``: 30 days, made of the sealed minutes of one day with shifted clocks: to open, to jump in, to replay
 * ``cpu``: 8 GPUs and 200 processes at 1 Hz: CPU of the writer for ten minutes of samples
 """
 
@@ -12,17 +12,20 @@ import random
 import sqlite3
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from gpuwatch.model.snapshot import Snapshot
+from gpuwatch.monitor.recorded_feed import RecordedFeed
 from gpuwatch.recording import gpu_time
 from gpuwatch.recording.columns import pack, unpack
 from gpuwatch.recording.minute_blocks import Minute
-from gpuwatch.recording.reader import Recording
+from gpuwatch.recording.reader import Recording, open_recording
 from gpuwatch.recording.usage import usage
 from gpuwatch.recording.writer import Clock, RecordingWriter
+from gpuwatch.session.replay import open_replay
 from tests.benchmarks.history_hour import noisy
 from tests.recording.days import NOON, day
 
@@ -127,6 +130,32 @@ def look_into(path: Path) -> None:
     recording.close()
 
 
+def play(path: Path) -> None:
+    """Jumps as ``gpuwatch replay`` does them, with graphs and findings, without drawing."""
+    began = time.process_time()
+    recording, feed = open_recording(path), RecordedFeed(path)
+    session = open_replay(feed, recording)
+    session.pause()
+    print(f"  replay: opened in {(time.process_time() - began) * 1e3:.0f} ms of CPU")
+    noise = random.Random(3)
+    moves: dict[str, Callable[[], object]] = {
+        "jump": lambda: session.go(noise.uniform(session.begin, session.end)),
+        "step": lambda: session.pause().step(1),
+        "minute": lambda: session.pause().jump(60),
+    }
+    for name, move in moves.items():
+        taken = []
+        for _ in range(50):
+            began = time.process_time()
+            move()
+            session.view()
+            taken.append((time.process_time() - began) * 1e3)
+        taken.sort()
+        print(f"  replay, {name}: median {taken[25]:.0f} ms of CPU, longest {taken[-1]:.0f} ms")
+    feed.stop()
+    recording.close()
+
+
 def cpu(samples: int) -> None:
     """The worst: every number of every row changes in every sample."""
     encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Snapshot).decode
@@ -169,6 +198,7 @@ def main() -> None:
             print("month")
             make_month(path, given.days)
             look_into(path)
+            play(path)
 
 
 if __name__ == "__main__":
