@@ -13,7 +13,7 @@ from gpuwatch.model.period import GRAPHED, Period, PeriodDevice, PeriodFinding
 from gpuwatch.reports.chart_data import Graphs
 from gpuwatch.reports.content import GLYPHS, SIMULATED_MACHINE, STATES, Content, Table, clean, clean_finding
 from gpuwatch.reports.period_graphs import NAMES, shown
-from gpuwatch.reports.usage_content import groups_table, hours
+from gpuwatch.reports.usage_content import groups_table, hours_in
 
 _ROWS = 200
 """Events in the table; the last ones."""
@@ -84,7 +84,7 @@ def _reason(period: Period, main: PeriodFinding | None) -> str:
 
 
 def _facts(period: Period) -> Iterator[tuple[str, str]]:
-    usage = period.usage
+    usage, hours = period.usage, hours_in(period.usage)
     missing = max(usage.hours - usage.hours_recorded, 0.0) * 3600
     gaps = f"; {lasted(missing)} not recorded" if missing > 0.001 * usage.hours * 3600 else ""
     length = lasted((period.end - period.begin).total_seconds())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gpuwatch.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.history.machine_event import gpus, lasted
@@ -11,6 +11,11 @@ from gpuwatch.model.usage import By, Usage, UsageGroup
 from gpuwatch.reports.chart_data import Bars, Part, Row
 from gpuwatch.reports.content import SIMULATED_MACHINE, Content, Table, clean
 
+Hours = Callable[[float | None], str]
+_PLACES = ((10.0, 1), (1.0, 2), (0.0, 3))
+"""Decimals of hours, by the least length of the time in hours."""
+_SHORT = 2.0
+"""Hours below which the length of the time is told in minutes and seconds."""
 _BARS = 25
 """Groups that have a bar."""
 _USED = Part("process", "used", 0.0, "")
@@ -36,9 +41,10 @@ _HEADS: dict[By, str] = {
 
 def usage_content(usage: Usage) -> Content:
     """The whole document."""
+    hours = hours_in(usage)
     held = usage.total.gpu_hours_held
     recorded = sum(device.hours_recorded for device in usage.devices)
-    used = _used(usage.total)
+    used = _used(usage.total, hours)
     reason = f"{hours(held)} of {hours(recorded)} GPU-hours held, {used} used"
     tables = (groups_table(usage), _devices(usage), _gaps(usage))
     return Content(
@@ -64,11 +70,17 @@ def label(group: UsageGroup, by: By) -> str:
     return clean(name)
 
 
-def hours(amount: float | None) -> str:
-    """``12.3``; ``<0.1`` for little but not none."""
-    if amount is None:
-        return UNKNOWN
-    return "<0.1" if 0 < amount < 0.05 else f"{amount:.1f}"
+def hours_in(usage: Usage) -> Hours:
+    """How hours are written in this document: ``12.3``, in an hour ``0.123``; ``<0.1`` for little but not none."""
+    places = next(places for least, places in _PLACES if usage.hours >= least)
+
+    def shown(amount: float | None) -> str:
+        if amount is None:
+            return UNKNOWN
+        least = 10.0**-places
+        return f"<{least:.{places}f}" if 0 < amount < least / 2 else f"{amount:.{places}f}"
+
+    return shown
 
 
 def moment(at: datetime.datetime) -> str:
@@ -85,13 +97,14 @@ def _subtitle(usage: Usage) -> Iterator[str]:
         yield "users, hosts and paths replaced"
 
 
-def _used(group: UsageGroup) -> str:
+def _used(group: UsageGroup, hours: Hours) -> str:
     """The hours that were used; ``≥`` if it is unknown for a part of the time."""
     lower = group.gpu_hours_used is not None and group.gpu_hours_unknown > 0.01 * group.process_hours
     return f"{'≥' if lower else ''}{hours(group.gpu_hours_used)}"
 
 
 def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, str]]:
+    hours = hours_in(usage)
     yield "recorded", _coverage(usage)
     if not usage.devices:
         return
@@ -99,8 +112,8 @@ def _facts(usage: Usage, held: float, recorded: float) -> Iterator[tuple[str, st
     yield "held", f"{hours(held)} GPU-hours{_share(held, recorded)}: at least one process was on the GPU"
     if total.gpu_hours_used is not None:
         part = _share(total.gpu_hours_used, held, "of held")
-        lower = part.replace("(", "(≥", 1) if _used(total).startswith("≥") else part
-        yield "used", f"{_used(total)} GPU-hours{lower}: held × SM utilization"
+        lower = part.replace("(", "(≥", 1) if _used(total, hours).startswith("≥") else part
+        yield "used", f"{_used(total, hours)} GPU-hours{lower}: held × SM utilization"
     idle = sum(device.hours_held_idle for device in usage.devices)
     free = sum(device.hours_free for device in usage.devices)
     unknown = sum(device.hours_held_unknown for device in usage.devices)
@@ -128,9 +141,12 @@ def _share(part: float, whole: float, of: str = "of recorded") -> str:
 
 def _coverage(usage: Usage) -> str:
     asked = usage.hours
+    hours = hours_in(usage)
     text = f"{hours(min(usage.hours_recorded, asked))} of {hours(asked)} h"
     if usage.hours_recorded > asked * 1.001:
         text = f"{hours(usage.hours_recorded)} h in {hours(asked)} h: the clock was set back"
+    if asked < _SHORT:
+        text = f"{lasted(min(usage.hours_recorded, asked) * 3600)} of {lasted(asked * 3600)}"
     missing = max(asked - usage.hours_recorded, 0.0)
     if missing > 0.001 * asked:
         text += f"; nothing is counted for the {lasted(missing * 3600)} without a recording"
@@ -142,9 +158,9 @@ def groups_table(usage: Usage) -> Table:
     by = usage.by
     extra = by in ("job", "container", "process")  # those have an owner
     energies = any(group.energy_joules is not None for group in usage.groups)
-    rows = [_row(label(group, by), group, extra=extra, by=by, energies=energies) for group in usage.groups]
+    rows = [_row(label(group, by), group, usage, extra=extra, energies=energies) for group in usage.groups]
     if len(rows) > 1:
-        rows.append(_row("all", usage.total, extra=extra, by=by, energies=energies))
+        rows.append(_row("all", usage.total, usage, extra=extra, energies=energies))
     heads = (
         _HEADS[by],
         *(("Owner",) if extra else ()),
@@ -172,14 +188,15 @@ def groups_table(usage: Usage) -> Table:
     )
 
 
-def _row(name: str, group: UsageGroup, *, extra: bool, by: By, energies: bool) -> tuple[str, ...]:
+def _row(name: str, group: UsageGroup, usage: Usage, *, extra: bool, energies: bool) -> tuple[str, ...]:
+    by, hours = usage.by, hours_in(usage)
     total = name == "all"
     return (
         name,
         *(("" if total else clean(group.user),) if extra else ()),
         *(("" if total else clean(group.command),) if by == "process" else ()),
         hours(group.gpu_hours_held),
-        _used(group),
+        _used(group, hours),
         percent(group.sm_percent_mean),
         percent(group.sm_percent_max),
         size(group.memory_peak_bytes),
@@ -191,7 +208,7 @@ def _row(name: str, group: UsageGroup, *, extra: bool, by: By, energies: bool) -
 
 
 def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
-    total = usage.total
+    total, hours = usage.total, hours_in(usage)
     yield (
         "GPU-hours. Held: a process was on the GPU; processes that share a GPU share its hours, so rows add up to hours"
         " of cards. Used: hours × SM utilization."
@@ -218,7 +235,7 @@ def _explained(usage: Usage, *, energies: bool) -> Iterator[str]:
 
 
 def _bars(usage: Usage) -> Iterator[Bars]:
-    rows = []
+    rows, hours = [], hours_in(usage)
     for group in usage.groups[:_BARS]:
         held, used = group.gpu_hours_held, group.gpu_hours_used
         parts = []
@@ -230,7 +247,7 @@ def _bars(usage: Usage) -> Iterator[Bars]:
         if parts:
             name = label(group, usage.by)
             of = f"{name} {clean(group.command)}" if usage.by == "process" else name
-            rows.append(Row(of, tuple(parts), f"{hours(held)} held, {_used(group)} used"))
+            rows.append(Row(of, tuple(parts), f"{hours(held)} held, {_used(group, hours)} used"))
     if rows:
         top = max(sum(part.amount for part in row.parts) for row in rows)
         more = len(usage.groups) - _BARS
@@ -246,6 +263,7 @@ def _bars(usage: Usage) -> Iterator[Bars]:
 
 
 def _devices(usage: Usage) -> Table:
+    hours = hours_in(usage)
     rows = [
         (
             str(device.index),

@@ -5,14 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gpuwatch.history.machine_event import span
 from gpuwatch.model.codec import from_json
 from gpuwatch.model.usage import Usage
+from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.writer import RecordingWriter
+from gpuwatch.sim.machine import SimMachine
+from tests.cli.test_record import wait_for
 from tests.conftest import gpuwatch
 from tests.recording import week
 from tests.recording.make_fixture import FOLDER
@@ -119,3 +128,48 @@ def test_the_recording_of_this_machine(tmp_path: Path, file: Path, monkeypatch: 
     default_file().parent.mkdir(parents=True)
     shutil.copy(file, default_file())
     assert "alice" in gpuwatch("usage").out
+
+
+_PROGRAM = """
+import sys, time
+from tests.sim.cuda_client import allocate, use
+use(0)
+assert allocate(1 << 30)[0] == 0
+time.sleep(float(sys.argv[1]))
+"""
+
+
+def test_a_program_from_its_start_to_its_exit(sim_machine: Callable[[str], SimMachine], tmp_path: Path) -> None:
+    """Recorded on a simulated GPU: what ``usage`` counts is what the event of its exit tells."""
+    file = tmp_path / "run.gpuwatch"
+    repository = Path(__file__).resolve().parents[2]
+    environment = sim_machine("2x8GiB").environment({**os.environ, "PYTHONPATH": str(repository)})
+    recorder = subprocess.Popen(
+        [sys.executable, "-m", "gpuwatch", "record", str(file), "--every", "250ms"], env=environment
+    )
+    try:
+        wait_for(file, 3)
+        subprocess.run([sys.executable, "-c", _PROGRAM, "4"], env=environment, check=True, timeout=60)
+        with Recording(file) as recording:
+            wait_for(file, recording.samples + 6)
+    finally:
+        recorder.send_signal(signal.SIGINT)
+        recorder.wait(timeout=20)
+    document = from_json(gpuwatch("usage", str(file), "--by", "process", "--json").out.encode())
+    assert isinstance(document, Usage)
+    assert document.simulated
+    (one,) = document.groups
+    seconds = one.process_hours * 3600
+    assert 2.5 < seconds < 6
+    assert one.gpu_hours_held == one.process_hours
+    assert one.memory_peak_bytes is not None
+    assert one.memory_peak_bytes >= 1 << 30
+    assert [device.hours_held > 0 for device in document.devices] == [True, False]
+    with Recording(file) as recording:
+        (text,) = [event.text for event in recording.events() if event.kind == "process.exited"]
+        (life,) = recording.processes()
+    assert f"held it for {span(seconds)}" in text
+    assert life.held_seconds == pytest.approx(seconds, abs=1e-6)
+    shown = gpuwatch("usage", str(file), "--by", "command").out
+    assert "SIMULATED" in shown
+    assert f"{seconds / 3600:.3f}" in shown, "of a short time, hours have three decimals"
