@@ -402,17 +402,19 @@ class Recording:
 
     def _stored_hours(self, begin: float, end: float) -> list[tuple[int, bytes]]:
         query = "SELECT begin, block FROM gpu_time WHERE begin >= ? AND begin + ? <= ?"
+        before: object = None
         while True:
             self.refresh()
             whole = end if self.end is None or end < self.end else float("inf")
             self._rows("BEGIN")
             try:
                 rows = self._rows(query, (begin, HOUR, whole))
-                last = self._rows("SELECT max(id) FROM minutes")[0][0] or 0
+                last = self._rows("SELECT max(id) FROM minutes")[0][0]
             finally:
                 self._rows("COMMIT")
-            if not self._sealed or last <= self._sealed[-1][0]:  # else a block was sealed in between
+            if last == before or (self._sealed and last == self._sealed[-1][0]):
                 return rows
+            before = last  # a block was sealed in between, or cannot be read
 
     def _counted(
         self, begin: float, end: float, stored: Collection[int], progress: Callable[[float], None]

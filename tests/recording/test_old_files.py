@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.history.runs import RunStore
 from gpuwatch.recording.check import checked
 from gpuwatch.recording.overview import overview
 from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.storage import SCHEMA
+from gpuwatch.recording.usage import usage
+from gpuwatch.session.period import period
 from tests.recording.days import NOON
 from tests.recording.make_fixture import FOLDER, HOT
 
@@ -59,3 +62,7 @@ def test_a_damaged_file_is_never_an_error_of_gpuwatch(tmp_path: Path, seed: int)
             for kept in recording.snapshots():
                 assert kept.snapshot
             recording.history(NOON.timestamp() + 60, 60, frozenset({"power.draw_watts"}))
+            with suppress(GpuwatchError):
+                usage(recording, None, None, "user")
+            with suppress(GpuwatchError):
+                period(recording, NOON.timestamp(), NOON.timestamp() + 90, runs=RunStore(tmp_path))
