@@ -154,6 +154,7 @@ def _write(chosen: format_registry.Format, selection: Selection, what: tuple[obj
 def _runs(documents: tuple[Path, ...], selection: Selection) -> list[Run]:
     """The runs that were asked for, else those that are kept here, if the recording is of this machine."""
     from gpuwatch.cli.report import read_document
+    from gpuwatch.exports.perfetto_trace import overlaps
     from gpuwatch.history.runs import RunStore
     from gpuwatch.model.run import Comparison
     from gpuwatch.model.trials import Experiment
@@ -174,4 +175,7 @@ def _runs(documents: tuple[Path, ...], selection: Selection) -> list[Run]:
             runs += [trial.run for trial in document.trials if trial.run is not None]
         else:
             raise UsageError(f"{file_name(path)} is not a run", hint="give what gpuwatch run, probe or try saved")
+    missed = sum(not overlaps(run, selection) for run in runs)
+    if missed:
+        say(f"gpuwatch: {missed} of {len(runs)} runs were not made in this time: left out")
     return runs

@@ -159,8 +159,7 @@ class _Writer:
     # Slices and instants
 
     def _runs(self, runs: list[Run]) -> Iterator[bytes]:
-        selection = self._selection
-        shown = [one for run in runs if (one := _run(run)).begin <= selection.end and one.end >= selection.begin]
+        shown = [_run(run) for run in runs if overlaps(run, self._selection)]
         yield from self._slices("Runs", self._machine, shown)
 
     def _findings(self) -> Iterator[bytes]:
@@ -245,6 +244,12 @@ class _Writer:
                     yield _packet(_head(first), _event(track, _BEGIN, inner.name, inner.arguments))
                     yield _packet(_head(last), _event(track, _END))
             yield _packet(_head(end), _event(track, _END))
+
+
+def overlaps(run: Run, selection: Selection) -> bool:
+    """Whether the run is of the time that is exported."""
+    one = _run(run)
+    return one.begin <= selection.end and one.end >= selection.begin
 
 
 def _run(run: Run) -> Slice:

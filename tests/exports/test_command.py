@@ -10,8 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from gpuwatch.model.codec import to_json
 from tests.conftest import gpuwatch
+from tests.exports.test_perfetto import RUN
 
 
 def test_formats_follow_from_the_suffix(file: Path, tmp_path: Path) -> None:
@@ -63,6 +66,13 @@ def test_an_extra_that_is_not_installed(file: Path, tmp_path: Path) -> None:
     assert done.stderr == (
         "gpuwatch: parquet needs pyarrow, which is not installed (pip install 'gpuwatch-tui[parquet]')\n"
     )
+
+
+def test_runs_of_another_time_are_named(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(to_json(replace(RUN, started_at=RUN.started_at.replace(year=2001))))
+    done = gpuwatch("export", str(file), "-o", str(tmp_path / "x.pftrace"), "--run", str(tmp_path / "run.json"))
+    assert done.code == 0
+    assert "1 of 1 runs were not made in this time" in done.err
 
 
 def test_a_closed_pipe_ends_it(file: Path) -> None:
