@@ -1,7 +1,7 @@
 """Doctor, run and explain name one primary cause, each from a real run on a machine with a real fault.
 
 Nothing is mocked: ``gpuwatch doctor``, ``gpuwatch run -- python program.py`` and the log that this program wrote.
-Rows share imports of TensorFlow (tests/forked_python.py); those without a driver, part of it or libcudart start afresh.
+Rows share imports of TensorFlow (tests/forked_python.py); those without libcuda or libcudart start afresh.
 The rows run beside each other, because TensorFlow waits ten seconds before it gives up an allocation.
 """
 
@@ -34,15 +34,15 @@ pytestmark = [
     pytest.mark.timeout(900),  # the first test waits for as many rows as run beside its own
     pytest.mark.skipif(not has_cuda_wheel(), reason="no CUDA build of TensorFlow here"),
 ]
-FROM_THE_START = ("libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.12")
-"""Libraries that are looked for as TensorFlow or gpuwatch starts."""
+FROM_THE_START = ("libcuda.so.1", "libcudart.so.12")
+"""Libraries that TensorFlow looks for as it is imported."""
 WHO = ("doctor", "run", "explain")
 Said = dict[str, dict[str, Any]]
 
 
 def afresh(row: Row) -> bool:
     """Whether every process is started, and meets from its start what is missing."""
-    return not row.shape or any(library in FROM_THE_START for library in row.without)
+    return any(library in FROM_THE_START for library in row.without)
 
 
 def command_of(row: Row) -> Callable[..., Result]:

@@ -36,16 +36,10 @@ WAIT = ("contention", "fragmentation", "largest-batch")
 """TensorFlow tries for ten seconds before it gives up an allocation: beside the others."""
 NAMED = ("cpu-only", "default", "growth", "hard-missing", "manual", "soft-missing")
 """What the tests below look at more closely."""
-COMPARED = (
-    "growth-env",
-    "session-grow-to-limit",
-    "visible-env",
-    "session-visible",
-    "soft-missing",
-    "session-no-kernel",
-)
-"""What also runs in fresh interpreters: of each group that people compare one that speaks through tf.config or the
-environment, which a fork gets late, and one that speaks through a session."""
+COMPARED = ("growth-env", "session-visible", "soft-missing")
+"""What also runs in fresh interpreters: one that speaks through the environment, which a fork gets late, one through a
+session, and one through tf.device."""
+COMPARED_AT_LENGTH = ("session-grow-to-limit", "visible-env", "session-no-kernel")
 
 Taken = dict[str, tuple[int, dict[str, Any]]]
 
@@ -136,7 +130,9 @@ def comparable(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("config", COMPARED)
+@pytest.mark.parametrize(
+    "config", [*COMPARED, *(pytest.param(name, marks=pytest.mark.long) for name in COMPARED_AT_LENGTH)]
+)
 def test_a_fork_and_a_fresh_interpreter_tell_the_same(config: str, catalogue: Catalogue) -> None:
     (_, forked), (code, fresh) = catalogue.run(config), catalogue.run(config, fresh=True)
     assert code == 0
