@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -64,3 +65,13 @@ def test_probe_names_match_their_files() -> None:
         path.stem for path in PROBES if not path.stem.startswith("_")
     }
     assert all(script.title and script.summary for script in probes.values())
+
+
+GUIDE = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+SHORT = ("", "gpuwatch/", "gpuwatch/diagnosis/", "gpuwatch/logs/", "gpuwatch/sim/csrc/")
+"""Where the guide's tables leave out the first folders of a path."""
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([\w./*]+\.(?:py|c|css))`", GUIDE))))
+def test_the_guide_names_files_that_exist(name: str) -> None:
+    assert any(list(ROOT.glob(folder + name)) for folder in SHORT)
