@@ -62,7 +62,13 @@ STRUCTURE = tuple(
     for spec in METRICS
     if spec.id in _STRUCTURE or spec.lane is Lane.ONCE or (spec.unit is Unit.NAME and spec.id not in _OF_THE_MOMENT)
 )
-MOVING = tuple(spec for spec in METRICS if spec not in STRUCTURE and spec.unit is not Unit.NAME and not spec.counter)
+_MIRRORED = frozenset({"memory.free_bytes"})
+"""What another metric says already."""
+MOVING = tuple(
+    spec
+    for spec in METRICS
+    if spec not in STRUCTURE and spec.unit is not Unit.NAME and not spec.counter and spec.id not in _MIRRORED
+)
 COUNTERS = tuple(spec for spec in METRICS if spec.counter and spec.unit is Unit.COUNT and spec.id not in _STRUCTURE)
 """Errors and the like."""
 _EVERY_SAMPLE, _EVERY_MINUTE = 3600.0, 3 * 86_400.0
