@@ -68,17 +68,11 @@ def usage(
     check_output(output, any_suffix=format_name is not None or as_csv)
     if (as_json + as_csv + (format_name is not None)) > 1:
         raise UsageError("--json, --csv and --format cannot be combined")
-    from gpuwatch.cli.record import default_file
     from gpuwatch.recording.reader import open_recording
     from gpuwatch.recording.time_expressions import moment, since_moment
     from gpuwatch.recording.usage import usage as summed
 
-    path = file if file is not None else default_file()
-    if file is None and not path.exists():
-        raise UsageError(
-            f"this machine has no recording of this user ({file_name(path)})",
-            hint="gpuwatch record makes one; or name it",
-        )
+    path = file if file is not None else _own()
     with open_recording(path) as recording:
         first, last = recording.extent()
         end = last if until is None else moment(until, last)
@@ -90,3 +84,23 @@ def usage(
         document = summed(recording, begin, None if until is None else end, by, show)
         progress("")
     publish(document, output, as_json=as_json, format_name="csv" if as_csv else format_name, redact=redact)
+
+
+def _own() -> Path:
+    """The recording of this machine: that of this user, else that of a recorder that runs."""
+    from gpuwatch.cli.record import default_file
+    from gpuwatch.recording.running_recorders import running
+
+    own = default_file()
+    if own.exists():
+        return own
+    found = running()
+    paths = [Path(one.entry.path) for one in found]
+    for one in found:
+        one.close()
+    if not paths:
+        raise UsageError(
+            f"there is no recording of this machine at {file_name(own)}, and no recorder runs",
+            hint="gpuwatch record makes one; or name a file",
+        )
+    return paths[0]

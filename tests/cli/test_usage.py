@@ -124,6 +124,7 @@ def test_the_recording_of_this_machine(tmp_path: Path, file: Path, monkeypatch: 
     shown = gpuwatch("usage")
     assert (shown.code, shown.out) == (2, "")
     assert "gpuwatch record makes one" in shown.err
+    assert "no recorder runs" in shown.err
     assert not list(tmp_path.iterdir()), "nothing is created by reading"
     default_file().parent.mkdir(parents=True)
     shutil.copy(file, default_file())
@@ -143,7 +144,8 @@ def test_a_program_from_its_start_to_its_exit(sim_machine: Callable[[str], SimMa
     """Recorded on a simulated GPU: what ``usage`` counts is what the event of its exit tells."""
     file = tmp_path / "run.gpuwatch"
     repository = Path(__file__).resolve().parents[2]
-    environment = sim_machine("2x8GiB").environment({**os.environ, "PYTHONPATH": str(repository)})
+    own_state = {"PYTHONPATH": str(repository), "XDG_STATE_HOME": str(tmp_path / "state")}
+    environment = sim_machine("2x8GiB").environment({**os.environ, **own_state})
     recorder = subprocess.Popen(
         [sys.executable, "-m", "gpuwatch", "record", str(file), "--every", "250ms"], env=environment
     )
@@ -152,6 +154,11 @@ def test_a_program_from_its_start_to_its_exit(sim_machine: Callable[[str], SimMa
         subprocess.run([sys.executable, "-c", _PROGRAM, "4"], env=environment, check=True, timeout=60)
         with Recording(file) as recording:
             wait_for(file, recording.samples + 6)
+        own = subprocess.run(
+            [sys.executable, "-m", "gpuwatch", "usage", "--json"], env=environment, capture_output=True, timeout=60
+        )
+        assert own.returncode == 0, own.stderr
+        assert json.loads(own.stdout)["source"].endswith("run.gpuwatch"), "of the recorder that runs"
     finally:
         recorder.send_signal(signal.SIGINT)
         recorder.wait(timeout=20)
