@@ -66,6 +66,8 @@ class Session:
             timeline = self._kept = Timeline()
         self.timeline: SampleStore = timeline
         self._past: JoinedSamples | None = None
+        self._earlier: History | None = None
+        """Recorded numbers for the graphs, until there is a sample."""
         self.snapshot: Snapshot | None = None
         """The newest snapshot."""
         self.playhead: Playhead | None = None
@@ -137,7 +139,15 @@ class Session:
             self.playhead.timeline = self._past
         if before is not None:
             before.recording.close()
-        self.history.precede(past.history)
+        self._earlier = past.history
+        if self.snapshot is not None:
+            self._precede()
+
+    def _precede(self) -> None:
+        """Lets the graphs begin with what was recorded, once there is a sample to which that is older."""
+        if self._earlier is not None:
+            self.history.precede(self._earlier)
+            self._earlier = None
 
     # What comes
 
@@ -165,6 +175,7 @@ class Session:
                     self.alerts.look(self.findings, snapshot)
             if self._kept is not None:
                 self._kept.add(snapshot, self.findings)
+        self._precede()
         self.look_at_feed()
         return arrived
 

@@ -9,6 +9,7 @@ import pytest
 
 from gpuwatch.model.snapshot import Snapshot
 from gpuwatch.recording import tail
+from gpuwatch.recording.reader import Recording
 from gpuwatch.recording.storable import Storable
 from gpuwatch.recording.tail import Tail
 from tests.recording.days import day
@@ -71,3 +72,26 @@ def test_a_recorder_that_was_killed_and_another_one(tmp_path: Path) -> None:
     again = Growing(growing.path)
     again.add(*shots[12:])
     assert [one.taken_at for one in following.take()] == [one.taken_at for one in shots[10:]]
+
+
+def test_a_file_that_was_read_until_its_recorder_ended_is_whole_by_itself(tmp_path: Path) -> None:
+    """The log beside it cannot be removed while somebody reads, but the file has all of it."""
+    growing = Growing(tmp_path / "a.gpuwatch")
+    shots = list(day(2, 6, 90))
+    growing.add(*shots[:80])
+    following = Tail(growing.path)
+    following.take()
+    with Recording(growing.path) as recording:
+        growing.add(*shots[80:])
+        growing.end()
+        assert len(following.take()) == 10
+        recording.refresh()
+        assert recording.samples == 90
+        copy = tmp_path / "copy.gpuwatch"
+        copy.write_bytes(growing.path.read_bytes())
+        with Recording(copy) as copied:
+            assert copied.samples == 90
+            assert copied.runs[-1].ended is not None
+    following.close()
+    Growing(growing.path).end()
+    assert {one.name for one in tmp_path.glob("a.*")} == {"a.gpuwatch"}

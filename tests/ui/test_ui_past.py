@@ -69,13 +69,16 @@ async def test_a_time_before_the_start_is_typed(stage: Stage, recorder: Growing)
         assert stage.app.session.view().until == recorded[0].taken_at.timestamp()
 
 
-async def test_without_a_recording_there_is_no_time_to_type(stage: Stage) -> None:
+async def test_without_a_recording_a_time_is_typed_while_paused(stage: Stage) -> None:
     async with stage.app.run_test(size=(150, 40)) as pilot:
         stage.push(*shots()[:5])
         await pilot.press("T")
         await pilot.pause()
         assert len(stage.app.screen_stack) == 1
         assert not stage.app.session.paused
+        await pilot.press("P", "T", *"-3s", "enter")
+        await pilot.pause()
+        assert stage.app.session.view().until == pytest.approx(stage.now - 3, abs=1.1)
 
 
 async def test_the_top_line_says_that_samples_are_recorded_where_there_is_room(stage: Stage) -> None:

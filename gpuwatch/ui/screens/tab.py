@@ -358,7 +358,8 @@ class TabScreen(Screen[None]):
         if action in _OF_REPLAY:
             typing = self.focused is not None and self.focused.check_consume_key("n", "n")
             session = self.gpuwatch.session
-            here = session.replay is not None or (action == "go_to_time" and session.past is not None)
+            past = session.paused or session.past is not None
+            here = session.replay is not None or (action == "go_to_time" and past)
             return here and not typing
         return super().check_action(action, parameters)
 

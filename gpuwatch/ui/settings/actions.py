@@ -220,6 +220,7 @@ ACTIONS: dict[str, tuple[Action, ...]] = {
             "",
             name="Newest sample",
         ),
+        Action("go_to_time", "T", "time", "", name="Go to a time…"),
         Action("no_signal", "K,f9", "signal", "", footer=False),
         Action("pause", "escape", "back to now", "", footer=False),
     ),
