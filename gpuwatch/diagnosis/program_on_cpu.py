@@ -13,6 +13,8 @@ from gpuwatch.sources.missing_process import ELSEWHERE
 
 _NOTABLE = 100 << 20
 """Bytes of memory without an owner that may be a whole program's."""
+_ENVIRONMENT = "environment"
+"""In the note of a process whose environment may not be read."""
 _NOT_GIVEN = ("none", "void", "")
 
 
@@ -61,12 +63,14 @@ def cpu_reason(
         cause = "build.cpu-only"
         evidence.insert(0, f"{framework} is a build without CUDA")
     if cause == "unknown":
-        evidence = _circumstances(process, environment)
+        listed = value is not None and seen.unsure
+        unsure = f"CUDA_VISIBLE_DEVICES={shorten(printable(value or ''), 60)}: {seen.unsure}" if listed else ""
+        evidence = _circumstances(process, environment, unsure)
     return CpuReason(cause, tuple(evidence), action)
 
 
-def _circumstances(process: Process, environment: Mapping[str, str] | None) -> list[str]:
-    """What is known where no cause is."""
+def _circumstances(process: Process, environment: Mapping[str, str] | None, unsure: str) -> list[str]:
+    """What is known where no cause is; ``unsure``: why its CUDA_VISIBLE_DEVICES tells nothing."""
     lines = []
     if environment is not None and environment.get("NVIDIA_VISIBLE_DEVICES", "all") in _NOT_GIVEN:
         lines.append(f"NVIDIA_VISIBLE_DEVICES={environment['NVIDIA_VISIBLE_DEVICES']}: its container was given no GPU")
@@ -77,8 +81,12 @@ def _circumstances(process: Process, environment: Mapping[str, str] | None) -> l
         )
     elif process.cuda_loaded:
         lines.append("it has loaded libcuda: CUDA failed, the program chose the CPU, or it has not used a GPU yet")
-    if environment is None and process.cuda_visible_devices is None and process.note:
+    if unsure:
+        lines.append(unsure)
+    elif environment is None and process.cuda_visible_devices is None and _ENVIRONMENT in process.note:
         lines.append(f"its environment cannot be read: {printable(process.note)}")
+    elif environment is None:
+        lines.append("CUDA_VISIBLE_DEVICES does not hide the GPUs from it")
     elif not lines or process.cuda_loaded:
         lines.append("nothing in its environment keeps it from the GPUs")
     return lines

@@ -24,7 +24,9 @@ GPUS = (gpu(), gpu(1))
         ({"cuda_loaded": True}, {}, "unknown", "CUDA failed, the program chose the CPU"),
         ({}, {}, "unknown", "nothing in its environment keeps it from the GPUs"),
         ({}, {"NVIDIA_VISIBLE_DEVICES": "void"}, "unknown", "its container was given no GPU"),
-        ({"note": "permission denied: environ"}, None, "unknown", "its environment cannot be read: permission denied"),
+        ({"note": "permission denied: environment"}, None, "unknown", "its environment cannot be read: permission"),
+        ({"note": "permission denied: cgroup"}, None, "unknown", "CUDA_VISIBLE_DEVICES does not hide the GPUs"),
+        ({}, None, "unknown", "CUDA_VISIBLE_DEVICES does not hide the GPUs from it"),
     ],
 )
 def test_the_cause_and_its_evidence(
@@ -69,3 +71,17 @@ def test_only_simulated_gpus_need_a_program_that_was_started_on_them() -> None:
     assert not_simulated(simulated, {})
     assert not not_simulated(simulated, {ENV_STATE: "/tmp/x"})
     assert not not_simulated(simulated, None)
+
+
+def test_a_list_that_cannot_be_resolved_is_told_as_that() -> None:
+    mixed = (gpu(name="A"), gpu(1, name="B"))
+    found = cpu_reason(program(31, gpu=None, cuda_visible_devices="1"), mixed)
+    assert found is not None
+    assert found.cause == "unknown"
+    assert found.evidence == ("CUDA_VISIBLE_DEVICES=1: cards differ and CUDA_DEVICE_ORDER is not PCI_BUS_ID",)
+    unloaded = cpu_reason(program(31, gpu=None, cuda_visible_devices="1", cuda_loaded=False), mixed, {})
+    assert unloaded is not None
+    assert len(unloaded.evidence) == 2
+    unset = cpu_reason(program(31, gpu=None), mixed)
+    assert unset is not None
+    assert unset.evidence == ("CUDA_VISIBLE_DEVICES does not hide the GPUs from it",)
